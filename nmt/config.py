@@ -1,0 +1,397 @@
+"""The whole configuration: what each setting means, its unit, its range and its default.
+
+A configuration is a YAML file, perhaps with a `base:` (another file, of which it overrides
+parts), and overrides of the form `section.key=value`. Defaults are the paper's base model
+(Vaswani et al., 2017). Every problem of a configuration is reported at once, with file, line,
+key and, for a misspelt key, the nearest one there is.
+"""
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from nmt import strict_yaml
+from nmt.errors import InputError
+from nmt.strict_yaml import KeyPath
+
+Positive = Annotated[int, Field(ge=1)]
+Probability = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Hub(Section):
+    """A dataset of the Hugging Face hub, or a local folder in the hub's layout."""
+
+    hub: str
+    name: str | None = None  # the dataset's configuration
+    split: str
+    weight: Annotated[float, Field(gt=0)] = 1.0  # how often each pair is seen in an epoch
+
+
+class TextFiles(Section):
+    source: str
+    target: str
+
+
+class Text(Section):
+    """Two text files of as many lines, plain or .gz."""
+
+    text: TextFiles
+    weight: Annotated[float, Field(gt=0)] = 1.0
+
+
+class TsvFile(Section):
+    path: str
+    source_column: Annotated[int, Field(ge=0)] = 0
+    target_column: Annotated[int, Field(ge=0)] = 1
+
+
+class Tsv(Section):
+    """One file of tab-separated columns, counted from 0, plain or .gz."""
+
+    tsv: TsvFile
+    weight: Annotated[float, Field(gt=0)] = 1.0
+
+
+class ColumnsFile(Section):
+    path: str
+    source_column: str
+    target_column: str
+
+
+class Parquet(Section):
+    """One parquet file, columns by name; a dot reaches into a struct: translation.en."""
+
+    parquet: ColumnsFile
+    weight: Annotated[float, Field(gt=0)] = 1.0
+
+
+class JsonLines(Section):
+    """One JSON object a line, plain or .gz, columns by name as for parquet."""
+
+    jsonl: ColumnsFile
+    weight: Annotated[float, Field(gt=0)] = 1.0
+
+
+class DemoPairs(Section):
+    pairs: Positive
+    seed: int = 1
+
+
+class Demo(Section):
+    """Sentences that the embedded English-German grammar writes; the split is the list's."""
+
+    demo: DemoPairs
+    weight: Annotated[float, Field(gt=0)] = 1.0
+
+
+CORPUS_KINDS: dict[str, type[Section]] = {
+    "hub": Hub, "text": Text, "tsv": Tsv, "parquet": Parquet, "jsonl": JsonLines, "demo": Demo,
+}  # fmt: skip
+Corpus = Hub | Text | Tsv | Parquet | JsonLines | Demo
+
+
+class Data(Section):
+    directory: str  # where the prepared data is put
+    source_language: str
+    target_language: str
+    max_length: Annotated[int, Field(ge=2)] = 256  # tokens a side, end symbol included
+    train: Annotated[tuple[Corpus, ...], Field(min_length=1)]
+    validation: tuple[Corpus, ...] = ()
+    test: tuple[Corpus, ...] = ()
+
+
+class Tokenizer(Section):
+    vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = 37_000  # 256 bytes + 4 + text
+
+
+class Model(Section):
+    """Vaswani et al. (2017), Table 3; N is encoder_layers and decoder_layers, h is heads."""
+
+    encoder_layers: Positive = 6
+    decoder_layers: Positive = 6
+    d_model: Positive = 512
+    d_ff: Positive = 2048
+    heads: Positive = 8
+    d_k: Positive = 64
+    d_v: Positive = 64
+    dropout: Probability = 0.1  # on sub-layer outputs and embedding sums, §5.4
+    attention_dropout: Probability = 0.0  # the paper has none
+    activation_dropout: Probability = 0.0  # the paper has none
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    norm: Literal["post", "pre"] = "post"  # post: LayerNorm(x + Sublayer(x)), §3.1
+
+    @model_validator(mode="after")
+    def _even(self) -> Self:
+        if self.d_model % 2:
+            raise ValueError(f"d_model must be even for sines and cosines, found {self.d_model}")
+        return self
+
+
+class Training(Section):
+    run_directory: str
+    max_steps: Positive = 100_000
+    batch_tokens: Positive = 25_000  # bound on one step's tokens over all ranks, on each side
+    micro_batches: Positive | Literal["auto"] = "auto"  # slots a step is cut into; auto: one a rank
+    warmup_steps: Positive = 4000
+    learning_rate_factor: Annotated[float, Field(gt=0)] = 1.0  # 1: the paper's Eq. 3
+    label_smoothing: Probability = 0.1
+    gradient_clip: Annotated[float, Field(gt=0)] | None = None  # bound on the norm; the paper: none
+    precision: Literal["fp32", "bf16"] = "fp32"
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    deterministic: bool = False
+    compile: bool = False
+    checkpoint_every: Positive = 1500  # steps
+    keep_checkpoints: Positive = 10  # the newest ones; the best by validation stands beside them
+    average_last: Positive = 5  # checkpoints whose mean is the finished model
+    validate_every: Positive = 1500  # steps
+    log_every: Positive = 100  # steps
+    early_stopping: Positive | None = None  # validations without a better BLEU
+    initialize_from: str | None = None  # a MODEL to fine-tune
+    process_group_timeout_s: Positive = 600
+
+    @model_validator(mode="after")
+    def _enough_to_average(self) -> Self:
+        if self.average_last > self.keep_checkpoints:
+            raise ValueError(
+                f"average_last ({self.average_last}) must not exceed "
+                f"keep_checkpoints ({self.keep_checkpoints})"
+            )
+        return self
+
+
+class Decoding(Section):
+    beam: Positive = 4
+    length_penalty: Annotated[float, Field(ge=0)] = 0.6  # alpha, §6.1
+    max_extra_length: Annotated[int, Field(ge=0)] = 50  # target tokens beyond the source's, §6.1
+
+
+class Config(Section):
+    data: Data
+    tokenizer: Tokenizer = Tokenizer()
+    model: Model = Model()
+    training: Training
+    decoding: Decoding = Decoding()
+
+    def to_yaml(self) -> str:
+        """The resolved configuration as YAML, every setting written out."""
+        content = self.model_dump(mode="json", exclude_none=True)
+        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """The configuration in a file, with its `base:` and the overrides applied.
+
+    Args:
+        path: a YAML file.
+        overrides: `dotted.key=value`, the value in YAML.
+
+    Raises:
+        InputError: one line for each problem found, with file, line and key.
+    """
+    content, origins = _read_with_base(Path(path), seen=())
+    for override in overrides:
+        _apply(override, content, origins)
+    return validate(content, origins, str(path))
+
+
+def validate(content: Any, origins: Mapping[KeyPath, str], name: str) -> Config:
+    """Checks a parsed configuration; `origins` tells for each key where it was written."""
+    try:
+        return Config.model_validate(_untagged(content))
+    except ValidationError as error:
+        problems = [_describe(dict(problem), content, origins, name) for problem in error.errors()]
+        raise InputError(*dict.fromkeys(problems)) from None
+
+
+def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+    """Dotted keys whose values differ, with the two values."""
+    flat_old, flat_new = _flatten(old.model_dump()), _flatten(new.model_dump())
+    keys = list(dict.fromkeys([*flat_old, *flat_new]))
+    return {
+        key: (flat_old.get(key), flat_new.get(key))
+        for key in keys
+        if flat_old.get(key) != flat_new.get(key)
+    }
+
+
+def _flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def _read_with_base(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[KeyPath, str]]:
+    resolved = path.resolve()
+    if resolved in seen:
+        raise InputError(f"base: leads back to this file, {path}, break the circle")
+    content, lines = strict_yaml.read(path)
+    if not isinstance(content, dict):
+        raise InputError(f"no settings found, {path}, a mapping of sections was expected")
+    origins = {key: f"{path}:{line}" for key, line in lines.items()}
+    base = content.pop("base", None)
+    if base is None:
+        return content, origins
+    if not isinstance(base, str):
+        raise InputError(f"base must be a file name, {origins[('base',)]}, correct it")
+    below, below_origins = _read_with_base(path.parent / base, (*seen, resolved))
+    return _merged(below, content), below_origins | origins
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    result = dict(below)
+    for key, value in above.items():
+        old = result.get(key)
+        both = isinstance(value, dict) and isinstance(old, dict)
+        result[key] = _merged(old, value) if both else value  # type: ignore[arg-type]
+    return result
+
+
+def _apply(override: str, content: dict[str, Any], origins: dict[KeyPath, str]) -> None:
+    dotted, equals, text = override.partition("=")
+    keys = dotted.split(".")
+    if not equals or not all(keys):
+        raise InputError(f"not an override: {override}, command line, write section.key=value")
+    value, lines = strict_yaml.parse(text, f"command line: {dotted}")
+    node = content
+    for key in keys[:-1]:
+        child = node.setdefault(key, {})
+        if not isinstance(child, dict):
+            child = node[key] = {}
+        node = child
+    node[keys[-1]] = value
+    path: KeyPath = tuple(keys)
+    origins.update({path[:n]: "command line" for n in range(1, len(path)) if path[:n] not in origins})
+    origins.update({(*path, *below): "command line" for below in lines or {(): 1}})
+
+
+def _untagged(content: Any) -> Any:
+    """Gives each corpus the one class its kind names, so that errors speak of that class alone."""
+    if not isinstance(content, dict) or not isinstance(content.get("data"), dict):
+        return content
+    data = dict(content["data"])
+    for split in ("train", "validation", "test"):
+        if isinstance(data.get(split), list | tuple):
+            data[split] = tuple(_corpus(entry) for entry in data[split])
+    return content | {"data": data}
+
+
+def _corpus(entry: Any) -> Any:
+    kinds = [kind for kind in CORPUS_KINDS if isinstance(entry, dict) and kind in entry]
+    if len(kinds) != 1:
+        return entry
+    try:
+        return CORPUS_KINDS[kinds[0]].model_validate(entry)
+    except ValidationError:
+        return entry
+
+
+def _class_at(path: KeyPath, content: Any) -> type[Section] | None:
+    """The section class whose keys stand at `path`, for naming the nearest known key."""
+    here: type[Section] | None = Config
+    for depth, key in enumerate(path):
+        if isinstance(key, int):
+            entry: Any = content
+            for step in path[: depth + 1]:
+                try:
+                    entry = entry[step]
+                except (KeyError, IndexError, TypeError):
+                    return None
+            kinds = [kind for kind in CORPUS_KINDS if isinstance(entry, dict) and kind in entry]
+            here = CORPUS_KINDS[kinds[0]] if len(kinds) == 1 else None
+        elif here is not None and key in here.model_fields:
+            here = _section_in(here.model_fields[key].annotation)
+        elif here is not None:
+            return None
+    return here
+
+
+def _section_in(annotation: Any) -> type[Section] | None:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation
+    if get_origin(annotation) in (Union, UnionType, Annotated):
+        found = [_section_in(part) for part in get_args(annotation)]
+        sections = [section for section in found if section]
+        return sections[0] if len(sections) == 1 else None
+    return None
+
+
+_MESSAGES = {
+    "missing": "missing key {key}",
+    "bool_type": "{key} must be true or false, found {found}",
+    "int_type": "{key} must be a whole number, found {found}",
+    "int_from_float": "{key} must be a whole number, found {found}",
+    "float_type": "{key} must be a number, found {found}",
+    "string_type": "{key} must be text, found {found}",
+    "tuple_type": "{key} must be a list, found {found}",
+    "model_type": "{key} must be a mapping of settings, found {found}",
+    "model_attributes_type": "{key} must be a mapping of settings, found {found}",
+}
+
+
+def _describe(
+    problem: dict[str, Any], content: Any, origins: Mapping[KeyPath, str], name: str
+) -> str:
+    """One error line for one of pydantic's findings."""
+    path = tuple(
+        part
+        for part in problem["loc"]
+        # parts that name a branch of a union, not a key
+        if not isinstance(part, str) or part.isidentifier() and part not in _UNION_BRANCHES
+    )
+    if len(path) >= 3 and path[:1] == ("data",) and isinstance(path[2], int):
+        path, problem = _corpus_problem(path, problem, content)
+    key = ".".join(map(str, path))
+    where = next(
+        (origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name
+    )
+    found = json.dumps(problem.get("input"), ensure_ascii=False, default=str)
+    found = found if len(found) <= 60 else found[:57] + "..."
+    if problem["type"] == "extra_forbidden":
+        section = _class_at(path[:-1], content)
+        known = list(section.model_fields) if section else []
+        near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known) or 'none'}"
+        return f"unknown key {key}, {where}, {hint}"
+    if problem["type"] == "value_error":
+        return f"{problem['ctx']['error']}, {where}, correct {key}"
+    if problem["type"] == "corpus":
+        return f"{key} must name exactly one of {', '.join(CORPUS_KINDS)}, {where}, correct it"
+    message = _MESSAGES.get(problem["type"])
+    if message is None:
+        wanted = problem["msg"].removeprefix("Input ").removeprefix("Value ")
+        message = f"{{key}} {wanted[0].lower()}{wanted[1:]}, found {{found}}"
+    todo = "add it" if problem["type"] == "missing" else "correct it"
+    return f"{message.format(key=key, found=found)}, {where}, {todo}"
+
+
+_UNION_BRANCHES = {kind.__name__ for kind in CORPUS_KINDS.values()} | {"int", "float", "str"}
+
+
+def _corpus_problem(
+    path: KeyPath, problem: dict[str, Any], content: Any
+) -> tuple[KeyPath, dict[str, Any]]:
+    """The first problem of a corpus entry in the terms of its own kind."""
+    entry, at = content["data"][path[1]][path[2]], path[:3]
+    kinds = [kind for kind in CORPUS_KINDS if isinstance(entry, dict) and kind in entry]
+    if len(kinds) != 1:
+        return at, {"type": "corpus", "input": entry}
+    try:
+        CORPUS_KINDS[kinds[0]].model_validate(entry)
+    except ValidationError as error:
+        first = dict(error.errors()[0])
+        return (*at, *first["loc"]), first
+    return path, problem

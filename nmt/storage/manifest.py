@@ -1,0 +1,119 @@
+"""Manifests: size and SHA-256 of every file beside them, so that damage is found, not used.
+
+A manifest is `manifest.json` in the folder that it describes: `format_version`, `kind`, `files`
+(name -> size and sha256), whatever else its writer states, and `sha256` of its own canonical
+JSON (sorted keys, no spaces) without that key.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from nmt.errors import InputError, NoModelError, Status
+from nmt.storage.atomic import write_file
+
+FORMAT_VERSION = 1
+NAME = "manifest.json"
+_MAX_BYTES = 100_000_000
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def value_hash(value: Any) -> str:
+    """SHA-256 of a JSON value's canonical form, in hexadecimal."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def write(folder: Path, kind: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """Describes every file now in `folder` and below it, and writes the manifest, last of all.
+
+    Args:
+        kind: "data", "checkpoint" or "model".
+        facts: further keys of the manifest.
+    """
+    names = sorted(
+        str(path.relative_to(folder))
+        for path in folder.rglob("*")
+        if path.is_file() and path.name != NAME and not path.name.startswith(".")
+    )
+    files = {
+        name: {"size": (folder / name).stat().st_size, "sha256": file_hash(folder / name)}
+        for name in names
+    }
+    return rewrite(folder, {"format_version": FORMAT_VERSION, "kind": kind, "files": files} | facts)
+
+
+def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """Writes `content` as the manifest, with the hash of its own canonical JSON."""
+    content = {key: value for key, value in content.items() if key != "sha256"}
+    content["sha256"] = value_hash(content)
+    write_file(folder / NAME, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    return content
+
+
+def read(folder: Path, kind: str) -> dict[str, Any]:
+    """The manifest of `folder`, itself checked.
+
+    Raises:
+        NoModelError: missing, unreadable, damaged, or of another kind (status 3).
+        InputError: written by a newer version (status 2).
+    """
+    path = folder / NAME
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_BYTES + 1)
+        content = json.loads(data) if len(data) <= _MAX_BYTES else None
+    except FileNotFoundError:
+        raise NoModelError(f"no {NAME}, {folder}, this is no complete {kind} directory") from None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or not isinstance(content.get("files"), dict):
+        raise NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
+    version = content.get("format_version")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise InputError(f"format version {version} is newer than {FORMAT_VERSION}, {path}, update nmt")
+    own = value_hash({key: value for key, value in content.items() if key != "sha256"})
+    if content.get("sha256") != own:
+        raise NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
+    if content.get("kind") != kind:
+        raise NoModelError(f"a {content.get('kind')} directory, {folder}, a {kind} was expected")
+    return content
+
+
+def verify(
+    folder: Path,
+    content: dict[str, Any],
+    names: Iterable[str] | None = None,
+    status: Status = Status.NO_MODEL,
+) -> None:
+    """Checks files against a manifest read before.
+
+    Args:
+        names: the files to check; all that the manifest lists if None.
+        status: the exit status of a damaged or missing file.
+
+    Raises:
+        InputError: a file is missing or differs; names the first such file.
+    """
+    for name in content["files"] if names is None else names:
+        path, expected = folder / name, content["files"].get(name)
+        if expected is None:
+            raise InputError(f"not in the manifest, {path}, restore it from a copy", status=status)
+        try:
+            if path.stat().st_size != expected["size"]:
+                found = f"{path.stat().st_size} bytes, {expected['size']} in the manifest"
+            else:
+                digest = file_hash(path)
+                if digest == expected["sha256"]:
+                    continue
+                found = f"sha256 {digest[:12]}…, {expected['sha256'][:12]}… in the manifest"
+        except FileNotFoundError:
+            raise InputError(f"missing file, {path}, restore it from a copy", status=status) from None
+        raise InputError(f"damaged file ({found}), {path}, restore it from a copy", status=status)

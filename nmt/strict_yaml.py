@@ -1,0 +1,113 @@
+"""YAML as the configuration files use it: safe, YAML 1.2 scalars, no duplicate keys, with lines.
+
+YAML 1.1, which PyYAML follows, reads `no` as False and `1e-9` as a string. Here booleans are
+`true` and `false` alone and floats follow the YAML 1.2 core schema.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nmt.errors import InputError
+
+MAX_BYTES = 1_000_000
+MAX_ALIASES = 100  # a file of nested aliases can expand to gigabytes
+
+KeyPath = tuple[str | int, ...]
+
+_FLOAT = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with the scalar types of the YAML 1.2 core schema."""
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    ("float", _FLOAT, list("-+.0123456789")),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first)
+
+
+def _decimal(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    return int(str(loader.construct_scalar(node)))  # PyYAML's own reads 010 as 8
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _decimal)
+
+
+def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
+    """The value that a YAML text stands for, and the line of each key.
+
+    Args:
+        text: one YAML document.
+        name: how error messages call the text, a file name for instance.
+
+    Returns:
+        The value (None for an empty text) and a map from key path to line number (from 1).
+
+    Raises:
+        InputError: not YAML, a duplicate key, an unsafe tag, too many aliases.
+    """
+    try:
+        if sum(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)) > MAX_ALIASES:
+            raise InputError(f"more than {MAX_ALIASES} aliases, {name}, write the values out")
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            lines: dict[KeyPath, int] = {}
+            if node is not None:
+                _collect_lines(node, (), lines, name)
+            return (None if node is None else loader.construct_document(node)), lines
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = f":{mark.line + 1}" if mark else ""
+        raise InputError(f"not valid YAML ({error.problem}), {name}{line}, correct it") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"not valid YAML ({error}), {name}, correct it") from None
+
+
+def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
+    """`parse` of a file. Raises InputError too if it is missing, too large or not UTF-8."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"no such file, {path}, check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"a folder where a YAML file was expected, {path}, name a file") from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"larger than {MAX_BYTES} bytes, {path}, this is no configuration file")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(f"not valid UTF-8, {path}:{line}, save it as UTF-8") from None
+    return parse(text, str(path))
+
+
+def _collect_lines(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], name: str) -> None:
+    lines[at] = node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode):
+        for index, child in enumerate(node.value):
+            _collect_lines(child, (*at, index), lines, name)
+    elif isinstance(node, yaml.MappingNode):
+        for key, child in node.value:
+            path, line = (*at, key.value), key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode):
+                raise InputError(f"a key that is not a word, {name}:{line}, use plain keys")
+            if path in lines:
+                dotted = ".".join(map(str, path))
+                raise InputError(
+                    f"duplicate key {dotted} (first on line {lines[path]}), {name}:{line}, "
+                    "keep one of them"
+                )
+            _collect_lines(child, path, lines, name)
+            lines[path] = line
