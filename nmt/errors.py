@@ -1,5 +1,6 @@
 """The one exception class that becomes an error line, and the exit statuses it may carry."""
 
+import signal
 from enum import IntEnum
 
 
@@ -34,3 +35,15 @@ class NoModelError(InputError):
 
     def __init__(self, *problems: str):
         super().__init__(*problems, status=Status.NO_MODEL)
+
+
+class Stopped(Exception):
+    """A signal ended work after it was saved; the message says where.
+
+    Args:
+        signal_number: SIGINT gives exit status 130, any other 143.
+    """
+
+    def __init__(self, signal_number: int, message: str):
+        super().__init__(message)
+        self.status = 130 if signal_number == signal.SIGINT else 143

@@ -1,0 +1,55 @@
+"""The mean of several checkpoints' weights (§6.1)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from nmt.checkpoints.checkpoint import sound_checkpoints
+from nmt.checkpoints.model_directory import CONFIG, TOKENIZER, WEIGHTS, read_tensors, save_model
+from nmt import config as configuration
+from nmt.errors import InputError
+from nmt.storage import manifest
+from nmt.storage.atomic import refuse_existing
+
+
+def mean_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights in safetensors files, in fp32, two models in memory at most."""
+    mean = read_tensors(paths[0])
+    for path in paths[1:]:
+        for name, tensor in read_tensors(path).items():
+            mean[name] += tensor
+    return {name: tensor.div_(len(paths)) for name, tensor in mean.items()}
+
+
+def average(run: Path, last: int, output: Path) -> list[int]:
+    """Writes the mean of a run's last sound checkpoints as a model directory.
+
+    Returns:
+        The steps averaged, ascending.
+
+    Raises:
+        InputError: fewer than `last` sound checkpoints, or `output` exists.
+    """
+    refuse_existing(output)
+    checkpoints = sound_checkpoints(run, at_most=last)
+    if len(checkpoints) < last:
+        raise InputError(
+            f"{len(checkpoints)} sound checkpoints, {run}, average at most as many as there are"
+        )
+    newest = checkpoints[0]
+    facts = manifest.read(newest, "checkpoint")
+    steps = sorted(int(manifest.read(folder, "checkpoint")["step"]) for folder in checkpoints)
+    save_model(
+        output,
+        configuration.load(newest / CONFIG),
+        (newest / TOKENIZER).read_bytes(),
+        mean_weights([folder / WEIGHTS for folder in checkpoints]),
+        {
+            "step": facts["step"],
+            "averaged_steps": steps,
+            "tokenizer_sha256": facts["tokenizer_sha256"],
+            "data_sha256": facts["data_sha256"],
+        },
+    )
+    return steps

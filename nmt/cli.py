@@ -1,0 +1,232 @@
+"""The `nmt` command: arguments in, calls out, errors as one line each.
+
+Modules are imported by the command that needs them, so that `nmt --help` is prompt.
+"""
+
+import argparse
+import errno
+import json
+import os
+import sys
+from pathlib import Path
+
+from typing import TYPE_CHECKING
+
+from nmt import __version__
+from nmt.errors import InputError, Status, Stopped
+
+if TYPE_CHECKING:
+    from nmt.decoding.translator import SearchOptions
+
+_STORAGE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command and returns its exit status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        arguments.run(arguments)
+        sys.stdout.flush()
+        return Status.DONE
+    except InputError as error:
+        for problem in error.problems:
+            _say(f"nmt: error: {problem}")
+        return error.status
+    except Stopped as stopped:
+        _say(f"nmt: {stopped}")
+        return stopped.status
+    except BrokenPipeError:
+        # whoever read us has gone; keep the interpreter from flushing into the closed pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Status.DONE
+    except KeyboardInterrupt:
+        _say("nmt: interrupted")
+        return 130
+    except OSError as error:
+        if error.errno not in _STORAGE_ERRORS:
+            raise
+        _say(f"nmt: error: {error.strerror}, {error.filename or 'while writing'}, make room or allow it")
+        return Status.STORAGE
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="nmt",
+        description="Machine translation with the Transformer of Vaswani et al. (2017).",
+    )
+    parser.add_argument("--version", action="version", version=f"nmt {__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+
+    def command(name: str, summary: str, example: str, run) -> argparse.ArgumentParser:
+        sub = commands.add_parser(
+            name, help=summary, description=summary, epilog=f"example:  {example}"
+        )
+        sub.set_defaults(run=run)
+        return sub
+
+    sub = command("prepare", "clean corpora, train the tokenizer, write token shards",
+                  "nmt prepare configs/multi30k.yaml", _prepare)  # fmt: skip
+    _add_config(sub)
+    sub = command("train", "train a model, or take up a run where it stopped",
+                  "nmt train configs/demo.yaml training.max_steps=200", _train)  # fmt: skip
+    _add_config(sub)
+    sub = command("translate", "translate text, one line out for each line in",
+                  "echo 'The old man reads a book.' | nmt translate runs/demo", _translate)  # fmt: skip
+    _add_translate(sub)
+    sub = command("evaluate", "translate a test set and score it, or score a translation",
+                  "nmt evaluate runs/multi30k --json", _evaluate)  # fmt: skip
+    _add_evaluate(sub)
+    sub = command("average", "mean of a run's last checkpoints, as a model directory",
+                  "nmt average runs/multi30k --last 5 --output averaged", _average)  # fmt: skip
+    sub.add_argument("model", metavar="RUN", type=Path, help="run directory")
+    sub.add_argument("--last", type=_positive, required=True, metavar="N", help="how many checkpoints")
+    sub.add_argument("--output", type=Path, required=True, metavar="DIR", help="new model directory")
+    sub = command("info", "parameters, FLOPs, learning rate, what differs from the paper",
+                  "nmt info configs/transformer_base.yaml", _info)  # fmt: skip
+    sub.add_argument("config", metavar="CONFIG|MODEL", type=Path, help="configuration, or a model")
+    sub.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings to override")
+    sub.add_argument("--json", action="store_true", help="for programs")
+    return parser
+
+
+def _add_config(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("config", metavar="CONFIG", type=Path, help="YAML file")
+    sub.add_argument("overrides", metavar="KEY=VALUE", nargs="*",
+                     help="settings to override, such as training.max_steps=200")  # fmt: skip
+
+
+def _add_decoding(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--beam", type=_positive, metavar="N", help="hypotheses kept; 1 is greedy")
+    sub.add_argument("--length-penalty", type=_penalty, metavar="A",
+                     help="alpha of ((5+n)/6)^alpha, 0 or more")  # fmt: skip
+    sub.add_argument("--batch-tokens", type=_positive, metavar="N",
+                     help="source tokens decoded at once; less needs less memory")  # fmt: skip
+    sub.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1, ...; default: a GPU if any")
+    sub.add_argument("--precision", choices=("fp32", "bf16"),
+                     help="fp32 (default on a CPU) does not depend on batch size or order; "
+                          "bf16 is faster, its BLEU within 0.2")  # fmt: skip
+
+
+def _add_translate(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("model", metavar="MODEL", type=Path, help="model, checkpoint or run directory")
+    sub.add_argument("--input", type=Path, metavar="F", help="default: standard input")
+    sub.add_argument("--output", type=Path, metavar="F", help="default: standard output")
+    sub.add_argument("--n-best", type=_positive, metavar="N",
+                     help="N lines a sentence: index, score, text, tab-separated")  # fmt: skip
+    sub.add_argument("--strict", action="store_true", help="stop at invalid UTF-8")
+    _add_decoding(sub)
+
+
+def _add_evaluate(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("model", metavar="MODEL", type=Path, nargs="?",
+                     help="model, checkpoint or run directory")  # fmt: skip
+    sub.add_argument("--source", type=Path, metavar="F", help="text to translate")
+    reference = sub.add_mutually_exclusive_group()
+    reference.add_argument("--reference", type=Path, metavar="F", help="its translation by people")
+    reference.add_argument("--test-set", metavar="NAME", help="of sacreBLEU, such as wmt14/full")
+    sub.add_argument("--hypothesis", type=Path, metavar="F", help="score this translation instead")
+    sub.add_argument("--target-language", metavar="L", help="of the hypothesis, such as de")
+    sub.add_argument("--json", action="store_true", help="for programs")
+    sub.add_argument("--output", type=Path, metavar="F", help="receives the translations")
+    _add_decoding(sub)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, found {text}")
+    return value
+
+
+def _penalty(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be 0 or more, found {text}")
+    return value
+
+
+def _prepare(arguments: argparse.Namespace) -> None:
+    from nmt.config import load
+    from nmt.data.prepare import prepare
+
+    prepare(load(arguments.config, arguments.overrides), report=_say)
+
+
+def _train(arguments: argparse.Namespace) -> None:
+    from nmt.config import load
+    from nmt.training.train import train
+
+    print(train(load(arguments.config, arguments.overrides), _say))
+
+
+def _translate(arguments: argparse.Namespace) -> None:
+    from nmt.cpu_memory import keep_freed_memory
+    from nmt.decoding.lines import LineOptions, run_translate
+
+    keep_freed_memory()
+    run_translate(
+        arguments.model,
+        input_path=arguments.input,
+        output_path=arguments.output,
+        options=LineOptions(
+            search=_search_options(arguments, n_best=arguments.n_best or 1),
+            numbered=arguments.n_best is not None,
+            strict=arguments.strict,
+        ),
+        device=arguments.device,
+        precision=arguments.precision,
+        note=_say,
+    )
+
+
+def _evaluate(arguments: argparse.Namespace) -> None:
+    from nmt.cpu_memory import keep_freed_memory
+    from nmt.evaluation.evaluate import evaluate
+
+    keep_freed_memory()
+    result = evaluate(
+        arguments.model,
+        source=arguments.source,
+        reference=arguments.reference,
+        test_set=arguments.test_set,
+        hypothesis=arguments.hypothesis,
+        target_language=arguments.target_language,
+        output=arguments.output,
+        device=arguments.device,
+        precision=arguments.precision,
+        options=_search_options(arguments),
+        note=_say,
+    )
+    print(json.dumps(result.as_json(), indent=1) if arguments.json else result.as_text())
+
+
+def _search_options(arguments: argparse.Namespace, n_best: int = 1) -> "SearchOptions":
+    from nmt.decoding.translator import SearchOptions
+
+    return SearchOptions(
+        arguments.beam, arguments.length_penalty, n_best, arguments.batch_tokens
+    )
+
+
+def _average(arguments: argparse.Namespace) -> None:
+    from nmt.checkpoints.average import average
+
+    steps = average(arguments.model, arguments.last, arguments.output)
+    _say(f"mean of steps {', '.join(map(str, steps))}")
+
+
+def _info(arguments: argparse.Namespace) -> None:
+    from nmt.config import load
+    from nmt.reporting.info import as_text, info
+
+    path = arguments.config
+    if path.is_dir():
+        from nmt.checkpoints.model_directory import CONFIG, find_model
+
+        path = find_model(path)[0] / CONFIG
+    content = info(load(path, arguments.overrides))
+    print(json.dumps(content, indent=1) if arguments.json else as_text(content))

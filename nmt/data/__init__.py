@@ -1,0 +1,1 @@
+"""Parallel text in, batches out: corpora, cleaning, tokenizer, token shards, plan, layout."""

@@ -1,0 +1,96 @@
+"""The embedded demo corpus: a bilingual grammar that writes aligned English-German sentences.
+
+The pairs of a split follow from the seed and the split alone.  Every (verb, object) and
+(adjective, noun) combination of lemmas belongs to one split by its hash: training sentences hold
+training combinations only, a test (validation) sentence holds at least one test (validation)
+combination and beside it only those of training.  So no split ever shares a sentence with
+another, whatever the seeds.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from random import Random
+
+from nmt.data.demo.dictionary import word_for_word
+from nmt.data.demo.grammar import Grammar
+from nmt.errors import InputError
+
+__all__ = ["PHENOMENA", "DemoPair", "demo_pairs", "word_for_word"]
+
+PHENOMENA: tuple[str, ...] = (
+    "gender",  # a pronoun or relative pronoun takes the gender of the noun it stands for
+    "case",  # an accusative, dative or genitive that differs from the nominative
+    "adjective agreement",  # an adjective with an ending before its noun
+    "verb second",  # the subject stands behind the verb because something else comes first
+    "verb final",  # a verb at the end of a clause or of the verbal bracket
+    "separable verb",  # one of anrufen, aufstehen, ...
+    "tense",  # not the present
+    "negation",  # nicht, kein, nie, niemand
+    "number or date",  # a counted noun, price, age, date or time of day
+    "relative clause",
+    "subordinate clause",  # with dass, ob, weil, ...
+    "question",
+)
+
+SPLITS = ("train", "validation", "test")
+_VALIDATION_PERCENT = 5
+_TEST_PERCENT = 5
+_PATIENCE = 5_000  # sentences in a row without a new one for the split
+
+
+@dataclass(frozen=True)
+class DemoPair:
+    """A sentence in both languages and the phenomena its German shows (of `PHENOMENA`)."""
+
+    source: str  # English
+    target: str  # German
+    phenomena: frozenset[str]
+
+
+def demo_pairs(pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
+    """Yield `pairs` different sentence pairs of a split ("train", "validation" or "test").
+
+    Raises `InputError` for a negative number, an unknown split, and, while it yields, when the
+    grammar finds no new sentence any more.
+    """
+    if split not in SPLITS:
+        raise InputError(f"unknown split {split!r} of the demo corpus: use one of {SPLITS}")
+    if pairs < 0:
+        raise InputError(f"{pairs} demo pairs were asked for: use a number from 0 up")
+    return _different_pairs(pairs, seed, split)
+
+
+def _different_pairs(pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
+    grammar = Grammar(Random(f"demo/{seed}/{split}"))
+    sources: set[str] = set()
+    misses = 0
+    while len(sources) < pairs:
+        draft = grammar.sentence()
+        if draft.source in sources or not _belongs(draft.combinations, split):
+            misses += 1
+            if misses > _PATIENCE:
+                raise InputError(
+                    f"the demo corpus ran out of new sentences after {len(sources)} of the {pairs} "
+                    f"{split} pairs asked for: ask for fewer"
+                )
+            continue
+        misses = 0
+        sources.add(draft.source)
+        yield DemoPair(draft.source, draft.target, draft.phenomena)
+
+
+def _belongs(combinations: Iterable[tuple[str, str]], split: str) -> bool:
+    """Whether a sentence of these combinations is one of the split."""
+    splits = {combination_split(*combination) for combination in combinations}
+    return (split == "train" and not splits) or split in splits <= {"train", split}
+
+
+@cache
+def combination_split(first: str, second: str) -> str:
+    """The split that the combination of two English lemmas belongs to, the same everywhere."""
+    percent = int.from_bytes(sha256(f"{first}|{second}".encode()).digest()[:4]) % 100
+    if percent < _TEST_PERCENT:
+        return "test"
+    return "validation" if percent < _TEST_PERCENT + _VALIDATION_PERCENT else "train"

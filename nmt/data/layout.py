@@ -1,0 +1,113 @@
+"""The layout: a slot's pairs as tensors.
+
+Two layouts, alike to model and loss: `one_per_row` (measured faster on a CPU, where little is
+padded since a step's pairs have similar lengths) and `packed` (several pairs a row, a pair's
+source and target in the same row of the two sides, for a GPU).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.data.tokenizer import BOS_ID, PAD_ID
+
+if TYPE_CHECKING:
+    from nmt.data.shards import Shard
+
+Pair = tuple[np.ndarray, np.ndarray]  # source and target token ids, each with its end symbol
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One side of a slot, each tensor (R, C) int64."""
+
+    tokens: Tensor
+    positions: Tensor  # of each token in its own sentence, from 0
+    segments: Tensor  # which of the row's sentences, from 1; 0 is padding
+
+    def to(self, device: torch.device) -> Tokens:
+        parts = (self.tokens, self.positions, self.segments)
+        return Tokens(*(part.to(device, non_blocking=True) for part in parts))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A slot as tensors; R rows, S source and T target columns."""
+
+    src: Tokens  # (R, S)
+    tgt_in: Tokens  # (R, T), each sentence from BOS
+    tgt_out: Tensor  # (R, T) int64, each sentence to EOS; PAD_ID where there is nothing to predict
+
+    def to(self, device: torch.device) -> Batch:
+        return Batch(self.src.to(device), self.tgt_in.to(device), self.tgt_out.to(device))
+
+
+def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[Pair]:
+    """Token ids of pairs by their index in the split."""
+    firsts = np.asarray([shard.first for shard in shards])
+    owners = np.searchsorted(firsts, indices, side="right") - 1
+    return [
+        (shards[owner].source[index - firsts[owner]], shards[owner].target[index - firsts[owner]])
+        for owner, index in zip(owners, indices, strict=True)
+    ]
+
+
+def one_per_row(pairs: Sequence[Pair]) -> Batch:
+    """Each pair in a row of its own, padded to the longest on either side."""
+    return _fill([[pair] for pair in pairs])
+
+
+def packed(pairs: Sequence[Pair], capacity: int) -> Batch:
+    """As many pairs a row as fit into `capacity` tokens on both sides, longest pairs first.
+
+    A pair longer than `capacity` widens the rows.
+    """
+    order = sorted(range(len(pairs)), key=lambda i: -max(len(pairs[i][0]), len(pairs[i][1])))
+    room = np.zeros((0, 2), dtype=np.int64)
+    rows: list[list[Pair]] = []
+    for index in order:
+        size = np.asarray([len(pairs[index][0]), len(pairs[index][1])])
+        fitting = np.flatnonzero((room >= size).all(1))
+        if len(fitting):
+            row = int(fitting[0])
+        else:
+            row = len(rows)
+            rows.append([])
+            room = np.append(room, [[capacity, capacity]], axis=0)
+        rows[row].append(pairs[index])
+        room[row] -= size
+    return _fill(rows)
+
+
+def _fill(rows: Sequence[Sequence[Pair]]) -> Batch:
+    """Rows of pairs as tensors; no rows give one row of padding, so that every slot has a shape."""
+    height = max(1, len(rows))
+    widths = [max((sum(len(p[side]) for p in row) for row in rows), default=1) for side in (0, 1)]
+    src, tgt = (np.zeros((4, height, width), dtype=np.int64) for width in widths)
+    for number, row in enumerate(rows):
+        ends = [0, 0]
+        for segment, pair in enumerate(row, start=1):
+            for side, (table, ids) in enumerate(zip((src, tgt), pair, strict=True)):
+                place = slice(ends[side], ends[side] + len(ids))
+                ends[side] = place.stop
+                table[0, number, place] = ids
+                table[1, number, place] = np.arange(len(ids))
+                table[2, number, place] = segment
+            table[3, number, place.start] = BOS_ID
+            table[3, number, place.start + 1 : place.stop] = ids[:-1]
+    src_tokens, src_positions, src_segments, _ = torch.from_numpy(src)
+    tgt_out, tgt_positions, tgt_segments, tgt_in = torch.from_numpy(tgt)
+    return Batch(
+        Tokens(src_tokens, src_positions, src_segments),
+        Tokens(tgt_in, tgt_positions, tgt_segments),
+        tgt_out,
+    )
+
+
+assert PAD_ID == 0  # arrays above start as zeros

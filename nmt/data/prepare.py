@@ -1,0 +1,194 @@
+"""`nmt prepare`: from corpora to cleaned pairs, tokenizer, token shards and their manifest.
+
+`steps` does the work in DATA/.work; when all is there it moves under its final names, the manifest
+last: data without a manifest is no data. Here is also what tells whether prepared data are what a
+configuration asks for, and who uses them.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Config
+from nmt.data import steps
+from nmt.data.corpora import check_corpus, input_files
+from nmt.data.steps import TOKENIZER, Job, Part, Report
+from nmt.errors import InputError, NoModelError
+from nmt.storage import atomic, manifest
+
+_USED_BY = ".used-by"
+
+
+def prepare(config: Config, *, report: Report) -> None:
+    """Makes `config.data.directory` from the configuration's corpora.
+
+    With nothing changed since the last call, that is the settings of `data` and `tokenizer` and
+    the size and SHA-256 of each local input file, it checks what is there and does nothing more.
+    The same input and settings give the same bytes.
+
+    Args:
+        config: sections `data` and `tokenizer` count.
+        report: receives lines for a person.
+
+    Raises:
+        InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
+            prepares the same directory, or a run was trained on data of other settings there.
+    """
+    began = time.monotonic()
+    job = _job(config)
+    if _is_prepared(job, report):
+        report(f"{job.directory} is prepared already and whole: nothing to do")
+        shutil.rmtree(job.work, ignore_errors=True)  # left if the last call was killed at its end
+        return
+    _refuse_if_used(job)
+    for part in job.parts:
+        check_corpus(part.corpus, config.data)
+    with atomic.lock(job.directory, "nmt prepare"):
+        atomic.remove_leftovers(job.directory)
+        steps.run(job, report)
+        _publish(job)
+    report(f"prepared {job.directory} in {time.monotonic() - began:.0f} s")
+
+
+def read_manifest(config: Config) -> dict[str, Any]:
+    """The manifest of prepared data, checked against itself and against the configuration.
+
+    Keys beside those of every manifest: `data_sha256` (over the hashes of all Arrow files),
+    `tokenizer_sha256`, `shards` (split -> list of file, pairs, source_tokens, target_tokens,
+    weight), `corpora` (with counts by cleaning rule), `settings`, `inputs`, `origin_sha256`.
+
+    Raises:
+        InputError: nothing is prepared there, the manifest is damaged, or the data were prepared
+            with other settings; names them.
+    """
+    directory = Path(config.data.directory)
+    content = _manifest(directory)
+    settings = _settings(config)
+    if content["settings"] != settings:
+        changed = _changed(content["settings"], settings)
+        raise InputError(
+            f"prepared with other settings ({changed}), {directory}, "
+            "run nmt prepare, or name another data.directory"
+        )
+    return content
+
+
+def mark_used(directory: Path, run: Path) -> None:
+    """Notes that a run was trained on this data, which `prepare` then refuses to replace.
+
+    The note counts as long as the run's directory exists.
+
+    Args:
+        directory: of prepared data.
+        run: the run directory.
+    """
+    note = {"run": str(run.resolve()), "origin_sha256": _manifest(directory)["origin_sha256"]}
+    name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
+    try:
+        (directory / _USED_BY).mkdir(exist_ok=True)
+        atomic.write_file(directory / _USED_BY / name, json.dumps(note) + "\n")
+    except OSError:
+        if os.access(directory, os.W_OK):
+            raise
+        # What nobody here may write, nobody here may replace either.
+
+
+def _job(config: Config) -> Job:
+    splits = ("train", "validation", "test")
+    parts = tuple(
+        Part(split, number, corpus)
+        for split in splits
+        for number, corpus in enumerate(getattr(config.data, split))
+    )
+    files = dict.fromkeys(file for part in parts for file in input_files(part.corpus))
+    # Not the time of change: a fresh checkout or copy of the same text is the same input.
+    inputs = {
+        str(file): {"size": file.stat().st_size, "sha256": manifest.file_hash(file)}
+        for file in files
+    }
+    origin = {"recipe": steps.RECIPE, "settings": _settings(config), "inputs": inputs}
+    return Job(config, Path(config.data.directory), parts, origin)
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """The settings that prepared data depend on."""
+    data = config.data.model_dump(mode="json", exclude={"directory"})
+    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json")}
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """What differs between two origins' settings, each with its values, for a message."""
+    found = []
+    for section in new:
+        for key, value in new[section].items():
+            before = old.get(section, {}).get(key)
+            if before != value:
+                values = [json.dumps(v, ensure_ascii=False) for v in (before, value)]
+                short = len("".join(values)) <= 80
+                found.append(
+                    f"{section}.{key}" + (f" was {values[0]}, is {values[1]}" if short else "")
+                )
+    return "; ".join(found) or "other input files"
+
+
+def _manifest(directory: Path) -> dict[str, Any]:
+    if not (directory / manifest.NAME).exists():
+        raise InputError(f"no prepared data, {directory}, run nmt prepare")
+    try:
+        return manifest.read(directory, "data")
+    except NoModelError as error:
+        what = error.problems[0].split(",")[0]
+        raise InputError(f"{what}, {directory}, run nmt prepare again") from None
+
+
+def _is_prepared(job: Job, report: Report) -> bool:
+    """Whether the directory holds what this job would make, every file checked by its hash."""
+    if not (job.directory / manifest.NAME).exists():
+        return False
+    try:
+        content = _manifest(job.directory)
+        if content["origin_sha256"] != manifest.value_hash(job.origin):
+            changed = _changed(content["settings"], job.origin["settings"])
+            report(f"preparing again: {changed}")
+            return False
+        manifest.verify(job.directory, content)
+    except InputError as error:
+        report(f"preparing again: {error.problems[0]}")
+        return False
+    return True
+
+
+def _refuse_if_used(job: Job) -> None:
+    wanted = manifest.value_hash(job.origin)
+    for path in sorted((job.directory / _USED_BY).glob("*.json")):
+        note = json.loads(path.read_bytes())
+        if note["origin_sha256"] == wanted or not Path(note["run"]).is_dir():
+            continue
+        try:
+            changed = _changed(_manifest(job.directory)["settings"], job.origin["settings"])
+        except InputError:
+            changed = "their manifest is lost"
+        raise InputError(
+            f"a run was trained on these data, which would change ({changed}), "
+            f"{note['run']} on {job.directory}, name another data.directory or remove the run"
+        )
+
+
+def _publish(job: Job) -> None:
+    """Moves what is finished under its final names, the manifest last; may be called again."""
+    described = manifest.read(job.final, "data")["files"]
+    (job.directory / manifest.NAME).unlink(missing_ok=True)
+    for name in (TOKENIZER, "train", "validation", manifest.NAME):
+        new, old = job.final / name, job.directory / name
+        gone = not any(file == name or file.startswith(f"{name}/") for file in described)
+        if old.is_dir() and (new.exists() or gone):
+            shutil.rmtree(old)
+        if new.exists():
+            new.replace(old)
+    atomic.sync(job.directory)
+    shutil.rmtree(job.work)

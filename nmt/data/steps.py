@@ -1,0 +1,380 @@
+"""The steps of `nmt prepare`, each of which takes up what an interrupted call has left.
+
+A folder .work in the directory that is prepared holds:
+
+    text-*/        cleaned pairs with their hashes, a shard for each 100,000 pairs of a corpus
+    text-*/kept.npy    which training pairs are the first of their kind
+    tokenizer-*.model  learnt from a bounded sample of what is kept
+    tokens-*/      the same shards as token ids
+    tokens-*/final/    those with their final names, the tokenizer and the manifest
+
+The names end in a hash of what the content depends on, so that a changed vocabulary does not
+clean the text again and nothing stale is ever taken up. `clean_shard` and `encode_shard` turn one
+piece of input into one file and depend on nothing else.
+"""
+
+import io
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from tqdm import tqdm
+
+from nmt.config import Config, Corpus
+from nmt.data import cleaning, shards
+from nmt.data.corpora import describe, read_corpus
+from nmt.data.tokenizer import EOS_ID, Tokenizer, train_tokenizer
+from nmt.errors import InputError
+from nmt.storage import atomic, manifest
+
+RECIPE = 1  # raised when the same input and settings would give other bytes
+SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
+SAMPLE_SENTENCES = 2_000_000  # the tokenizer learns from at most so many, half of each language
+SAMPLE_BYTES = 300_000_000  # and from about so much text; learning takes 3.5 times the memory
+TOKENIZER, WORK = "tokenizer.model", ".work"
+_ENCODE_BATCH = 10_000  # pairs whose ids are Python objects at a time
+_SEED = 1  # not training.seed: runs that differ in their seed share their data
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A corpus with its place in the configuration."""
+
+    split: str  # train, validation or test
+    number: int  # in its list, from 0
+    corpus: Corpus
+
+    @property
+    def title(self) -> str:
+        return f"{self.split} {self.number + 1}"
+
+    def shard(self, folder: Path, index: int) -> Path:
+        return folder / f"{self.split}-{self.number:03}-{index:05}.arrow"
+
+    def marker(self, folder: Path) -> Path:
+        """Says how many text shards the corpus has, once all are written."""
+        return folder / f"{self.split}-{self.number:03}.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is prepared from what, and where the intermediate files stand."""
+
+    config: Config
+    directory: Path
+    parts: tuple[Part, ...]
+    origin: dict[str, Any]  # settings and input files' fingerprints: all that the result depends on
+
+    def of(self, split: str) -> list[Part]:
+        return [part for part in self.parts if part.split == split]
+
+    @property
+    def work(self) -> Path:
+        return self.directory / WORK
+
+    @property
+    def text(self) -> Path:
+        data = {k: v for k, v in self.origin["settings"]["data"].items() if k != "max_length"}
+        return self.work / f"text-{_short_hash([RECIPE, data, self.origin['inputs']])}"
+
+    @property
+    def tokenizer(self) -> Path:
+        size = self.config.tokenizer.vocabulary_size
+        return self.work / f"tokenizer-{_short_hash([self.text.name, size])}.model"
+
+    @property
+    def tokens(self) -> Path:
+        return self.work / f"tokens-{_short_hash([RECIPE, self.origin])}"
+
+    @property
+    def final(self) -> Path:
+        return self.tokens / "final"
+
+    def text_shards(self, split: str) -> list[tuple[Part, Path]]:
+        return [
+            (part, part.shard(self.text, index))
+            for part in self.of(split)
+            for index in range(_load(part.marker(self.text))["shards"])
+        ]
+
+
+def run(job: Job, report: Report) -> None:
+    """Does what is left to do until `job.final` is complete, its manifest written last."""
+    if (job.final / manifest.NAME).exists():
+        return
+    for folder in (job.text, job.tokens):
+        folder.mkdir(parents=True, exist_ok=True)
+    _clean(job, report)
+    kept = _deduplicate(job)
+    if not kept.any():
+        raise _nothing_left(job)
+    if not job.tokenizer.exists():
+        size = job.config.tokenizer.vocabulary_size
+        report(f"learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences")
+        train_tokenizer(_sample(job, kept), size, _SEED, job.tokenizer)
+    _encode(job, kept, report)
+    _assemble(job, report)
+
+
+def clean_shard(
+    pairs: Sequence[tuple[str, str]], evaluation: cleaning.Evaluation | None, output: Path
+) -> None:
+    """Normalizes pairs, drops those that break a rule, and writes the rest with their counts.
+
+    Args:
+        pairs: raw.
+        evaluation: what training pairs must not give away; None for pairs that are themselves
+            for validation, of which only those with an empty side are dropped.
+        output: the Arrow file; the counts stand beside it as .json.
+    """
+    counts = Counter(read=len(pairs))
+    kept = []
+    for raw in pairs:
+        counts[cleaning.REPAIRED] += any(map(cleaning.needs_repair, raw))
+        source, target = map(cleaning.normalize, raw)
+        if evaluation is None:
+            fault = cleaning.EMPTY if cleaning.is_empty(source, target) else None
+        else:
+            fault = cleaning.fault(source, target, evaluation)
+        if fault is None:
+            kept.append((source, target))
+        else:
+            counts[fault] += 1
+    shards.write_text(output, kept, [cleaning.pair_hash(*pair) for pair in kept])
+    _save(output.with_suffix(".json"), counts)
+
+
+def encode_shard(
+    text: Path, kept: np.ndarray | None, tokenizer: Tokenizer, max_length: int | None, output: Path
+) -> None:
+    """Turns a shard of text into one of token ids, and writes it with its counts.
+
+    Args:
+        text: a file of `shards.write_text`.
+        kept: (pairs,) bool, which of them to take; all if None.
+        tokenizer: for both sides.
+        max_length: pairs with more tokens on a side, EOS included, are dropped; None: no bound.
+        output: the Arrow file, not written if no pair is left; the counts stand beside it as .json.
+    """
+    batch = shards.read_text(text)
+    rows = np.arange(len(batch)) if kept is None else np.flatnonzero(kept)
+    counts = Counter({cleaning.DUPLICATE: len(batch) - len(rows)})
+    sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for start in range(0, len(rows), _ENCODE_BATCH):
+        some = batch.take(pa.array(rows[start : start + _ENCODE_BATCH]))
+        for pair in zip(
+            *(_encoded(some, side, tokenizer) for side in ("source", "target")), strict=True
+        ):
+            if max_length is not None and max(map(len, pair)) > max_length:
+                counts[cleaning.TOO_MANY_TOKENS] += 1
+            else:
+                for side, ids in zip(sides, pair, strict=True):
+                    side.append(ids)
+    counts["pairs"] = len(sides[0])
+    for name, side in zip(("source_tokens", "target_tokens"), sides, strict=True):
+        counts[name] = sum(map(len, side))
+    if counts["pairs"]:
+        shards.write_shard(output, *sides)  # type: ignore[arg-type]
+    _save(output.with_suffix(".json"), counts)
+
+
+def _encoded(rows: pa.RecordBatch, side: str, tokenizer: Tokenizer) -> Iterator[np.ndarray]:
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    for ids in tokenizer.encode_batch(rows.column(side).to_pylist(), threads):
+        yield np.array([*ids, EOS_ID], dtype=np.int32)
+
+
+def _clean(job: Job, report: Report) -> None:
+    evaluation_parts = [*job.of("validation"), *job.of("test")]
+    for part in evaluation_parts:
+        _clean_corpus(job, part, None, report)
+    evaluation = cleaning.Evaluation.of(
+        pair
+        for split in ("validation", "test")
+        for _, path in job.text_shards(split)
+        for pair in _text_pairs(path)
+    )
+    for part in job.of("train"):
+        _clean_corpus(job, part, evaluation, report)
+
+
+def _clean_corpus(
+    job: Job, part: Part, evaluation: cleaning.Evaluation | None, report: Report
+) -> None:
+    marker = part.marker(job.text)
+    if marker.exists():
+        return
+    report(f"cleaning {part.title}: {describe(part.corpus)}")
+    pairs = read_corpus(part.corpus, job.config.data, part.split)
+    with tqdm(desc=part.title, unit=" pairs", disable=None, leave=False) as bar:
+        for index in count():
+            chunk = list(islice(pairs, SHARD_PAIRS))
+            if not chunk:
+                break
+            path = part.shard(job.text, index)
+            if not path.with_suffix(".json").exists():
+                clean_shard(chunk, evaluation, path)
+            bar.update(len(chunk))
+    _save(marker, {"shards": index})
+
+
+def _text_pairs(path: Path) -> Iterator[tuple[str, str]]:
+    batch = shards.read_text(path)
+    return zip(batch.column("source").to_pylist(), batch.column("target").to_pylist(), strict=True)
+
+
+def _deduplicate(job: Job) -> np.ndarray:
+    """Which of all training pairs, in order of the shards, are the first of their kind: bool."""
+    path = job.text / "kept.npy"
+    if not path.exists():
+        hashes = [
+            shards.read_text(p).column("hash").to_numpy() for _, p in job.text_shards("train")
+        ]
+        content = io.BytesIO()
+        np.save(content, cleaning.first_occurrences(np.concatenate(hashes)))
+        atomic.write_file(path, content.getvalue())
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def _with_kept(job: Job, kept: np.ndarray) -> Iterator[tuple[Part, Path, np.ndarray]]:
+    """Each text shard of the training split with its own piece of `kept`."""
+    start = 0
+    for part, path in job.text_shards("train"):
+        end = start + len(shards.read_text(path))
+        yield part, path, kept[start:end]
+        start = end
+
+
+def _sample(job: Job, kept: np.ndarray) -> Iterator[str]:
+    """Sentences for the tokenizer: both sides of evenly spaced pairs of all that are kept."""
+    total = int(np.count_nonzero(kept))
+    size = sum(path.stat().st_size for _, path in job.text_shards("train"))
+    wanted = min(total, SAMPLE_SENTENCES // 2, max(1, total * SAMPLE_BYTES // size))
+    seen = 0
+    for _, path, mask in _with_kept(job, kept):
+        rows = np.flatnonzero(mask)
+        ranks = np.arange(seen, seen + len(rows))
+        seen += len(rows)
+        chosen = rows[(ranks + 1) * wanted // total > ranks * wanted // total]
+        batch = shards.read_text(path).take(pa.array(chosen))
+        for side in ("source", "target"):
+            yield from batch.column(side).to_pylist()
+
+
+def _encode(job: Job, kept: np.ndarray, report: Report) -> None:
+    tokenizer = Tokenizer.load(job.tokenizer)
+    tasks: list[tuple[Path, np.ndarray | None, int | None]] = [
+        (path, mask, job.config.data.max_length) for _, path, mask in _with_kept(job, kept)
+    ]
+    tasks += [(path, None, None) for _, path in job.text_shards("validation")]
+    report("encoding")
+    for text, mask, max_length in tqdm(
+        tasks, desc="encoding", unit=" shards", disable=None, leave=False
+    ):
+        output = job.tokens / text.name
+        if not output.with_suffix(".json").exists():
+            encode_shard(text, mask, tokenizer, max_length, output)
+
+
+def _counts(job: Job, part: Part) -> Counter[str]:
+    """What became of the pairs of a corpus, summed over its shards."""
+    total: Counter[str] = Counter()
+    for owner, text in job.text_shards(part.split):
+        for path in (text.with_suffix(".json"), (job.tokens / text.name).with_suffix(".json")):
+            if owner == part and path.exists():
+                total.update(_load(path))
+    total["kept"] = total["read"] - sum(total[rule] for rule in cleaning.RULES)
+    return total
+
+
+def _nothing_left(job: Job) -> InputError:
+    counts = sum((_counts(job, part) for part in job.of("train")), Counter[str]())
+    dropped = ", ".join(f"{rule}: {counts[rule]:,}" for rule in cleaning.RULES if counts[rule])
+    return InputError(
+        f"no training pair is left after cleaning (dropped: {dropped}), data.train, "
+        "check what these corpora hold"
+    )
+
+
+def _assemble(job: Job, report: Report) -> None:
+    """Gives the token shards their final names, beside the tokenizer and the manifest."""
+    entries = {split: _collect(job, split) for split in ("train", "validation")}
+    if not entries["train"]:
+        raise _nothing_left(job)
+    atomic.write_file(job.final / TOKENIZER, job.tokenizer.read_bytes())
+    files = [entry["file"] for listed in entries.values() for entry in listed]
+    hashes = [[file, manifest.file_hash(job.final / file)] for file in files]
+    counts = [_counts(job, part) for part in job.parts]
+    facts = {
+        "data_sha256": manifest.value_hash(hashes),
+        "tokenizer_sha256": manifest.file_hash(job.final / TOKENIZER),
+        "shards": entries,
+        "corpora": [_corpus_facts(*both) for both in zip(job.parts, counts, strict=True)],
+        "origin_sha256": manifest.value_hash(job.origin),
+        **job.origin,
+    }
+    manifest.write(job.final, "data", facts)
+    _report_counts(job, counts, report)
+
+
+def _collect(job: Job, split: str) -> list[dict[str, Any]]:
+    """Moves a split's token shards into the final folder; the manifest's entry for each."""
+    found = []
+    for part, text in job.text_shards(split):
+        counts = _load((job.tokens / text.name).with_suffix(".json"))
+        if counts["pairs"]:
+            found.append((job.tokens / text.name, part.corpus.weight, counts))
+    folder = job.final / split
+    names = [f"data-{i:05}-of-{len(found):05}.arrow" for i in range(len(found))]
+    entries = []
+    for name, (path, weight, counts) in zip(names, found, strict=True):
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists():  # not moved before an interruption
+            path.replace(folder / name)
+        sizes = {key: counts[key] for key in ("pairs", "source_tokens", "target_tokens")}
+        entries.append({"file": f"{split}/{name}", **sizes, "weight": weight})
+    if names:
+        shards.write_split_description(folder, names, _short_hash([job.tokens.name, split]))
+    return entries
+
+
+def _corpus_facts(part: Part, counts: Counter[str]) -> dict[str, Any]:
+    return {
+        "split": part.split,
+        "corpus": describe(part.corpus),
+        "weight": part.corpus.weight,
+        "read": counts["read"],
+        "repaired": {cleaning.REPAIRED: counts[cleaning.REPAIRED]},
+        "dropped": {rule: counts[rule] for rule in cleaning.RULES},
+        "pairs": counts["kept"],
+    }
+
+
+def _report_counts(job: Job, counts: Sequence[Counter[str]], report: Report) -> None:
+    rows = ("read", *cleaning.RULES, "kept", cleaning.REPAIRED)
+    labels = {"read": "pairs read", "kept": "pairs kept", cleaning.REPAIRED: "control characters"}
+    labelled = [{labels.get(row, row): count[row] for row in rows} for count in counts]
+    columns = [part.title for part in job.parts]
+    for line in cleaning.table(columns, labelled, [labels.get(row, row) for row in rows]):
+        report(line)
+
+
+def _short_hash(value: Any) -> str:
+    return manifest.value_hash(value)[:12]
+
+
+def _load(path: Path) -> Any:
+    return json.loads(path.read_bytes())
+
+
+def _save(path: Path, value: Any) -> None:
+    atomic.write_file(path, json.dumps(value) + "\n")

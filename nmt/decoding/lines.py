@@ -1,0 +1,306 @@
+"""`nmt translate`: a filter from lines to lines, prompt, in order, in bounded memory.
+
+Bytes come in and go out, so that neither the locale nor Python decides what a line is: lines end
+at LF alone. While input keeps coming, lines are gathered into a window, in which the translator
+sorts them by length; when it pauses, what is there is translated.
+"""
+
+import contextlib
+import gzip
+import io
+import os
+import select
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from nmt.decoding.translator import Precision, SearchOptions, Translation, Translator, combine
+from nmt.errors import InputError
+from nmt.storage.atomic import sync
+
+PAUSE_S = 0.05  # without input for so long, what has come is translated
+_OLDEST_S = 0.5  # nor does a line wait for longer than this while input drips in
+_WINDOW_LINES = 2048
+_WINDOW_CHARACTERS = 4_000_000
+_PART_BYTES = 1_000_000  # a line longer than this is taken in parts
+_READ_BYTES = 1 << 16
+
+Note = Callable[[str], None]
+
+
+class TranslatesLines(Protocol):
+    """What is asked of a Translator here."""
+
+    def translate(
+        self, sentences: Sequence[str], options: SearchOptions | None = None
+    ) -> list[list[Translation]]: ...
+
+
+@dataclass(frozen=True)
+class LineOptions:
+    search: SearchOptions = field(default_factory=SearchOptions)
+    numbered: bool = False  # n_best lines for each line: index, score, text; else the best text
+    strict: bool = False  # invalid UTF-8 is an error
+
+
+@dataclass(frozen=True)
+class Part:
+    """A line, or a piece of a very long one."""
+
+    text: str
+    ends_line: bool
+
+
+def run_translate(
+    model: str | Path,
+    *,
+    input_path: str | Path | None,
+    output_path: str | Path | None,
+    options: LineOptions,
+    device: str | None,
+    precision: Precision | None,
+    note: Note,
+) -> None:
+    """Translates a file or standard input line by line into a file or standard output.
+
+    The output file appears when it is whole.
+
+    Args:
+        model: a MODEL.
+        input_path, output_path: None: standard input and output.
+        note: takes each line meant for a person.
+
+    Raises:
+        InputError: a file that cannot be opened, options out of range, invalid UTF-8 if strict.
+        NoModelError: no sound model (status 3).
+        BrokenPipeError: nobody reads the output any more.
+    """
+    with _opened_input(input_path) as source, opened_output(output_path) as target:
+        translator = Translator.load(model, device=device, precision=precision)
+        translator.beam(options.search)  # refused before the first line is read
+        name = "standard input" if input_path is None else str(input_path)
+        translate_stream(translator, source, target, options=options, name=name, note=note)
+
+
+def translate_stream(
+    translator: TranslatesLines,
+    source: BinaryIO,
+    target: BinaryIO,
+    *,
+    options: LineOptions,
+    name: str = "standard input",
+    note: Note = lambda message: None,
+) -> None:
+    """Writes the translation of each line of `source` to `target`, in order.
+
+    Args:
+        name: how messages call the source.
+        note: takes warnings: lines with invalid UTF-8, lines translated in pieces.
+
+    Raises:
+        InputError: invalid UTF-8 and `options.strict`; a damaged .gz file.
+        BrokenPipeError: nobody reads `target` any more.
+    """
+    reader = LineReader(source, name, options.strict)
+    writer = LineWriter(target, options)
+    for window in reader.windows():
+        writer.write(window, translator.translate([part.text for part in window], options.search))
+    if reader.invalid_lines:
+        note(f"warning: invalid UTF-8 replaced in {reader.invalid_lines} lines, {name}")
+    if writer.lines_in_pieces:
+        note(
+            f"warning: {writer.lines_in_pieces} lines longer than the model can take "
+            f"were translated in pieces, {name}"
+        )
+
+
+class LineReader:
+    """Cuts a stream of bytes into lines, and gathers lines into windows.
+
+    Attributes:
+        invalid_lines: lines so far in which invalid UTF-8 was replaced by U+FFFD.
+    """
+
+    def __init__(self, source: BinaryIO, name: str, strict: bool):
+        self.name, self.strict = name, strict
+        self.invalid_lines = 0
+        self._arrivals = _Arrivals(source, name)
+        self._rest = b""  # the beginning of a line whose end has not come
+        self._line, self._last_invalid_line = 1, 0  # numbers
+
+    def windows(self) -> Iterator[list[Part]]:
+        """Lines in order: what has come when the input pauses, or what a window holds."""
+        window: list[Part] = []
+        size, began_s = 0, 0.0
+        while True:
+            data = self._arrivals.read(PAUSE_S if window else None)
+            for part in self._parts(data):
+                if not window:
+                    size, began_s = 0, time.monotonic()
+                window.append(part)
+                size += len(part.text)
+                if len(window) == _WINDOW_LINES or size >= _WINDOW_CHARACTERS:
+                    yield window
+                    window = []
+            if window and (not data or time.monotonic() - began_s > _OLDEST_S):
+                yield window
+                window = []
+            if data == b"":
+                return
+
+    def _parts(self, data: bytes | None) -> Iterator[Part]:
+        """The lines that `data` completes; None completes none, and b"", the end, the last."""
+        *lines, self._rest = (self._rest + (data or b"")).split(b"\n")
+        for line in lines:
+            yield self._part(line.removesuffix(b"\r"), True)
+        while len(self._rest) > _PART_BYTES:
+            end = _end_of_part(self._rest)
+            head, self._rest = self._rest[:end], self._rest[end:]
+            yield self._part(head, False)
+        if data == b"" and self._rest:
+            yield self._part(self._rest, True)
+
+    def _part(self, data: bytes, ends_line: bool) -> Part:
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            if self.strict:
+                raise InputError(
+                    f"not UTF-8 (byte 0x{data[error.start]:02x}), {self.name}:{self._line}, "
+                    "convert it to UTF-8 or leave out --strict"
+                ) from None
+            text = data.decode(errors="replace")
+            self.invalid_lines += self._line != self._last_invalid_line
+            self._last_invalid_line = self._line
+        self._line += ends_line
+        return Part(text, ends_line)
+
+
+class LineWriter:
+    """Writes one line for each line read, or `n_best` numbered ones.
+
+    Attributes:
+        lines_in_pieces: lines so far that were too long to be translated in one piece.
+    """
+
+    def __init__(self, target: BinaryIO, options: LineOptions):
+        self.target, self.options = target, options
+        self.lines_in_pieces = 0
+        self._index = 0  # of the input line, from 1
+        self._parts: list[list[Translation]] = []  # of a line not yet complete
+
+    def write(self, window: Sequence[Part], found: Sequence[list[Translation]]) -> None:
+        """Writes the lines that end in `window`; `found` are its parts' translations."""
+        lines: list[str] = []
+        for part, translations in zip(window, found, strict=True):
+            self._parts.append(translations)
+            if part.ends_line:
+                best = combine(self._parts)
+                self._parts = []
+                self._index += 1
+                self.lines_in_pieces += best[0].pieces > 1
+                lines += self._formatted(best)
+        self.target.write("".join(lines).encode())
+        self.target.flush()
+
+    def _formatted(self, best: list[Translation]) -> list[str]:
+        if not self.options.numbered:
+            return [f"{best[0].text}\n"]
+        n = self.options.search.n_best
+        padded = best + best[-1:] * (n - len(best))
+        return [f"{self._index}\t{found.score:z.6f}\t{found.text}\n" for found in padded[:n]]
+
+
+class _Arrivals:
+    """The bytes of a stream as they come, with a clock for pauses.
+
+    A pipe or terminal is read past Python's buffer, which would wait until it is full. Other
+    streams (.gz, bytes in memory) never pause.
+    """
+
+    def __init__(self, source: BinaryIO, name: str):
+        self.source, self.name = source, name
+        self.descriptor: int | None = None
+        if isinstance(source, io.BufferedReader | io.FileIO):
+            with contextlib.suppress(OSError):
+                self.descriptor = source.fileno()
+
+    def read(self, patience_s: float | None) -> bytes | None:
+        """Some bytes; b"" at the end; None if nothing came for that long (None: wait)."""
+        try:
+            if self.descriptor is None:
+                return self.source.read(_READ_BYTES)
+            if not select.select([self.descriptor], [], [], patience_s)[0]:
+                return None
+            return os.read(self.descriptor, _READ_BYTES)
+        except BlockingIOError:  # another process emptied the pipe that we share
+            return None
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise InputError(f"damaged .gz file ({error}), {self.name}, restore it") from None
+
+
+def _end_of_part(line: bytes) -> int:
+    """Where to cut a line that is too long: behind a space, else between characters."""
+    space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
+    if space >= 0:
+        return space + 1
+    end = _PART_BYTES
+    while end > _PART_BYTES - 4 and line[end] & 0xC0 == 0x80:  # inside a character
+        end -= 1
+    return end
+
+
+@contextlib.contextmanager
+def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
+    if path is None:
+        if sys.stdin is None:
+            raise InputError("standard input is closed, command line, name a file with --input")
+        yield sys.stdin.buffer
+        return
+    file: BinaryIO
+    try:
+        file = Path(path).open("rb")  # noqa: SIM115 - closed below
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"no such file, --input {path}, check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"a folder, --input {path}, name a file") from None
+    with file:
+        yield gzip.GzipFile(fileobj=file) if str(path).endswith(".gz") else file  # type: ignore[misc]
+
+
+def check_output(path: Path) -> None:
+    """Raises InputError if no file can be written under that name."""
+    if path.is_dir():
+        raise InputError(f"a folder, --output {path}, name a file")
+    if not path.parent.is_dir():
+        raise InputError(f"no such folder, --output {path}, make {path.parent} first")
+
+
+@contextlib.contextmanager
+def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that takes its name when the block ends without an exception."""
+    if path is None:
+        if sys.stdout is None:
+            raise InputError("standard output is closed, command line, name a file with --output")
+        yield sys.stdout.buffer
+        return
+    check_output(Path(path))
+    path = Path(path).resolve()
+    if path.exists() and not path.is_file():  # /dev/null, a named pipe: never renamed over
+        with path.open("wb") as file:
+            yield file
+        return
+    aside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    try:
+        with aside.open("wb") as file:
+            yield file
+        sync(aside)
+        aside.replace(path)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+    sync(path.parent)

@@ -1,0 +1,264 @@
+"""Beam search over the step interface; knows nothing else of the model.
+
+Vaswani et al. (2017), §6.1, with the length penalty of Wu et al. (2016), Eq. 14. Beam 1 is greedy.
+The device picks the candidates of a step; what becomes of them is decided on the host, where
+hypotheses are backward links through the slots of all steps: nothing is copied on reordering.
+
+B sentences, b those still in the batch, W beam width, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.errors import NoModelError
+
+_NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
+_LEAVE_SHARE = 8  # one eighth of a batch must be done before the rest is copied together
+
+_FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("slot", "i4")])
+
+
+class Steps(Protocol):
+    """A batch of sentences being decoded, W hypotheses each, in W slots."""
+
+    def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
+        """Logits of the next token; the search may write into them.
+
+        Args:
+            last_tokens: (b, W) int64, the newest token of each hypothesis; BOS at first.
+            parents: (b, W) int64, the slot of the previous step from which each descends.
+
+        Returns:
+            (b, W, V) fp32 or bf16.
+        """
+
+    def keep(self, sentences: Tensor) -> None:
+        """Goes on with these sentences alone: int64 indices below b, ascending."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    tokens: list[int]  # with the end symbol if finished
+    log_probability: float  # natural log, summed over `tokens`
+    score: float  # log_probability / length_penalty(len(tokens), alpha)
+    finished: bool  # False: cut at the limit
+
+
+def length_penalty(n_tokens: float, alpha: float) -> float:
+    """Divisor that offsets the preference of summed log-probabilities for short hypotheses.
+
+    Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha. The end symbol counts, the start does not.
+    """
+    return float(((5 + n_tokens) / 6) ** alpha)
+
+
+@torch.inference_mode()
+def search(
+    steps: Steps,
+    max_lengths: Sequence[int],
+    *,
+    beam: int,
+    alpha: float,
+    n_best: int = 1,
+    device: torch.device | str = "cpu",
+) -> list[list[Hypothesis]]:
+    """The best hypotheses of each sentence, best score first.
+
+    Of the 2 W likeliest continuations of a sentence those that end are finished, and the W
+    likeliest others go on: so W always do. (Beam 1: an end counts only if nothing is likelier.)
+    A sentence is done when no live hypothesis can beat the n-th best finished one: its score is
+    at most its log-probability over the penalty at the greatest length, for alpha >= 0.
+    Hypotheses cut at the limit are returned only if none finished: unpaid for its end, a cut one
+    looks better than it is.
+
+    Args:
+        steps: the model, started on B sentences with `beam` slots each.
+        max_lengths: (B,) most tokens of a hypothesis of each sentence, end symbol included.
+        beam: W >= 1.
+        alpha: exponent of the length penalty, >= 0; the paper: 0.6.
+        n_best: hypotheses wanted a sentence, at most `beam`; fewer come if fewer were found.
+        device: where `steps` wants its arguments.
+
+    Raises:
+        ValueError: an argument out of its range.
+        NoModelError: the model's scores are not numbers.
+    """
+    if not (1 <= n_best <= beam and alpha >= 0 and min(max_lengths, default=1) >= 1):
+        raise ValueError(f"out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}")
+    beams = _Beams(max_lengths, beam, alpha, n_best)
+    last_tokens = torch.full((len(max_lengths), beam), BOS_ID, device=device)  # (B, W)
+    parents = torch.arange(beam, device=device).expand_as(last_tokens)  # (B, W)
+    live = torch.full_like(last_tokens, -torch.inf, dtype=torch.float32)  # (B, W)
+    live[:, 0] = 0.0  # at first all slots are the same hypothesis
+    while beams.in_batch.size:
+        candidates = _candidates(steps.step(last_tokens, parents), live)
+        going_on = beams.advance(*candidates)
+        if going_on.size < len(last_tokens):
+            if not going_on.size:
+                break
+            steps.keep(torch.from_numpy(going_on).to(device))
+        last_tokens = torch.from_numpy(beams.tokens).to(device)  # (b, W)
+        parents = torch.from_numpy(beams.parents).to(device)
+        live = torch.from_numpy(beams.live).to(device)
+    return beams.hypotheses()
+
+
+def _candidates(
+    logits: Tensor, live: Tensor
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
+    """The 2 W likeliest continuations of each sentence, likeliest first.
+
+    Args:
+        logits: (b, W, V), written into.
+        live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf: an empty slot.
+
+    Returns:
+        (b, 2 W) each: log-probabilities with the new token, parents' slots, tokens.
+    """
+    b, W, V = logits.shape
+    # Log-probabilities are the model's, so the normaliser is taken before tokens are ruled out.
+    # It and the top k cost less than a log-softmax of everything.
+    normaliser = logits.float().logsumexp(-1, keepdim=True)  # (b, W, 1)
+    logits[..., _NEVER_GENERATED] = -torch.inf
+    k = min(2 * W, V)
+    top, tokens = logits.topk(k)  # (b, W, k)
+    totals = live[..., None] + (top.float() - normaliser).clamp(max=0)  # (b, W, k)
+    best, places = totals.view(b, W * k).topk(2 * W)  # (b, 2W)
+    codes = places // k * V + tokens.view(b, W * k).gather(1, places)  # slot and token in one
+    # One copy to the host a step: the float32 bits travel as integers beside the codes.
+    packed = torch.stack((best.view(torch.int32).long(), codes)).cpu().numpy()  # (2, b, 2W)
+    values = packed[0].astype(np.int32).view(np.float32)
+    if np.isnan(values).any():
+        raise NoModelError("scores that are not numbers, the model's output, use a sound model")
+    order = np.lexsort((packed[1], -values))  # equal values: by slot, then token
+    codes_in_order = np.take_along_axis(packed[1], order, 1)
+    return np.take_along_axis(values, order, 1), codes_in_order // V, codes_in_order % V
+
+
+class _Beams:
+    """What the search has found: live hypotheses, finished ones, and the links behind them."""
+
+    def __init__(self, max_lengths: Sequence[int], beam: int, alpha: float, n_best: int):
+        self.beam, self.alpha, self.n_best = beam, alpha, n_best
+        self.max_lengths = np.asarray(max_lengths, dtype=np.int64)  # (B,)
+        B = len(max_lengths)
+        self.best_penalties = np.array([length_penalty(n, alpha) for n in max_lengths])  # (B,)
+        self.in_batch = np.arange(B)  # (b,) numbers of the sentences in the batch
+        self.done = np.zeros(B, dtype=bool)  # (B,) some of them still in the batch
+        self.finished = np.zeros((B, n_best), dtype=_FOUND)  # (B, n) best first
+        self.finished["score"] = -np.inf
+        self.cut = self.finished.copy()  # (B, n) likewise
+        self.links: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []  # (B, W) tokens, slots
+        self.live: NDArray[np.float32]  # (b, W) log-probabilities, likeliest first
+        self.tokens: NDArray[np.int64]  # (b, W)
+        self.parents: NDArray[np.int64]  # (b, W) slots of the step before
+
+    def advance(
+        self,
+        values: NDArray[np.float32],
+        slots: NDArray[np.int64],
+        tokens: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """Takes in one step's candidates, (b, 2 W) each and likeliest first.
+
+        Sets `live`, `tokens` and `parents` for the next step.
+
+        Returns:
+            The indices, below b, of the sentences that go on.
+        """
+        n = len(self.links) + 1
+        ends = (tokens == EOS_ID) & np.isfinite(values)  # (b, 2W)
+        if self.beam == 1:
+            ends[:, 1:] = False
+        self._finish(ends, values, slots, n)
+        first = np.argsort(ends, axis=1, kind="stable")[:, : self.beam]  # at most W ends in 2W
+        self.live = np.take_along_axis(values, first, 1)
+        self.parents = np.take_along_axis(slots, first, 1)
+        self.tokens = np.take_along_axis(tokens, first, 1)
+        self._link()
+        self._judge(ends, n)
+        return self._leave()
+
+    def _finish(
+        self,
+        ends: NDArray[np.bool_],
+        values: NDArray[np.float32],
+        slots: NDArray[np.int64],
+        n: int,
+    ) -> None:
+        """Ranks hypotheses of n tokens that end now among those finished before."""
+        rows = np.flatnonzero(ends.any(1) & ~self.done[self.in_batch])
+        if not rows.size:
+            return
+        new = np.zeros((rows.size, ends.shape[1]), dtype=_FOUND)
+        new["log_probability"] = values[rows]
+        scores = new["log_probability"] / length_penalty(n, self.alpha)
+        new["score"] = np.where(ends[rows], scores, -np.inf)
+        new["slot"], new["tokens"] = slots[rows], n
+        sentences = self.in_batch[rows]
+        found = np.concatenate((self.finished[sentences], new), axis=1)
+        order = np.argsort(-found["score"], axis=1, kind="stable")[:, : self.n_best]
+        self.finished[sentences] = np.take_along_axis(found, order, 1)
+
+    def _link(self) -> None:
+        shape = (len(self.max_lengths), self.beam)
+        tokens, slots = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        tokens[self.in_batch], slots[self.in_batch] = self.tokens, self.parents
+        self.links.append((tokens, slots))
+
+    def _judge(self, ends: NDArray[np.bool_], n: int) -> None:
+        """Marks the sentences that are done after n tokens."""
+        bounds = self.live[:, 0] / self.best_penalties[self.in_batch]  # (b,)
+        done = bounds <= self.finished["score"][self.in_batch, -1]  # -inf <= -inf: none lives
+        if self.beam == 1:
+            done |= ends[:, 0]
+        at_limit = (n >= self.max_lengths[self.in_batch]) & ~self.done[self.in_batch]
+        cut = self.cut[self.in_batch[at_limit]]
+        cut["log_probability"] = self.live[at_limit, : self.n_best]
+        cut["score"] = cut["log_probability"] / length_penalty(n, self.alpha)
+        cut["slot"], cut["tokens"] = np.arange(self.n_best), n
+        self.cut[self.in_batch[at_limit]] = cut
+        self.done[self.in_batch[done | at_limit]] = True
+
+    def _leave(self) -> NDArray[np.int64]:
+        going_on = np.flatnonzero(~self.done[self.in_batch])
+        n_done = self.in_batch.size - going_on.size
+        if going_on.size and n_done * _LEAVE_SHARE < self.in_batch.size:
+            going_on = np.arange(self.in_batch.size)
+        self.in_batch, self.live = self.in_batch[going_on], self.live[going_on]
+        self.tokens, self.parents = self.tokens[going_on], self.parents[going_on]
+        return going_on
+
+    def hypotheses(self) -> list[list[Hypothesis]]:
+        """(B) lists of 1 to n, best first; empty only where the model allowed no token at all."""
+        sentences = range(len(self.max_lengths))
+        return [
+            self._ranked(s, finished=True) or self._ranked(s, finished=False) for s in sentences
+        ]
+
+    def _ranked(self, sentence: int, *, finished: bool) -> list[Hypothesis]:
+        ranks = (self.finished if finished else self.cut)[sentence]
+        return [
+            Hypothesis(
+                self._tokens(sentence, rank["tokens"], rank["slot"], finished),
+                float(rank["log_probability"]),
+                float(rank["score"]),
+                finished,
+            )
+            for rank in ranks[ranks["score"] > -np.inf]
+        ]
+
+    def _tokens(self, sentence: int, n: int, slot: int, finished: bool) -> list[int]:
+        """Follows the links back from the last of n tokens."""
+        tokens = [EOS_ID] if finished else []
+        for step_tokens, step_slots in reversed(self.links[: n - len(tokens)]):
+            tokens.append(int(step_tokens[sentence, slot]))
+            slot = step_slots[sentence, slot]
+        return tokens[::-1]

@@ -1,0 +1,270 @@
+"""Sentences in, translations out: cut to fit, grouped by length, searched, put back in order."""
+
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self
+
+import torch
+
+from nmt.checkpoints.model_directory import load_model
+from nmt.config import Config
+from nmt.data.cleaning import normalize
+from nmt.data.tokenizer import EOS_ID, PAD_ID, Tokenizer
+from nmt.decoding.search import Hypothesis, search
+from nmt.errors import InputError
+from nmt.model.transformer import Transformer
+
+Precision = Literal["fp32", "bf16"]
+
+# Tokens that a batch may hold. The paper's base model keeps 24 KB of keys and values for each in
+# fp32 and half of that in bf16: 0.4 GB, and on a GPU 1.6 GB.
+_CPU_BATCH_TOKENS = 16_384
+_GPU_BATCH_TOKENS = 131_072
+
+_SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s+|(?<=[。！？])""")
+
+
+@dataclass(frozen=True)
+class Translation:
+    text: str  # one line, without a tab
+    score: float  # log_probability over the length penalty; summed over the pieces
+    log_probability: float  # natural log, summed over `tokens`
+    tokens: list[int]  # with the end symbol of each piece that has one
+    pieces: int  # parts in which the source was translated; 0: it was blank
+
+
+EMPTY = Translation("", 0.0, 0.0, [], 0)
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How to search; None: as the model's configuration, or this machine, suggests.
+
+    Raises:
+        InputError: a value out of its range.
+    """
+
+    beam: int | None = None  # hypotheses kept; 1: greedy
+    length_penalty: float | None = None  # alpha
+    n_best: int = 1  # at most the beam
+    batch_tokens: int | None = None  # see Translator.translate
+
+    def __post_init__(self) -> None:
+        for name, value in (
+            ("beam", self.beam), ("n-best", self.n_best), ("batch-tokens", self.batch_tokens),
+        ):  # fmt: skip
+            if value is not None and value < 1:
+                raise InputError(f"must be at least 1, --{name} {value}, correct it")
+        alpha = self.length_penalty
+        if alpha is not None and not (math.isfinite(alpha) and alpha >= 0):
+            raise InputError(f"must be a number from 0, --length-penalty {alpha}, correct it")
+
+
+class Translator:
+    """A model that translates plain text, on its own device and in its own precision.
+
+    Args:
+        transformer: in evaluation mode.
+        config: tells the longest source and how to search by default.
+    """
+
+    def __init__(self, transformer: Transformer, tokenizer: Tokenizer, config: Config):
+        self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
+        self.device = transformer.embedding.device
+        # A piece of source and its end symbol are at most what training has seen.
+        self.max_piece = config.data.max_length - 1
+
+    @classmethod
+    def load(
+        cls, path: str | Path, *, device: str | None = None, precision: Precision | None = None
+    ) -> Self:
+        """Reads a model directory, a checkpoint directory or a run directory.
+
+        Args:
+            device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
+            precision: None: fp32 on a CPU, bf16 on a GPU.
+
+        Raises:
+            NoModelError: there is no sound model.
+            InputError: no such device.
+        """
+        chosen = choose_device(device)
+        model = load_model(Path(path), device=chosen)
+        if (precision or ("fp32" if chosen.type == "cpu" else "bf16")) == "bf16":
+            model.transformer.to(torch.bfloat16)
+        return cls(model.transformer, model.tokenizer, model.config)
+
+    def translate(
+        self,
+        sentences: Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> list[list[Translation]]:
+        """Translations of each sentence, best score first.
+
+        A source of k tokens, its end symbol not counted, gets a translation of at most
+        k + decoding.max_extra_length tokens, the end symbol counted if there is one. A blank
+        sentence gets `EMPTY` without a call of the model. A sentence longer than
+        data.max_length is translated in pieces: at the ends of sentences, else at spaces, else
+        between tokens; the n-th best of the pieces together are its n-th best.
+
+        Args:
+            sentences: plain text, normalised here as the training data was.
+            options: `batch_tokens` bounds what a batch may hold: the padded tokens of its
+                sources and of `beam` translations of the greatest length for each. A single
+                sentence is always taken, whatever the bound.
+            progress: called after each batch with the number of pieces of text translated.
+
+        Returns:
+            For each sentence 1 to `n_best` translations: fewer if fewer were found.
+
+        Raises:
+            InputError: n_best above the beam; the device's memory does not suffice.
+        """
+        options = options or SearchOptions()
+        beam = self.beam(options)
+        pieces = self._cut(sentences)
+        flat = [piece for line in pieces for piece in line]
+        found: list[list[Translation]] = [[] for _ in flat]
+        for batch in self._batches(flat, beam, options.batch_tokens):
+            batch_found = self._search([flat[index] for index in batch], beam, options)
+            for index, hypotheses in zip(batch, batch_found, strict=True):
+                found[index] = [self._translation(h) for h in hypotheses] or [EMPTY]
+            if progress:
+                progress(len(batch))
+        in_order = iter(found)
+        return [combine([next(in_order) for _ in line]) for line in pieces]
+
+    def beam(self, options: SearchOptions) -> int:
+        """W. Raises InputError if more translations are wanted than hypotheses are kept."""
+        beam = options.beam or self.config.decoding.beam
+        if options.n_best > beam:
+            raise InputError(f"more than beam {beam}, --n-best {options.n_best}, widen --beam")
+        return beam
+
+    def _cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
+        """Token ids, without end symbols, of the pieces of each sentence; none if it is blank."""
+        texts = [normalize(sentence) for sentence in sentences]
+        ids = iter(self.tokenizer.encode_batch([text for text in texts if text.strip()]))
+        return [self._pieces(text, next(ids)) if text.strip() else [] for text in texts]
+
+    def _pieces(self, text: str, ids: list[int]) -> list[list[int]]:
+        if len(ids) <= self.max_piece:
+            return [ids] if ids else []
+        parts = [part for part in _SENTENCE_ENDS.split(text) if part.strip()]
+        if len(parts) == 1:
+            parts = _halves(text)
+        if len(parts) == 1:
+            return [ids[i : i + self.max_piece] for i in range(0, len(ids), self.max_piece)]
+        encoded = self.tokenizer.encode_batch(parts)
+        return [
+            piece
+            for part, part_ids in zip(parts, encoded, strict=True)
+            for piece in self._pieces(part, part_ids)
+        ]
+
+    def _limit(self, piece: list[int]) -> int:
+        limit = len(piece) + self.config.decoding.max_extra_length
+        longest = self.transformer.max_length  # learned positions end somewhere
+        return limit if longest is None else min(limit, longest)
+
+    def _batches(
+        self, pieces: list[list[int]], beam: int, batch_tokens: int | None
+    ) -> Iterator[list[int]]:
+        """Indices of the pieces of each batch: of like length, the longest batch first."""
+        default = _CPU_BATCH_TOKENS if self.device.type == "cpu" else _GPU_BATCH_TOKENS
+        order = sorted(range(len(pieces)), key=lambda index: len(pieces[index]), reverse=True)
+        begin = 0
+        while begin < len(order):
+            longest = pieces[order[begin]]
+            tokens = len(longest) + 1 + beam * self._limit(longest)
+            end = begin + max(1, (batch_tokens or default) // tokens)
+            yield order[begin:end]
+            begin = end
+
+    def _search(
+        self, pieces: list[list[int]], beam: int, options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        longest = max(map(len, pieces))
+        rows = [piece + [EOS_ID] + [PAD_ID] * (longest - len(piece)) for piece in pieces]
+        limits = [self._limit(piece) for piece in pieces]
+        alpha = options.length_penalty
+        try:
+            with torch.inference_mode():
+                src = torch.tensor(rows, device=self.device)  # (B, S)
+                return search(
+                    self.transformer.start(src, beam, max(limits)),
+                    limits,
+                    beam=beam,
+                    alpha=self.config.decoding.length_penalty if alpha is None else alpha,
+                    n_best=options.n_best,
+                    device=self.device,
+                )
+        except torch.OutOfMemoryError:
+            raise InputError(
+                f"out of memory, {len(rows)} sentences of {longest} tokens with beam {beam} "
+                f"on {self.device}, use a smaller --batch-tokens or --beam"
+            ) from None
+
+    def _translation(self, hypothesis: Hypothesis) -> Translation:
+        content = hypothesis.tokens[:-1] if hypothesis.finished else hypothesis.tokens
+        text = normalize(self.tokenizer.decode(content))  # no line ends, tabs, control characters
+        return Translation(text, hypothesis.score, hypothesis.log_probability, hypothesis.tokens, 1)
+
+
+def choose_device(name: str | None) -> torch.device:
+    """The device of that name; None: a GPU if there is one. Raises InputError if it is not here."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    unknown = InputError(f"no such device, --device {name}, name another: cpu, cuda, cuda:1")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise unknown from None
+    if device.type == "meta":  # has shapes but no numbers
+        raise unknown
+    return device
+
+
+def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
+    """Translations of a text from those of its consecutive parts, rank by rank.
+
+    Where a part has fewer translations than another, its last stands in. Scores and
+    log-probabilities add up, so that the order stays best first.
+    """
+    parts = [part for part in parts if part[0].pieces]
+    if len(parts) <= 1:
+        return list(parts[0]) if parts else [EMPTY]
+    return [
+        _joined([part[min(rank, len(part) - 1)] for part in parts])
+        for rank in range(max(map(len, parts)))
+    ]
+
+
+def _joined(parts: list[Translation]) -> Translation:
+    return Translation(
+        " ".join(part.text for part in parts if part.text),
+        sum(part.score for part in parts),
+        sum(part.log_probability for part in parts),
+        [token for part in parts for token in part.tokens],
+        sum(part.pieces for part in parts),
+    )
+
+
+def _halves(text: str) -> list[str]:
+    """Two parts, split at the space nearest the middle; one if there is none inside.
+
+    "to be or not" -> ["to be", "or not"]
+    """
+    text = text.strip(" ")
+    middle = len(text) // 2
+    spaces = [at for at in (text.rfind(" ", 0, middle), text.find(" ", middle)) if at > 0]
+    if not spaces:
+        return [text]
+    at = min(spaces, key=lambda at: abs(at - middle))
+    return [text[:at], text[at + 1 :]]

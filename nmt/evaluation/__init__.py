@@ -1,0 +1,1 @@
+"""How good translations are: BLEU and its companions, `nmt evaluate`."""

@@ -1,0 +1,237 @@
+"""`nmt evaluate`: translate a test set, or take translations as they are, and score them."""
+
+import contextlib
+import http.client
+import logging
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt import config as configuration
+from nmt.checkpoints.model_directory import CONFIG, find_model
+from nmt.config import Config
+from nmt.data.corpora import read_corpus, read_lines
+from nmt.decoding.lines import check_output, opened_output
+from nmt.decoding.translator import Precision, SearchOptions, Translator
+from nmt.errors import InputError, Status
+from nmt.evaluation.bleu import Scores, bleu_interval, score
+
+
+@dataclass(frozen=True)
+class TestSet:
+    sources: list[str] | None  # None: not needed, the translations are given
+    references: list[list[str]]  # one or more, each with one raw reference a sentence
+    name: str  # for messages
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    scores: Scores
+    bleu_interval: tuple[float, float]  # 95%
+    test_set: TestSet
+    translations: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "bleu": self.scores.bleu,
+            "bleu_signature": self.scores.bleu_signature,
+            "bleu_interval": list(self.bleu_interval),
+            "chrf": self.scores.chrf,
+            "chrf_signature": self.scores.chrf_signature,
+            "sentences": self.scores.sentences,
+        }
+
+    def as_text(self) -> str:
+        low, high = self.bleu_interval
+        return (
+            f"BLEU = {self.scores.bleu:.2f}  (95%: {low:.2f} to {high:.2f})  "
+            f"{self.scores.bleu_signature}\n"
+            f"chrF = {self.scores.chrf:.2f}  {self.scores.chrf_signature}\n"
+            f"sentences = {self.scores.sentences}"
+        )
+
+
+def evaluate(
+    model: str | Path | None,
+    *,
+    source: str | Path | None = None,
+    reference: str | Path | None = None,
+    test_set: str | None = None,
+    hypothesis: str | Path | None = None,
+    target_language: str | None = None,
+    output: str | Path | None = None,
+    device: str | None = None,
+    precision: Precision | None = None,
+    options: SearchOptions | None = None,
+    note: Callable[[str], None] = lambda message: None,
+) -> Evaluation:
+    """Scores the translations of a test set against its references.
+
+    Args:
+        model: a MODEL; may be None where `hypothesis` is given with references.
+        source, reference: text files, plain or .gz, of as many lines.
+        test_set: one of sacreBLEU's, "wmt14/full" for instance. With neither reference nor test
+            set, the model's own `data.test`.
+        hypothesis: translations to score; nothing is translated.
+        target_language: the model's if None.
+        output: a file for the translations, one a line.
+        note: takes what is said to the user on the way.
+
+    Raises:
+        InputError: arguments that do not go together, files that cannot be read or do not match
+            (status 2), a test set that cannot be downloaded (status 5).
+        NoModelError: no sound model (status 3).
+    """
+    _check_arguments(model, source, reference, test_set, hypothesis, target_language)
+    if output is not None:
+        check_output(Path(output))
+    config = _config(Path(model)) if model is not None else None
+    language = target_language or (config.data.target_language if config else "")
+    if reference is not None:
+        tests = _from_files(source, reference)
+    elif test_set is not None:
+        source_language = config.data.source_language if config else None
+        tests = _from_sacrebleu(test_set, source_language, language, note)
+    else:
+        assert config is not None
+        tests = _from_config(config)
+    if hypothesis is not None:
+        translations = list(read_lines(Path(hypothesis)))
+        _check_counts(len(translations), str(hypothesis), tests)
+    else:
+        assert model is not None
+        translator = Translator.load(model, device=device, precision=precision)
+        translations = _translate(translator, tests, options, note)
+    if output is not None:
+        with opened_output(output) as file:
+            file.write("".join(f"{line}\n" for line in translations).encode())
+    scores = score(translations, *tests.references, target_language=language)
+    interval = bleu_interval(translations, *tests.references, target_language=language)
+    return Evaluation(scores, interval, tests, translations)
+
+
+def _check_arguments(
+    model: str | Path | None,
+    source: str | Path | None,
+    reference: str | Path | None,
+    test_set: str | None,
+    hypothesis: str | Path | None,
+    target_language: str | None,
+) -> None:
+    if reference is not None and test_set is not None:
+        raise InputError("both --reference and --test-set, command line, give one of them")
+    if source is not None and reference is None:
+        raise InputError("--source without --reference, command line, give the reference too")
+    if source is not None and hypothesis is not None:
+        raise InputError("both --source and --hypothesis, command line, leave out --source")
+    if reference is not None and source is None and hypothesis is None:
+        raise InputError("--reference without --source, command line, give the source too")
+    if model is None and hypothesis is None:
+        raise InputError("neither MODEL nor --hypothesis, command line, give one of them")
+    if model is None and reference is None and test_set is None:
+        raise InputError("nothing to compare with, command line, give --reference or --test-set")
+    if model is None and target_language is None:
+        raise InputError("no --target-language, command line, give it or a MODEL that tells it")
+
+
+def _config(model: Path) -> Config:
+    folder, _ = find_model(model)
+    return configuration.load(folder / CONFIG)
+
+
+def _from_files(source: str | Path | None, reference: str | Path) -> TestSet:
+    references = list(read_lines(Path(reference)))
+    sources = list(read_lines(Path(source))) if source is not None else None
+    if sources is not None and len(sources) != len(references):
+        raise InputError(
+            f"{len(sources)} source lines but {len(references)} references, {source} and "
+            f"{reference}, give each source line its reference"
+        )
+    return TestSet(sources, [references], str(reference))
+
+
+def _from_config(config: Config) -> TestSet:
+    if not config.data.test:
+        raise InputError(
+            "the model's configuration names no data.test, command line, "
+            "give --source and --reference, or --test-set"
+        )
+    pairs = [
+        pair for corpus in config.data.test for pair in read_corpus(corpus, config.data, "test")
+    ]
+    return TestSet([pair[0] for pair in pairs], [[pair[1] for pair in pairs]], "data.test")
+
+
+def _from_sacrebleu(
+    name: str, source_language: str | None, target_language: str, note: Callable[[str], None]
+) -> TestSet:
+    from sacrebleu.dataset import DATASETS
+
+    if name not in DATASETS:
+        raise InputError(f"no such test set, --test-set {name}, see sacrebleu --list")
+    dataset = DATASETS[name]
+    pairs = [pair for pair in dataset.langpairs if pair.split("-")[1] == target_language]
+    if source_language is not None:
+        pairs = [pair for pair in pairs if pair.split("-")[0] == source_language]
+    if not pairs:
+        wanted = f"{source_language or '*'}-{target_language}"
+        known = ", ".join(sorted(dataset.langpairs))
+        raise InputError(f"no {wanted}, --test-set {name}, choose a set that has it; here: {known}")
+    pair = next((pair for pair in pairs if pair.startswith("en-")), pairs[0])
+    note(f"test set {name}, {pair}")
+    with _one_line_if_it_fails(name):
+        source = dataset.get_source_file(pair)
+        references = dataset.get_reference_files(pair)
+    return TestSet(
+        list(read_lines(Path(source))),
+        [list(read_lines(Path(reference))) for reference in references],
+        f"{name} {pair}",
+    )
+
+
+@contextlib.contextmanager
+def _one_line_if_it_fails(name: str) -> Iterator[None]:
+    """Turns what sacreBLEU logs, raises or exits with when a download fails into one error line."""
+    logger = logging.getLogger("sacrebleu")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    except (OSError, http.client.HTTPException, tarfile.TarError, zipfile.BadZipFile, EOFError,
+            SystemExit) as error:  # fmt: skip
+        raise InputError(
+            f"the test set cannot be downloaded ({error or type(error).__name__}), "
+            f"--test-set {name}, check the network or give --source and --reference",
+            status=Status.STORAGE,
+        ) from None
+    finally:
+        logger.setLevel(level)
+
+
+def _check_counts(found: int, name: str, tests: TestSet) -> None:
+    for references in tests.references:
+        if len(references) != found:
+            raise InputError(
+                f"{found} translations but {len(references)} references, {name} and "
+                f"{tests.name}, give each translation its reference"
+            )
+
+
+def _translate(
+    translator: Translator,
+    tests: TestSet,
+    options: SearchOptions | None,
+    note: Callable[[str], None],
+) -> list[str]:
+    from tqdm import tqdm
+
+    assert tests.sources is not None
+    with tqdm(desc="translated", unit=" lines", disable=None, leave=False) as bar:
+        found = translator.translate(tests.sources, options, progress=bar.update)
+    cut = sum(best[0].pieces > 1 for best in found)
+    if cut:
+        note(f"warning: {cut} sentences longer than the model can take were translated in pieces")
+    return [best[0].text for best in found]

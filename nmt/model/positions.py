@@ -1,0 +1,56 @@
+"""What tells the model where a token stands: sinusoids (§3.5) or a learned table (Table 3, E)."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def sinusoids(length: int, d_model: int) -> Tensor:
+    """Positional encodings of Vaswani et al. (2017), §3.5, sine and cosine interleaved.
+
+    PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same), pos from 0.
+    Differs from the authors' own code, which puts all sines before all cosines.
+
+    Returns:
+        (length, d_model) float32, computed in float64.
+    """
+    position = torch.arange(length, dtype=torch.float64)[:, None]
+    even = torch.arange(0, d_model, 2, dtype=torch.float64)
+    angle = position * torch.exp(even * (-math.log(10_000.0) / d_model))  # (length, d_model / 2)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()
+
+
+class SinusoidalPositions(nn.Module):
+    """Looks up `sinusoids`; the table grows with the longest sentence seen."""
+
+    max_length: int | None = None
+
+    def __init__(self, d_model: int):
+        super().__init__()
+        self.d_model = d_model
+        self._table: Tensor | None = None
+
+    def forward(self, positions: Tensor, length: int) -> Tensor:
+        """positions (...) int64, all below `length` -> (..., d_model)."""
+        table = self._table
+        if table is None or len(table) < length or table.device != positions.device:
+            with torch.inference_mode(False):  # the table outlives the caller's mode
+                table = sinusoids(max(length, 512), self.d_model).to(positions.device)
+            self._table = table
+        return table[positions]
+
+
+class LearnedPositions(nn.Module):
+    """One table for both stacks, as the token embedding is one; max_length * d_model parameters."""
+
+    def __init__(self, max_length: int, d_model: int):
+        super().__init__()
+        self.max_length = max_length
+        self.weight = nn.Parameter(torch.empty(max_length, d_model))
+
+    def forward(self, positions: Tensor, length: int) -> Tensor:
+        """positions (...) int64, all below `length` -> (..., d_model)."""
+        if length > self.max_length:
+            raise ValueError(f"length {length} exceeds the {self.max_length} learned positions")
+        return self.weight[positions]

@@ -1,0 +1,1 @@
+"""Loss, schedule, processes and the loop."""

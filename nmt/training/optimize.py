@@ -1,0 +1,91 @@
+"""One optimizer step over the slots that this rank holds."""
+
+import math
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from nmt.config import Config
+from nmt.data.layout import Batch
+from nmt.errors import InputError, Status
+from nmt.training.distributed import Ranks
+from nmt.training.loss import TransformerLoss
+from nmt.training.schedule import learning_rate
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step measured, over all ranks."""
+
+    loss: float  # smoothed, nats per target token
+    nll: float  # unsmoothed, nats per target token
+    gradient_norm: float  # before clipping
+    learning_rate: float
+
+
+def adam(module: nn.Module) -> torch.optim.Adam:
+    """Adam with the paper's settings (§5.3); the learning rate is set at each step."""
+    return torch.optim.Adam(module.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+
+def autocast(config: Config, device: torch.device) -> torch.autocast:
+    """Mixed precision as `training.precision` asks: bf16 products over fp32 weights, or none."""
+    low = config.training.precision == "bf16"
+    return torch.autocast(device.type, torch.bfloat16, enabled=low)
+
+
+def optimizer_step(
+    module: nn.Module,
+    loss_module: TransformerLoss,
+    optimizer: torch.optim.Adam,
+    slots: Sequence[tuple[int, Batch]],
+    step: int,
+    target_tokens: int,
+    config: Config,
+    ranks: Ranks,
+) -> StepResult:
+    """Forward, backward and update over this rank's slots.
+
+    The loss is summed over tokens and divided once by those of the whole step, so that the
+    gradient does not depend on how the step was cut.
+
+    Args:
+        module: `loss_module`, perhaps wrapped for several ranks.
+        slots: (number of the slot in the step, its tensors), in order.
+        target_tokens: of the whole step, over all slots and ranks.
+
+    Raises:
+        InputError: non-finite loss or gradient norm, before weights or moments are touched (4).
+    """
+    settings = config.training
+    optimizer.zero_grad()
+    loss = nll = 0.0
+    for place, (slot, batch) in enumerate(slots):
+        loss_module.transformer.randomness.seed(settings.seed, step, slot)
+        is_last = place == len(slots) - 1
+        waits = isinstance(module, DistributedDataParallel) and not is_last
+        with module.no_sync() if waits else nullcontext():  # type: ignore[operator]
+            with autocast(config, ranks.device):
+                slot_loss, slot_nll = module(batch)
+            (slot_loss / target_tokens).backward()
+        loss, nll = loss + slot_loss.detach().double(), nll + slot_nll.double()
+    loss, nll = ranks.sum([float(loss), float(nll)])
+    gradients = [p.grad for p in module.parameters() if p.grad is not None]
+    norm = nn.utils.get_total_norm(gradients)
+    if not (math.isfinite(loss) and math.isfinite(norm)):
+        raise InputError(
+            f"training diverged (loss {loss / target_tokens}, gradient norm {norm}), step {step}, "
+            "lower training.learning_rate_factor, raise training.warmup_steps or clip gradients",
+            status=Status.DIVERGED,
+        )
+    if settings.gradient_clip is not None:
+        nn.utils.clip_grads_with_norm_(module.parameters(), settings.gradient_clip, norm)
+    rate = learning_rate(step, config.model.d_model, settings.warmup_steps, settings.learning_rate_factor)
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.step()
+    return StepResult(loss / target_tokens, nll / target_tokens, float(norm), rate)

@@ -1,0 +1,114 @@
+"""A run before its first step: data, directory, and whether it may go on as configured."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nmt import config as configuration
+from nmt.checkpoints.model_directory import CONFIG, TOKENIZER
+from nmt.config import Config
+from nmt.data import prepare
+from nmt.data.shards import Shard, open_split, verify_shard
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import InputError
+from nmt.storage import atomic, manifest
+from nmt.training.distributed import Ranks
+
+MAY_CHANGE = {
+    "training.run_directory",  # a run may be moved
+    "training.max_steps",
+    "training.checkpoint_every",
+    "training.keep_checkpoints",
+    "training.average_last",
+    "training.validate_every",
+    "training.log_every",
+    "training.early_stopping",
+    "decoding.beam",
+    "decoding.length_penalty",
+    "decoding.max_extra_length",
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """What does not change while a run trains."""
+
+    config: Config
+    directory: Path
+    ranks: Ranks
+    tokenizer: Tokenizer
+    tokenizer_file: bytes
+    hashes: dict[str, str]  # of tokenizer and data, as checkpoints carry them
+    training: list[Shard]
+    validation: list[Shard]
+    verify: Callable[[Shard], None]  # checks a training shard, once
+
+
+def prepared_data(config: Config, ranks: Ranks, note: Callable[[str], None]) -> dict[str, Any]:
+    """The manifest of the run's data, prepared first if there is none and this is one process."""
+    directory = Path(config.data.directory)
+    if not (directory / manifest.NAME).exists():
+        if ranks.world_size > 1:
+            raise InputError(f"no prepared data, {directory}, run nmt prepare before torchrun")
+        prepare.prepare(config, report=note)
+    return prepare.read_manifest(config)
+
+
+def open_run(config: Config, data: dict[str, Any], ranks: Ranks) -> Run:
+    """Opens data and directory of a run; the main process first sets the directory up.
+
+    Raises:
+        InputError: the directory holds another run, or data and tokenizer do not belong together.
+    """
+    directory, data_directory = Path(config.training.run_directory), Path(config.data.directory)
+    if ranks.is_main:
+        prepare.mark_used(data_directory, directory)
+        _refuse_changes(config, directory)
+        atomic.remove_leftovers(directory)
+        tokenizer_file = (data_directory / TOKENIZER).read_bytes()
+        atomic.write_file(directory / CONFIG, config.to_yaml())
+        atomic.write_file(directory / TOKENIZER, tokenizer_file)
+    manifest.verify(data_directory, data, [TOKENIZER])
+    tokenizer = Tokenizer.load(data_directory / TOKENIZER)
+    if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:
+        raise InputError(
+            f"{tokenizer.vocabulary_size} pieces, tokenizer.vocabulary_size asks for "
+            f"{config.tokenizer.vocabulary_size}, {data_directory / TOKENIZER}, prepare again"
+        )
+    verified: set[Path] = set()
+
+    def verify(shard: Shard) -> None:
+        if shard.path not in verified:
+            verify_shard(data_directory, data, shard)
+            verified.add(shard.path)
+
+    validation = open_split(data_directory, data, "validation")
+    for shard in validation:
+        verify_shard(data_directory, data, shard)
+    return Run(
+        config,
+        directory,
+        ranks,
+        tokenizer,
+        (data_directory / TOKENIZER).read_bytes(),
+        {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data["data_sha256"]},
+        open_split(data_directory, data, "train"),
+        validation,
+        verify,
+    )
+
+
+def _refuse_changes(config: Config, directory: Path) -> None:
+    """Raises InputError if the run in `directory` was started with other settings that matter."""
+    if not (directory / CONFIG).exists():
+        return
+    started = configuration.load(directory / CONFIG)
+    problems = [
+        f"{key} is {new}, the run was started with {old}, {directory}, restore it or name "
+        "another training.run_directory"
+        for key, (old, new) in configuration.differences(started, config).items()
+        if key not in MAY_CHANGE
+    ]
+    if problems:
+        raise InputError(*problems)

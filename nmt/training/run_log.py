@@ -1,0 +1,125 @@
+"""What a run tells: log.jsonl, TensorBoard, and a progress bar or lines on standard error."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self, TextIO
+
+from tqdm import tqdm
+
+from nmt.storage.atomic import write_file
+from nmt.training.validation import Validation
+
+LOG = "log.jsonl"
+
+
+def read_log(run: Path) -> list[dict[str, Any]]:
+    """The objects of a run's log, in order; a last line cut short by a kill is left out."""
+    path = run / LOG
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")[:-1]
+    return [json.loads(line) for line in lines]
+
+
+class RunLog:
+    """Writes what happens in a run; ranks other than the main one have a silent one.
+
+    On a resumed run everything after the checkpoint's step is taken out of the log first, so
+    that no step stands in it twice.
+    """
+
+    def __init__(self, run: Path | None, step: int, max_steps: int):
+        self._file: TextIO | None = None
+        self._tokens, self._since = 0, time.monotonic()
+        self._max_steps = max_steps
+        if run is None:
+            return
+        from torch.utils.tensorboard import SummaryWriter  # slow to import, not always needed
+
+        kept = [line for line in read_log(run) if line["step"] <= step]
+        write_file(run / LOG, "".join(json.dumps(line) + "\n" for line in kept))
+        self._file = (run / LOG).open("a", encoding="utf-8")
+        self._board = SummaryWriter(run / "tensorboard", purge_step=step + 1)
+        self._bar = tqdm(
+            total=max_steps, initial=step, unit="step", dynamic_ncols=True,
+            disable=not sys.stderr.isatty(),
+        )  # fmt: skip
+
+    @classmethod
+    def silent(cls) -> Self:
+        """One that writes nothing."""
+        return cls(None, 0, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file:
+            self._bar.close()
+            self._file.close()
+            self._board.close()
+
+    def count(self, target_tokens: int) -> None:
+        """Counts one step's tokens and moves the bar."""
+        self._tokens += target_tokens
+        if self._file:
+            self._bar.update(1)
+
+    def restart_clock(self) -> None:
+        """Leaves what came since the last line (validation, saving) out of tokens per second."""
+        self._tokens, self._since = 0, time.monotonic()
+
+    def step(self, facts: dict[str, Any]) -> None:
+        """Logs a step; adds tokens per second since the last line."""
+        speed = round(self._tokens / max(time.monotonic() - self._since, 1e-9), 1)
+        self.restart_clock()
+        if not self._file:
+            return
+        facts = facts | {"tokens_per_second": speed}
+        self._write(facts)
+        names = ("loss", "nll", "learning_rate", "gradient_norm", "tokens_per_second")
+        self._scalars("training", facts, names)
+        text = f"loss {facts['loss']:.3f} nll {facts['nll']:.3f} {speed:.0f} target tokens/s"
+        self._bar.set_postfix_str(text)
+        if self._bar.disable:
+            self.note(f"step {facts['step']}/{self._max_steps} {text}")
+
+    def validation(self, step: int, result: Validation) -> None:
+        """Logs a validation with some sample translations."""
+        if not self._file:
+            return
+        facts = {"event": "validation", "step": step} | result.facts
+        self._write(facts)
+        self._scalars("validation", facts, ("loss", "nll", "ppl", "bleu"))
+        rows = [("source", "reference", "translation"), ("---",) * 3, *result.samples]
+        cells = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
+        table = "\n".join(f"| {' | '.join(row)} |" for row in cells)
+        self._board.add_text("validation/samples", table, step)
+        self.note(
+            f"validation at step {step}: nll {result.nll:.3f} ppl {facts['ppl']:.2f} "
+            f"bleu {result.bleu:.2f}"
+        )
+        for source, reference, translation in result.samples[:2]:
+            self.note(f"  source      {source}\n  reference   {reference}")
+            self.note(f"  translation {translation}")
+
+    def event(self, name: str, facts: dict[str, Any]) -> None:
+        """Logs something else that happened at a step."""
+        self._write({"event": name} | facts)
+
+    def note(self, text: str) -> None:
+        """Tells a person something, above the progress bar."""
+        if self._file:
+            self._bar.write(text, file=sys.stderr)
+
+    def _scalars(self, group: str, facts: dict[str, Any], names: Sequence[str]) -> None:
+        for name in names:
+            self._board.add_scalar(f"{group}/{name}", facts[name], facts["step"])
+
+    def _write(self, facts: dict[str, Any]) -> None:
+        if self._file:
+            self._file.write(json.dumps(facts) + "\n")
+            self._file.flush()

@@ -1,0 +1,261 @@
+"""The training loop.
+
+A run is a pure function of (configuration, prepared data, step): batches, dropout masks and the
+learning rate of a step are derived from the seed and the step. So a checkpoint is weights, Adam's
+moments and one integer, and a resumed run repeats the undisturbed one to the bit.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.checkpoints import checkpoint as checkpoints
+from nmt.checkpoints.average import mean_weights
+from nmt.checkpoints.checkpoint import Checkpoint
+from nmt.checkpoints.model_directory import WEIGHTS, check_fit, load_model, save_model
+from nmt.config import Config
+from nmt.cpu_memory import keep_freed_memory
+from nmt.data.layout import Batch, one_per_row, packed, pairs_of
+from nmt.data.plan import Plan, StepPlan
+from nmt.errors import InputError, NoModelError, Status, Stopped
+from nmt.model.transformer import Transformer
+from nmt.storage import atomic
+from nmt.training.distributed import StopRequest, process_group
+from nmt.training.loss import TransformerLoss
+from nmt.training.optimize import StepResult, adam, optimizer_step
+from nmt.training.run import Run, open_run, prepared_data
+from nmt.training.run_log import RunLog
+from nmt.training.validation import validate
+
+_PACKED_ROW = 256  # tokens a side in a packed row
+
+
+def train(config: Config, note: Callable[[str], None]) -> Path:
+    """Trains, or takes up, the run of a configuration; prepares the data first if it is missing.
+
+    Args:
+        note: is told what a person should read.
+
+    Returns:
+        The finished model's directory.
+
+    Raises:
+        InputError: bad input, lock held (2); no sound checkpoint (3); diverged (4).
+        Stopped: a signal came; the run was saved.
+    """
+    keep_freed_memory()
+    settings, directory = config.training, Path(config.training.run_directory)
+    with ExitStack() as stack:
+        ranks = stack.enter_context(process_group(settings.process_group_timeout_s))
+        if not ranks.is_main:
+            note = _unheard
+        data = prepared_data(config, ranks, note)
+        if ranks.is_main:
+            stack.enter_context(atomic.lock(directory, "nmt train"))
+        run = open_run(config, data, ranks)
+        torch.use_deterministic_algorithms(settings.deterministic)
+        start = checkpoints.newest(directory, note)
+        if start and start.step >= settings.max_steps and (directory / "model").is_dir():
+            note(f"nothing to do: {directory} is at step {start.step} of {settings.max_steps}")
+            return directory / "model"
+        training = Training.begin(run, start)
+        step = start.step if start else 0
+        log = RunLog(directory, step, settings.max_steps) if ranks.is_main else None
+        with log or RunLog.silent() as log, StopRequest().listening() as stop:
+            if start:
+                log.note(f"resumed from step {step}")
+            last = _train(training, log, stop, step)
+            _finish(run, log, last)
+    return directory / "model"
+
+
+def _unheard(text: str) -> None:
+    """What ranks other than the main one have to say."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """What changes while a run trains."""
+
+    run: Run
+    loss_module: TransformerLoss
+    module: torch.nn.Module  # loss_module as it is called: compiled, or over several ranks
+    optimizer: torch.optim.Adam
+    best: dict[str, Any]  # step and bleu of the best validation, and how many were worse since
+
+    @classmethod
+    def begin(cls, run: Run, start: Checkpoint | None) -> "Training":
+        """From a checkpoint, or from the first step."""
+        settings = run.config.training
+        transformer = _initial_transformer(run, start).to(run.ranks.device).train()
+        loss_module = TransformerLoss(transformer, settings.label_smoothing)
+        optimizer = adam(transformer)
+        if start:
+            checkpoints.restore_adam(optimizer, transformer, start.moments, start.step)
+        module = torch.compile(loss_module) if settings.compile else loss_module
+        best = start.state["best"] if start else {"step": None, "bleu": None, "worse_since": 0}
+        return cls(run, loss_module, run.ranks.wrap(module), optimizer, best)  # type: ignore[arg-type]
+
+    def validate(self, log: RunLog, step: int) -> bool:
+        """Validates and brings `best` up to date; whether this was the best BLEU so far."""
+        run = self.run
+        result = validate(self.loss_module, run.tokenizer, run.validation, run.config, run.ranks)
+        log.validation(step, result)
+        is_best = self.best["bleu"] is None or result.bleu > self.best["bleu"]
+        worse_since = 0 if is_best else self.best["worse_since"] + 1
+        self.best.update({"worse_since": worse_since})
+        if is_best:
+            self.best.update({"step": step, "bleu": result.bleu})
+        return is_best
+
+    def is_worn_out(self) -> bool:
+        """Whether `early_stopping` validations in a row brought nothing better."""
+        patience = self.run.config.training.early_stopping
+        return patience is not None and self.best["worse_since"] >= patience
+
+    def save(self, step: int) -> None:
+        """Writes a checkpoint; the main process alone does."""
+        run, transformer = self.run, self.loss_module.transformer
+        if not run.ranks.is_main:
+            return
+        weights = transformer.state_dict()
+        if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
+            raise InputError(
+                f"weights that are not finite, step {step}, nothing was saved; "
+                "resume with a lower training.learning_rate_factor",
+                status=Status.DIVERGED,
+            )
+        state = {
+            "best": self.best,
+            "world_size": run.ranks.world_size,
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+        }
+        moments = checkpoints.adam_moments(self.optimizer, transformer)
+        snapshot = Checkpoint(step, weights, moments, state)
+        checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
+        keep = run.config.training.keep_checkpoints
+        checkpoints.rotate(run.directory, keep, self.best["step"])
+
+
+def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int:
+    """Trains on from `step`; returns the last step, which is saved."""
+    run = training.run
+    config, settings, ranks = run.config, run.config.training, run.ranks
+    for plan, slots in _slots(run, after=step):
+        if step >= settings.max_steps:
+            break
+        step = plan.step
+        result = optimizer_step(
+            training.module, training.loss_module, training.optimizer, slots,
+            step, plan.target_tokens, config, ranks,
+        )  # fmt: skip
+        log.count(plan.target_tokens)
+        is_last = step == settings.max_steps
+        if step % settings.log_every == 0 or is_last:
+            log.step(_facts(plan, result))
+        is_best = False
+        if run.validation and (step % settings.validate_every == 0 or is_last):
+            is_best = training.validate(log, step)
+        signal_number = max(ranks.gather(stop.signal_number))
+        ends = is_last or bool(signal_number) or training.is_worn_out()
+        if ends or is_best or step % settings.checkpoint_every == 0:
+            training.save(step)
+            log.restart_clock()
+        if signal_number:
+            raise Stopped(signal_number, f"stopped after step {step}, saved in {run.directory}")
+        if training.is_worn_out():
+            log.note(f"early stopping: no better BLEU since step {training.best['step']}")
+            break
+    return step
+
+
+def _facts(plan: StepPlan, result: StepResult) -> dict[str, Any]:
+    return {
+        "step": plan.step,
+        "epoch": plan.epoch,
+        "loss": result.loss,
+        "nll": result.nll,
+        "learning_rate": result.learning_rate,
+        "source_tokens": plan.source_tokens,
+        "target_tokens": plan.target_tokens,
+        "gradient_norm": result.gradient_norm,
+    }
+
+
+def _slots(run: Run, after: int) -> Iterator[tuple[StepPlan, list[tuple[int, Batch]]]]:
+    """Step by step, this rank's slots as tensors on its device."""
+    ranks, settings = run.ranks, run.config.training
+    slots = ranks.world_size if settings.micro_batches == "auto" else settings.micro_batches
+    if slots % ranks.world_size:
+        raise InputError(
+            f"{ranks.world_size} processes cannot share {slots} slots evenly, "
+            "training.micro_batches, make it a multiple of the number of processes"
+        )
+    share = slots // ranks.world_size
+    own = range(ranks.rank * share, (ranks.rank + 1) * share)
+    plan = Plan(run.training, settings.batch_tokens, slots, settings.seed, run.verify)
+    for step in plan.steps(after):
+        batches = []
+        for slot in own:
+            pairs = pairs_of(run.training, step.slots[slot])
+            on_cpu = ranks.device.type == "cpu"
+            batch = one_per_row(pairs) if on_cpu else packed(pairs, _PACKED_ROW)
+            batches.append((slot, batch.to(ranks.device)))
+        yield step, batches
+
+
+def _initial_transformer(run: Run, start: Checkpoint | None) -> Transformer:
+    """With the weights of a checkpoint, of a model to fine-tune, or newly drawn."""
+    transformer, origin = Transformer(run.config), run.config.training.initialize_from
+    if start:
+        if start.hashes != run.hashes:
+            raise NoModelError(
+                f"trained on other data or another tokenizer ({start.hashes}, now {run.hashes}), "
+                f"{run.directory}, restore them or name another training.run_directory"
+            )
+        weights = start.weights
+    elif origin:
+        model = load_model(Path(origin), device=torch.device("cpu"))
+        if model.tokenizer.sha256 != run.tokenizer.sha256:
+            raise InputError(
+                f"its tokenizer is not the data's, training.initialize_from {origin}, prepare "
+                "the data into a new directory with initialize_from set, to use its tokenizer"
+            )
+        weights = model.transformer.state_dict()
+    else:
+        transformer.initialize(run.config.training.seed)
+        return transformer
+    check_fit(transformer, weights, run.directory if start else Path(str(origin)))
+    transformer.load_state_dict(weights)
+    return transformer
+
+
+def _finish(run: Run, log: RunLog, step: int) -> None:
+    """Averages the last checkpoints into RUN/model and measures it on the validation split."""
+    folders = checkpoints.sound_checkpoints(run.directory, run.config.training.average_last)
+    weights = mean_weights([folder / WEIGHTS for folder in folders])
+    steps = sorted(int(folder.name.removeprefix("step-")) for folder in folders)
+    facts: dict[str, Any] = {"step": step, "averaged_steps": steps}
+    note = f"model: mean of steps {', '.join(map(str, steps))}"
+    if run.validation:
+        transformer = Transformer(run.config)
+        transformer.load_state_dict(weights)
+        module = TransformerLoss(
+            transformer.to(run.ranks.device), run.config.training.label_smoothing
+        )
+        result = validate(module, run.tokenizer, run.validation, run.config, run.ranks)
+        facts["validation"] = result.facts
+        note += f", validation bleu {result.bleu:.2f}"
+    if run.ranks.is_main:
+        path = run.directory / "model"
+        if path.exists():
+            path.replace(path.with_name(".tmp-former-model"))
+        save_model(path, run.config, run.tokenizer_file, weights, run.hashes | facts)
+        atomic.remove_leftovers(run.directory)
+        log.event("model", facts)
+        log.note(note)

@@ -1,0 +1,101 @@
+"""Validation: loss of the reference translations, and BLEU of the model's own."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from nmt.config import Config
+from nmt.data.layout import one_per_row, pairs_of
+from nmt.data.shards import Shard
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.translator import Translator
+from nmt.evaluation.bleu import score
+from nmt.training.distributed import Ranks
+from nmt.training.loss import TransformerLoss
+from nmt.training.optimize import autocast
+
+_BATCH_TOKENS = 4096
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What a validation measured; losses in nats per target token."""
+
+    loss: float  # smoothed
+    nll: float  # unsmoothed
+    bleu: float
+    bleu_signature: str
+    samples: list[tuple[str, str, str]]  # source, reference, translation
+
+    @property
+    def facts(self) -> dict[str, float | str]:
+        """As log.jsonl has them."""
+        return {
+            "loss": self.loss,
+            "nll": self.nll,
+            "ppl": math.exp(min(self.nll, 700.0)),
+            "bleu": self.bleu,
+            "bleu_signature": self.bleu_signature,
+        }
+
+
+def validate(
+    loss_module: TransformerLoss,
+    tokenizer: Tokenizer,
+    shards: Sequence[Shard],
+    config: Config,
+    ranks: Ranks,
+) -> Validation:
+    """Measures loss and BLEU on the validation split, its pairs dealt out to the ranks.
+
+    Decoding is that of `nmt translate` with the configuration's settings, on the same code.
+    """
+    training = loss_module.training
+    loss_module.eval()
+    total = sum(len(shard) for shard in shards)
+    own = np.arange(ranks.rank, total, ranks.world_size)
+    pairs = pairs_of(shards, own)
+    sums = ranks.sum(_losses(loss_module, pairs, config, ranks.device))
+    sources = [tokenizer.decode(source.tolist()) for source, _ in pairs]
+    references = [tokenizer.decode(target.tolist()) for _, target in pairs]
+    translator = Translator(loss_module.transformer, tokenizer, config)
+    with autocast(config, ranks.device):
+        found = translator.translate(sources)
+    loss_module.train(training)
+    translations = [best[0].text for best in found]
+    own_rows = list(zip(own.tolist(), sources, references, translations, strict=True))
+    rows = sorted(row for part in ranks.gather(own_rows) for row in part)
+    scores = score([row[3] for row in rows], [row[2] for row in rows], target_language=config.data.target_language)
+    picks = np.linspace(0, len(rows) - 1, num=min(5, len(rows)), dtype=int)
+    return Validation(
+        loss=sums[0] / sums[2],
+        nll=sums[1] / sums[2],
+        bleu=scores.bleu,
+        bleu_signature=scores.bleu_signature,
+        samples=[rows[pick][1:] for pick in picks],
+    )
+
+
+@torch.inference_mode()
+def _losses(
+    loss_module: TransformerLoss,
+    pairs: list[tuple[np.ndarray, np.ndarray]],
+    config: Config,
+    device: torch.device,
+) -> list[float]:
+    """Smoothed loss and nll summed over target tokens, and the number of those tokens."""
+    by_length = sorted(pairs, key=lambda pair: (len(pair[1]), len(pair[0])))
+    sums = [0.0, 0.0, 0.0]
+    while by_length:
+        longest = max(len(side) for side in by_length[-1])
+        size = max(1, _BATCH_TOKENS // longest)
+        batch = one_per_row(by_length[-size:])
+        del by_length[-size:]
+        with autocast(config, device):
+            loss, nll = loss_module(batch.to(device))
+        tokens = int((batch.tgt_out != 0).sum())
+        sums = [a + b for a, b in zip(sums, (float(loss), float(nll), tokens), strict=True)]
+    return sums

@@ -1,0 +1,97 @@
+"""Normalisation by property, each cleaning rule by pairs that it must and must not catch."""
+
+import unicodedata
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.data import cleaning
+from nmt.data.cleaning import COPY, EMPTY, LEAKED, RATIO, TOO_LONG, Evaluation, fault, normalize
+
+ODD = "\0\t\n\v\f\r\x1c\x1d\x1e\x1f\x7f\x85\u2028\u2029\ufeff\u0308u "
+ANY_TEXT = st.text(
+    st.one_of(st.characters(exclude_categories=[]), st.sampled_from(ODD)), max_size=40
+)
+
+
+@given(ANY_TEXT)
+def test_normalized_text_is_one_line_for_every_reader(text: str) -> None:
+    normal = normalize(text)
+    assert normalize(normal) == normal == unicodedata.normalize("NFC", normal)
+    assert len(normal.splitlines()) <= 1
+    assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in normal)
+    normal.encode()
+    if not cleaning.needs_repair(text):
+        assert normal == unicodedata.normalize("NFC", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\tb\r\nc", "a b  c"),
+        ("a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i", "a b c d e f g h i"),
+        ("\ufeffso\x00 \x07far\x7f", "so far"),
+        ("u\x00\u0308", "\u00fc"),  # composed after what stood between is gone
+        ("x\ud800y", "x\ufffdy"),
+        (
+            " A  \u00a0\u2009\u200b\u00ad\ufb01 \u2581 ",
+            " A  \u00a0\u2009\u200b\u00ad\ufb01 \u2581 ",
+        ),
+    ],
+)
+def test_normalize_examples(text: str, expected: str) -> None:
+    assert normalize(text) == expected
+
+
+NONE = Evaluation.of([])
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "rule"),
+    [
+        ("A dog runs.", "Ein Hund rennt.", None),
+        ("", "Ein Hund.", EMPTY),
+        ("A dog.", " \u00a0 ", EMPTY),
+        ("word " * 1000 + "word", "Wort " * 1000 + "Wort", TOO_LONG),
+        ("word " * 900, "Wort " * 900, None),
+        ("w" * 5001, "w" * 5002, TOO_LONG),
+        ("Yes.", "Ja, das sehe ich ebenfalls so.", None),
+        ("Yes.", "Ja, das sehe ich ebenfalls so, und zwar schon lange.", RATIO),
+        ("Two young girls weave corn stalks into elaborate designs.", "@@", RATIO),
+        ("Nothing was translated here. ", "nothing was translated here.", COPY),
+        ("19:30 - 21:00", "19:30 - 21:00", None),
+    ],
+)
+def test_each_rule(source: str, target: str, rule: str | None) -> None:
+    assert fault(source, target, NONE) == rule
+
+
+def test_what_gives_an_evaluation_pair_away() -> None:
+    held_out = Evaluation.of(
+        [("A man rides a bike.", "Ein Mann fährt Rad."), ("Thank you!", "Danke!")]
+    )
+    assert fault("a man rides a bike", "Jemand fährt mit dem Fahrrad.", held_out) == LEAKED
+    assert fault("Thank you.", "Danke.", held_out) == LEAKED
+    # a short source is common property, and so is a target
+    assert fault("Thank you!", "Vielen Dank!", held_out) is None
+    assert fault("Somebody is cycling there.", "Ein Mann fährt Rad.", held_out) is None
+
+
+@given(
+    st.lists(
+        st.one_of(st.integers(0, 3), st.integers(2**60 - 2, 2**60 + 2), st.integers(0, 2**64 - 1))
+    )
+)
+def test_first_occurrences(hashes: list[int]) -> None:
+    expected = [hashes.index(value) == i for i, value in enumerate(hashes)]
+    assert cleaning.first_occurrences(np.array(hashes, dtype=np.uint64)).tolist() == expected
+
+
+def test_pair_hash_knows_the_sides_apart() -> None:
+    hashes = {
+        cleaning.pair_hash(*pair) for pair in [("a", "bc"), ("ab", "c"), ("bc", "a"), ("", "abc")]
+    }
+    assert len(hashes) == 4
+    assert all(0 <= value < 2**64 for value in hashes)

@@ -1,0 +1,192 @@
+"""Every kind of corpus gives the same pairs; what cannot be read stops with file and line."""
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nmt import config
+from nmt.data.corpora import check_corpus, read_corpus
+from nmt.errors import InputError, Status
+
+# U+2028, NEL, VT, FF, FS and a lone CR end no line; \r\n does
+ODD = "a\u2028b\x85c\x0bd\x0ce\x1cf\rg"
+PAIRS = [("A dog.", "Ein Hund."), (ODD, "zwei"), ("", "leer"), ("  spaces ", "\u00fc\U0001f600")]
+
+
+def settings(train: dict, source: str = "en", target: str = "de") -> config.Data:
+    content = {
+        "data": {
+            "directory": "unused",
+            "source_language": source,
+            "target_language": target,
+            "train": [train],
+        },
+        "training": {"run_directory": "unused"},
+    }
+    return config.validate(content, {}, "test").data
+
+
+def read(train: dict, **languages: str) -> list[tuple[str, str]]:
+    data = settings(train, **languages)
+    return list(read_corpus(data.train[0], data, "train"))
+
+
+def fault(train: dict, **languages: str) -> InputError:
+    """What reading a corpus raises, which must be one line."""
+    with pytest.raises(InputError) as caught:
+        read(train, **languages)
+    assert len(caught.value.problems) == 1
+    return caught.value
+
+
+def text(folder: Path, source: bytes, target: bytes, suffix: str = "") -> dict:
+    pack = gzip.compress if suffix else bytes
+    (folder / f"a.en{suffix}").write_bytes(pack(source))
+    (folder / f"a.de{suffix}").write_bytes(pack(target))
+    return {"text": {"source": f"{folder}/a.en{suffix}", "target": f"{folder}/a.de{suffix}"}}
+
+
+def columns(kind: str, path: Path, source: str = "x.en", target: str = "x.de") -> dict:
+    return {kind: {"path": str(path), "source_column": source, "target_column": target}}
+
+
+def parquet(path: Path) -> Path:
+    rows = [{"en": source, "de": target} for source, target in PAIRS]
+    pq.write_table(pa.table({"x": rows, "n": list(range(len(rows)))}), path)
+    return path
+
+
+def hub(folder: Path, name: str, table: pa.Table) -> dict:
+    """A folder in the hub's layout with one configuration of one split."""
+    (folder / name).mkdir(parents=True)
+    pq.write_table(table, folder / name / "train-00000-of-00001.parquet")
+    yaml = f"configs:\n- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}/*\n"
+    (folder / "README.md").write_text(f"---\n{yaml}---\n")
+    return {"hub": str(folder), "name": name, "split": "train"}
+
+
+def test_files_of_every_kind_give_the_same_pairs(tmp_path: Path) -> None:
+    sides = ["\n".join(side).encode() for side in zip(*PAIRS, strict=True)]
+    assert read(text(tmp_path, sides[0], sides[1])) == PAIRS
+    assert read(text(tmp_path, sides[0] + b"\n", sides[1].replace(b"\n", b"\r\n"), ".gz")) == PAIRS
+
+    tsv = "".join(
+        f"{number}\t{target}\t{source}\n" for number, (source, target) in enumerate(PAIRS)
+    )
+    (tmp_path / "a.tsv").write_bytes(tsv.encode())
+    tsv_corpus = {"path": f"{tmp_path}/a.tsv", "source_column": 2, "target_column": 1}
+    assert read({"tsv": tsv_corpus}) == PAIRS
+
+    lines = [
+        json.dumps({"x": {"en": s or None, "de": t}}, ensure_ascii=i % 2 == 0)
+        for i, (s, t) in enumerate(PAIRS)
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines), newline="\n")
+    assert read(columns("jsonl", tmp_path / "a.jsonl")) == PAIRS
+    assert read(columns("parquet", parquet(tmp_path / "a.parquet"))) == PAIRS
+
+
+def test_hub_layout_with_translations_or_flat_columns(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    rows = [{"de": target, "en": source} for source, target in PAIRS]
+    nested = hub(tmp_path / "nested", "de-en", pa.table({"translation": rows}))
+    flat = hub(tmp_path / "flat", "all", pa.table({k: [r[k] for r in rows] for k in ("de", "en")}))
+    swapped = [(target, source) for source, target in PAIRS]
+    assert read(nested) == PAIRS
+    assert read(flat, source="de", target="en") == swapped
+    assert "the columns are: translation.de, translation.en" in str(fault(nested, source="fr"))
+    assert "fr-en" in str(fault(nested | {"name": "fr-en"}))
+    assert "Unknown split" in str(fault(nested | {"split": "dev"}))
+
+
+def test_hub_out_of_reach_is_one_line_and_quiet() -> None:
+    pytest.importorskip("datasets")
+    script = (
+        "from tests.data.test_corpora import fault\n"
+        "error = fault({'hub': 'nobody/nothing', 'split': 'train'})\n"
+        "print(int(error.status), error)\n"
+        "import logging, datasets\n"
+        "for library in ('datasets.load', 'huggingface_hub.utils'):\n"
+        "    logging.getLogger(library).warning('Retrying in 8s')"
+    )
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stdout.startswith(f"{int(Status.STORAGE)} Couldn't reach 'nobody/nothing'")
+    assert done.stderr == ""
+
+
+BAD_FILES = {
+    "source.en": (b"one\ntwo\nthree\n", r"3 lines and 2 lines, .*source.en and .*two"),
+    "utf8": (b"fine\nna\xefve\n", r"not UTF-8 \(byte 0xef at byte 3 of the line\), .*utf8:2, "),
+    "empty": (b"", r"empty file, .*empty, "),
+    "empty.gz": (gzip.compress(b""), r"empty file, .*empty.gz, "),
+    "cut.gz": (
+        gzip.compress(b"one\ntwo\n" * 50)[:-12],
+        r"damaged or truncated gzip .*, .*cut.gz, ",
+    ),
+    "flipped.gz": (gzip.compress(b"a\nb\n")[:-5] + b"\x07zzzz", r"truncated gzip .*flipped.gz, "),
+    "missing": (None, r"no such file, .*missing, "),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_text_that_cannot_be_read(tmp_path: Path, name: str) -> None:
+    content, message = BAD_FILES[name]
+    (tmp_path / "two").write_bytes(b"eins\nzwei\n")
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    corpus = {"text": {"source": f"{tmp_path}/{name}", "target": f"{tmp_path}/two"}}
+    error = fault(corpus)
+    assert error.status == Status.INPUT
+    assert re.search(message, str(error)), error
+    if name != "utf8":  # the rest is known before a single pair is used
+        data = settings(corpus)
+        with pytest.raises(InputError):
+            check_corpus(data.train[0], data)
+
+
+BAD_ROWS = [
+    ("tsv", "", r"no sentence pairs, tsv .*corpus, "),
+    ("tsv", "a\tb\nc\n", r"no column 1 .*this line has 1\), .*:2, "),
+    ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": \n', r"not JSON .*, .*:2, "),
+    ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": {"en": "a"}}\n', r"no key x.de, .*:2, "),
+    ("jsonl", '{"x": {"en": 1, "de": "b"}}\n', r"x.en is not text, .*:1, "),
+    ("jsonl", "[" * 100_000 + "\n", r"not JSON .*, .*:1, "),
+    ("parquet", "no parquet at all", r"damaged parquet .*, .*corpus, "),
+]
+
+
+@pytest.mark.parametrize(("kind", "content", "message"), BAD_ROWS)
+def test_rows_that_cannot_be_read(tmp_path: Path, kind: str, content: str, message: str) -> None:
+    path = tmp_path / "corpus"
+    path.write_text(content)
+    corpus = {"tsv": {"path": str(path)}} if kind == "tsv" else columns(kind, path)
+    with pytest.raises(InputError, match=message):
+        read(corpus)
+
+
+def test_parquet_columns_are_named(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "a.parquet")
+    error = fault(columns("parquet", path, target="x.fr"))
+    assert "no column x.fr" in str(error)
+    assert "the columns are: x.en, x.de, n" in str(error)
+    assert "column n is int64" in str(fault(columns("parquet", path, source="n")))
+
+
+def test_demo_sentences_in_both_directions() -> None:
+    pytest.importorskip("nmt.data.demo")
+    corpus = {"demo": {"pairs": 20, "seed": 3}}
+    forth, back = read(corpus), read(corpus, source="de", target="en")
+    assert len(forth) == 20
+    assert back == [(target, source) for source, target in forth]
+    assert "knows en and de, not en and fr" in str(fault(corpus, target="fr"))

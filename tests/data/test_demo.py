@@ -1,0 +1,227 @@
+"""The demo corpus: splits, held-out combinations, phenomena and some German by hand."""
+
+import re
+from collections import Counter
+from random import Random
+
+import pytest
+
+from nmt.data import demo
+from nmt.data.demo import PHENOMENA, DemoPair, combination_split, demo_pairs, word_for_word
+from nmt.data.demo.clauses import Clause, Words, english, english_question, german, german_zu
+from nmt.data.demo.grammar import Grammar
+from nmt.data.demo.lexicon import ADJECTIVES, ADVERBS, NOUNS, VERBS, Noun, Verb
+from nmt.data.demo.phrases import HE, ME, THEY, YOU, NounPhrase, prepositional, pronoun_for
+from nmt.data.demo.sentences import Draft
+from nmt.errors import InputError
+
+HELD_OUT = ("validation", "test")
+
+
+def noun(word: str) -> Noun:
+    return next(noun for noun in NOUNS if noun.english == word)
+
+
+def verb(lemma: str, frame: str = "trans") -> Verb:
+    return next(verb for verb in VERBS if (verb.lemma, verb.frame) == (lemma, frame))
+
+
+def adjective(word: str):
+    return next(adjective for adjective in ADJECTIVES if adjective.english == word)
+
+
+@pytest.fixture(scope="module")
+def splits() -> dict[str, list[DemoPair]]:
+    sizes = {"train": 30_000, "validation": 500, "test": 500}
+    return {split: list(demo_pairs(size, 1, split)) for split, size in sizes.items()}
+
+
+@pytest.fixture(scope="module")
+def drafts() -> list[Draft]:
+    grammar = Grammar(Random("drafts"))
+    return [grammar.sentence() for _ in range(30_000)]
+
+
+def test_same_seed_same_pairs_and_other_seed_others():
+    first = list(demo_pairs(200, 7, "test"))
+    assert first == list(demo_pairs(200, 7, "test"))
+    assert first[:50] == list(demo_pairs(50, 7, "test"))
+    assert {pair.source for pair in first} != {pair.source for pair in demo_pairs(200, 8, "test")}
+
+
+def test_sources_differ_and_splits_do_not_share_any(splits):
+    other_seed = {pair.source for pair in demo_pairs(5_000, 2, "train")}
+    sources = {split: {pair.source for pair in pairs} for split, pairs in splits.items()}
+    assert all(len(sources[split]) == len(splits[split]) for split in splits)
+    for split in HELD_OUT:
+        assert not sources[split] & (sources["train"] | other_seed)
+    assert not sources["test"] & sources["validation"]
+
+
+def test_held_out_combinations_are_never_in_training(drafts):
+    """Whatever the seed: a draft that could be trained on has training combinations only."""
+    accepted = Counter()
+    for draft in drafts:
+        splits = {combination_split(*pair) for pair in draft.combinations}
+        for split in demo.SPLITS:
+            if demo._belongs(draft.combinations, split):
+                accepted[split] += 1
+                assert splits <= {"train", split}
+                assert split == "train" or split in splits
+    assert all(accepted[split] > 1_000 for split in demo.SPLITS)
+
+
+def test_combinations_are_in_the_sentence(drafts):
+    """Both lemmas of a combination can be read off the source, so the splits mean something."""
+    forms = {lemma: {lemma} for lemma in (adjective.english for adjective in ADJECTIVES)}
+    for word in NOUNS:
+        forms.setdefault(word.english, set()).update({word.english, word.english_plural})
+    for word in ADJECTIVES:
+        forms[word.english].add(word.english_comparative.removeprefix("more "))
+    for draft in drafts[:3_000]:
+        text = draft.source.lower()
+        for first, second in draft.combinations:
+            assert any(form and form in text for form in forms[second]), (draft, second)
+            assert first not in forms or any(form in text for form in forms[first])
+
+
+def test_german_is_a_function_of_english(splits, drafts):
+    pairs = [(pair.source, pair.target) for pairs in splits.values() for pair in pairs]
+    pairs += [(draft.source, draft.target) for draft in drafts]
+    assert len(set(pairs)) == len({source for source, _ in pairs})
+
+
+def test_every_phenomenon_in_every_split(splits):
+    for pairs in splits.values():
+        counts = Counter(name for pair in pairs for name in pair.phenomena)
+        assert set(counts) == set(PHENOMENA)
+        assert all(count >= 0.05 * len(pairs) for count in counts.values()), counts
+
+
+def test_lengths_and_spelling(splits):
+    pairs = [pair for some in splits.values() for pair in some]
+    lengths = [len(pair.source.split()) for pair in pairs]
+    assert 7 <= sum(lengths) / len(lengths) <= 11
+    assert max(lengths) <= 22
+    for pair in pairs:
+        for text in (pair.source, pair.target):
+            assert re.fullmatch(r"[A-ZÄÖÜ0-9][^.?]*([.:]\d\d|\d\.)?[^.?]*[.?]", text), text
+            assert not re.search(r"  | [,.?]|,[.?,]|\ba [aeio]|None", text), text
+        assert pair.source[-1] == pair.target[-1]
+
+
+def test_lexicon_is_large_and_unambiguous():
+    english_words = [word.english for word in (*NOUNS, *ADJECTIVES, *ADVERBS)]
+    assert len(set(english_words)) == len(english_words)
+    content = {*english_words, *(verb.lemma for verb in VERBS)}
+    german_words = {word.german for word in (*NOUNS, *ADJECTIVES, *ADVERBS)}
+    german_words |= {verb.german_lemma for verb in VERBS}
+    assert len(content) >= 400
+    assert len(german_words) >= 400
+    by_use = {(verb.lemma, verb.frame): verb.german_lemma for verb in VERBS}
+    assert len(by_use) == len(VERBS)
+
+
+def test_words_of_the_held_out_splits_are_in_training(splits):
+    def words(pairs: list[DemoPair]) -> set[str]:
+        text = " ".join(pair.source.lower() for pair in pairs)
+        return set(re.findall(r"[a-z']+", text))
+
+    lemmas = {word_for_word(word) for word in words(splits["train"])}
+    for split in HELD_OUT:
+        assert {word_for_word(word) for word in words(splits[split])} <= lemmas
+
+
+def test_too_many_pairs_is_an_input_error(monkeypatch):
+    draft = Grammar(Random("one")).sentence()
+    monkeypatch.setattr(Grammar, "sentence", lambda self: draft)
+    with pytest.raises(InputError, match="ran out"):
+        list(demo_pairs(2, 1, "train"))
+    with pytest.raises(InputError, match="split"):
+        demo_pairs(2, 1, "dev")
+    with pytest.raises(InputError, match="-1"):
+        demo_pairs(-1, 1, "train")
+
+
+@pytest.mark.parametrize(
+    ("determiner", "word", "plural", "expected"),
+    [
+        ("the", "boy", False, "der gute Junge, den guten Jungen, dem guten Jungen"),
+        ("a", "child", False, "ein gutes Kind, ein gutes Kind, einem guten Kind"),
+        ("my", "woman", False, "meine gute Frau, meine gute Frau, meiner guten Frau"),
+        ("two", "man", True, "zwei gute Männer, zwei gute Männer, zwei guten Männern"),
+        ("his", "guest", True, "seine guten Gäste, seine guten Gäste, seinen guten Gästen"),
+        ("", "water", False, "gutes Wasser, gutes Wasser, gutem Wasser"),
+        ("this", "house", False, "dieses neue Haus, dieses neue Haus, diesem neuen Haus"),
+        ("the", "lake", False, "der tiefe See, den tiefen See, dem tiefen See"),
+        ("every", "tower", False, "jeder hohe Turm, jeden hohen Turm, jedem hohen Turm"),
+    ],
+)
+def test_noun_phrases(determiner, word, plural, expected):
+    quality = {"house": "new", "lake": "deep", "tower": "high"}.get(word, "good")
+    phrase = NounPhrase(noun(word), determiner, adjective(quality), plural)
+    assert ", ".join(phrase.german(case) for case in ("nom", "acc", "dat")) == expected
+
+
+@pytest.mark.parametrize(
+    ("determiner", "word", "plural", "expected"),
+    [
+        ("the", "house", False, "des Hauses"),
+        ("my", "son", False, "meines Sohnes"),
+        ("this", "student", False, "dieses Studenten"),
+        ("the", "car", False, "des Autos"),
+        ("some", "city", True, "einiger Städte"),
+    ],
+)
+def test_genitives(determiner, word, plural, expected):
+    assert NounPhrase(noun(word), determiner, plural=plural).german("gen") == expected
+
+
+def test_articles_contract_and_pronouns_take_the_gender():
+    kitchen, key = NounPhrase(noun("kitchen"), "the"), NounPhrase(noun("key"), "the")
+    assert prepositional("in", "dat", NounPhrase(noun("house"), "the")) == "im Haus"
+    assert prepositional("zu", "dat", kitchen) == "zur Küche"
+    assert prepositional("in", "acc", kitchen) == "in die Küche"
+    assert [pronoun_for(phrase).german("acc") for phrase in (key, kitchen)] == ["ihn", "sie"]
+
+
+@pytest.mark.parametrize(
+    ("tense", "expected"),
+    [
+        ("present", "He calls a man.|Er ruft einen Mann an.|er einen Mann anruft"),
+        ("past", "He called a man.|Er rief einen Mann an.|er einen Mann anrief"),
+        (
+            "perfect",
+            "He has called a man.|Er hat einen Mann angerufen.|er einen Mann angerufen hat",
+        ),
+        ("future", "He will call a man.|Er wird einen Mann anrufen.|er einen Mann anrufen wird"),
+        ("must", "He must call a man.|Er muss einen Mann anrufen.|er einen Mann anrufen muss"),
+    ],
+)
+def test_separable_verb_in_every_order(tense, expected):
+    clause = Clause(HE, verb("call"), tense, accusative=NounPhrase(noun("man"), "a"))
+    texts = (english(clause), german(clause, "second"), german(clause, "final"))
+    source, target = (text[0].upper() + text[1:] + "." for text in texts[:2])
+    assert f"{source}|{target}|{texts[2]}" == expected
+    assert german_zu(clause) == "einen Mann anzurufen"
+
+
+def test_negation_questions_and_inversion():
+    book = NounPhrase(noun("book"), "the")
+    yesterday = Words("yesterday", "gestern")
+    clause = Clause(ME, verb("find"), "past", accusative=book, time=yesterday, front="time")
+    assert german(clause, "second") == "gestern fand ich das Buch"
+    clause = Clause(THEY, verb("find"), "past", negated=True, accusative=book)
+    assert english(clause) == "they did not find the book"
+    assert german(clause, "second") == "sie fanden das Buch nicht"
+    clause = Clause(YOU, verb("help", "dat"), "past", dative=NounPhrase(noun("pilot"), "the"))
+    assert english_question(clause, "why") == "why did you help the pilot"
+    assert german(clause, "first", "warum") == "warum haben Sie dem Piloten geholfen"
+    clause = Clause(HE, verb("buy"), "present", negated=True,
+                    accusative=NounPhrase(noun("cake"), "a"))  # fmt: skip
+    assert german(clause, "second") == "er kauft keinen Kuchen"
+
+
+def test_word_for_word_keeps_the_order():
+    translated = word_for_word("The boys bought an old key and put it on the table at 7:30.")
+    assert translated == "Der Junge kaufen ein alt Schlüssel und legen es auf der Tisch an 7:30."

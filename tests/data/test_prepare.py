@@ -1,0 +1,365 @@
+"""Preparing end to end: counts, files, the same bytes after any interruption, and refusals."""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmt import config
+from nmt.data import cleaning, prepare, shards, steps
+from nmt.data.tokenizer import EOS_ID, Tokenizer
+from nmt.errors import InputError, Status
+from nmt.storage import atomic, manifest
+
+NOUNS = [("dog", "Hund"), ("cat", "Kater"), ("bear", "Bär"), ("man", "Mann"), ("bird", "Vogel")]
+VERBS = [("sees", "sieht"), ("hears", "hört"), ("finds", "findet"), ("calls", "ruft")]
+PAIRS = [
+    (f"The {a[0]} {v[0]} the {b[0]} {n}.", f"Der {a[1]} {v[1]} den {b[1]} {n}.")
+    for n in (1, 2, 3)
+    for a in NOUNS
+    for v in VERBS
+    for b in NOUNS
+]  # 300, all different
+VALIDATION = [
+    ("A fish sees the sea today.", "Ein Fisch sieht heute das Meer."),
+    (" ", "leer"),
+    ("word " * 60, "Wort"),
+]
+TEST = [("Nobody\tanswers.", "Niemand antwortet.")]
+SPELT_OUT = "".join(random.Random(1).choices("bcdfghjklmnpqrstvwxyz", k=90))  # hardly a pair twice
+BAD = [
+    ("", "leer"),
+    PAIRS[3],
+    ("Cafe\u0301 sees\x07 1.", "Café sieht 1."),
+    ("Café sees 1.", "Café sieht 1."),
+    ("not translated", "Not translated"),
+    ("a fish sees the sea TODAY", "Etwas ganz anderes steht hier."),
+    ("Nobody answers", "niemand antwortet"),
+    ("short", "viel zu lang " * 8),
+    (SPELT_OUT, SPELT_OUT[::-1]),
+]
+
+
+@pytest.fixture(autouse=True)
+def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "SHARD_PAIRS", 120)
+
+
+def write_corpus(folder: Path, name: str, pairs: list[tuple[str, str]]) -> dict:
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, lines in zip(("en", "de"), zip(*pairs, strict=True), strict=True):
+        (folder / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines), newline="")
+    return {"text": {"source": f"{folder}/{name}.en", "target": f"{folder}/{name}.de"}}
+
+
+def settings(folder: Path, **changes: object) -> config.Config:
+    """Two training corpora, the second of weight 2 with one pair for each cleaning rule."""
+    raw = folder / "raw"
+    data = {
+        "directory": str(folder / "data"),
+        "source_language": "en",
+        "target_language": "de",
+        "max_length": 60,
+        "train": [
+            write_corpus(raw, "a", PAIRS[:250]),
+            write_corpus(raw, "b", BAD + PAIRS[250:]) | {"weight": 2.0},
+        ],
+        "validation": [write_corpus(raw, "v", VALIDATION)],
+        "test": [write_corpus(raw, "t", TEST)],
+    }
+    size = changes.pop("vocabulary_size", 400)
+    content = {
+        "data": data | changes,
+        "tokenizer": {"vocabulary_size": size},
+        "training": {"run_directory": str(folder / "run")},
+    }
+    return config.validate(content, {}, "test")
+
+
+def run(wanted: config.Config) -> list[str]:
+    lines: list[str] = []
+    prepare.prepare(wanted, report=lines.append)
+    return lines
+
+
+def content(directory: Path) -> dict[str, bytes]:
+    """All files but the lock's and the notes of runs."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    names = {str(path.relative_to(directory)): path for path in files}
+    return {
+        name: path.read_bytes()
+        for name, path in sorted(names.items())
+        if name != ".lock" and not name.startswith(".used-by/")
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> config.Config:
+    """Prepared once for the tests that only look."""
+    wanted = settings(tmp_path_factory.mktemp("whole"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "SHARD_PAIRS", 120)
+        run(wanted)
+    return wanted
+
+
+def test_every_rule_is_counted_and_nothing_else_is_lost(whole: config.Config) -> None:
+    facts = prepare.read_manifest(whole)
+    first, second, validation, test = facts["corpora"]
+    assert (first["read"], first["pairs"]) == (250, 250)
+    assert (second["read"], second["pairs"]) == (len(BAD) + 50, 51)
+    assert second["repaired"] == {cleaning.REPAIRED: 1}
+    assert second["dropped"] == {
+        cleaning.EMPTY: 1, cleaning.TOO_LONG: 0, cleaning.RATIO: 1, cleaning.COPY: 1,
+        cleaning.LEAKED: 2, cleaning.DUPLICATE: 2, cleaning.TOO_MANY_TOKENS: 1,
+    }  # fmt: skip
+    assert (validation["read"], validation["pairs"]) == (3, 2)  # only the empty one is dropped
+    assert (test["read"], test["pairs"]) == (1, 1)
+    assert facts["tokenizer_sha256"] == manifest.file_hash(
+        Path(whole.data.directory) / "tokenizer.model"
+    )
+
+
+def test_shards_hold_the_kept_pairs_in_order(whole: config.Config) -> None:
+    directory = Path(whole.data.directory)
+    facts = prepare.read_manifest(whole)
+    tokenizer = Tokenizer.load(directory / "tokenizer.model")
+    opened = shards.open_split(directory, facts, "train")
+    texts = []
+    for shard in opened:
+        shards.verify_shard(directory, facts, shard)
+        assert shard.first == len(texts)
+        for side in (shard.source, shard.target):
+            assert side.values.dtype == np.int32
+            assert side.lengths.tolist() == [len(side[i]) for i in range(len(shard))]
+            assert all(
+                side[i][-1] == EOS_ID and EOS_ID not in side[i][:-1] for i in range(len(shard))
+            )
+        texts += [
+            tuple(tokenizer.decode(s[i]) for s in (shard.source, shard.target))
+            for i in range(len(shard))
+        ]
+    assert texts == [*PAIRS[:250], ("Café sees 1.", "Café sieht 1."), *PAIRS[250:]]
+    # a shard for each 120 pairs read, never of two corpora
+    assert [(len(shard), shard.weight) for shard in opened] == [
+        (120, 1),
+        (120, 1),
+        (10, 1),
+        (51, 2),
+    ]
+    for entry, shard in zip(facts["shards"]["train"], opened, strict=True):
+        assert entry["source_tokens"] == shard.source.lengths.sum()
+        assert entry["target_tokens"] == shard.target.lengths.sum()
+    assert len(shards.open_split(directory, facts, "validation")[0]) == 2
+
+
+def test_datasets_reads_the_splits_and_training_does_not_need_it(whole: config.Config) -> None:
+    datasets = pytest.importorskip("datasets")
+    directory = Path(whole.data.directory)
+    facts = prepare.read_manifest(whole)
+    for split in ("train", "validation"):
+        loaded = datasets.load_from_disk(str(directory / split))
+        assert {str(kind.feature.dtype) for kind in loaded.features.values()} == {"int32"}
+        ours = [
+            {"source": shard.source[i].tolist(), "target": shard.target[i].tolist()}
+            for shard in shards.open_split(directory, facts, split)
+            for i in range(len(shard))
+        ]
+        assert list(loaded) == ours
+    script = "import sys, nmt.data.prepare, nmt.data.shards; sys.exit('datasets' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_an_empty_shard_can_be_written_and_no_validation_be_wanted(tmp_path: Path) -> None:
+    wanted = settings(tmp_path, validation=[], test=[])
+    run(wanted)
+    facts = prepare.read_manifest(wanted)
+    assert shards.open_split(tmp_path / "data", facts, "validation") == []
+    shards.write_shard(tmp_path / "empty.arrow", [], [])
+    entry = {"file": "empty.arrow", "pairs": 0, "weight": 1.0}
+    assert len(shards.open_split(tmp_path, {"shards": {"train": [entry]}}, "train")[0]) == 0
+
+
+class _Killed(BaseException):
+    pass
+
+
+def test_killed_at_any_write_it_ends_in_the_same_bytes(
+    whole: config.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every file gets its name by Path.replace: the process ends before the n-th, for each n."""
+    expected, rename = content(Path(whole.data.directory)), Path.replace
+    made: list[str] = []
+
+    def stop_at(n: int) -> Callable[[Path, Path], Path]:
+        left = iter(range(n - 1))
+
+        def replace(path: Path, target: Path) -> Path:
+            if next(left, None) is None:
+                raise _Killed
+            made.append(str(target))
+            return rename(path, target)
+
+        return replace
+
+    monkeypatch.setattr(atomic, "sync", lambda path: None)  # most of the time, and no power is cut
+    for n in range(1, 200):
+        directory, made = tmp_path / str(n), []
+        wanted = placed(whole, directory)
+        monkeypatch.setattr(Path, "replace", stop_at(n))
+        try:
+            run(wanted)
+            break
+        except _Killed:
+            assert not (directory / "manifest.json").exists()
+        monkeypatch.setattr(Path, "replace", stop_at(10**9))
+        run(wanted)
+        assert content(directory) == expected
+        costly = [name for name in made if re.search(r"(arrow|npy|tokenizer-\w+\.model)$", name)]
+        assert len(costly) - len(set(costly)) <= 1  # the one that was being written
+        shutil.rmtree(directory)
+    assert n > 40, "the writes are no longer seen"
+
+
+def placed(wanted: config.Config, directory: Path, **changes: object) -> config.Config:
+    """The same configuration for another data directory, or with other settings in `data`."""
+    data = wanted.data.model_copy(update={"directory": str(directory), **changes})
+    return wanted.model_copy(update={"data": data})
+
+
+def test_a_second_call_does_nothing_and_a_damaged_file_is_made_again(tmp_path: Path) -> None:
+    wanted = settings(tmp_path)
+    first = run(wanted)
+    assert any(line.split() == ["duplicate", "pair", "0", "2", "0", "0"] for line in first), first
+    before = content(tmp_path / "data")
+    stamps = {name: (tmp_path / "data" / name).stat().st_mtime_ns for name in before}
+    for path in (tmp_path / "raw").iterdir():
+        os.utime(path, (1, 1))  # only the content of an input file counts
+    assert "nothing to do" in run(wanted)[-1]
+    assert {name: (tmp_path / "data" / name).stat().st_mtime_ns for name in before} == stamps
+
+    shard = tmp_path / "data" / "train" / "data-00002-of-00004.arrow"
+    flipped = bytearray(shard.read_bytes())
+    flipped[-50] ^= 1
+    shard.write_bytes(flipped)
+    facts = prepare.read_manifest(wanted)
+    opened = shards.open_split(tmp_path / "data", facts, "train")
+    with pytest.raises(
+        InputError, match=r"damaged file .*data-00002.*run nmt prepare again"
+    ) as caught:
+        for each in opened:
+            shards.verify_shard(tmp_path / "data", facts, each)
+    assert caught.value.status == Status.INPUT
+    assert "data-00002" in run(wanted)[0]
+    assert content(tmp_path / "data") == before
+
+
+def test_shards_that_are_cut_or_missing_name_the_way_out(
+    whole: config.Config, tmp_path: Path
+) -> None:
+    facts = prepare.read_manifest(whole)
+    copy = tmp_path / "data"
+    shutil.copytree(whole.data.directory, copy)
+    shard = copy / facts["shards"]["train"][0]["file"]
+    sound = shard.read_bytes()
+    for size in (0, 5, 300, len(sound) // 2):
+        shard.write_bytes(sound[:size])
+        with pytest.raises(InputError, match=r"damaged file .*data-00000.*run nmt prepare again"):
+            shards.open_split(copy, facts, "train")
+    shutil.copy(copy / facts["shards"]["train"][1]["file"], shard)
+    facts["shards"]["train"][0]["pairs"] += 1
+    with pytest.raises(InputError, match="120 pairs, 121 in the manifest"):
+        shards.open_split(copy, facts, "train")
+    shard.unlink()
+    with pytest.raises(InputError, match="missing file"):
+        shards.open_split(copy, facts, "train")
+
+
+def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_path: Path) -> None:
+    wanted = settings(tmp_path)
+    with pytest.raises(InputError, match=r"no prepared data, .*/data, run nmt prepare"):
+        prepare.read_manifest(wanted)
+    run(wanted)
+    changed = placed(wanted, tmp_path / "data", max_length=30)
+    with pytest.raises(InputError, match=r"other settings \(data.max_length was 60, is 30\)"):
+        prepare.read_manifest(changed)
+
+    (tmp_path / "run").mkdir()
+    prepare.mark_used(tmp_path / "data", tmp_path / "run")
+    with pytest.raises(
+        InputError, match=r"a run was trained on these data.*max_length was 60.*/run on"
+    ):
+        run(changed)
+    assert "nothing to do" in run(wanted)[-1]
+    (tmp_path / "data" / "tokenizer.model").unlink()
+    assert "prepared" in run(wanted)[-1]  # the run's own data may be made again
+    with (tmp_path / "raw" / "a.en").open("a") as file:
+        file.write("More.\n")
+    with (tmp_path / "raw" / "a.de").open("a") as file:
+        file.write("Mehr.\n")
+    with pytest.raises(InputError, match="other input files"):
+        run(wanted)
+    (tmp_path / "run").rmdir()
+    run(changed)
+    assert prepare.read_manifest(changed)["corpora"][0]["read"] == 251
+
+
+def test_a_vocabulary_too_large_leaves_the_cleaned_text_for_the_next_try(tmp_path: Path) -> None:
+    wanted = settings(tmp_path, vocabulary_size=90_000)
+    with pytest.raises(InputError, match=r"no 90,000 different pieces, tokenizer.vocabulary_size"):
+        run(wanted)
+    assert not (tmp_path / "data" / "manifest.json").exists()
+    lines = run(settings(tmp_path))
+    assert not any(line.startswith("cleaning") for line in lines)
+    assert not (tmp_path / "data" / ".work").exists()
+
+
+def test_bad_corpora_stop_before_anything_is_written(tmp_path: Path) -> None:
+    wanted = settings(tmp_path)
+    with (tmp_path / "raw" / "t.en").open("a") as file:  # the last one that would be read
+        file.write("one line more\n")
+    with pytest.raises(InputError, match="2 lines and 1 lines"):
+        run(wanted)
+    assert not (tmp_path / "data").exists()
+    same = write_corpus(tmp_path / "raw", "same", [("All the same", "All the same")] * 3)
+    with pytest.raises(InputError, match=r"no training pair is left .*copy of source: 3"):
+        run(settings(tmp_path, train=[same]))
+    with pytest.raises(InputError, match=r"no training pair is left .*max_length tokens: 302"):
+        run(settings(tmp_path, max_length=2))
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    wanted = settings(tmp_path)
+    with atomic.lock(tmp_path / "data", "test"), pytest.raises(InputError, match="in use by test"):
+        run(wanted)
+    run(wanted)
+
+
+def test_the_sample_for_the_tokenizer_is_bounded_and_evenly_spaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "SAMPLE_SENTENCES", 60)
+    given: list[str] = []
+    learn = steps.train_tokenizer
+    monkeypatch.setattr(
+        steps, "train_tokenizer", lambda text, *rest: learn(given.extend(text) or PLENTY, *rest)
+    )
+    run(
+        settings(
+            tmp_path, train=[write_corpus(tmp_path / "raw", "all", PAIRS)], validation=[], test=[]
+        )
+    )
+    english = [source for source, _ in PAIRS]
+    places = [english.index(text) for text in given if text in english]
+    assert len(given) == 60
+    assert places == [9 + 10 * i for i in range(30)]
+
+
+PLENTY = [side for pair in PAIRS for side in pair]

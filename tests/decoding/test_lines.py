@@ -1,0 +1,302 @@
+"""The line filter with a fake translator: what comes out, in which order, and when."""
+
+import gzip
+import io
+import os
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from nmt.data.cleaning import normalize
+from nmt.decoding import lines
+from nmt.decoding.lines import LineOptions, run_translate, translate_stream
+from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
+from nmt.errors import InputError
+
+
+class Upper:
+    """Translates into capitals; remembers how many lines came together."""
+
+    def __init__(self, found: int = 2):
+        self.windows: list[list[str]] = []
+        self.found = found  # translations of each sentence
+
+    def translate(self, sentences, options=None):
+        self.windows.append(list(sentences))
+        return [self._one(normalize(sentence)) for sentence in sentences]
+
+    def beam(self, options):
+        return 4
+
+    def _one(self, sentence):
+        if not sentence.strip():
+            return [EMPTY]
+        ranks = range(self.found)
+        return [Translation(f"{sentence.upper()}{'!' * r}", -r / 3, -r, [2], 1) for r in ranks]
+
+
+def translated(data: bytes, **options) -> bytes:
+    target = io.BytesIO()
+    translate_stream(Upper(), io.BytesIO(data), target, options=LineOptions(**options))
+    return target.getvalue()
+
+
+def fuzzed_lines(n: int, seed: int) -> list[bytes]:
+    rng = random.Random(seed)
+    kinds = [
+        lambda: b"",
+        lambda: b" " * rng.randint(1, 9),
+        lambda: b"\t \t",
+        lambda: b"a\x00b\x00",
+        lambda: "emoji 😀👩‍👩‍👧 \U0010ffff".encode(),
+        lambda: "שלום \u202eעולם".encode(),
+        lambda: b"word " * 5000,
+        lambda: rng.randbytes(rng.randint(0, 60)).replace(b"\n", b""),
+        lambda: b"\xff\xfe\xc0\x80\xed\xa0\x80",
+        lambda: b"carriage return\r",
+        lambda: b"in\rside\x0b\x0c\x1c\x85",
+        lambda: "one\u2028two\u2029three\x85four".encode(),
+        lambda: b"\xef\xbb\xbfmarked",
+        lambda: "".join(chr(rng.randint(32, 0xD7FF)) for _ in range(20)).encode(),
+    ]
+    return [kinds[i % 14]() if rng.random() < 0.5 else b"plain %d" % i for i in range(n)]
+
+
+def assert_answers(output: bytes, sent: list[bytes]) -> None:
+    answers = output.removesuffix(b"\n").split(b"\n")
+    assert len(answers) == len(sent)
+    for answer, line in zip(answers, sent, strict=True):
+        text = normalize(line.removesuffix(b"\r").decode(errors="replace"))
+        assert answer.decode() == ("" if not text.strip() else text.upper())
+        assert len(answer.decode().splitlines()) <= 1
+
+
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_as_many_lines_out_as_in(end):
+    sent = [*fuzzed_lines(2000, seed=1), b"last"]
+    assert_answers(translated(b"\n".join(sent) + end), sent)
+
+
+@pytest.mark.parametrize(
+    ("data", "output"),
+    [(b"", b""), (b"\n", b"\n"), (b"\n\n", b"\n\n"), (b"a", b"A\n"), (b"a\r\nb", b"A\nB\n"),
+     (b"\xef\xbb\xbf\n", b"\n"), (b"\r\n", b"\n")],
+)  # fmt: skip
+def test_line_ends(data, output):
+    assert translated(data) == output
+
+
+class Pipes:
+    """`translate_stream` in a thread, between two pipes."""
+
+    def __init__(self, translator: Upper | None = None):
+        self.translator = translator or Upper()
+        source, self._into = os.pipe()
+        self._out_of, target = os.pipe()
+        self.error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, args=(source, target))
+        self._thread.start()
+
+    def _run(self, source: int, target: int) -> None:
+        with os.fdopen(source, "rb") as reading, os.fdopen(target, "wb") as writing:
+            try:
+                translate_stream(self.translator, reading, writing, options=LineOptions())
+            except BrokenPipeError as error:
+                self.error = error
+                os.dup2(os.open(os.devnull, os.O_WRONLY), target)
+
+    def send(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._into, data) :]
+
+    def receive(self) -> bytes:
+        return os.read(self._out_of, 1 << 20)
+
+    def end(self) -> bytes:
+        os.close(self._into)
+        rest = b"".join(iter(self.receive, b""))
+        self._thread.join()
+        os.close(self._out_of)
+        return rest
+
+    def stop_reading(self) -> None:
+        os.close(self._out_of)
+        self.send(b"more\n" * 10)
+        os.close(self._into)
+        self._thread.join()
+
+
+def test_fuzzed_lines_through_a_real_pipe():
+    sent = fuzzed_lines(2000, seed=2)
+    data, pipes, rng = b"".join(line + b"\n" for line in sent), Pipes(), random.Random(3)
+    received: list[bytes] = []
+    reader = threading.Thread(target=lambda: received.extend(iter(pipes.receive, b"")))
+    reader.start()
+    while data:
+        size = rng.choice([1, 10, 5000, 200_000])
+        pipes.send(data[:size])
+        data = data[size:]
+    os.close(pipes._into)
+    reader.join()
+    assert_answers(b"".join(received), sent)
+
+
+def test_one_line_and_wait():
+    pipes = Pipes()
+    for number in range(3):
+        pipes.send(b"line %d\n" % number)
+        assert pipes.receive() == b"LINE %d\n" % number
+    pipes.send(b"half a ")
+    time.sleep(4 * lines.PAUSE_S)
+    pipes.send(b"line\nand\n")
+    answer = pipes.receive()
+    assert answer in (b"HALF A LINE\nAND\n", b"HALF A LINE\n")
+    assert pipes.end() in (b"", b"AND\n")
+
+
+def test_lines_that_come_together_are_translated_together():
+    translator = Upper()
+    pipes = Pipes(translator)
+    pipes.send(b"a\n" * 500)
+    pipes.receive()
+    pipes.end()
+    assert len(translator.windows) <= 2
+
+
+def test_a_line_does_not_wait_for_a_pause_for_ever(monkeypatch):
+    monkeypatch.setattr(lines, "PAUSE_S", 60.0)
+    monkeypatch.setattr(lines, "_OLDEST_S", 0.05)
+    pipes = Pipes()
+    for _ in range(20):
+        pipes.send(b"a\n")
+        time.sleep(0.01)
+    assert pipes.receive().startswith(b"A\n")
+    pipes.end()
+
+
+def test_windows_are_bounded():
+    translator = Upper()
+    data = b"a\n" * 5000 + (b"b" * 900_000 + b"\n") * 6
+    translate_stream(translator, io.BytesIO(data), io.BytesIO(), options=LineOptions())
+    assert max(map(len, translator.windows)) == 2048
+    assert max(sum(map(len, window)) for window in translator.windows) < 5_000_000
+
+
+@pytest.mark.parametrize("word", ["word ", "€€€", "😀", "x"])
+def test_a_line_of_megabytes_is_one_line(word):
+    translator, target = Upper(), io.BytesIO()
+    text = word * (3_500_000 // len(word.encode()))
+    notes: list[str] = []
+    data = b"first\n" + text.encode() + b"\nlast\n"
+    translate_stream(translator, io.BytesIO(data), target, options=LineOptions(), note=notes.append)
+    first, long, last = target.getvalue().decode().removesuffix("\n").split("\n")
+    assert (first, last) == ("FIRST", "LAST")
+    assert long.replace(" ", "") == text.upper().replace(" ", "")
+    assert max(len(part.encode()) for window in translator.windows for part in window) <= 1_070_000
+    assert notes == [
+        "warning: 1 lines longer than the model can take were translated in pieces, standard input"
+    ]
+
+
+def test_invalid_utf8_is_counted_by_lines():
+    notes: list[str] = []
+    data = b"good\n\xff\xff bad\n" + b"\xff" * 2_500_000 + b"\n\xe4\n"
+    translate_stream(
+        Upper(), io.BytesIO(data), io.BytesIO(), options=LineOptions(), name="f", note=notes.append
+    )
+    assert notes[0] == "warning: invalid UTF-8 replaced in 3 lines, f"
+
+
+def test_strict():
+    with pytest.raises(InputError, match=r"not UTF-8 \(byte 0xff\), standard input:3, convert"):
+        translated(b"\n\ngood \xff\n", strict=True)
+
+
+def test_n_best():
+    search = SearchOptions(n_best=3)
+    assert translated(b"a\n\nb", search=search, numbered=True) == (
+        b"1\t0.000000\tA\n1\t-0.333333\tA!\n1\t-0.333333\tA!\n"
+        b"2\t0.000000\t\n2\t0.000000\t\n2\t0.000000\t\n"
+        b"3\t0.000000\tB\n3\t-0.333333\tB!\n3\t-0.333333\tB!\n"
+    )
+    assert translated(b"a\n", numbered=True) == b"1\t0.000000\tA\n"
+
+
+def test_a_score_is_never_minus_zero(monkeypatch):
+    monkeypatch.setattr(Upper, "_one", lambda *_: [Translation("A", -1e-9, -1e-9, [2], 1)])
+    assert translated(b"a\n", numbered=True) == b"1\t0.000000\tA\n"
+
+
+def test_nobody_reads():
+    pipes = Pipes()
+    pipes.send(b"a\n")
+    pipes.receive()
+    pipes.stop_reading()
+    assert isinstance(pipes.error, BrokenPipeError)
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """run_translate with the fake translator; relative paths lie in an empty folder."""
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: Upper())
+    monkeypatch.chdir(tmp_path)
+
+    def run(source: str | None = "in", target: str | None = "out", **options) -> None:
+        run_translate("model", input_path=source, output_path=target, note=print,
+                      options=LineOptions(**options), device=None, precision=None)  # fmt: skip
+
+    return run
+
+
+def test_files(run):
+    Path("in").write_bytes(b"a\nb")
+    Path("in.gz").write_bytes(gzip.compress(b"c\n"))
+    run()
+    assert Path("out").read_bytes() == b"A\nB\n"
+    run("in.gz")
+    assert Path("out").read_bytes() == b"C\n"
+    run("in", "in")
+    assert Path("in").read_bytes() == b"A\nB\n"
+    assert sorted(p.name for p in Path().iterdir()) == ["in", "in.gz", "out"]
+
+
+def test_a_named_pipe_is_written_to_not_replaced(run):
+    Path("in").write_bytes(b"a\n")
+    os.mkfifo("out")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(Path("out").read_bytes()), daemon=True)
+    reader.start()
+    run()
+    assert Path("out").is_fifo()
+    reader.join(5)
+    assert read == [b"A\n"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("none", "out", "no such file, --input none, check"),
+        (".", "out", "a folder, --input ., name a file"),
+        ("in", "none/out", "no such folder, --output none/out, make none first"),
+        ("in", ".", "a folder, --output ., name a file"),
+        ("bad.gz", "out", "damaged .gz file .*, bad.gz, restore it"),
+    ],
+)
+def test_files_that_cannot_be_used(run, source, target, message):
+    Path("in").write_bytes(b"a\n")
+    Path("bad.gz").write_bytes(b"no gzip\n")
+    with pytest.raises(InputError, match=message):
+        run(source, target)
+    assert sorted(p.name for p in Path().iterdir()) == ["bad.gz", "in"]
+
+
+def test_output_appears_whole_or_not_at_all(run):
+    Path("in").write_bytes(b"a\n" * 3000 + b"\xff\n")
+    Path("out").write_bytes(b"old")
+    with pytest.raises(InputError, match="in:3001"):
+        run(strict=True)
+    assert Path("out").read_bytes() == b"old"
+    assert sorted(p.name for p in Path().iterdir()) == ["in", "out"]

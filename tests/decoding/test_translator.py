@@ -1,0 +1,221 @@
+"""The Translator on a small random Transformer and a small real tokenizer."""
+
+import random
+import re
+
+import pytest
+import torch
+
+from nmt.config import Config, validate
+from nmt.data.cleaning import normalize
+from nmt.data.layout import Tokens
+from nmt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
+from nmt.decoding.translator import (
+    EMPTY,
+    SearchOptions,
+    Translation,
+    Translator,
+    choose_device,
+    combine,
+)
+from nmt.errors import InputError
+from nmt.model.transformer import Transformer
+
+WORDS = ["the", "old", "man", "reads", "a", "good", "book", "and", "his", "dog", "sleeps"]
+VOCABULARY = 300
+LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
+    rng = random.Random(1)
+    text = [" ".join(rng.choices(WORDS, k=8)) for _ in range(200)]
+    train_tokenizer(text, VOCABULARY, 1, path)
+    return Tokenizer.load(path)
+
+
+def small_config(**decoding) -> Config:
+    corpus = {"demo": {"pairs": 1}}
+    content = {
+        "data": {"directory": "d", "source_language": "en", "target_language": "de",
+                 "max_length": 24, "train": [corpus]},
+        "tokenizer": {"vocabulary_size": VOCABULARY},
+        "model": {"encoder_layers": 1, "decoder_layers": 2, "d_model": 32, "d_ff": 64,
+                  "heads": 2, "d_k": 16, "d_v": 16, "dropout": 0.0, "norm": "pre"},
+        "training": {"run_directory": "r"},
+        "decoding": {"max_extra_length": 6} | decoding,
+    }  # fmt: skip
+    return validate(content, {}, "test")
+
+
+@pytest.fixture(scope="module")
+def translator(tokenizer) -> Translator:
+    config = small_config()
+    transformer = Transformer(config).eval()
+    transformer.initialize(1)
+    with torch.no_grad():  # sharper than at birth, repeats itself less, finds ends
+        transformer.embedding.mul_(3)
+        transformer.decoder_norm.weight.normal_(generator=torch.Generator().manual_seed(1))
+        transformer.decoder_norm.bias.copy_(transformer.embedding[EOS_ID] * 0.6)
+    return Translator(transformer, tokenizer, config)
+
+
+def sentences(n: int) -> list[str]:
+    rng = random.Random(2)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(n)]
+
+
+def test_independent_of_batch_size_and_order(translator):
+    texts = sentences(60)
+    together = translator.translate(texts)
+    finished = sum(best[0].tokens[-1] == EOS_ID for best in together)
+    assert 0 < finished < 60
+    for batch_tokens in (1, 300, 2000):
+        apart = translator.translate(texts, SearchOptions(batch_tokens=batch_tokens))
+        assert [b[0].tokens for b in apart] == [b[0].tokens for b in together]
+    shuffled = random.Random(3).sample(range(60), 60)
+    again = translator.translate([texts[i] for i in shuffled])
+    assert [b[0].tokens for b in again] == [together[i][0].tokens for i in shuffled]
+
+
+def test_log_probability_is_the_models_own(translator, tokenizer):
+    """Teacher forcing gives the tokens found the log-probability that the search reports."""
+    text = "the old man reads a book"
+    for found in translator.translate([text], SearchOptions(beam=5, n_best=5))[0]:
+        source = torch.tensor([[*tokenizer.encode(text), EOS_ID]])
+        target = torch.tensor([[BOS_ID, *found.tokens[:-1]]])
+        src, tgt_in = (
+            Tokens(t, torch.arange(t.shape[1]).expand_as(t), torch.ones_like(t))
+            for t in (source, target)
+        )
+        with torch.inference_mode():
+            hidden = translator.transformer(src, tgt_in)
+            logits = translator.transformer.logits(hidden)[0]
+        expected = logits.log_softmax(-1).gather(1, torch.tensor(found.tokens)[:, None]).sum()
+        n = len(found.tokens)
+        assert found.log_probability == pytest.approx(float(expected), abs=1e-3)
+        assert found.score == pytest.approx(found.log_probability / ((5 + n) / 6) ** 0.6)
+
+
+def test_options_come_from_the_configuration_unless_given(translator, tokenizer):
+    config = small_config(beam=1, length_penalty=2.0, max_extra_length=0)
+    other = Translator(translator.transformer, tokenizer, config)
+    texts = sentences(20)
+    by_default = other.translate(texts)
+    assert by_default == other.translate(texts, SearchOptions(beam=1, length_penalty=2.0))
+    assert by_default != other.translate(texts, SearchOptions(beam=3, length_penalty=0.0))
+    unpaid = other.translate(texts, SearchOptions(length_penalty=0.0))
+    assert all(best.score == best.log_probability for [best] in unpaid)
+    for text, [best] in zip(texts, by_default, strict=True):
+        assert len(best.tokens) <= len(tokenizer.encode(text))
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\t", "\u3000\u2028", "\ufeff", "\x00", "\r"])
+def test_blank_calls_no_model(translator, blank, monkeypatch):
+    monkeypatch.setattr(translator.transformer, "start", None)
+    assert translator.translate([blank], SearchOptions(n_best=2)) == [[EMPTY]]
+
+
+def pieces_of(translator: Translator, text: str) -> list[str]:
+    [pieces] = translator._cut([text])
+    assert all(0 < len(piece) < translator.config.data.max_length for piece in pieces)
+    texts = [translator.tokenizer.decode(piece) for piece in pieces]
+    assert all(text.strip() for text in texts)
+    return texts
+
+
+def test_long_lines_are_cut_where_it_hurts_least(translator):
+    sentence = "the old man reads a good book."
+    assert pieces_of(translator, " ".join([sentence] * 9)) == [sentence] * 9
+    words = sentences(1)[0].split() * 40
+    pieces = pieces_of(translator, " ".join(words))
+    assert " ".join(pieces).split() == words
+    assert "".join(pieces_of(translator, "x" * 100)) == "x" * 100
+    japanese = "これは本です。" * 10
+    assert "".join(pieces_of(translator, japanese)).replace("\ufffd", "") != ""
+    assert pieces_of(translator, "ab. " * 3) == ["ab. " * 3]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["。" * 200 + " ", "x。" + "y" * 90, ". " * 300, "a " + "b" * 900, "é" * 500, "! ! " * 99],
+)
+def test_cutting_ends_and_loses_nothing(translator, text):
+    pieces = "".join(pieces_of(translator, text))
+    keep = re.compile("[\\s\ufffd]")
+    if not text.startswith(("é", "。", "x")):  # cut between the bytes of a character
+        assert keep.sub("", pieces) == keep.sub("", normalize(text))
+
+
+def test_line_in_pieces(translator):
+    text = ". ".join(sentences(12))
+    [found] = translator.translate([text], SearchOptions(beam=3, n_best=3))
+    pieces = pieces_of(translator, text)
+    assert found[0].pieces == len(pieces) > 1
+    apart = translator.translate(pieces, SearchOptions(beam=3, n_best=3))
+    assert found == combine(apart)
+    assert [f.score for f in found] == sorted((f.score for f in found), reverse=True)
+
+
+def test_combine():
+    def found(text: str, score: float) -> Translation:
+        return Translation(text, score, 2 * score, [5, EOS_ID], 1)
+
+    one, two = [found("a", -1), found("b", -2), found("c", -3)], [found("x", -1), found("y", -5)]
+    assert combine([one]) == one
+    assert combine([[EMPTY], one, [EMPTY]]) == one
+    assert combine([[EMPTY]]) == combine([]) == [EMPTY]
+    joined = combine([one, [EMPTY], two])
+    assert [f.text for f in joined] == ["a x", "b y", "c y"]
+    assert [f.score for f in joined] == [-2, -7, -8]
+    assert joined[0].pieces == 2 and joined[0].tokens == [5, EOS_ID] * 2
+
+
+def test_output_is_one_line(translator, monkeypatch):
+    monkeypatch.setattr(translator.tokenizer, "decode", lambda ids: f"a{LINE_ENDS}\tb")
+    [[found]] = translator.translate(["the man"])
+    assert found.text == "a" + " " * 11 + "b"
+    every_character = "".join(chr(c) for c in range(0x110000))
+    monkeypatch.setattr(translator.tokenizer, "decode", lambda ids: every_character)
+    [[found]] = translator.translate(["the man"])
+    assert len(found.text.splitlines()) == 1 and "\t" not in found.text
+    found.text.encode()
+
+
+def test_strange_text(translator):
+    strange = ["\ud800", "a\x00b", "😀" * 3, "שלום", "\u202eabc", "e\u0301", "\U0010ffff"]
+    assert all(best[0].pieces for best in translator.translate(strange))
+
+
+def test_bf16(translator, tokenizer):
+    """The same code runs in bf16 and finds, mostly, the same words."""
+    transformer = Transformer(translator.config).eval()
+    transformer.load_state_dict(translator.transformer.state_dict())
+    lower = Translator(transformer.to(torch.bfloat16), tokenizer, translator.config)
+    texts = sentences(10)
+    pairs = zip(lower.translate(texts), translator.translate(texts), strict=True)
+    differences = sorted(abs(a[0].score - b[0].score) for a, b in pairs)
+    assert differences[5] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 0}, "--beam 0"),
+        ({"n_best": 0}, "--n-best 0"),
+        ({"batch_tokens": -1}, "--batch-tokens -1"),
+        ({"length_penalty": -1.0}, "--length-penalty -1.0"),
+        ({"length_penalty": float("nan")}, "--length-penalty nan"),
+        ({"beam": 2, "n_best": 3}, "more than beam 2, --n-best 3, widen --beam"),
+    ],
+)
+def test_options_out_of_range(translator, options, message):
+    with pytest.raises(InputError, match=message):
+        translator.translate(["the man"], SearchOptions(**options))
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:99", "meta", "", "cpu:x"])
+def test_no_such_device(name):
+    with pytest.raises(InputError, match="no such device"):
+        choose_device(name)

@@ -1,0 +1,197 @@
+"""Scores against sacreBLEU's own command, and `nmt evaluate` with a fake model."""
+
+import gzip
+import json
+import logging
+import random
+import subprocess
+import sys
+import urllib.error
+from pathlib import Path
+
+import pytest
+
+from nmt.config import Config, validate
+from nmt.decoding.translator import EMPTY, Translation, Translator
+from nmt.errors import InputError, Status
+from nmt.evaluation import evaluate as module
+from nmt.evaluation.bleu import bleu_interval, score
+from nmt.evaluation.evaluate import evaluate
+
+REFERENCES = [
+    "The quick brown fox (a male) jumps over the lazy dog.",
+    "It is raining; I'll stay at home, then.",
+    "„Guten Tag“, sagte er – und ging.",
+    "Two\u2028lines in one",
+] * 5
+
+
+def perturbed(lines: list[str], seed: int) -> list[str]:
+    rng = random.Random(seed)
+    return [" ".join(w for w in line.split(" ") if rng.random() < 0.8) for line in lines]
+
+
+HYPOTHESES = perturbed(REFERENCES, 1)
+
+
+def write(name: str, lines: list[str]) -> str:
+    Path(name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="")
+    return name
+
+
+def test_equals_the_sacrebleu_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    hypothesis, reference = write("hyp", HYPOTHESES), write("ref", REFERENCES)
+    done = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", reference, "-i", hypothesis, "-m", "bleu", "chrf",
+         "--confidence", "-w", "6"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    bleu, chrf = json.loads(done.stdout)
+    scores = score(HYPOTHESES, REFERENCES)
+    low, high = bleu_interval(HYPOTHESES, REFERENCES)
+    assert scores.bleu == pytest.approx(bleu["score"], abs=1e-6)
+    assert scores.chrf == pytest.approx(chrf["score"], abs=1e-6)
+    assert (low + high) / 2 == pytest.approx(bleu["confidence_mean"], abs=1e-6)
+    assert (high - low) / 2 == pytest.approx(bleu["confidence_var"], abs=1e-6)
+    assert scores.bleu_signature == bleu["signature"].replace("|bs:1000|seed:12345", "")
+    assert scores.chrf_signature == chrf["signature"].replace("|bs:1000|seed:12345", "")
+    assert 20 < scores.bleu < 90 and scores.sentences == 20
+
+
+def test_language_chooses_the_tokenisation():
+    assert "tok:zh" in score(["我爱你"], ["我爱你"], target_language="zh").bleu_signature
+    assert "tok:13a" in score(["a"], ["a"], target_language="de").bleu_signature
+
+
+def test_several_references():
+    assert score(["a b c d"], ["x"], ["a b c d"]).bleu == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    ("hypotheses", "references", "message"),
+    [(["a"], ["a", "b"], "1 translations but 2 references"), ([], [], "nothing to score")],
+)
+def test_nothing_to_compare(hypotheses, references, message):
+    with pytest.raises(InputError, match=message):
+        score(hypotheses, references)
+
+
+class LosesLastWord:
+    def translate(self, sentences, options=None, *, progress=None):
+        return [
+            [Translation(s.rsplit(" ", 1)[0], -1.0, -1.0, [2], 2) if s else EMPTY]
+            for s in sentences
+        ]
+
+
+@pytest.fixture
+def model(tmp_path, monkeypatch) -> Config:
+    """A model that loses the last word; its own test set is the files src and ref."""
+    monkeypatch.chdir(tmp_path)
+    text = {"text": {"source": write("src", REFERENCES), "target": write("ref", REFERENCES)}}
+    content = {
+        "data": {"directory": "d", "source_language": "en", "target_language": "de",
+                 "train": [text], "test": [text, text]},
+        "training": {"run_directory": "r"},
+    }  # fmt: skip
+    config = validate(content, {}, "test")
+    monkeypatch.setattr(module, "find_model", lambda path: (path, "model"))
+    monkeypatch.setattr(module.configuration, "load", lambda path: config)
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: LosesLastWord())
+    return config
+
+
+TRANSLATIONS = [line.rsplit(" ", 1)[0] for line in REFERENCES]
+
+
+def test_source_and_reference(model):
+    notes: list[str] = []
+    found = evaluate("m", source="src", reference="ref", output="out", note=notes.append)
+    expected = score(TRANSLATIONS, REFERENCES)
+    assert found.translations == TRANSLATIONS
+    assert found.scores == expected
+    assert Path("out").read_bytes().decode() == "".join(f"{line}\n" for line in TRANSLATIONS)
+    assert found.as_text().startswith(f"BLEU = {expected.bleu:.2f}")
+    low, high = found.bleu_interval
+    content = json.loads(json.dumps(found.as_json()))
+    assert content["bleu_interval"] == [low, high] and low < expected.bleu < high
+    assert content["bleu"] == expected.bleu and content["chrf"] == expected.chrf
+    assert content["bleu_signature"].startswith("nrefs:1|") and content["sentences"] == 20
+    assert notes == [
+        "warning: 20 sentences longer than the model can take were translated in pieces"
+    ]
+
+
+def test_the_models_own_test_set(model):
+    assert evaluate("m").scores.sentences == 40
+
+
+def test_given_translations(model):
+    write("hyp", HYPOTHESES)
+    Path("ref.gz").write_bytes(gzip.compress(Path("ref").read_bytes()))
+    expected = score(HYPOTHESES, REFERENCES)
+    for arguments in ({"model": "m"}, {"model": None, "target_language": "de"}):
+        assert evaluate(**arguments, hypothesis="hyp", reference="ref.gz").scores == expected
+    write("hyp", HYPOTHESES * 2)
+    assert evaluate("m", hypothesis="hyp").scores.sentences == 40
+
+
+def test_sacrebleu_test_set(model, monkeypatch):
+    from sacrebleu.dataset import DATASETS
+
+    dataset = DATASETS["wmt14/full"]
+    monkeypatch.setattr(dataset, "get_source_file", lambda pair: {"en-de": "src"}[pair])
+    monkeypatch.setattr(dataset, "get_reference_files", lambda pair: {"en-de": ["ref"]}[pair])
+    assert evaluate("m", test_set="wmt14/full").translations == TRANSLATIONS
+    write("hyp", HYPOTHESES)
+    found = evaluate(None, test_set="wmt14/full", hypothesis="hyp", target_language="de")
+    assert found.scores == score(HYPOTHESES, REFERENCES)
+
+
+@pytest.mark.parametrize(
+    "failure", [urllib.error.URLError("no route to host"), SystemExit(1), EOFError()]
+)
+def test_download_that_fails(model, monkeypatch, caplog, failure):
+    from sacrebleu.dataset import DATASETS
+
+    def fail(pair):
+        logging.getLogger("sacrebleu").error("a line of sacreBLEU's own")
+        raise failure
+
+    monkeypatch.setattr(DATASETS["wmt14/full"], "get_source_file", fail)
+    with pytest.raises(InputError, match="--test-set wmt14/full, check the network") as caught:
+        evaluate("m", test_set="wmt14/full")
+    assert caught.value.status == Status.STORAGE
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "m", "source": "src"}, "--source without --reference"),
+        ({"model": "m", "reference": "ref"}, "--reference without --source"),
+        ({"model": "m", "reference": "ref", "test_set": "x"}, "both --reference and --test-set"),
+        ({"model": "m", "source": "src", "reference": "ref", "hypothesis": "src"},
+         "both --source and --hypothesis"),
+        ({"model": None, "source": "src", "reference": "ref"}, "neither MODEL nor --hypothesis"),
+        ({"model": None, "hypothesis": "src"}, "nothing to compare with"),
+        ({"model": None, "hypothesis": "src", "reference": "ref"}, "no --target-language"),
+        ({"model": "m", "test_set": "wmt99"}, "no such test set, --test-set wmt99"),
+        ({"model": "m", "test_set": "wmt14/full", "target_language": "xx"}, "no en-xx, --test-set"),
+        ({"model": "m", "source": "short", "reference": "ref"},
+         "1 source lines but 20 references, short and ref"),
+        ({"model": "m", "hypothesis": "short", "reference": "ref"},
+         "1 translations but 20 references, short and ref"),
+        ({"model": "m", "source": "src", "reference": "latin1"}, "latin1:2, convert"),
+        ({"model": "m", "source": "none", "reference": "ref"}, "none"),
+        ({"model": "m", "output": "none/out"}, "no such folder, --output none/out"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together(model, monkeypatch, arguments, message):
+    monkeypatch.setattr(Translator, "load", None)  # refused before anything is translated
+    write("short", ["one"])
+    Path("latin1").write_bytes(b"good\nM\xfcller\n")
+    with pytest.raises(InputError, match=message) as caught:
+        evaluate(**arguments)
+    assert caught.value.status == Status.INPUT
