@@ -361,7 +361,11 @@ def _corpus_facts(part: Part, counts: Counter[str]) -> dict[str, Any]:
 
 def _report_counts(job: Job, counts: Sequence[Counter[str]], report: Report) -> None:
     rows = ("read", *cleaning.RULES, "kept", cleaning.REPAIRED)
-    labels = {"read": "pairs read", "kept": "pairs kept", cleaning.REPAIRED: "control characters"}
+    labels = {
+        "read": "pairs read",
+        "kept": "pairs kept",
+        cleaning.REPAIRED: f"repaired: {cleaning.REPAIRED}",
+    }
     labelled = [{labels.get(row, row): count[row] for row in rows} for count in counts]
     columns = [part.title for part in job.parts]
     for line in cleaning.table(columns, labelled, [labels.get(row, row) for row in rows]):

@@ -117,7 +117,11 @@ def test_hub_out_of_reach_is_one_line_and_quiet() -> None:
         "for library in ('datasets.load', 'huggingface_hub.utils'):\n"
         "    logging.getLogger(library).warning('Retrying in 8s')"
     )
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
     )
