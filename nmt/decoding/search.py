@@ -7,6 +7,7 @@ hypotheses are backward links through the slots of all steps: nothing is copied 
 B sentences, b those still in the batch, W beam width, V vocabulary.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -56,7 +57,10 @@ def length_penalty(n_tokens: float, alpha: float) -> float:
 
     Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha. The end symbol counts, the start does not.
     """
-    return float(((5 + n_tokens) / 6) ** alpha)
+    try:
+        return float(((5 + n_tokens) / 6) ** alpha)
+    except OverflowError:
+        return sys.float_info.max
 
 
 @torch.inference_mode()

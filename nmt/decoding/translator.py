@@ -204,7 +204,9 @@ class Translator:
                     n_best=options.n_best,
                     device=self.device,
                 )
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if "tried to allocate" not in str(error).lower():  # as both CPU and GPU say it
+                raise
             raise InputError(
                 f"out of memory, {len(rows)} sentences of {longest} tokens with beam {beam} "
                 f"on {self.device}, use a smaller --batch-tokens or --beam"

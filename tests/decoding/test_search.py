@@ -207,6 +207,11 @@ def test_equal_candidates_rank_by_token():
     assert [hypothesis.tokens for hypothesis in found] == [[4], [5]]
 
 
+def test_penalty_beyond_all_bounds():
+    [[best]] = toy_search([3], [6], beam=4, alpha=1e6)
+    assert best.tokens and best.score == pytest.approx(0)
+
+
 def test_scores_that_are_no_numbers():
     def broken(_: int, prefix: tuple[int, ...]) -> np.ndarray:
         return np.full(V, np.nan, np.float32)

@@ -215,6 +215,14 @@ def test_options_out_of_range(translator, options, message):
         translator.translate(["the man"], SearchOptions(**options))
 
 
+def test_out_of_memory(translator, monkeypatch):
+    monkeypatch.setattr(
+        translator.transformer, "start", lambda *_: torch.empty(1 << 60, dtype=torch.uint8)
+    )
+    with pytest.raises(InputError, match=r"out of memory, 1 sentences of \d tokens with beam 4 on"):
+        translator.translate(["the man"])
+
+
 @pytest.mark.parametrize("name", ["gpu", "cuda:99", "meta", "", "cpu:x"])
 def test_no_such_device(name):
     with pytest.raises(InputError, match="no such device"):
