@@ -104,7 +104,7 @@ def _add_decoding(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--length-penalty", type=_penalty, metavar="A",
                      help="alpha of ((5+n)/6)^alpha, 0 or more")  # fmt: skip
     sub.add_argument("--batch-tokens", type=_positive, metavar="N",
-                     help="source tokens decoded at once; less needs less memory")  # fmt: skip
+                     help="tokens decoded at once, padding counted; less needs less memory")  # fmt: skip
     sub.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1, ...; default: a GPU if any")
     sub.add_argument("--precision", choices=("fp32", "bf16"),
                      help="fp32 (default on a CPU) does not depend on batch size or order; "
@@ -153,7 +153,13 @@ def _prepare(arguments: argparse.Namespace) -> None:
     from nmt.config import load
     from nmt.data.prepare import prepare
 
-    prepare(load(arguments.config, arguments.overrides), report=_say)
+    config = load(arguments.config, arguments.overrides)
+    tokenizer = None
+    if config.training.initialize_from:
+        from nmt.checkpoints.model_directory import tokenizer_to_fine_tune
+
+        tokenizer = tokenizer_to_fine_tune(config)
+    prepare(config, report=_say, tokenizer=tokenizer)
 
 
 def _train(arguments: argparse.Namespace) -> None:

@@ -182,6 +182,15 @@ class Config(Section):
     training: Training
     decoding: Decoding = Decoding()
 
+    @model_validator(mode="after")
+    def _longest_pair_fits(self) -> Self:
+        if self.data.max_length > self.training.batch_tokens:
+            raise ValueError(
+                f"data.max_length ({self.data.max_length}) must not exceed "
+                f"training.batch_tokens ({self.training.batch_tokens})"
+            )
+        return self
+
     def to_yaml(self) -> str:
         """The resolved configuration as YAML, every setting written out."""
         content = self.model_dump(mode="json", exclude_none=True)

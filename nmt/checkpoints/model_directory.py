@@ -76,6 +76,12 @@ def _candidate(
         return []
 
 
+def tokenizer_to_fine_tune(config: Config) -> Path | None:
+    """The tokenizer of the model that `training.initialize_from` names, if it names one."""
+    origin = config.training.initialize_from
+    return find_model(Path(origin))[0] / TOKENIZER if origin else None
+
+
 def load_model(path: Path, *, device: torch.device) -> LoadedModel:
     """Loads a MODEL (model, checkpoint or run directory) onto a device.
 

@@ -24,7 +24,7 @@ from nmt.storage import atomic, manifest
 _USED_BY = ".used-by"
 
 
-def prepare(config: Config, *, report: Report) -> None:
+def prepare(config: Config, *, report: Report, tokenizer: Path | None = None) -> None:
     """Makes `config.data.directory` from the configuration's corpora.
 
     With nothing changed since the last call, that is the settings of `data` and `tokenizer` and
@@ -34,13 +34,14 @@ def prepare(config: Config, *, report: Report) -> None:
     Args:
         config: sections `data` and `tokenizer` count.
         report: receives lines for a person.
+        tokenizer: a tokenizer to use, that of a model to fine-tune, instead of learning one.
 
     Raises:
         InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
             prepares the same directory, or a run was trained on data of other settings there.
     """
     began = time.monotonic()
-    job = _job(config)
+    job = _job(config, tokenizer)
     if _is_prepared(job, report):
         report(f"{job.directory} is prepared already and whole: nothing to do")
         shutil.rmtree(job.work, ignore_errors=True)  # left if the last call was killed at its end
@@ -98,7 +99,7 @@ def mark_used(directory: Path, run: Path) -> None:
         # What nobody here may write, nobody here may replace either.
 
 
-def _job(config: Config) -> Job:
+def _job(config: Config, tokenizer: Path | None) -> Job:
     splits = ("train", "validation", "test")
     parts = tuple(
         Part(split, number, corpus)
@@ -112,7 +113,9 @@ def _job(config: Config) -> Job:
         for file in files
     }
     origin = {"recipe": steps.RECIPE, "settings": _settings(config), "inputs": inputs}
-    return Job(config, Path(config.data.directory), parts, origin)
+    if tokenizer:
+        origin["given_tokenizer"] = manifest.file_hash(tokenizer)
+    return Job(config, Path(config.data.directory), parts, origin, tokenizer)
 
 
 def _settings(config: Config) -> dict[str, Any]:

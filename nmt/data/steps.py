@@ -73,6 +73,7 @@ class Job:
     directory: Path
     parts: tuple[Part, ...]
     origin: dict[str, Any]  # settings and input files' fingerprints: all that the result depends on
+    given_tokenizer: Path | None = None  # taken instead of learning one
 
     def of(self, split: str) -> list[Part]:
         return [part for part in self.parts if part.split == split]
@@ -89,7 +90,8 @@ class Job:
     @property
     def tokenizer(self) -> Path:
         size = self.config.tokenizer.vocabulary_size
-        return self.work / f"tokenizer-{_short_hash([self.text.name, size])}.model"
+        given = self.origin.get("given_tokenizer")
+        return self.work / f"tokenizer-{_short_hash([self.text.name, size, given])}.model"
 
     @property
     def tokens(self) -> Path:
@@ -118,9 +120,7 @@ def run(job: Job, report: Report) -> None:
     if not kept.any():
         raise _nothing_left(job)
     if not job.tokenizer.exists():
-        size = job.config.tokenizer.vocabulary_size
-        report(f"learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences")
-        train_tokenizer(_sample(job, kept), size, _SEED, job.tokenizer)
+        _make_tokenizer(job, kept, report)
     _encode(job, kept, report)
     _assemble(job, report)
 
@@ -252,6 +252,22 @@ def _with_kept(job: Job, kept: np.ndarray) -> Iterator[tuple[Part, Path, np.ndar
         end = start + len(shards.read_text(path))
         yield part, path, kept[start:end]
         start = end
+
+
+def _make_tokenizer(job: Job, kept: np.ndarray, report: Report) -> None:
+    size, given = job.config.tokenizer.vocabulary_size, job.given_tokenizer
+    if given is None:
+        report(f"learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences")
+        train_tokenizer(_sample(job, kept), size, _SEED, job.tokenizer)
+        return
+    found = Tokenizer.load(given).vocabulary_size
+    if found != size:
+        raise InputError(
+            f"tokenizer.vocabulary_size is {size:,}, the tokenizer to be used has {found:,} pieces, "
+            f"{given}, set it to {found}"
+        )
+    report(f"using the tokenizer {given}")
+    atomic.write_file(job.tokenizer, given.read_bytes())
 
 
 def _sample(job: Job, kept: np.ndarray) -> Iterator[str]:

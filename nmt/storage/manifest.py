@@ -74,7 +74,7 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
         raise NoModelError(f"no {NAME}, {folder}, this is no complete {kind} directory") from None
     except (ValueError, RecursionError):
         content = None
-    if not isinstance(content, dict) or not isinstance(content.get("files"), dict):
+    if not isinstance(content, dict) or not _lists_files(content.get("files")):
         raise NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
     version = content.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
@@ -85,6 +85,18 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
     if content.get("kind") != kind:
         raise NoModelError(f"a {content.get('kind')} directory, {folder}, a {kind} was expected")
     return content
+
+
+def _lists_files(files: Any) -> bool:
+    """Whether it maps names that stay inside the folder to sizes and hashes."""
+    return isinstance(files, dict) and all(
+        not Path(name).is_absolute()
+        and ".." not in Path(name).parts
+        and isinstance(entry, dict)
+        and isinstance(entry.get("size"), int)
+        and isinstance(entry.get("sha256"), str)
+        for name, entry in files.items()
+    )
 
 
 def verify(

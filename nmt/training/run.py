@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt import config as configuration
-from nmt.checkpoints.model_directory import CONFIG, TOKENIZER
+from nmt.checkpoints.model_directory import CONFIG, TOKENIZER, tokenizer_to_fine_tune
 from nmt.config import Config
 from nmt.data import prepare
 from nmt.data.shards import Shard, open_split, verify_shard
@@ -51,7 +51,7 @@ def prepared_data(config: Config, ranks: Ranks, note: Callable[[str], None]) -> 
     if not (directory / manifest.NAME).exists():
         if ranks.world_size > 1:
             raise InputError(f"no prepared data, {directory}, run nmt prepare before torchrun")
-        prepare.prepare(config, report=note)
+        prepare.prepare(config, report=note, tokenizer=tokenizer_to_fine_tune(config))
     return prepare.read_manifest(config)
 
 

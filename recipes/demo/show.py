@@ -1,0 +1,65 @@
+"""What the demo's model makes of sentences it has never seen: a table, and BLEU.
+
+    python recipes/demo/show.py runs/demo
+
+The test sentences hold combinations of words (verb and object, adjective and noun) that stand in
+no training sentence. Beside the model's BLEU stands that of looking up each word in a dictionary.
+"""
+
+import sys
+
+from nmt.config import Demo
+from nmt.cpu_memory import keep_freed_memory
+from nmt.data.demo import PHENOMENA, DemoPair, demo_pairs, word_for_word
+from nmt.decoding.translator import Translator
+from nmt.evaluation.bleu import score
+
+
+def main(model: str) -> None:
+    keep_freed_memory()
+    translator = Translator.load(model)
+    pairs = test_pairs(translator)
+    translations = [best[0].text for best in translator.translate([pair.source for pair in pairs])]
+    print_examples(pairs, translations)
+    print_phenomena(pairs)
+    references = [pair.target for pair in pairs]
+    scores = score(translations, references)
+    baseline = score([word_for_word(pair.source) for pair in pairs], references)
+    print(f"word for word  BLEU {baseline.bleu:.2f}")
+    print(f"BLEU = {scores.bleu:.2f}  ({len(pairs)} sentences; {scores.bleu_signature})")
+
+
+def test_pairs(translator: Translator) -> list[DemoPair]:
+    """The sentences that the model's configuration names as its test set."""
+    corpora = [corpus for corpus in translator.config.data.test if isinstance(corpus, Demo)]
+    return [
+        pair
+        for corpus in corpora
+        for pair in demo_pairs(corpus.demo.pairs, corpus.demo.seed, "test")
+    ]
+
+
+def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
+    """For each phenomenon one test sentence, its translation marked if it is not the reference."""
+    print("held-out test sentences (* differs from the reference)\n")
+    shown: set[int] = set()
+    for phenomenon in PHENOMENA:
+        index = next(
+            i for i, p in enumerate(pairs) if phenomenon in p.phenomena and i not in shown
+        )
+        shown.add(index)
+        mark = " " if translations[index] == pairs[index].target else "*"
+        print(f"{phenomenon:>20}  {pairs[index].source}\n{mark:>20}  {translations[index]}")
+    print()
+
+
+def print_phenomena(pairs: list[DemoPair]) -> None:
+    print("share of the test sentences that show it")
+    for phenomenon in PHENOMENA:
+        share = sum(phenomenon in pair.phenomena for pair in pairs) / len(pairs)
+        print(f"{phenomenon:>20}  {share:5.1%}")
+    print()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,135 @@
+"""The plan: every pair once an epoch, bounds kept, a function of seed and step alone."""
+
+from collections import Counter
+from itertools import islice, takewhile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nmt.data import plan as plan_module
+from nmt.data.plan import Plan
+from nmt.data.shards import Shard, Side
+
+
+def make_shards(sizes: list[int], weights: list[float] | None = None, longest: int = 30):
+    rng = np.random.default_rng(len(sizes))
+    shards, first = [], 0
+    for number, size in enumerate(sizes):
+        sides = []
+        for _ in range(2):
+            offsets = np.concatenate([[0], np.cumsum(rng.integers(1, longest + 1, size))])
+            sides.append(Side(np.zeros(offsets[-1], np.int32), offsets.astype(np.int32)))
+        weight = weights[number] if weights else 1.0
+        shards.append(Shard(Path(str(number)), sides[0], sides[1], weight, first))
+        first += size
+    return shards
+
+
+def lengths(shards: list[Shard]) -> tuple[np.ndarray, np.ndarray]:
+    return (
+        np.concatenate([shard.source.lengths for shard in shards]),
+        np.concatenate([shard.target.lengths for shard in shards]),
+    )
+
+
+def epoch(plan: Plan, number: int) -> list:
+    steps = (step for step in plan.steps() if step.epoch >= number)
+    return list(takewhile(lambda step: step.epoch == number, steps))
+
+
+@hypothesis_settings(max_examples=40, deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 300), min_size=1, max_size=5),
+    batch_tokens=st.integers(30, 600),
+    slots=st.integers(1, 5),
+    seed=st.integers(0, 9),
+)
+def test_an_epoch_has_every_pair_once_within_the_bounds(sizes, batch_tokens, slots, seed):
+    shards = make_shards(sizes)
+    source, target = lengths(shards)
+    for number in (1, 2):
+        steps = epoch(Plan(shards, batch_tokens, slots, seed), number)
+        pairs = np.concatenate([slot for step in steps for slot in step.slots])
+        assert sorted(pairs) == list(range(sum(sizes)))
+        for step in steps:
+            assert len(step.slots) == slots
+            own = np.concatenate(step.slots)
+            assert step.source_tokens == source[own].sum() <= batch_tokens
+            assert step.target_tokens == target[own].sum() <= batch_tokens
+
+
+def test_windows_cover_an_epoch_too(monkeypatch):
+    monkeypatch.setattr(plan_module, "WINDOW_PAIRS", 250)
+    shards = make_shards([100] * 7)
+    used: list[str] = []
+    plan = Plan(shards, 200, 1, 1, before_use=lambda shard: used.append(shard.path.name))
+    steps = epoch(plan, 1)
+    assert sorted(np.concatenate([step.slots[0] for step in steps])) == list(range(700))
+    assert sorted(used) == [str(number) for number in range(7)]
+    fresh: list[str] = []
+    next(Plan(shards, 200, 1, 1, before_use=lambda shard: fresh.append(shard.path.name)).steps())
+    assert fresh == used[:3]  # only the first window's shards are touched before the first step
+
+
+def test_weights_say_how_often_a_pair_is_seen():
+    shards = make_shards([60, 40, 50], weights=[1.0, 2.0, 0.5])
+    plan = Plan(shards, 200, 1, 1)
+    for number in (1, 2):
+        counts = Counter(np.concatenate([step.slots[0] for step in epoch(plan, number)]).tolist())
+        assert all(counts[pair] == 1 for pair in range(60))
+        assert all(counts[pair] == 2 for pair in range(60, 100))
+        assert sum(counts[pair] for pair in range(100, 150)) == 25
+    both = Counter(
+        np.concatenate([s.slots[0] for n in (1, 2) for s in epoch(plan, n)]).tolist()
+    )
+    assert all(both[pair] == 1 for pair in range(100, 150))  # half an epoch each, none twice
+
+
+def test_resuming_anywhere_gives_the_same_steps():
+    shards = make_shards([200, 150])
+    straight = list(islice(Plan(shards, 300, 2, 1).steps(), 60))
+    for after in (0, 1, 13, 14, 15, 37, 59):
+        resumed = next(Plan(shards, 300, 2, 1).steps(after))
+        assert (resumed.step, resumed.epoch) == (after + 1, straight[after].epoch)
+        for a, b in zip(resumed.slots, straight[after].slots, strict=True):
+            assert np.array_equal(a, b)
+
+
+def test_the_global_batch_does_not_depend_on_how_it_is_cut():
+    shards = make_shards([300])
+    plans = [list(islice(Plan(shards, 400, slots, 1).steps(), 20)) for slots in (1, 2, 4)]
+    for steps in zip(*plans, strict=True):
+        whole = [np.concatenate(step.slots) for step in steps]
+        assert all(np.array_equal(whole[0], other) for other in whole[1:])
+
+
+def test_slots_are_of_nearly_equal_size_and_steps_of_like_length():
+    shards = make_shards([5000])
+    source, target = lengths(shards)
+    steps = epoch(Plan(shards, 2000, 4, 1), 1)
+    full = [step for step in steps if step.target_tokens > 1800 or step.source_tokens > 1800]
+    assert len(full) > 0.95 * len(steps)
+    for step in full:
+        sizes = [int((source[slot] + target[slot]).sum()) for slot in step.slots]
+        assert max(sizes) - min(sizes) <= 2 * 60
+        own = np.concatenate(step.slots)
+        assert target[own].sum() / (len(own) * target[own].max()) > 0.9
+
+
+def test_seeds_and_epochs_differ():
+    shards = make_shards([300])
+    orders = {
+        tuple(np.concatenate([s.slots[0] for s in epoch(Plan(shards, 300, 1, seed), number)]))
+        for seed in (1, 2)
+        for number in (1, 2)
+    }
+    assert len(orders) == 4
+
+
+def test_a_pair_beyond_the_bound_is_refused():
+    with pytest.raises(ValueError, match="longer than batch_tokens"):
+        next(Plan(make_shards([50], longest=80), 40, 1, 1).steps())

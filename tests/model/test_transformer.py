@@ -1,0 +1,234 @@
+"""The whole model against torch's modules, and what it may and may not see."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from nmt.data.layout import Batch, one_per_row, packed
+from nmt.data.tokenizer import BOS_ID, EOS_ID
+from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.transformer import AttentionMaps, Transformer
+from nmt.training.loss import TransformerLoss
+
+VARIANTS = [("post", "sinusoidal"), ("pre", "sinusoidal"), ("post", "learned")]
+
+
+@pytest.fixture(params=VARIANTS, ids="-".join)
+def transformer(request, settings) -> Transformer:
+    norm, positions = request.param
+    model = Transformer(settings(model__norm=norm, model__positions=positions)).eval()
+    model.initialize(3)
+    return model
+
+
+def random_pairs(number: int, seed: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(seed)
+
+    def sentence() -> np.ndarray:
+        return np.append(rng.integers(4, 400, rng.integers(1, 12)), EOS_ID).astype(np.int32)
+
+    return [(sentence(), sentence()) for _ in range(number)]
+
+
+def hidden_by_pair(model: Transformer, batch: Batch) -> dict[tuple[int, ...], torch.Tensor]:
+    """Decoder output at each pair's target tokens, by those tokens."""
+    hidden = model(batch.src, batch.tgt_in)
+    found = {}
+    for row in range(len(hidden)):
+        for segment in range(1, int(batch.tgt_in.segments[row].max()) + 1):
+            own = batch.tgt_in.segments[row] == segment
+            found[tuple(batch.tgt_out[row, own].tolist())] = hidden[row, own]
+    return found
+
+
+def test_packed_equals_one_per_row_equals_one_by_one(transformer: Transformer):
+    pairs = random_pairs(17)
+    rows, packs = one_per_row(pairs), packed(pairs, capacity=32)
+    assert len(packs.src.tokens) < len(rows.src.tokens) / 2
+    together, in_packs = hidden_by_pair(transformer, rows), hidden_by_pair(transformer, packs)
+    for pair in pairs:
+        (tokens, alone), = hidden_by_pair(transformer, one_per_row([pair])).items()
+        torch.testing.assert_close(together[tokens], alone, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(in_packs[tokens], alone, atol=1e-5, rtol=1e-4)
+
+
+def test_packed_gradients_equal_one_per_row(transformer: Transformer):
+    pairs = random_pairs(17)
+    module = TransformerLoss(transformer, 0.1)
+    gradients = []
+    for batch in (one_per_row(pairs), packed(pairs, capacity=32)):
+        loss, _ = module(batch)
+        gradients.append(torch.autograd.grad(loss, list(transformer.parameters())))
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-3)
+
+
+def test_no_position_sees_the_future(transformer: Transformer):
+    source, target = random_pairs(1)[0]
+    target = np.append(np.arange(50, 60), EOS_ID).astype(np.int32)
+    batch = one_per_row([(source, target)])
+    before = transformer(batch.src, batch.tgt_in)
+    for changed in range(1, len(target)):
+        other = one_per_row([(source, target)])
+        other.tgt_in.tokens[0, changed] = 333
+        after = transformer(other.src, other.tgt_in)
+        assert torch.equal(after[0, :changed], before[0, :changed])
+        assert not torch.allclose(after[0, changed:], before[0, changed:])
+
+
+def test_every_target_position_sees_every_source_token(transformer: Transformer):
+    source, target = random_pairs(1, seed=5)[0]
+    batch = one_per_row([(source, target)])
+    before = transformer(batch.src, batch.tgt_in)
+    for changed in range(len(source)):
+        other = one_per_row([(source, target)])
+        other.src.tokens[0, changed] = 333
+        difference = (transformer(other.src, other.tgt_in) - before).abs().amax(-1)
+        assert (difference > 0).all()
+
+
+def test_cached_steps_equal_teacher_forcing(transformer: Transformer):
+    pairs = random_pairs(5, seed=2)
+    longest = max(len(target) for _, target in pairs)
+    batch = one_per_row(pairs)
+    expected = transformer.logits(transformer(batch.src, batch.tgt_in))
+    with torch.inference_mode():
+        steps = transformer.start(batch.src.tokens, beam=1, max_length=longest)
+        parents = torch.zeros(5, 1, dtype=torch.long)
+        for place in range(longest):
+            logits = steps.step(batch.tgt_in.tokens[:, place : place + 1], parents)
+            real = batch.tgt_out[:, place] != 0
+            torch.testing.assert_close(
+                logits[real, 0], expected[real, place], atol=1e-4, rtol=1e-4
+            )
+
+
+def test_cached_steps_follow_reordered_beams_and_leaving_sentences(transformer: Transformer):
+    """Random tokens and parents, sentences leaving, 40 steps so that the cache grows."""
+    generator = torch.Generator().manual_seed(1)
+    batch = one_per_row(random_pairs(3, seed=4))
+    W, alive = 3, torch.arange(3)
+    histories = [[[BOS_ID] for _ in range(W)] for _ in range(3)]
+    parents = torch.arange(W).expand(3, W)
+    with torch.inference_mode():
+        steps = transformer.start(batch.src.tokens, beam=W, max_length=50)
+        for place in range(40):
+            last = torch.tensor([[history[-1] for history in rows] for rows in histories])
+            logits = steps.step(last, parents)
+            if place in (0, 1, 7, 31, 32, 39):
+                for row, sentence in enumerate(alive.tolist()):
+                    src = batch.src.tokens[sentence : sentence + 1]
+                    for slot in range(W):
+                        alone = transformer.start(src, 1, len(histories[row][slot]))
+                        for token in histories[row][slot]:
+                            expected = alone.step(torch.tensor([[token]]), torch.zeros(1, 1).long())
+                        torch.testing.assert_close(
+                            logits[row, slot], expected[0, 0], atol=1e-4, rtol=1e-4
+                        )
+            if place == 5:
+                steps.keep(torch.tensor([0, 2]))
+                histories, alive = [histories[0], histories[2]], alive[[0, 2]]
+            parents = torch.randint(W, (len(alive), W), generator=generator)
+            tokens = torch.randint(4, 400, (len(alive), W), generator=generator)
+            histories = [
+                [[*histories[row][parents[row, slot]], int(tokens[row, slot])] for slot in range(W)]
+                for row in range(len(alive))
+            ]
+
+
+def test_attention_maps_are_handed_back(transformer: Transformer):
+    batch = one_per_row(random_pairs(2))
+    maps = AttentionMaps([], [], [])
+    transformer(batch.src, batch.tgt_in, maps)
+    S, T = batch.src.tokens.shape[1], batch.tgt_out.shape[1]
+    assert [m.shape for m in maps.encoder] == [(2, 2, S, S)] * 2
+    assert [m.shape for m in maps.decoder] == [(2, 2, T, T)] * 2
+    assert [m.shape for m in maps.cross] == [(2, 2, T, S)] * 2
+    torch.testing.assert_close(maps.cross[1].sum(-1), torch.ones(2, 2, T))
+
+
+def copy_norm(theirs: nn.LayerNorm, ours: nn.LayerNorm) -> None:
+    theirs.load_state_dict(ours.state_dict())
+
+
+def copy_attention(theirs: nn.MultiheadAttention, ours: SelfAttention | CrossAttention) -> None:
+    if isinstance(ours, SelfAttention):
+        weight, bias = ours.query_key_value.weight, ours.query_key_value.bias
+    else:
+        weight = torch.cat([ours.query.weight, ours.key_value.weight])
+        bias = torch.cat([ours.query.bias, ours.key_value.bias])
+    theirs.in_proj_weight.data.copy_(weight)
+    theirs.in_proj_bias.data.copy_(bias)
+    theirs.out_proj.load_state_dict(ours.output.state_dict())
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_the_model_equals_torchs_transformer_with_the_same_weights(settings, norm: str):
+    config = settings(model__norm=norm, model__d_k=16, model__d_v=16)
+    ours = Transformer(config).eval()
+    ours.initialize(1)
+    for parameter in ours.parameters():  # biases and norms too
+        parameter.data.add_(torch.randn_like(parameter) * 0.05)
+    theirs = nn.Transformer(32, 2, 2, 2, 64, 0.0, batch_first=True, norm_first=norm == "pre").eval()
+    for mine, other in zip(ours.encoder, theirs.encoder.layers, strict=True):
+        copy_attention(other.self_attn, mine.self_attention)
+        copy_norm(other.norm1, mine.self_attention_residual.norm)
+        copy_norm(other.norm2, mine.feed_forward_residual.norm)
+        other.linear1.load_state_dict(mine.feed_forward.inner.state_dict())
+        other.linear2.load_state_dict(mine.feed_forward.outer.state_dict())
+    for mine, other in zip(ours.decoder, theirs.decoder.layers, strict=True):
+        copy_attention(other.self_attn, mine.self_attention)
+        copy_attention(other.multihead_attn, mine.cross_attention)
+        copy_norm(other.norm1, mine.self_attention_residual.norm)
+        copy_norm(other.norm2, mine.cross_attention_residual.norm)
+        copy_norm(other.norm3, mine.feed_forward_residual.norm)
+        other.linear1.load_state_dict(mine.feed_forward.inner.state_dict())
+        other.linear2.load_state_dict(mine.feed_forward.outer.state_dict())
+    if norm == "pre":
+        copy_norm(theirs.encoder.norm, ours.encoder_norm)
+        copy_norm(theirs.decoder.norm, ours.decoder_norm)
+    else:  # torch ends post-norm stacks in a norm that the paper does not have
+        theirs.encoder.norm = theirs.decoder.norm = None
+    batch = one_per_row(random_pairs(6))
+    T = batch.tgt_out.shape[1]
+    src, tgt = (
+        ours.embed(side.tokens, side.positions, side.tokens.shape[1])
+        for side in (batch.src, batch.tgt_in)
+    )
+    expected = theirs(
+        src,
+        tgt,
+        tgt_mask=nn.Transformer.generate_square_subsequent_mask(T),
+        src_key_padding_mask=batch.src.segments == 0,
+        memory_key_padding_mask=batch.src.segments == 0,
+        tgt_is_causal=True,
+    )
+    real = batch.tgt_out != 0
+    torch.testing.assert_close(
+        ours(batch.src, batch.tgt_in)[real], expected[real], atol=1e-4, rtol=1e-4
+    )
+
+
+def test_one_matrix_embeds_and_projects(settings):
+    model = Transformer(settings())
+    assert sum(p.numel() for p in model.parameters() if 400 in p.shape) == 400 * 32
+    x = torch.randn(3, 32)
+    torch.testing.assert_close(model.logits(x), x @ model.embedding.T)
+
+
+def test_initial_weights_are_as_stated_and_depend_on_the_seed_alone(settings):
+    config = settings(model__d_model=256, tokenizer__vocabulary_size=4000)
+    first, second, other = (Transformer(config) for _ in range(3))
+    for model, seed in ((first, 1), (second, 1), (other, 2)):
+        model.initialize(seed)
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert not torch.equal(first.embedding, other.embedding)
+    assert first.embedding.std().item() == pytest.approx(256**-0.5, rel=0.01)
+    attention = first.encoder[0].self_attention
+    query = attention.query_key_value.weight[: 2 * 12]
+    value = attention.query_key_value.weight[-2 * 20 :]
+    for part in (query, value):  # Glorot & Bengio: U(-a, a), a = sqrt(6 / (in + out))
+        bound = (6 / (part.shape[0] + part.shape[1])) ** 0.5
+        assert part.abs().max().item() == pytest.approx(bound, rel=0.01)

@@ -1,0 +1,59 @@
+"""Parameter counts, FLOPs and learning rate against the paper and by hand."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.config import load
+from nmt.model.transformer import Transformer
+from nmt.reporting.info import as_text, differences_from_paper, flops_per_token_pair, info
+
+CONFIGS = Path(__file__).parent.parent.parent / "configs"
+BASE, BIG = CONFIGS / "transformer_base.yaml", CONFIGS / "transformer_big.yaml"
+
+
+def by_hand(d: int, ff: int, layers: int, vocabulary: int) -> int:
+    """Tied embedding, biases on all linears, post-norm, h * d_k = h * d_v = d."""
+    attention, norm = 4 * (d * d + d), 2 * d
+    feed_forward = d * ff + ff + ff * d + d
+    encoder = layers * (attention + feed_forward + 2 * norm)
+    decoder = layers * (2 * attention + feed_forward + 3 * norm)
+    return vocabulary * d + encoder + decoder
+
+
+@pytest.mark.parametrize(
+    ("path", "vocabulary", "millions"),
+    [(BASE, 37_000, 63.1), (BASE, 41_000, 65.1), (BIG, 37_000, 214.2), (BIG, 41_000, 218.3)],
+)
+def test_parameters_of_base_and_big(path: Path, vocabulary: int, millions: float):
+    config = load(path, [f"tokenizer.vocabulary_size={vocabulary}"])
+    total = info(config)["parameters"]["total"]
+    assert total == by_hand(config.model.d_model, config.model.d_ff, 6, vocabulary)
+    assert round(total / 1e6, 1) == millions
+    with torch.device("meta"):
+        assert total == sum(p.numel() for p in Transformer(config).parameters())
+
+
+def test_flops_and_learning_rate():
+    """380.9 M and 1290 M: 3 * (168 + 168) d^2 + attention + softmax, by hand at length 27."""
+    for path, d, expected in ((BASE, 512, 380.9e6), (BIG, 1024, 1290e6)):
+        config = load(path)
+        found = flops_per_token_pair(config.model, 37_000)
+        assert found == 3 * (336 * d * d + 2 * 37_000 * d + 3 * 6 * 4 * 27 * d)
+        assert found == pytest.approx(expected, rel=1e-3)
+        content = info(config)
+        assert content["flops"]["per_token_pair"] == found
+        assert content["learning_rate"]["peak"] == pytest.approx((d * 4000) ** -0.5)
+
+
+def test_what_differs_from_the_paper_is_computed():
+    assert differences_from_paper(load(BASE)) == ("base", {})
+    assert differences_from_paper(load(BIG)) == ("big", {})
+    changed = load(BASE, ["model.d_k=16", "model.norm=pre"])
+    assert differences_from_paper(changed) == (
+        "base",
+        {"model.d_k": {"ours": 16, "paper": 64}, "model.norm": {"ours": "pre", "paper": "post"}},
+    )
+    assert "as the paper's base model" in as_text(info(load(BASE)))
+    assert "model.d_k" in as_text(info(changed))

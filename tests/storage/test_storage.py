@@ -1,0 +1,152 @@
+"""Whole or not at all: writing aside, manifests, locks."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from nmt.errors import InputError, NoModelError, Status
+from nmt.storage import atomic, manifest
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch):
+    path = tmp_path / "a"
+    atomic.write_file(path, "old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        atomic.write_file(path, "new")
+    with pytest.raises(OSError, match="No space"), atomic.new_directory(tmp_path / "d") as folder:
+        (folder / "x").write_text("x")
+    assert listing(tmp_path) == ["a"]
+    assert path.read_text() == "old"
+
+
+def test_a_directory_appears_when_it_is_complete(tmp_path: Path):
+    with atomic.new_directory(tmp_path / "deep" / "d") as folder:
+        (folder / "x").write_text("x")
+        assert not (tmp_path / "deep" / "d").exists()
+    assert listing(tmp_path / "deep" / "d") == ["x"]
+    with pytest.raises(RuntimeError), atomic.new_directory(tmp_path / "e") as folder:
+        raise RuntimeError
+    assert listing(tmp_path) == ["deep"]
+
+
+def test_leftovers_of_a_killed_writer_are_removed(tmp_path: Path):
+    (tmp_path / ".tmp-1-d" / "x").mkdir(parents=True)
+    (tmp_path / ".tmp-2-f").write_text("")
+    (tmp_path / "kept").write_text("")
+    atomic.remove_leftovers(tmp_path)
+    assert listing(tmp_path) == ["kept"]
+
+
+def test_outputs_that_exist_are_refused(tmp_path: Path):
+    (tmp_path / "empty").mkdir()
+    atomic.refuse_existing(tmp_path / "empty")
+    atomic.refuse_existing(tmp_path / "new")
+    (tmp_path / "empty" / "x").write_text("")
+    for path in (tmp_path / "empty", tmp_path / "empty" / "x"):
+        with pytest.raises(InputError, match="not an empty folder"):
+            atomic.refuse_existing(path)
+
+
+def test_a_lock_names_its_holder_and_dies_with_it(tmp_path: Path):
+    code = (
+        "import sys, time; from pathlib import Path; from nmt.storage.atomic import lock\n"
+        "with lock(Path(sys.argv[1]), 'nmt train'): print('held', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    assert holder.stdout.readline() == b"held\n"
+    with pytest.raises(InputError, match=rf"nmt train, process {holder.pid} on "):
+        with atomic.lock(tmp_path, "nmt train"):
+            pass
+    holder.kill()
+    holder.wait()
+    with atomic.lock(tmp_path, "nmt train"):
+        pass
+
+
+@pytest.fixture
+def described(tmp_path: Path) -> Path:
+    folder = tmp_path / "m"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a").write_bytes(bytes(range(256)))
+    (folder / "deep" / "b").write_text("b")
+    manifest.write(folder, "model", {"step": 3})
+    return folder
+
+
+def check(folder: Path) -> None:
+    manifest.verify(folder, manifest.read(folder, "model"))
+
+
+def test_what_was_written_verifies(described: Path):
+    check(described)
+    assert manifest.read(described, "model")["files"].keys() == {"a", "deep/b"}
+
+
+@hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_flipped_bit_is_found(described: Path, data):
+    path = described / data.draw(st.sampled_from(["a", "deep/b", "manifest.json"]))
+    content = path.read_bytes()
+    bit = data.draw(st.integers(0, 8 * len(content) - 1))
+    flipped = bytearray(content)
+    flipped[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(flipped)
+    try:
+        # white space in the JSON is not part of what it says
+        same = path.name == "manifest.json" and _parsed(flipped) == _parsed(content)
+        if not same:
+            with pytest.raises(InputError):
+                check(described)
+    finally:
+        path.write_bytes(content)
+
+
+def _parsed(content: bytes):
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None
+
+
+def test_truncated_and_missing_files_are_named(described: Path):
+    (described / "a").write_bytes(b"short")
+    with pytest.raises(InputError, match="5 bytes, 256 in the manifest") as error:
+        check(described)
+    assert error.value.status == Status.NO_MODEL
+    (described / "a").unlink()
+    with pytest.raises(InputError, match="missing file"):
+        check(described)
+    (described / "manifest.json").unlink()
+    with pytest.raises(NoModelError, match=r"no manifest\.json"):
+        check(described)
+
+
+def test_other_kinds_newer_versions_and_names_that_lead_outside(described: Path):
+    with pytest.raises(NoModelError, match="a model directory"):
+        manifest.read(described, "checkpoint")
+    content = manifest.read(described, "model")
+    manifest.rewrite(described, content | {"format_version": 99})
+    with pytest.raises(InputError, match="newer") as error:
+        manifest.read(described, "model")
+    assert error.value.status == Status.INPUT
+    entry = content["files"]["a"]
+    for name in ("../secret", "/etc/passwd"):
+        manifest.rewrite(described, content | {"files": {name: entry}})
+        with pytest.raises(NoModelError, match="damaged manifest"):
+            manifest.read(described, "model")

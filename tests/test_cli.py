@@ -1,0 +1,219 @@
+"""The command as a user runs it: results, exit statuses, one line for each mistake."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import main
+from nmt.config import Config
+from nmt.training.train import train
+
+
+@pytest.fixture(scope="module")
+def model(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps: it translates badly, but it translates."""
+    from nmt.config import validate
+    from tests.conftest import tiny_settings
+
+    content = tiny_settings(tiny_data)
+    directory = tmp_path_factory.mktemp("cli") / "run"
+    content["training"] |= {"run_directory": str(directory), "max_steps": 2}
+    train(validate(content, {}, "tiny"), lambda line: None)
+    return directory
+
+
+def nmt(*arguments: object, text: bytes = b"", **options) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "nmt", *map(str, arguments)],
+        input=text, capture_output=True, timeout=120, **options,
+    )  # fmt: skip
+
+
+def refused(capsys, *arguments: object) -> tuple[int, list[str]]:
+    """Exit status and error lines of a command that must fail without a traceback."""
+    status = main(list(map(str, arguments)))
+    captured = capsys.readouterr()
+    lines = [line for line in captured.err.splitlines() if line.startswith("nmt: error: ")]
+    assert "Traceback" not in captured.err
+    assert lines
+    return status, lines
+
+
+def saved(config: Config, folder: Path) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(config.to_yaml(), encoding="utf-8")
+    return path
+
+
+def test_help_is_prompt_and_names_an_example():
+    result = nmt("--help")
+    assert result.returncode == 0
+    commands = ("prepare", "train", "translate", "evaluate", "average", "info")
+    for command in commands:
+        assert command.encode() in result.stdout
+        assert b"example:" in nmt(command, "--help").stdout
+    code = "import sys; sys.argv = ['nmt', '--help']\ntry:\n  from nmt.cli import main; main()\n"
+    code += "except SystemExit: print('torch' in sys.modules, 'pydantic' in sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert loaded.stdout.endswith("False False\n")
+
+
+def test_translate_gives_a_line_for_each_line(model: Path):
+    text = "The dog sees a cat.\n\n  \nBücher 😀\r\nno\u2028end".encode()
+    result = nmt("translate", model, "--beam", 2, text=text)
+    assert result.returncode == 0
+    lines = result.stdout.split(b"\n")
+    assert len(lines) == 6  # five lines in, the last of them unterminated
+    assert lines[1] == lines[2] == lines[5] == b""
+    best = nmt("translate", model, "--n-best", 2, text=text).stdout.decode().split("\n")[:-1]
+    assert [line.split("\t")[0] for line in best] == list("1122334455")
+    assert best[2] == "2\t0.000000\t"
+
+
+def test_translate_works_in_the_c_locale(model: Path):
+    environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    text = "Größe\n".encode()
+    assert nmt("translate", model, text=text, env=environment).stdout == nmt(
+        "translate", model, text=text
+    ).stdout
+
+
+def test_evaluate_prints_what_programs_read(model: Path, tmp_path: Path):
+    result = nmt("evaluate", model, "--json", "--output", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert {"bleu", "bleu_signature", "bleu_interval", "chrf", "sentences"} <= content.keys()
+    assert content["sentences"] == 20 == (tmp_path / "out").read_bytes().count(b"\n")
+    reference = tmp_path / "reference"
+    reference.write_text("Ein Hund.\nEine Katze.\n", encoding="utf-8")
+    perfect = nmt("evaluate", "--hypothesis", reference, "--reference", reference,
+                  "--target-language", "de")  # fmt: skip
+    assert perfect.stdout.startswith(b"BLEU = 100.00")
+
+
+def test_info_reads_configurations_and_models(model: Path):
+    content = json.loads(nmt("info", model, "--json").stdout)
+    assert content["vocabulary_size"] == 400
+    assert content["parameters"]["total"] == sum(
+        count for part, count in content["parameters"].items() if part != "total"
+    )
+
+
+def test_a_closed_pipe_is_silent(model: Path):
+    command = f"yes 'The dog sees a cat.' | {sys.executable} -m nmt translate {model} | head -1"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60)
+    assert result.stdout.count(b"\n") == 1
+    assert result.stderr == b""
+
+
+def test_configuration_mistakes(capsys, settings, tmp_path: Path):
+    path = saved(settings(), tmp_path)
+    status, lines = refused(capsys, "train", path, "training.max_stepps=3", "model.d_model=big")
+    assert status == 2
+    assert "did you mean max_steps?" in lines[0] + lines[1]
+    assert 'model.d_model must be a whole number, found "big"' in lines[0] + lines[1]
+    assert refused(capsys, "train", tmp_path / "none.yaml")[0] == 2
+    assert not Path(settings().training.run_directory).exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "size", "expected"),
+    [
+        (b"a b\nc d\n", b"x y\n", 300, "2 lines"),
+        (b"a b\n\xff\xfe\n", b"x y\nz\n", 300, "en:2"),
+        (b"", b"", 300, "empty"),
+        (b"a b c\n" * 3, b"x y z\n" * 3, 5000, "5,000"),
+    ],
+    ids=["line counts", "not UTF-8", "empty corpus", "vocabulary too large"],
+)
+def test_corpus_mistakes(capsys, settings, tmp_path: Path, source, target, size, expected):
+    (tmp_path / "en").write_bytes(source)
+    (tmp_path / "de").write_bytes(target)
+    text = {"text": {"source": str(tmp_path / "en"), "target": str(tmp_path / "de")}}
+    config = settings(
+        data__directory=str(tmp_path / "data"), data__train=[text], tokenizer__vocabulary_size=size
+    )
+    status, lines = refused(capsys, "prepare", saved(config, tmp_path))
+    assert status == 2
+    assert len(lines) == 1
+    assert expected in lines[0]
+    assert not (tmp_path / "data" / "manifest.json").exists()
+
+
+def test_a_missing_corpus_is_named(capsys, settings, tmp_path: Path):
+    text = {"text": {"source": "nowhere.en", "target": "nowhere.de"}}
+    config = settings(data__directory=str(tmp_path / "data"), data__train=[text])
+    status, lines = refused(capsys, "prepare", saved(config, tmp_path))
+    assert status == 2
+    assert "nowhere.en" in lines[0]
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model", "config.yaml", "manifest.json"])
+def test_a_model_with_a_file_missing_or_damaged(capsys, model: Path, tmp_path: Path, name: str):
+    copy = tmp_path / "model"
+    shutil.copytree(model / "model", copy)
+    path = copy / name
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    status, lines = refused(capsys, "translate", copy)
+    assert (status, len(lines)) == (3, 1)
+    path.unlink()
+    status, lines = refused(capsys, "translate", copy)
+    assert (status, len(lines)) == (3, 1)
+    assert name in lines[0]
+
+
+def test_a_tokenizer_that_does_not_belong_to_the_data(capsys, settings, tiny_data, tmp_path: Path):
+    shutil.copytree(tiny_data / "data", tmp_path / "data")
+    config = settings(data__directory=str(tmp_path / "data"))
+    tokenizer = tmp_path / "data" / "tokenizer.model"
+    tokenizer.write_bytes(tokenizer.read_bytes() + b" ")
+    status, lines = refused(capsys, "train", saved(config, tmp_path))
+    assert status == 3
+    assert "tokenizer.model" in lines[0]
+
+
+def test_weights_that_do_not_fit_the_configuration(capsys, model: Path, tmp_path: Path):
+    from nmt.storage import manifest
+
+    copy = tmp_path / "model"
+    shutil.copytree(model / "model", copy)
+    text = (copy / "config.yaml").read_text().replace("d_ff: 64", "d_ff: 65")
+    (copy / "config.yaml").write_text(text)
+    content = manifest.read(copy, "model")
+    manifest.write(copy, "model", {k: content[k] for k in ("step", "tokenizer_sha256")})
+    status, lines = refused(capsys, "translate", copy)
+    assert status == 3
+    assert "has shape (64, 32), the configuration asks for (65, 32)" in lines[0]
+
+
+def test_output_mistakes(capsys, model: Path, tmp_path: Path):
+    status, lines = refused(
+        capsys, "translate", model, "--output", tmp_path / "missing" / "out", "--input", "/dev/null"
+    )
+    assert status == 2
+    assert "missing" in lines[0]
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("")
+    assert refused(capsys, "average", model, "--last", 1, "--output", tmp_path / "full")[0] == 2
+    assert refused(capsys, "translate", tmp_path / "nothing")[0] == 2
+    assert refused(capsys, "translate", model, "--input", tmp_path / "nothing")[0] == 2
+    assert refused(capsys, "translate", model, "--beam", 2, "--n-best", 3, "--input", "/dev/null")[0] == 2
+
+
+def test_training_on_unprepared_data_under_torchrun(settings, tmp_path: Path):
+    path = saved(settings(data__directory=str(tmp_path / "none")), tmp_path)
+    result = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         "-m", "nmt", "train", str(path)],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert result.returncode == 1  # torchrun's own, whatever its workers return
+    assert "run nmt prepare before torchrun" in result.stderr
+    assert not (tmp_path / "none").exists()

@@ -1,0 +1,268 @@
+"""Runs: stopped and resumed to the bit, averaged, fine-tuned, refused; as `nmt train` does them."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nmt.checkpoints.average import average
+from nmt.config import Config
+from nmt.errors import InputError, NoModelError, Status
+from nmt.storage.manifest import file_hash
+from nmt.training.loss import TransformerLoss
+from nmt.training.run_log import read_log
+from nmt.training.train import train
+
+
+def run(config: Config) -> tuple[Path, list[str]]:
+    """Trains; the run directory and what was said."""
+    said: list[str] = []
+    train(config, said.append)
+    return Path(config.training.run_directory), said
+
+
+def fingerprint(run: Path, step: int) -> list[str]:
+    """Hashes of a checkpoint's weights and moments, and of the finished model."""
+    folder = run / "checkpoints" / f"step-{step:08d}"
+    files = [folder / "model.safetensors", folder / "optimizer.safetensors"]
+    return [file_hash(path) for path in (*files, run / "model" / "model.safetensors")]
+
+
+def losses(run: Path) -> list[tuple]:
+    """What the log says of each step, exactly, but for the speed."""
+    keys = ("event", "step", "loss", "nll", "gradient_norm", "learning_rate", "bleu", "ppl")
+    return [tuple(repr(line.get(key)) for key in keys) for line in read_log(run)]
+
+
+@pytest.fixture(scope="module")
+def straight(tiny_data, tmp_path_factory) -> Path:
+    """A run nobody disturbed: 12 steps with dropout and two slots, validated at 6 and 12."""
+    from nmt.config import validate
+    from tests.conftest import tiny_settings
+
+    torch.set_num_threads(1)
+    content = tiny_settings(tiny_data)
+    content["training"] |= {"run_directory": str(tmp_path_factory.mktemp("s") / "run"), "micro_batches": 2}
+    return run(validate(content, {}, "tiny"))[0]
+
+
+@pytest.mark.parametrize("stops", [[1], [4], [5, 6, 7], [11], [6, 12]])
+def test_stopped_and_resumed_equals_undisturbed_to_the_bit(settings, straight: Path, stops):
+    for stop in stops:
+        run(settings(training__micro_batches=2, training__max_steps=stop))
+    directory, _ = run(settings(training__micro_batches=2))
+    # the run that was stopped has other checkpoints; those of both, and the last, must agree
+    for step in (8, 12):
+        assert fingerprint(directory, step)[:2] == fingerprint(straight, step)[:2]
+    ours, theirs = losses(directory), losses(straight)
+    extra = {line for line in ours if line[0] != "None" and int(line[1]) in stops}
+    assert [line for line in ours if line in theirs or line not in extra][: len(theirs) - 1] == theirs[:-1]
+
+
+def test_a_finished_run_has_nothing_to_do(settings, straight: Path):
+    before = {p: p.stat().st_mtime_ns for p in straight.rglob("*") if p.is_file() and "step" in str(p)}
+    changed = settings(training__micro_batches=2, training__run_directory=str(straight))
+    _, said = run(changed)
+    assert "nothing to do" in said[-1]
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_log_has_what_programs_read(straight: Path):
+    steps = [line for line in read_log(straight) if "event" not in line]
+    assert [line["step"] for line in steps] == list(range(1, 13))
+    assert {"loss", "nll", "learning_rate", "source_tokens", "target_tokens", "tokens_per_second",
+            "gradient_norm"} <= steps[0].keys()  # fmt: skip
+    validations = [line for line in read_log(straight) if line.get("event") == "validation"]
+    assert [line["step"] for line in validations] == [6, 12]
+    assert {"loss", "nll", "ppl", "bleu", "bleu_signature"} <= validations[0].keys()
+
+
+def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path, tmp_path: Path):
+    steps = average(straight, 2, tmp_path / "averaged")
+    assert steps == [8, 12]
+    parts = [load_file(straight / f"checkpoints/step-{s:08d}/model.safetensors") for s in steps]
+    for folder in (straight / "model", tmp_path / "averaged"):
+        for name, tensor in load_file(folder / "model.safetensors").items():
+            torch.testing.assert_close(tensor, (parts[0][name] + parts[1][name]) / 2)
+    with pytest.raises(InputError, match="not an empty folder"):
+        average(straight, 2, tmp_path / "averaged")
+    with pytest.raises(InputError, match="sound checkpoints"):
+        average(straight, 9, tmp_path / "other")
+
+
+def test_rotation_keeps_the_newest_the_best_and_two_optimizer_states(settings):
+    directory, _ = run(settings(training__checkpoint_every=1, training__keep_checkpoints=3))
+    steps = sorted(int(p.name.split("-")[1]) for p in (directory / "checkpoints").glob("step-*"))
+    best = json.loads((directory / "checkpoints/step-00000012/state.json").read_text())["best"]
+    assert steps == sorted({10, 11, 12} | {best["step"]})
+    with_moments = [p.parent.name for p in directory.rglob("optimizer.safetensors")]
+    assert sorted(with_moments) == ["step-00000011", "step-00000012"]
+
+
+def test_the_gradient_does_not_depend_on_how_the_step_is_cut(settings):
+    logs = []
+    for slots in (1, 2, 3):
+        changes = {"training__micro_batches": slots, "model__dropout": 0.0}
+        name = f"{settings().training.run_directory}-{slots}"
+        directory, _ = run(settings(**changes, training__run_directory=name))
+        logs.append([line for line in read_log(directory) if "event" not in line])
+    for lines in zip(*logs, strict=True):
+        for line in lines[1:]:
+            assert line["loss"] == pytest.approx(lines[0]["loss"], rel=1e-6)
+            assert line["gradient_norm"] == pytest.approx(lines[0]["gradient_norm"], rel=1e-4)
+
+
+def test_a_broken_checkpoint_is_named_passed_over_and_left(settings, straight: Path, tmp_path: Path):
+    copy = Path(settings().training.run_directory)
+    shutil.copytree(straight, copy)
+    broken = copy / "checkpoints/step-00000012/model.safetensors"
+    data = bytearray(broken.read_bytes())
+    data[len(data) // 2] ^= 1
+    broken.write_bytes(data)
+    directory, said = run(settings(training__micro_batches=2, training__max_steps=13))
+    assert any("damaged file" in line and "step-00000012" in line for line in said)
+    assert any("resumed from step 8" in line for line in said) or read_log(directory)[-1]["step"] == 13
+    assert (copy / "checkpoints/broken-step-00000012").is_dir()
+    for folder in (copy / "checkpoints").glob("step-*"):
+        (folder / "manifest.json").write_text("{}")
+    with pytest.raises(NoModelError):
+        run(settings(training__micro_batches=2, training__max_steps=20))
+
+
+def test_changed_settings_are_refused_with_both_values(settings, straight: Path):
+    changed = settings(
+        training__run_directory=str(straight), training__micro_batches=2,
+        training__seed=5, model__dropout=0.2, training__max_steps=15,
+    )  # fmt: skip
+    with pytest.raises(InputError) as error:
+        run(changed)
+    assert len(error.value.problems) == 2
+    assert "training.seed is 5, the run was started with 1" in "\n".join(error.value.problems)
+
+
+def test_fine_tuning_starts_from_the_model_and_its_tokenizer(settings, straight: Path, tmp_path: Path):
+    config = settings(
+        data__directory=str(tmp_path / "other"), data__train=[{"demo": {"pairs": 50, "seed": 9}}],
+        training__initialize_from=str(straight), training__max_steps=1, training__warmup_steps=10**6,
+    )  # fmt: skip
+    directory, _ = run(config)
+    assert (tmp_path / "other/tokenizer.model").read_bytes() == (
+        straight / "tokenizer.model"
+    ).read_bytes()
+    tuned = load_file(directory / "model/model.safetensors")
+    for name, tensor in load_file(straight / "model/model.safetensors").items():
+        torch.testing.assert_close(tuned[name], tensor, atol=1e-4, rtol=0)
+    with pytest.raises(InputError, match="tokenizer"):  # this data has a tokenizer of its own
+        run(settings(training__initialize_from=str(directory), tokenizer__vocabulary_size=400,
+                     data__directory=str(_prepared_alone(settings, tmp_path)),
+                     data__train=[{"demo": {"pairs": 60, "seed": 4}}],
+                     training__run_directory=str(tmp_path / "third")))  # fmt: skip
+
+
+def _prepared_alone(settings, tmp_path: Path) -> Path:
+    from nmt.data.prepare import prepare
+
+    config = settings(
+        data__directory=str(tmp_path / "alone"), data__train=[{"demo": {"pairs": 60, "seed": 4}}]
+    )
+    prepare(config, report=lambda line: None)
+    return tmp_path / "alone"
+
+
+def test_early_stopping_counts_validations_without_a_better_bleu(settings):
+    directory, _ = run(
+        settings(training__validate_every=1, training__early_stopping=2, training__max_steps=200,
+                 training__learning_rate_factor=1e-9)  # fmt: skip
+    )
+    validations = [line for line in read_log(directory) if line.get("event") == "validation"]
+    assert len(validations) == 3  # the first is the best, two more are not better
+    assert (directory / "model").is_dir()
+
+
+def test_divergence_stops_before_the_update(settings, monkeypatch):
+    calls = []
+    forward = TransformerLoss.forward
+
+    def poisoned(self, batch):
+        calls.append(1)
+        loss, nll = forward(self, batch)
+        return (loss * float("nan") if len(calls) == 7 else loss), nll
+
+    monkeypatch.setattr(TransformerLoss, "forward", poisoned)
+    with pytest.raises(InputError, match="step 7") as error:
+        run(settings(training__validate_every=100))
+    assert error.value.status == Status.DIVERGED
+    folder = Path(settings().training.run_directory) / "checkpoints/step-00000004"
+    assert all(t.isfinite().all() for t in load_file(folder / "optimizer.safetensors").values())
+
+
+def test_bf16_and_clipping_train(settings):
+    directory, _ = run(settings(training__precision="bf16", training__gradient_clip=0.5))
+    lines = [line for line in read_log(directory) if "event" not in line]
+    assert lines[-1]["loss"] < lines[0]["loss"]
+
+
+def command(*arguments: str, **options) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "nmt", *arguments],
+        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_the_run_and_it_goes_on_to_the_same_bits(
+    settings, straight: Path, tmp_path: Path, number, status
+):
+    config = settings(training__micro_batches=2, training__max_steps=100_000)
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml())
+    process = command("train", str(path))
+    log = Path(config.training.run_directory) / "log.jsonl"
+    deadline = time.monotonic() + 60
+    while (not log.exists() or log.read_bytes().count(b"\n") < 2) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == status
+    assert "saved in" in said
+    assert "Traceback" not in said
+    step = max(line["step"] for line in read_log(log.parent))
+    assert (log.parent / f"checkpoints/step-{step:08d}/manifest.json").exists()
+    if step < 12:
+        directory, _ = run(settings(training__micro_batches=2))
+        assert fingerprint(directory, 12)[:2] == fingerprint(straight, 12)[:2]
+
+
+def test_two_processes_equal_one_with_as_many_slots(settings, straight: Path, tmp_path: Path):
+    config = settings(training__micro_batches=2)
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml())
+    result = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         "-m", "nmt", "train", str(path)],
+        capture_output=True, text=True, timeout=120, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    directory = Path(config.training.run_directory)
+    assert fingerprint(directory, 12) == fingerprint(straight, 12)
+    assert losses(directory) == losses(straight)
+
+
+def test_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Path):
+    from nmt.storage.atomic import lock
+
+    with lock(Path(settings().training.run_directory), "nmt train"):
+        path = tmp_path / "config.yaml"
+        path.write_text(settings().to_yaml())
+        process = command("train", str(path))
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert f"process {os.getpid()}" in said
