@@ -47,6 +47,17 @@ def main(argv: list[str] | None = None) -> int:
             raise
         _say(f"nmt: error: {error.strerror}, {error.filename or 'while writing'}, make room or allow it")
         return Status.STORAGE
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        _say(f"nmt: error: out of memory, this machine, {arguments.if_out_of_memory}")
+        return Status.INPUT
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch has a class for a GPU's memory alone, and is not imported just to ask."""
+    is_gpu = type(error).__name__ == "OutOfMemoryError"
+    return isinstance(error, MemoryError) or is_gpu or "can't allocate memory" in str(error)
 
 
 def _say(text: str) -> None:
@@ -65,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(
             name, help=summary, description=summary, epilog=f"example:  {example}"
         )
-        sub.set_defaults(run=run)
+        sub.set_defaults(run=run, if_out_of_memory="use a machine with more memory")
         return sub
 
     sub = command("prepare", "clean corpora, train the tokenizer, write token shards",
@@ -74,9 +85,11 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("train", "train a model, or take up a run where it stopped",
                   "nmt train configs/demo.yaml training.max_steps=200", _train)  # fmt: skip
     _add_config(sub)
+    sub.set_defaults(if_out_of_memory="raise training.micro_batches, so that slots are smaller")
     sub = command("translate", "translate text, one line out for each line in",
                   "echo 'The old man reads a book.' | nmt translate runs/demo", _translate)  # fmt: skip
     _add_translate(sub)
+    sub.set_defaults(if_out_of_memory="lower --batch-tokens")
     sub = command("evaluate", "translate a test set and score it, or score a translation",
                   "nmt evaluate runs/multi30k --json", _evaluate)  # fmt: skip
     _add_evaluate(sub)

@@ -12,6 +12,7 @@ import torch
 
 from nmt.config import Config, validate
 from nmt.data.prepare import prepare
+from tests.tiny import tiny_settings
 
 Settings = Callable[..., Config]
 
@@ -23,33 +24,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
-
-
-def tiny_settings(directory: Path) -> dict:
-    """A configuration as a file would hold it: 2 + 2 layers, a vocabulary of 400."""
-    return {
-        "data": {
-            "directory": str(directory / "data"),
-            "source_language": "en",
-            "target_language": "de",
-            "max_length": 100,
-            "train": [{"demo": {"pairs": 200, "seed": 1}}],
-            "validation": [{"demo": {"pairs": 20, "seed": 1}}],
-            "test": [{"demo": {"pairs": 20, "seed": 1}}],
-        },
-        "tokenizer": {"vocabulary_size": 400},
-        "model": {
-            "encoder_layers": 2, "decoder_layers": 2, "d_model": 32, "d_ff": 64,
-            "heads": 2, "d_k": 12, "d_v": 20,
-        },
-        "training": {
-            "run_directory": str(directory / "run"),
-            "max_steps": 12, "batch_tokens": 400, "warmup_steps": 10, "checkpoint_every": 4,
-            "keep_checkpoints": 3, "average_last": 2, "validate_every": 6, "log_every": 1,
-            "deterministic": True,
-        },
-        "decoding": {"beam": 2, "max_extra_length": 10},
-    }  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from nmt.training.train import train
 def model(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two steps: it translates badly, but it translates."""
     from nmt.config import validate
-    from tests.conftest import tiny_settings
+    from tests.tiny import tiny_settings
 
     content = tiny_settings(tiny_data)
     directory = tmp_path_factory.mktemp("cli") / "run"

@@ -41,6 +41,19 @@ class Ranks:
         dist.all_reduce(total)
         return total.tolist()
 
+    def max(self, value: int) -> int:
+        """The greatest of the ranks' values; every rank gets the same."""
+        if self.world_size == 1:
+            return value
+        greatest = torch.tensor(value, device=self.device)
+        dist.all_reduce(greatest, dist.ReduceOp.MAX)
+        return int(greatest)
+
+    def wait(self) -> None:
+        """Until all ranks are here."""
+        if self.world_size > 1:
+            dist.barrier()
+
     def gather(self, value: Any) -> list[Any]:
         """Every rank's value, in the order of ranks."""
         if self.world_size == 1:

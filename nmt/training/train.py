@@ -7,7 +7,7 @@ moments and one integer, and a resumed run repeats the undisturbed one to the bi
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,15 @@ def _unheard(text: str) -> None:
     """What ranks other than the main one have to say."""
 
 
+@dataclass
+class Best:
+    """The best validation so far."""
+
+    step: int | None = None
+    bleu: float = -1.0
+    worse_since: int = 0  # validations that were not better
+
+
 @dataclass(frozen=True)
 class Training:
     """What changes while a run trains."""
@@ -85,7 +94,7 @@ class Training:
     loss_module: TransformerLoss
     module: torch.nn.Module  # loss_module as it is called: compiled, or over several ranks
     optimizer: torch.optim.Adam
-    best: dict[str, Any]  # step and bleu of the best validation, and how many were worse since
+    best: Best
 
     @classmethod
     def begin(cls, run: Run, start: Checkpoint | None) -> "Training":
@@ -97,7 +106,7 @@ class Training:
         if start:
             checkpoints.restore_adam(optimizer, transformer, start.moments, start.step)
         module = torch.compile(loss_module) if settings.compile else loss_module
-        best = start.state["best"] if start else {"step": None, "bleu": None, "worse_since": 0}
+        best = Best(**start.state["best"]) if start else Best()
         return cls(run, loss_module, run.ranks.wrap(module), optimizer, best)  # type: ignore[arg-type]
 
     def validate(self, log: RunLog, step: int) -> bool:
@@ -105,17 +114,17 @@ class Training:
         run = self.run
         result = validate(self.loss_module, run.tokenizer, run.validation, run.config, run.ranks)
         log.validation(step, result)
-        is_best = self.best["bleu"] is None or result.bleu > self.best["bleu"]
-        worse_since = 0 if is_best else self.best["worse_since"] + 1
-        self.best.update({"worse_since": worse_since})
+        is_best = result.bleu > self.best.bleu
         if is_best:
-            self.best.update({"step": step, "bleu": result.bleu})
+            self.best.step, self.best.bleu, self.best.worse_since = step, result.bleu, 0
+        else:
+            self.best.worse_since += 1
         return is_best
 
     def is_worn_out(self) -> bool:
         """Whether `early_stopping` validations in a row brought nothing better."""
         patience = self.run.config.training.early_stopping
-        return patience is not None and self.best["worse_since"] >= patience
+        return patience is not None and self.best.worse_since >= patience
 
     def save(self, step: int) -> None:
         """Writes a checkpoint; the main process alone does."""
@@ -130,7 +139,7 @@ class Training:
                 status=Status.DIVERGED,
             )
         state = {
-            "best": self.best,
+            "best": asdict(self.best),
             "world_size": run.ranks.world_size,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
@@ -139,7 +148,7 @@ class Training:
         snapshot = Checkpoint(step, weights, moments, state)
         checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
         keep = run.config.training.keep_checkpoints
-        checkpoints.rotate(run.directory, keep, self.best["step"])
+        checkpoints.rotate(run.directory, keep, self.best.step)
 
 
 def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int:
@@ -161,7 +170,7 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
         is_best = False
         if run.validation and (step % settings.validate_every == 0 or is_last):
             is_best = training.validate(log, step)
-        signal_number = max(ranks.gather(stop.signal_number))
+        signal_number = ranks.max(stop.signal_number)
         ends = is_last or bool(signal_number) or training.is_worn_out()
         if ends or is_best or step % settings.checkpoint_every == 0:
             training.save(step)
@@ -169,7 +178,7 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
         if signal_number:
             raise Stopped(signal_number, f"stopped after step {step}, saved in {run.directory}")
         if training.is_worn_out():
-            log.note(f"early stopping: no better BLEU since step {training.best['step']}")
+            log.note(f"early stopping: no better BLEU since step {training.best.step}")
             break
     return step
 
@@ -237,6 +246,7 @@ def _initial_transformer(run: Run, start: Checkpoint | None) -> Transformer:
 
 def _finish(run: Run, log: RunLog, step: int) -> None:
     """Averages the last checkpoints into RUN/model and measures it on the validation split."""
+    run.ranks.wait()  # for the main process to have saved the last of them
     folders = checkpoints.sound_checkpoints(run.directory, run.config.training.average_last)
     weights = mean_weights([folder / WEIGHTS for folder in folders])
     steps = sorted(int(folder.name.removeprefix("step-")) for folder in folders)

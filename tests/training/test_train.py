@@ -46,7 +46,7 @@ def losses(run: Path) -> list[tuple]:
 def straight(tiny_data, tmp_path_factory) -> Path:
     """A run nobody disturbed: 12 steps with dropout and two slots, validated at 6 and 12."""
     from nmt.config import validate
-    from tests.conftest import tiny_settings
+    from tests.tiny import tiny_settings
 
     torch.set_num_threads(1)
     content = tiny_settings(tiny_data)
