@@ -9,7 +9,6 @@ import json
 import os
 import sys
 from pathlib import Path
-
 from typing import TYPE_CHECKING
 
 from nmt import __version__
@@ -45,7 +44,8 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:
         if error.errno not in _STORAGE_ERRORS:
             raise
-        _say(f"nmt: error: {error.strerror}, {error.filename or 'while writing'}, make room or allow it")
+        where = error.filename or "while writing"
+        _say(f"nmt: error: {error.strerror}, {where}, make room or allow it")
         return Status.STORAGE
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
@@ -87,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_config(sub)
     sub.set_defaults(if_out_of_memory="raise training.micro_batches, so that slots are smaller")
     sub = command("translate", "translate text, one line out for each line in",
-                  "echo 'The old man reads a book.' | nmt translate runs/demo", _translate)  # fmt: skip
+                  "echo 'The man reads a book.' | nmt translate runs/demo", _translate)  # fmt: skip
     _add_translate(sub)
     sub.set_defaults(if_out_of_memory="lower --batch-tokens")
     sub = command("evaluate", "translate a test set and score it, or score a translation",
@@ -96,8 +96,12 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("average", "mean of a run's last checkpoints, as a model directory",
                   "nmt average runs/multi30k --last 5 --output averaged", _average)  # fmt: skip
     sub.add_argument("model", metavar="RUN", type=Path, help="run directory")
-    sub.add_argument("--last", type=_positive, required=True, metavar="N", help="how many checkpoints")
-    sub.add_argument("--output", type=Path, required=True, metavar="DIR", help="new model directory")
+    sub.add_argument(
+        "--last", type=_positive, required=True, metavar="N", help="how many checkpoints"
+    )
+    sub.add_argument(
+        "--output", type=Path, required=True, metavar="DIR", help="new model directory"
+    )
     sub = command("info", "parameters, FLOPs, learning rate, what differs from the paper",
                   "nmt info configs/transformer_base.yaml", _info)  # fmt: skip
     sub.add_argument("config", metavar="CONFIG|MODEL", type=Path, help="configuration, or a model")
@@ -117,7 +121,7 @@ def _add_decoding(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--length-penalty", type=_penalty, metavar="A",
                      help="alpha of ((5+n)/6)^alpha, 0 or more")  # fmt: skip
     sub.add_argument("--batch-tokens", type=_positive, metavar="N",
-                     help="tokens decoded at once, padding counted; less needs less memory")  # fmt: skip
+                     help="tokens decoded at once; less needs less memory")  # fmt: skip
     sub.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1, ...; default: a GPU if any")
     sub.add_argument("--precision", choices=("fp32", "bf16"),
                      help="fp32 (default on a CPU) does not depend on batch size or order; "
@@ -226,9 +230,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 def _search_options(arguments: argparse.Namespace, n_best: int = 1) -> "SearchOptions":
     from nmt.decoding.translator import SearchOptions
 
-    return SearchOptions(
-        arguments.beam, arguments.length_penalty, n_best, arguments.batch_tokens
-    )
+    return SearchOptions(arguments.beam, arguments.length_penalty, n_best, arguments.batch_tokens)
 
 
 def _average(arguments: argparse.Namespace) -> None:

@@ -243,7 +243,9 @@ def _flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _read_with_base(path: Path, seen: tuple[Path, ...]) -> tuple[dict[str, Any], dict[KeyPath, str]]:
+def _read_with_base(
+    path: Path, seen: tuple[Path, ...]
+) -> tuple[dict[str, Any], dict[KeyPath, str]]:
     resolved = path.resolve()
     if resolved in seen:
         raise InputError(f"base: leads back to this file, {path}, break the circle")
@@ -283,7 +285,9 @@ def _apply(override: str, content: dict[str, Any], origins: dict[KeyPath, str]) 
         node = child
     node[keys[-1]] = value
     path: KeyPath = tuple(keys)
-    origins.update({path[:n]: "command line" for n in range(1, len(path)) if path[:n] not in origins})
+    origins.update(
+        {path[:n]: "command line" for n in range(1, len(path)) if path[:n] not in origins}
+    )
     origins.update({(*path, *below): "command line" for below in lines or {(): 1}})
 
 
@@ -359,14 +363,12 @@ def _describe(
         part
         for part in problem["loc"]
         # parts that name a branch of a union, not a key
-        if not isinstance(part, str) or part.isidentifier() and part not in _UNION_BRANCHES
+        if not isinstance(part, str) or (part.isidentifier() and part not in _UNION_BRANCHES)
     )
     if len(path) >= 3 and path[:1] == ("data",) and isinstance(path[2], int):
         path, problem = _corpus_problem(path, problem, content)
     key = ".".join(map(str, path))
-    where = next(
-        (origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name
-    )
+    where = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name)
     found = json.dumps(problem.get("input"), ensure_ascii=False, default=str)
     found = found if len(found) <= 60 else found[:57] + "..."
     if problem["type"] == "extra_forbidden":

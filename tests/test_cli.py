@@ -78,9 +78,10 @@ def test_translate_gives_a_line_for_each_line(model: Path):
 def test_translate_works_in_the_c_locale(model: Path):
     environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
     text = "Größe\n".encode()
-    assert nmt("translate", model, text=text, env=environment).stdout == nmt(
-        "translate", model, text=text
-    ).stdout
+    assert (
+        nmt("translate", model, text=text, env=environment).stdout
+        == nmt("translate", model, text=text).stdout
+    )
 
 
 def test_evaluate_prints_what_programs_read(model: Path, tmp_path: Path):
@@ -154,7 +155,9 @@ def test_a_missing_corpus_is_named(capsys, settings, tmp_path: Path):
     assert not (tmp_path / "data").exists()
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model", "config.yaml", "manifest.json"])
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "tokenizer.model", "config.yaml", "manifest.json"]
+)
 def test_a_model_with_a_file_missing_or_damaged(capsys, model: Path, tmp_path: Path, name: str):
     copy = tmp_path / "model"
     shutil.copytree(model / "model", copy)
@@ -204,7 +207,10 @@ def test_output_mistakes(capsys, model: Path, tmp_path: Path):
     assert refused(capsys, "average", model, "--last", 1, "--output", tmp_path / "full")[0] == 2
     assert refused(capsys, "translate", tmp_path / "nothing")[0] == 2
     assert refused(capsys, "translate", model, "--input", tmp_path / "nothing")[0] == 2
-    assert refused(capsys, "translate", model, "--beam", 2, "--n-best", 3, "--input", "/dev/null")[0] == 2
+    assert (
+        refused(capsys, "translate", model, "--beam", 2, "--n-best", 3, "--input", "/dev/null")[0]
+        == 2
+    )
 
 
 def test_training_on_unprepared_data_under_torchrun(settings, tmp_path: Path):

@@ -45,7 +45,11 @@ def test_yaml_1_2_scalars_and_the_papers_defaults(tmp_path: Path):
     config = load(write(tmp_path, GOOD))
     assert config.data.target_language == "no"
     assert config.training.label_smoothing == 1e-9
-    assert (config.model.d_model, config.model.heads, config.training.warmup_steps) == (512, 8, 4000)
+    assert (config.model.d_model, config.model.heads, config.training.warmup_steps) == (
+        512,
+        8,
+        4000,
+    )
     assert len({type(corpus) for corpus in config.data.train}) == 6
 
 

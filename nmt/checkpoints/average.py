@@ -5,9 +5,9 @@ from pathlib import Path
 
 from torch import Tensor
 
+from nmt import config as configuration
 from nmt.checkpoints.checkpoint import sound_checkpoints
 from nmt.checkpoints.model_directory import CONFIG, TOKENIZER, WEIGHTS, read_tensors, save_model
-from nmt import config as configuration
 from nmt.errors import InputError
 from nmt.storage import manifest
 from nmt.storage.atomic import refuse_existing

@@ -55,7 +55,9 @@ def save(
     with new_directory(path) as folder:
         write_model_files(folder, config, tokenizer, checkpoint.weights)
         save_file(checkpoint.moments, folder / OPTIMIZER)
-        (folder / STATE).write_text(json.dumps(checkpoint.state | {"step": checkpoint.step}, indent=1))
+        (folder / STATE).write_text(
+            json.dumps(checkpoint.state | {"step": checkpoint.step}, indent=1)
+        )
         manifest.write(folder, "checkpoint", hashes | {"step": checkpoint.step})
 
 
@@ -69,7 +71,7 @@ def rotate(run: Path, keep: int, best: int | None) -> None:
     sound = [(step, folder) for step, folder in _by_step(run) if _is_listed(folder)]
     for place, (step, folder) in enumerate(sound):
         if place >= keep and step != best:
-            # under a name that no reader takes for a checkpoint first, so that none is ever half gone
+            # first under a name that no reader takes for a checkpoint: none is ever half gone
             gone = folder.with_name(f".tmp-{folder.name}")
             folder.replace(gone)
         elif place >= _OPTIMIZER_STATES_KEPT and (folder / OPTIMIZER).exists():

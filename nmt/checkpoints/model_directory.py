@@ -131,11 +131,15 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise NoModelError(f"not a sound safetensors file ({error}), {path}, restore it") from None
 
 
-def write_model_files(folder: Path, config: Config, tokenizer: bytes, weights: dict[str, Tensor]) -> None:
+def write_model_files(
+    folder: Path, config: Config, tokenizer: bytes, weights: dict[str, Tensor]
+) -> None:
     """Writes configuration, tokenizer and weights into an unfinished directory."""
     (folder / CONFIG).write_text(config.to_yaml(), encoding="utf-8")
     (folder / TOKENIZER).write_bytes(tokenizer)
-    save_file({key: value.detach().contiguous() for key, value in weights.items()}, folder / WEIGHTS)
+    save_file(
+        {key: value.detach().contiguous() for key, value in weights.items()}, folder / WEIGHTS
+    )
 
 
 def save_model(

@@ -263,7 +263,7 @@ def _make_tokenizer(job: Job, kept: np.ndarray, report: Report) -> None:
     found = Tokenizer.load(given).vocabulary_size
     if found != size:
         raise InputError(
-            f"tokenizer.vocabulary_size is {size:,}, the tokenizer to be used has {found:,} pieces, "
+            f"tokenizer.vocabulary_size is {size:,}, the tokenizer to use has {found:,} pieces, "
             f"{given}, set it to {found}"
         )
     report(f"using the tokenizer {given}")

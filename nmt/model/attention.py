@@ -107,15 +107,13 @@ class SelfAttention(MultiHeadAttention):
         q, k, v = self.query_key_value(x).split(sizes, dim=-1)
         return self.split(q, self.d_k), self.split(k, self.d_k), self.split(v, self.d_v)
 
-    def forward(
-        self, x: Tensor, bias: Tensor | None, seen: list[Tensor] | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, bias: Tensor | None, seen: list[Tensor] | None = None) -> Tensor:
         """(R, C, D) -> (R, C, D)"""
         return self.combine(*self.project(x), bias, seen)
 
 
 class CrossAttention(MultiHeadAttention):
-    """The paper's "encoder-decoder attention": queries of the decoder, keys and values of memory."""
+    """The paper's "encoder-decoder attention": the decoder asks, memory gives keys and values."""
 
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: Dropout):
         super().__init__(d_model, heads, d_k, d_v, dropout)

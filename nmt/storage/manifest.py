@@ -78,7 +78,9 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
         raise NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
     version = content.get("format_version")
     if isinstance(version, int) and version > FORMAT_VERSION:
-        raise InputError(f"format version {version} is newer than {FORMAT_VERSION}, {path}, update nmt")
+        raise InputError(
+            f"format version {version} is newer than {FORMAT_VERSION}, {path}, update nmt"
+        )
     own = value_hash({key: value for key, value in content.items() if key != "sha256"})
     if content.get("sha256") != own:
         raise NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
@@ -127,5 +129,7 @@ def verify(
                     continue
                 found = f"sha256 {digest[:12]}…, {expected['sha256'][:12]}… in the manifest"
         except FileNotFoundError:
-            raise InputError(f"missing file, {path}, restore it from a copy", status=status) from None
+            raise InputError(
+                f"missing file, {path}, restore it from a copy", status=status
+            ) from None
         raise InputError(f"damaged file ({found}), {path}, restore it from a copy", status=status)

@@ -84,7 +84,9 @@ def optimizer_step(
         )
     if settings.gradient_clip is not None:
         nn.utils.clip_grads_with_norm_(module.parameters(), settings.gradient_clip, norm)
-    rate = learning_rate(step, config.model.d_model, settings.warmup_steps, settings.learning_rate_factor)
+    rate = learning_rate(
+        step, config.model.d_model, settings.warmup_steps, settings.learning_rate_factor
+    )
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()

@@ -68,7 +68,11 @@ def validate(
     translations = [best[0].text for best in found]
     own_rows = list(zip(own.tolist(), sources, references, translations, strict=True))
     rows = sorted(row for part in ranks.gather(own_rows) for row in part)
-    scores = score([row[3] for row in rows], [row[2] for row in rows], target_language=config.data.target_language)
+    scores = score(
+        [row[3] for row in rows],
+        [row[2] for row in rows],
+        target_language=config.data.target_language,
+    )
     picks = np.linspace(0, len(rows) - 1, num=min(5, len(rows)), dtype=int)
     return Validation(
         loss=sums[0] / sums[2],
@@ -86,7 +90,12 @@ def _losses(
     config: Config,
     device: torch.device,
 ) -> list[float]:
-    """Smoothed loss and nll summed over target tokens, and the number of those tokens."""
+    """Smoothed loss and nll summed over target tokens, and the number of those tokens.
+
+    Where positions are learned, pairs that reach beyond the last have no loss and are left out.
+    """
+    limit = loss_module.transformer.max_length or math.inf
+    pairs = [pair for pair in pairs if max(map(len, pair)) <= limit]
     by_length = sorted(pairs, key=lambda pair: (len(pair[1]), len(pair[0])))
     sums = [0.0, 0.0, 0.0]
     while by_length:

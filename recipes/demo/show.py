@@ -44,9 +44,7 @@ def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
     print("held-out test sentences (* differs from the reference)\n")
     shown: set[int] = set()
     for phenomenon in PHENOMENA:
-        index = next(
-            i for i, p in enumerate(pairs) if phenomenon in p.phenomena and i not in shown
-        )
+        index = next(i for i, p in enumerate(pairs) if phenomenon in p.phenomena and i not in shown)
         shown.add(index)
         mark = " " if translations[index] == pairs[index].target else "*"
         print(f"{phenomenon:>20}  {pairs[index].source}\n{mark:>20}  {translations[index]}")

@@ -83,9 +83,7 @@ def test_weights_say_how_often_a_pair_is_seen():
         assert all(counts[pair] == 1 for pair in range(60))
         assert all(counts[pair] == 2 for pair in range(60, 100))
         assert sum(counts[pair] for pair in range(100, 150)) == 25
-    both = Counter(
-        np.concatenate([s.slots[0] for n in (1, 2) for s in epoch(plan, n)]).tolist()
-    )
+    both = Counter(np.concatenate([s.slots[0] for n in (1, 2) for s in epoch(plan, n)]).tolist())
     assert all(both[pair] == 1 for pair in range(100, 150))  # half an epoch each, none twice
 
 

@@ -48,7 +48,7 @@ def test_packed_equals_one_per_row_equals_one_by_one(transformer: Transformer):
     assert len(packs.src.tokens) < len(rows.src.tokens) / 2
     together, in_packs = hidden_by_pair(transformer, rows), hidden_by_pair(transformer, packs)
     for pair in pairs:
-        (tokens, alone), = hidden_by_pair(transformer, one_per_row([pair])).items()
+        ((tokens, alone),) = hidden_by_pair(transformer, one_per_row([pair])).items()
         torch.testing.assert_close(together[tokens], alone, atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(in_packs[tokens], alone, atol=1e-5, rtol=1e-4)
 
@@ -99,9 +99,7 @@ def test_cached_steps_equal_teacher_forcing(transformer: Transformer):
         for place in range(longest):
             logits = steps.step(batch.tgt_in.tokens[:, place : place + 1], parents)
             real = batch.tgt_out[:, place] != 0
-            torch.testing.assert_close(
-                logits[real, 0], expected[real, place], atol=1e-4, rtol=1e-4
-            )
+            torch.testing.assert_close(logits[real, 0], expected[real, place], atol=1e-4, rtol=1e-4)
 
 
 def test_cached_steps_follow_reordered_beams_and_leaving_sentences(transformer: Transformer):

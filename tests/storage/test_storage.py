@@ -70,9 +70,9 @@ def test_a_lock_names_its_holder_and_dies_with_it(tmp_path: Path):
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
     assert holder.stdout.readline() == b"held\n"
-    with pytest.raises(InputError, match=rf"nmt train, process {holder.pid} on "):
-        with atomic.lock(tmp_path, "nmt train"):
-            pass
+    expected = pytest.raises(InputError, match=rf"nmt train, process {holder.pid} on ")
+    with expected, atomic.lock(tmp_path, "nmt train"):
+        pass
     holder.kill()
     holder.wait()
     with atomic.lock(tmp_path, "nmt train"):

@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from nmt.checkpoints.average import average
 from nmt.config import Config
+from nmt.data.prepare import prepare
 from nmt.errors import InputError, NoModelError, Status
 from nmt.storage.manifest import file_hash
 from nmt.training.loss import TransformerLoss
@@ -50,7 +51,10 @@ def straight(tiny_data, tmp_path_factory) -> Path:
 
     torch.set_num_threads(1)
     content = tiny_settings(tiny_data)
-    content["training"] |= {"run_directory": str(tmp_path_factory.mktemp("s") / "run"), "micro_batches": 2}
+    content["training"] |= {
+        "run_directory": str(tmp_path_factory.mktemp("s") / "run"),
+        "micro_batches": 2,
+    }
     return run(validate(content, {}, "tiny"))[0]
 
 
@@ -64,11 +68,15 @@ def test_stopped_and_resumed_equals_undisturbed_to_the_bit(settings, straight: P
         assert fingerprint(directory, step)[:2] == fingerprint(straight, step)[:2]
     ours, theirs = losses(directory), losses(straight)
     extra = {line for line in ours if line[0] != "None" and int(line[1]) in stops}
-    assert [line for line in ours if line in theirs or line not in extra][: len(theirs) - 1] == theirs[:-1]
+    assert [line for line in ours if line in theirs or line not in extra][
+        : len(theirs) - 1
+    ] == theirs[:-1]
 
 
 def test_a_finished_run_has_nothing_to_do(settings, straight: Path):
-    before = {p: p.stat().st_mtime_ns for p in straight.rglob("*") if p.is_file() and "step" in str(p)}
+    before = {
+        p: p.stat().st_mtime_ns for p in straight.rglob("*") if p.is_file() and "step" in str(p)
+    }
     changed = settings(training__micro_batches=2, training__run_directory=str(straight))
     _, said = run(changed)
     assert "nothing to do" in said[-1]
@@ -120,7 +128,9 @@ def test_the_gradient_does_not_depend_on_how_the_step_is_cut(settings):
             assert line["gradient_norm"] == pytest.approx(lines[0]["gradient_norm"], rel=1e-4)
 
 
-def test_a_broken_checkpoint_is_named_passed_over_and_left(settings, straight: Path, tmp_path: Path):
+def test_a_broken_checkpoint_is_named_passed_over_and_left(
+    settings, straight: Path, tmp_path: Path
+):
     copy = Path(settings().training.run_directory)
     shutil.copytree(straight, copy)
     broken = copy / "checkpoints/step-00000012/model.safetensors"
@@ -129,7 +139,9 @@ def test_a_broken_checkpoint_is_named_passed_over_and_left(settings, straight: P
     broken.write_bytes(data)
     directory, said = run(settings(training__micro_batches=2, training__max_steps=13))
     assert any("damaged file" in line and "step-00000012" in line for line in said)
-    assert any("resumed from step 8" in line for line in said) or read_log(directory)[-1]["step"] == 13
+    assert (
+        any("resumed from step 8" in line for line in said) or read_log(directory)[-1]["step"] == 13
+    )
     assert (copy / "checkpoints/broken-step-00000012").is_dir()
     for folder in (copy / "checkpoints").glob("step-*"):
         (folder / "manifest.json").write_text("{}")
@@ -148,39 +160,45 @@ def test_changed_settings_are_refused_with_both_values(settings, straight: Path)
     assert "training.seed is 5, the run was started with 1" in "\n".join(error.value.problems)
 
 
-def test_fine_tuning_starts_from_the_model_and_its_tokenizer(settings, straight: Path, tmp_path: Path):
-    config = settings(
-        data__directory=str(tmp_path / "other"), data__train=[{"demo": {"pairs": 50, "seed": 9}}],
-        training__initialize_from=str(straight), training__max_steps=1, training__warmup_steps=10**6,
-    )  # fmt: skip
-    directory, _ = run(config)
-    assert (tmp_path / "other/tokenizer.model").read_bytes() == (
-        straight / "tokenizer.model"
-    ).read_bytes()
+def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
+    settings, straight: Path, tmp_path: Path
+):
+    other = [{"demo": {"pairs": 60, "seed": 9}}]
+    changes = {"data__train": other, "training__initialize_from": str(straight)}
+    directory, _ = run(
+        settings(
+            **changes,
+            data__directory=str(tmp_path / "other"),
+            training__max_steps=1,
+            training__warmup_steps=10**6,
+        )
+    )
+    used = (tmp_path / "other/tokenizer.model").read_bytes()
+    assert used == (straight / "tokenizer.model").read_bytes()
     tuned = load_file(directory / "model/model.safetensors")
     for name, tensor in load_file(straight / "model/model.safetensors").items():
         torch.testing.assert_close(tuned[name], tensor, atol=1e-4, rtol=0)
-    with pytest.raises(InputError, match="tokenizer"):  # this data has a tokenizer of its own
-        run(settings(training__initialize_from=str(directory), tokenizer__vocabulary_size=400,
-                     data__directory=str(_prepared_alone(settings, tmp_path)),
-                     data__train=[{"demo": {"pairs": 60, "seed": 4}}],
-                     training__run_directory=str(tmp_path / "third")))  # fmt: skip
 
-
-def _prepared_alone(settings, tmp_path: Path) -> Path:
-    from nmt.data.prepare import prepare
-
-    config = settings(
-        data__directory=str(tmp_path / "alone"), data__train=[{"demo": {"pairs": 60, "seed": 4}}]
-    )
-    prepare(config, report=lambda line: None)
-    return tmp_path / "alone"
+    alone = settings(data__train=other, data__directory=str(tmp_path / "alone"))
+    prepare(alone, report=lambda line: None)  # without the model: a tokenizer of its own
+    with pytest.raises(InputError, match="its tokenizer is not the data's"):
+        run(
+            settings(
+                **changes,
+                data__directory=str(tmp_path / "alone"),
+                training__run_directory=str(tmp_path / "third"),
+            )
+        )
 
 
 def test_early_stopping_counts_validations_without_a_better_bleu(settings):
     directory, _ = run(
-        settings(training__validate_every=1, training__early_stopping=2, training__max_steps=200,
-                 training__learning_rate_factor=1e-9)  # fmt: skip
+        settings(
+            training__validate_every=1,
+            training__early_stopping=2,
+            training__max_steps=200,
+            training__learning_rate_factor=1e-9,
+        )
     )
     validations = [line for line in read_log(directory) if line.get("event") == "validation"]
     assert len(validations) == 3  # the first is the best, two more are not better
