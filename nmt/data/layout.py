@@ -1,8 +1,7 @@
 """The layout: a slot's pairs as tensors.
 
-Two layouts, alike to model and loss: `one_per_row` (measured faster on a CPU, where little is
-padded since a step's pairs have similar lengths) and `packed` (several pairs a row, a pair's
-source and target in the same row of the two sides, for a GPU).
+Two layouts, alike to model and loss: `packed` (several pairs a row, a pair's source and target in
+the same row of the two sides) for training, and `one_per_row` for pairs sorted by length.
 """
 
 from __future__ import annotations
@@ -66,8 +65,9 @@ def one_per_row(pairs: Sequence[Pair]) -> Batch:
 def packed(pairs: Sequence[Pair], capacity: int) -> Batch:
     """As many pairs a row as fit into `capacity` tokens on both sides, longest pairs first.
 
-    A pair longer than `capacity` widens the rows.
+    If a pair is longer than `capacity`, all rows are as wide as that pair.
     """
+    capacity = max([capacity, *(len(side) for pair in pairs for side in pair)])
     order = sorted(range(len(pairs)), key=lambda i: -max(len(pairs[i][0]), len(pairs[i][1])))
     room = np.zeros((0, 2), dtype=np.int64)
     rows: list[list[Pair]] = []

@@ -2,12 +2,19 @@
 
 A pure function of (prepared data, seed, batch_tokens, slots, step). Shards are permuted anew each
 epoch and taken in windows of about a million pairs, so that a corpus of any size starts training
-in seconds with a few bytes a pair. Within a window pairs are batched by approximate length
-(§5.1), the batches are shuffled, and each is cut into slots of nearly equal size.
+in seconds with a few bytes a pair. A window is shuffled, cut into steps, and each step into slots
+of nearly equal size.
+
+Differs from Vaswani et al. (2017), §5.1, who batch pairs of like length against padding: rows are
+packed here, so there is next to no padding, and a step of pairs of one length alone is a worse
+estimate of the gradient. (On Multi30k, d_model 128 and steps of 2048 tokens, the nll after 300
+steps was 4.15 with mixed lengths and 4.67 with like ones. The paper's steps mixed lengths as
+well: each of its 8 GPUs had a batch of its own.)
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,7 +29,7 @@ class StepPlan:
 
     step: int  # from 1
     epoch: int  # from 1
-    slots: tuple[np.ndarray, ...]  # (pairs,) int64 each: indices into the split, by length
+    slots: tuple[np.ndarray, ...]  # (pairs,) int64 each: indices into the split
     source_tokens: int  # of all slots, end symbols counted
     target_tokens: int
 
@@ -57,16 +64,17 @@ class Plan:
             for number, window in enumerate(self._windows(epoch)):
                 pairs, source, target = self._pairs(window, epoch)
                 rng = self._rng(epoch, 1, number)
-                order, bounds = _batches(source, target, self.batch_tokens, rng)
+                order = rng.permutation(len(pairs))
+                bounds = _bounds(source[order], target[order], self.batch_tokens)
                 if step + len(bounds) - 1 <= after:
                     step += len(bounds) - 1
                     continue
                 for shard in window:
                     self.before_use(self.shards[shard])
-                for index in rng.permutation(len(bounds) - 1):
+                for begin, end in pairwise(bounds):
                     step += 1
                     if step > after:
-                        batch = order[bounds[index] : bounds[index + 1]]
+                        batch = order[begin:end]
                         yield self._step(step, epoch, pairs[batch], source[batch], target[batch])
             epoch += 1
 
@@ -120,24 +128,21 @@ class Plan:
         shares = done[-1] * np.arange(1, self.slots) / self.slots
         slots = np.split(pairs, np.searchsorted(done, shares, side="left") + 1)
         tokens = int(source.sum()), int(target.sum())
-        return StepPlan(step, epoch + 1, tuple(slots[: self.slots]), *tokens)
+        return StepPlan(step, epoch + 1, tuple(slots), *tokens)
 
 
-def _batches(
-    source: np.ndarray, target: np.ndarray, batch_tokens: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """Cuts pairs into batches of similar length within the bound on both sides.
+def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[int]:
+    """Where to cut pairs in their order into steps, each as long as both sides' bound allows.
+
+    Args:
+        source: (pairs,) source tokens of each pair; target: likewise.
 
     Returns:
-        The order of the pairs, and the bounds of the batches in it (one more than batches).
+        The beginnings of the steps and the end of the last, one more than steps.
     """
-    shuffled = rng.permutation(len(source))
-    order = shuffled[np.lexsort((source[shuffled], target[shuffled]))]
-    source_done = np.cumsum(source[order], dtype=np.int64)
-    target_done = np.cumsum(target[order], dtype=np.int64)
+    source_done, target_done = (np.cumsum(side, dtype=np.int64) for side in (source, target))
     bounds = [0]
-    while bounds[-1] < len(order):
-        begin = bounds[-1]
+    while (begin := bounds[-1]) < len(source):
         source_before = source_done[begin - 1] if begin else 0
         target_before = target_done[begin - 1] if begin else 0
         end = min(
@@ -147,4 +152,4 @@ def _batches(
         if end == begin:
             raise ValueError(f"a pair is longer than batch_tokens ({batch_tokens})")
         bounds.append(int(end))
-    return order, np.asarray(bounds)
+    return bounds

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,7 +12,7 @@ from nmt.data.demo import PHENOMENA, DemoPair, combination_split, demo_pairs, wo
 from nmt.data.demo.clauses import Clause, Words, english, english_question, german, german_zu
 from nmt.data.demo.grammar import Grammar
 from nmt.data.demo.lexicon import ADJECTIVES, ADVERBS, NOUNS, VERBS, Noun, Verb
-from nmt.data.demo.phrases import HE, ME, THEY, YOU, NounPhrase, prepositional, pronoun_for
+from nmt.data.demo.phrases import HE, ME, SHE, THEY, YOU, NounPhrase, prepositional, pronoun_for
 from nmt.data.demo.sentences import Draft
 from nmt.errors import InputError
 
@@ -220,6 +221,16 @@ def test_negation_questions_and_inversion():
     clause = Clause(HE, verb("buy"), "present", negated=True,
                     accusative=NounPhrase(noun("cake"), "a"))  # fmt: skip
     assert german(clause, "second") == "er kauft keinen Kuchen"
+
+
+def test_object_pronoun_stands_before_a_noun_unless_it_could_be_the_subject():
+    driver, woman = NounPhrase(noun("driver"), "the"), NounPhrase(noun("woman"), "the")
+    she = Clause(driver, verb("hug"), "present", accusative=SHE)
+    assert german(she, "first") == "umarmt sie der Fahrer"
+    assert german(replace(she, subject=woman), "final") == "die Frau sie umarmt"
+    assert german(replace(she, subject=woman, accusative=HE), "final") == "ihn die Frau umarmt"
+    assert german(replace(she, subject=HE), "first") == "umarmt er sie"
+    assert german(she, "second") == "der Fahrer umarmt sie"
 
 
 def test_word_for_word_keeps_the_order():

@@ -69,7 +69,7 @@ def test_windows_cover_an_epoch_too(monkeypatch):
     plan = Plan(shards, 200, 1, 1, before_use=lambda shard: used.append(shard.path.name))
     steps = epoch(plan, 1)
     assert sorted(np.concatenate([step.slots[0] for step in steps])) == list(range(700))
-    assert sorted(used) == [str(number) for number in range(7)]
+    assert sorted(used[:7]) == [str(number) for number in range(7)]  # then comes epoch 2
     fresh: list[str] = []
     next(Plan(shards, 200, 1, 1, before_use=lambda shard: fresh.append(shard.path.name)).steps())
     assert fresh == used[:3]  # only the first window's shards are touched before the first step
@@ -105,7 +105,7 @@ def test_the_global_batch_does_not_depend_on_how_it_is_cut():
         assert all(np.array_equal(whole[0], other) for other in whole[1:])
 
 
-def test_slots_are_of_nearly_equal_size_and_steps_of_like_length():
+def test_steps_are_full_and_their_slots_of_nearly_equal_size():
     shards = make_shards([5000])
     source, target = lengths(shards)
     steps = epoch(Plan(shards, 2000, 4, 1), 1)
@@ -114,8 +114,6 @@ def test_slots_are_of_nearly_equal_size_and_steps_of_like_length():
     for step in full:
         sizes = [int((source[slot] + target[slot]).sum()) for slot in step.slots]
         assert max(sizes) - min(sizes) <= 2 * 60
-        own = np.concatenate(step.slots)
-        assert target[own].sum() / (len(own) * target[own].max()) > 0.9
 
 
 def test_seeds_and_epochs_differ():

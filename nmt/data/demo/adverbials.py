@@ -27,7 +27,7 @@ def _by_kind(kind: str) -> tuple[Words, ...]:
 
 COMMENTS = _by_kind("comment")
 FREQUENCY = _by_kind("frequency")
-STILL = tuple(words for words in FREQUENCY if words.english in ("still", "always"))
+STILL = next(words for words in FREQUENCY if words.english == "still")
 HABITUAL = tuple(words for words in FREQUENCY if words.english != "still")
 PERFECT = _by_kind("perfect")
 HERE = _by_kind("here")
@@ -67,12 +67,11 @@ _PHRASES = {
         Words("every morning", "jeden Morgen"),
         Words("every evening", "jeden Abend"),
         Words("every night", "jede Nacht"),
-        Words("every hour", "jede Stunde"),
         Words("in summer", "im Sommer"),
         Words("in winter", "im Winter"),
         Words("in the morning", "am Morgen"),
         Words("in the evening", "am Abend"),
-        Words("at night", "in der Nacht"),
+        Words("at night", "nachts"),
     ),
     "progressive": (*_by_kind("now"), Words("at the moment", "im Moment")),
 }

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from nmt.data.demo.lexicon import Verb
-from nmt.data.demo.phrases import NounPhrase, Phrase, prepositional
+from nmt.data.demo.phrases import NOBODY, SOMEBODY, NounPhrase, Phrase, prepositional
 
 # English modal: (third person, other persons, base after do or "", German singular, plural)
 MODALS: dict[str, tuple[str, str, str, str, str]] = {
@@ -112,6 +112,10 @@ def _english_verb(clause: Clause, question: bool) -> tuple[str, str]:
         return ("has" if singular else "have"), verb.participle
     if tense == "progressive":
         return _be(subject, False), gerund(verb.english)
+    if tense == "could" and not clause.negated:
+        return _be(subject, True), f"able to {verb.english}"
+    if tense == "may" and not question:
+        return _be(subject, False), f"allowed to {verb.english}"
     if tense in MODALS:
         third, other, base, _, _ = MODALS[tense]
         form = third if singular else other
@@ -220,8 +224,8 @@ def german_infinitive(verb: Verb) -> str:
 def _german_verb(clause: Clause, question: bool) -> tuple[str, str]:
     """The finite verb and what closes the bracket (prefix, participle or infinitive)."""
     verb, subject, tense = clause.verb, clause.subject, clause.tense
-    # An English past is a preterite in statements and a perfect in questions, but kannte, war.
-    asked = question and verb.german not in ("sein", "haben", "kennen")
+    # An English past is a preterite in statements and a perfect in questions, but mochte, war.
+    asked = question and verb.german not in ("sein", "haben", "kennen", "mögen")
     if tense == "perfect" or (tense == "past" and asked):
         return _auxiliary(verb, subject), verb.german_participle
     if tense == "future":
@@ -257,43 +261,55 @@ def german_middle(clause: Clause) -> list[str]:
     """Everything between the finite verb (with its subject) and the closing bracket."""
     objects = _german_objects(clause)
     pronouns = [text for text, phrase in objects if phrase.is_pronoun]
-    known = [text for text, phrase in objects if not (phrase.is_pronoun or phrase.indefinite)]
-    new = [text for text, phrase in objects if phrase.indefinite]
+    known = [text for text, phrase in objects if not (phrase.is_pronoun or phrase.new)]
+    new = [text for text, phrase in objects if phrase.new]
     nicht = clause.negated and not _negates_with_kein(clause)
     time, frequency = _text(clause.later("time")), _text(clause.later("frequency"))
     words = [*pronouns, *known, time, "nicht"] if nicht else [*pronouns, time, *known]
-    # oft das Buch, but das Buch schon
-    accusative = [text for text, phrase in objects if phrase is clause.accusative]
-    early = frequency in _EARLY_ADVERBS and accusative and accusative == known[-1:]
+    # oft das Buch, oft dem Mann, but das Buch schon
+    last = [text for text, phrase in objects if phrase is (clause.accusative or clause.dative)]
+    early = frequency in _EARLY_ADVERBS and last and last == known[-1:]
     words.insert(len(words) - 1 if early else len(words), frequency)
-    words += [_text(clause.later("manner")), *new]
+    words += [_text(clause.later("manner")), _text(clause.later("place")), *new]
     if clause.prepositional:
         verb = clause.verb
         words.append(prepositional(verb.german_preposition, verb.case, clause.prepositional))
-    words += [_text(clause.later("place")), _text(clause.predicate)]
-    return [word for word in words if word]
+    return [word for word in [*words, _text(clause.predicate)] if word]
 
 
 def _text(words: Words | None) -> str:
     return words.german if words else ""
 
 
+def _subject_and_middle(clause: Clause) -> list[str]:
+    """What follows verb or conjunction: a noun stands behind an object pronoun (ihn der Mann).
+
+    But it stays before a pronoun that could be taken for the subject: die Frau sie.
+    """
+    subject, middle = clause.subject, german_middle(clause)
+    objects = [phrase for phrase in (clause.dative, clause.accusative) if phrase]
+    pronouns = [phrase for phrase in objects if phrase.is_pronoun]
+    light = subject.is_pronoun and subject not in (NOBODY, SOMEBODY)
+    unclear = subject.german("nom") == subject.german("acc")
+    if light or (unclear and middle[:1] == [phrase.german("nom") for phrase in pronouns]):
+        return [subject.german("nom"), *middle]
+    count = len(pronouns)
+    return [*middle[:count], subject.german("nom"), *middle[count:]]
+
+
 def german(clause: Clause, order: str, question_words: str = "") -> str:
     """The clause in German; order is "second", "first" or "final"."""
     finite, bracket = _german_verb(clause, question=order == "first")
-    subject, middle = clause.subject.german("nom"), german_middle(clause)
+    if order == "second" and not clause.front:
+        subject = clause.subject.german("nom")
+        return " ".join(filter(None, [subject, finite, *german_middle(clause), bracket]))
+    field = _subject_and_middle(clause)
     if order == "final":
         separable = clause.verb.prefix and bracket == clause.verb.prefix
         end = bracket + finite if separable else f"{bracket} {finite}".strip()
-        return " ".join([subject, *middle, end])
-    fronted = clause.fronted
-    if order == "first":
-        words = [question_words, finite, subject]
-    elif fronted:
-        words = [fronted.german, finite, subject]
-    else:
-        words = [subject, finite]
-    return " ".join(filter(None, [*words, *middle, bracket]))
+        return " ".join([*field, end])
+    opening = question_words if order == "first" else _text(clause.fronted)
+    return " ".join(filter(None, [opening, finite, *field, bracket]))
 
 
 def german_zu(clause: Clause) -> str:

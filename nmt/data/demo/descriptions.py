@@ -3,18 +3,29 @@
 from dataclasses import replace
 
 from nmt.data.demo import adverbials, clauses
+from nmt.data.demo.adverbials import PLACES
 from nmt.data.demo.clauses import Clause, Words
 from nmt.data.demo.lexicon import NUMBER_WORDS, Adjective, Noun
 from nmt.data.demo.phrases import NounPhrase, Phrase
-from nmt.data.demo.selection import ABSOLUTE, FITTING, KIN, PEOPLE, Selection, nouns_of, verbs_of
+from nmt.data.demo.selection import (
+    ABSOLUTE,
+    ANIMAL_PLACES,
+    COLOURS,
+    FITTING,
+    KIN,
+    PEOPLE,
+    Selection,
+    nouns_of,
+    verbs_of,
+)
 from nmt.data.demo.sentences import Draft, draft, said
 
 _EVENTS = nouns_of("event")
-_GOODS = nouns_of("thing", "document", "vehicle")
-_PORTABLE = nouns_of("small", "document")
+_GOODS = nouns_of("thing", "private", "book", "novel", "magazine", "newspaper", "dictionary")
+_PORTABLE = nouns_of("small", "paper")
 _COUNTED = tuple(
     noun
-    for noun in nouns_of("thing", "animal", "document", "person")
+    for noun in nouns_of("thing", "animal", "book", "newspaper", "letter", "person")
     if "kin" not in noun.classes and not noun.mass
 )
 _DESCRIBED = nouns_of(
@@ -25,12 +36,16 @@ _TRADES = nouns_of(
     *("painter", "writer", "singer", "driver", "waitress", "chef", "engineer", "musician"),
     *("actress", "hunter", "gardener", "fisherman", "pilot", "secretary", "dancer", "soldier"),
 )
-_WHOLES = nouns_of("building", "vehicle", "clothes", "furniture", "room")
+_WHOLES = tuple(
+    noun
+    for noun in nouns_of("building", "vehicle", "clothes", "furniture", "room")
+    if noun.english != "bridge"
+)
 _PARTS = {noun.english: noun for noun in nouns_of("attribute", "part")}
 _EVENT = verbs_of("event")
 (_COST,), (_BE,) = verbs_of("cost"), verbs_of("be")
 _KINDS = ("person", "animal", "food", "drink", "clothes", "furniture", "document", "vehicle")
-_DEGREES_OF_PEOPLE = tuple(degree for degree in adverbials.DEGREES if degree[0] != "too")
+_NO_EXCESS = tuple(degree for degree in adverbials.DEGREES if degree[0] != "too")
 
 
 class Descriptions(Selection):
@@ -46,7 +61,8 @@ class Descriptions(Selection):
         past = self.chance(0.25)
         be = ("were" if past else "are") if plural else ("was" if past else "is")
         give = "gab" if past else "gibt"
-        place = adverbials.location(self.place_phrase())
+        places = ANIMAL_PLACES if "animal" in noun.classes else PLACES
+        place = adverbials.location(self.place_phrase(places))
         shown = {"case"} | ({"tense"} if past else set())
         shown |= {"negation"} if determiner == "no" else set()
         shown |= {"number or date"} if phrase.numeral else set()
@@ -67,29 +83,29 @@ class Descriptions(Selection):
             return self._price()
         if kind > 0.6:
             return self._appointment()
-        subject = self._described(self.rng.choice(PEOPLE))
-        young = "young" in subject.noun.classes
-        count = self.rng.randint(5, 17) if young else self.rng.randint(20, 99)
+        subject = _single(self._described(self.rng.choice(PEOPLE)))
+        if subject.adjective and subject.adjective.english in ("old", "young"):
+            subject = replace(subject, adjective=None)
+        count = self.rng.randint(*_age_range(subject.noun))
         age = Words(f"{count} years old", f"{count} Jahre alt", frozenset({"number or date"}))
         tense = self.rng.choice(("present", "past"))
         return said(Clause(subject, _BE, tense, predicate=age))
 
     def _price(self) -> Draft:
         subject = self._described(self.rng.choice(_GOODS))
-        count = str(self.rng.randint(13, 99))
+        digits = str(self.rng.randint(13, 99))
+        number = (digits, digits)
         if subject.noun.classes & {"vehicle", "instrument", "furniture", "machine"}:
-            count = str(self.rng.randint(100, 990))
-        number = (count, count)
-        if "small" in subject.noun.classes and self.chance(0.4):
+            digits = str(self.rng.randint(100, 990))
+            number = (digits, digits)
+        elif "small" in subject.noun.classes and self.chance(0.5):
             number = self.rng.choice(tuple(NUMBER_WORDS.items()))
         price = Words(f"{number[0]} euros", f"{number[1]} Euro", frozenset({"number or date"}))
         tense = "present" if subject.plural else self.rng.choice(("present", "present", "past"))
         return said(Clause(subject, _COST, tense, predicate=price))
 
     def _appointment(self) -> Draft:
-        subject = self._described(self.rng.choice(_EVENTS))
-        determiner = "this" if subject.determiner == "these" else subject.determiner
-        subject = replace(subject, plural=False, determiner=determiner)
+        subject = _single(self._described(self.rng.choice(_EVENTS)))
         time = adverbials.clock(self.rng)
         if self.chance(0.5):
             day = adverbials.day(self.rng)
@@ -155,11 +171,15 @@ class Descriptions(Selection):
         """The subject is (very) ...; `noun` is what a pronoun subject stands for."""
         if isinstance(subject, NounPhrase):
             noun = subject.noun
-        adjective = self.rng.choice(FITTING[noun or PEOPLE[0]])
+        fitting = FITTING[noun or PEOPLE[0]]
+        reason = not isinstance(subject, NounPhrase)  # what is good, not what is red or too good
+        if reason:
+            fitting = tuple(word for word in fitting if word not in COLOURS)
+        human = noun is None or "person" in noun.classes
+        adjective = self.rng.choice(fitting)
         predicate = Words(adjective.english, adjective.german)
         if adjective not in ABSOLUTE and self.chance(0.4):
-            human = noun is None or "person" in noun.classes
-            english, german = self.rng.choice(_DEGREES_OF_PEOPLE if human else adverbials.DEGREES)
+            english, german = self.rng.choice(_NO_EXCESS if human or reason else adverbials.DEGREES)
             predicate = Words(f"{english} {adjective.english}", f"{german} {adjective.german}")
         if noun:
             pairs = frozenset({(adjective.english, noun.english)})
@@ -196,6 +216,19 @@ class Descriptions(Selection):
             same_kind = noun is not other and _kind(noun) == _kind(other)
             if adjective and same_kind and adjective not in ABSOLUTE:
                 return noun, adjective, other
+
+
+def _age_range(noun: Noun) -> tuple[int, int]:
+    if noun.english in ("grandmother", "grandfather"):
+        return 55, 95
+    if noun.english in ("mother", "father", "uncle", "aunt"):
+        return 32, 70
+    return (5, 17) if "young" in noun.classes else (20, 80)
+
+
+def _single(phrase: NounPhrase) -> NounPhrase:
+    determiner = "this" if phrase.determiner == "these" else phrase.determiner
+    return replace(phrase, plural=False, determiner=determiner)
 
 
 def _kind(noun: Noun) -> str:

@@ -12,7 +12,15 @@ from nmt.data.demo import adverbials, clauses
 from nmt.data.demo.clauses import Clause, Words
 from nmt.data.demo.descriptions import Descriptions
 from nmt.data.demo.lexicon import Noun, Verb
-from nmt.data.demo.phrases import YOU, NounPhrase, Phrase, Pronoun, pronoun_for, relative_pronoun
+from nmt.data.demo.phrases import (
+    NOBODY,
+    YOU,
+    NounPhrase,
+    Phrase,
+    Pronoun,
+    pronoun_for,
+    relative_pronoun,
+)
 from nmt.data.demo.selection import (
     DAT,
     FITTING,
@@ -26,7 +34,11 @@ from nmt.data.demo.selection import (
     TAKING,
     TRANS,
     has_some,
+    head,
     nouns_of,
+    plain,
+    resumed,
+    same_subject,
     transitive,
     verbs_of,
 )
@@ -41,7 +53,7 @@ from nmt.data.demo.sentences import (
 )
 
 _PUBLIC = nouns_of("public")
-_GOODS = nouns_of("thing", "document", "vehicle")
+_GOODS = nouns_of("thing", "paper", "private")
 _RIDE, _THAT, _WHETHER, _INFINITIVE = (
     verbs_of(frame) for frame in ("ride", "that", "whether", "infinitive")
 )
@@ -52,20 +64,21 @@ _FIRST = tuple(
     for verb in TRANS
     if verb
     in transitive(
-        *("buy", "find", "take", "borrow", "look for", "wash", "steal", "choose", "order"),
-        *("repair", "clean", "check", "carry", "build", "photograph", "unpack", "sew", "bake"),
-        *("cook", "draw", "write", "see", "open"),
+        *("buy", "find", "take", "borrow", "wash", "steal", "choose", "order"),
+        *("repair", "clean", "check", "carry", "build", "unpack", "sew", "bake", "cook", "write"),
+        "open",
     )
 )
 _SECOND = transitive(
     *("sell", "hide", "throw away", "repair", "clean", "wash", "read", "use", "forget", "lose"),
     *("break", "eat", "drink", "taste", "pack", "turn on", "turn off", "open", "close", "put on"),
-    *("take off", "look at", "translate", "sign", "paint", "admire", "touch", "drive", "push"),
+    *("look at", "translate", "sign", "paint", "admire", "drive"),
 )
 _UNASKED = transitive(
     *("steal", "destroy", "break", "discover", "win", "forget", "find", "lose", "have", "see"),
-    *("hear", "know", "love", "like", "need", "understand"),
+    *("hear", "know", "love", "like", "need", "understand", "build", "admire", "kiss", "protect"),
 )
+_ONE = tuple(verb for verb in TRANS if verb.english != "count")  # take a singular, too
 _WITH_THINGS = tuple(
     verb for verb in TRANS if not any("person" in noun.classes for noun in OBJECTS[verb])
 )
@@ -118,10 +131,8 @@ class Grammar(Descriptions):
 
     def _statement(self) -> Draft:
         if self.chance(0.06):
-            verb, tenses = (
-                self.rng.choice(_RIDE),
-                "present progressive past past perfect future must",
-            )
+            verb = self.rng.choice(_RIDE)
+            tenses = "present progressive past past perfect future must"
             subject = self.phrase(self.rng.choice(_PUBLIC), subject=True)
             clause = self.negated(Clause(subject, verb, self.tense(verb, subject, tenses)), 0.1)
             return said(self.with_adverbials(clause))
@@ -157,44 +168,58 @@ class Grammar(Descriptions):
         """A relative clause on the subject, or on an object at the end."""
         verb = self.verb()
         if self.chance(0.6):
-            noun = self.rng.choice(PEOPLE)
-            subject = self._with_relative(self._antecedent(noun))
-            clause = self.clause(verb, subject, self.tense(verb, subject))
-            return said(self.negated(clause, 0.1))
-        verb = self.rng.choice([verb for verb in TRANS if not verb.prefix and not verb.particle])
+            antecedent = self._antecedent(self.rng.choice(PEOPLE))
+            tense = self.tense(verb, antecedent)
+            subject = self._with_relative(antecedent, tense, verb)
+            return said(self.negated(self.clause(verb, subject, tense), 0.1))
+        verb = self.rng.choice([verb for verb in _ONE if not verb.prefix and not verb.particle])
         agent = self.subject(verb)
-        phrase = self._with_relative(self._antecedent(self.object_noun(verb)), verb)
         tense = self.tense(verb, agent, "present past")
         if tense == "perfect":
             tense = "present"
+        antecedent = self._antecedent(self.object_noun(verb, head(agent)))
+        phrase = self._with_relative(antecedent, tense, verb, head(agent))
         return said(Clause(agent, verb, tense, accusative=phrase))
 
     def _antecedent(self, noun: Noun) -> NounPhrase:
-        plural = not noun.mass and self.chance(0.22)
+        plural = self.plural(noun, 0.22)
         determiner = "these" if plural and self.chance(0.2) else "the"
         return NounPhrase(noun, determiner, self.adjective(noun, 0.2), plural)
 
-    def _with_relative(self, phrase: NounPhrase, main: Verb | None = None) -> NounPhrase:
-        """The phrase with a clause in which it is the subject, an object or a possessor."""
+    def _with_relative(
+        self,
+        phrase: NounPhrase,
+        main_tense: str,
+        main: Verb | None = None,
+        agent: Noun | None = None,
+    ) -> NounPhrase:
+        """The phrase with a clause in which it is the subject, an object or a possessor.
+
+        The main clause has the tense, perhaps the verb and an agent, both better not said again.
+        """
         kind = self.rng.random()
         if "person" not in phrase.noun.classes or kind > 0.6:
-            return self._object_relative(phrase, main)
+            return self._object_relative(phrase, main_tense, main, agent)
         if kind < 0.08:
-            return self._whose(phrase)
-        verb, pronoun = self.verb(), relative_pronoun(phrase)
-        tense = self.tense(verb, pronoun, "present past future")
+            return self._whose(phrase, main_tense)
+        pronoun, verb = relative_pronoun(phrase), self.verb()
+        while verb is main:
+            verb = self.verb()
+        tense = self.relative_tense(verb, pronoun, main_tense, "present past future")
         clause = self.clause(verb, pronoun, tense, avoided=phrase.noun)
         words = clauses.english(clause), clauses.german(clause, "final")
         return attached(phrase, clause, words, pronoun.phenomena, set())
 
-    def _object_relative(self, phrase: NounPhrase, main: Verb | None) -> NounPhrase:
+    def _object_relative(
+        self, phrase: NounPhrase, main_tense: str, main: Verb | None, agent: Noun | None
+    ) -> NounPhrase:
         verbs = [verb for verb in TAKING[phrase.noun] if verb is not main]
         pronoun, verb = relative_pronoun(phrase), self.rng.choice(verbs or TAKING[phrase.noun])
         subject = self.subject()
-        while isinstance(subject, NounPhrase) and subject.noun is phrase.noun:
+        while head(subject) and head(subject) in (phrase.noun, agent):
             subject = self.subject()
         tenses = "present past" if "state" in verb.flags else "present past perfect"
-        clause = Clause(subject, verb, self.tense(verb, subject, tenses))
+        clause = Clause(subject, verb, self.relative_tense(verb, subject, main_tense, tenses))
         gap = pronoun.german(verb.case)
         shown = set(pronoun.phenomena) | ({"case"} if gap != pronoun.nominative else set())
         words = (
@@ -203,12 +228,13 @@ class Grammar(Descriptions):
         )
         return attached(phrase, clause, words, shown, {(verb.lemma, phrase.noun.english)})
 
-    def _whose(self, phrase: NounPhrase) -> NounPhrase:
+    def _whose(self, phrase: NounPhrase, main_tense: str) -> NounPhrase:
         feminine = phrase.plural or phrase.noun.gender == "f"
         relative = self.rng.choice([noun for noun in KIN if noun is not phrase.noun])
         kin = NounPhrase(relative, "whose " if feminine else "whose")
         verb = self.rng.choice(REST)
-        clause = self.clause(verb, kin, self.tense(verb, kin, "present past"))
+        tense = self.relative_tense(verb, kin, main_tense, "present past")
+        clause = self.clause(verb, kin, tense)
         words = clauses.english(clause), clauses.german(clause, "final")
         shown = relative_pronoun(phrase).phenomena | {"case"}
         return attached(phrase, clause, words, shown, set())
@@ -222,10 +248,10 @@ class Grammar(Descriptions):
         lasting = "state" in main.verb.flags | sub.verb.flags
         links = _CONJUNCTIONS[tense][:2] if lasting else _CONJUNCTIONS[tense]
         english, german = self.rng.choice(links)
-        if english in ("because", "although") and self.chance(0.5):
-            sub = self.state(sub.subject, tense)
-        if english in ("while", "before"):
-            sub = replace(sub, negated=False)
+        if english in ("while", "before", "when"):
+            main, sub = replace(main, negated=False), replace(sub, negated=False)
+        if english in ("because", "although") and self.chance(0.7):
+            main, sub = self._with_reason(main, sub.subject)
         if self.chance(0.5):
             return joined(main, sub, (english, f", {german}"))
         words = Words(
@@ -237,29 +263,44 @@ class Grammar(Descriptions):
         )
         return said(replace(main, time=words, front="time"))
 
+    def _with_reason(self, main: Clause, other: Phrase) -> tuple[Clause, Clause]:
+        """The clause and how its subject is (the king ... because he is tired), or another's."""
+        subject = main.subject
+        pronoun = resumed(subject)
+        if pronoun and self.chance(0.8):
+            main = replace(main, subject=plain(subject))
+            return main, self.perhaps_not(self.state(pronoun, main.tense, head(subject)))
+        return main, self.state(plain(other), main.tense)
+
     def _two_clauses(self, tense: str) -> tuple[Clause, Clause]:
         """Two clauses of the tense about different people."""
         while True:
             main, sub = self.any_clause(tense), self.any_clause(tense)
-            subjects = (main.subject, sub.subject)
-            heads = [phrase.noun for phrase in subjects if isinstance(phrase, NounPhrase)]
-            different = len(set(heads)) == len(heads) and (heads or main.subject != sub.subject)
+            different = not same_subject(main, sub)
             if different and main.tense == sub.tense == tense:
                 return main, sub
 
     def _that(self) -> Draft:
-        tense = self.rng.choice(("present", "present", "past"))
-        verb = self.rng.choice(_THAT)
-        main = self.negated(Clause(self.subject(), verb, tense), 0.15)
-        sub = self.any_clause("past" if tense == "past" else "present past perfect future")
+        verb, tense = self.rng.choice(_THAT), self.rng.choice(("present", "present", "past"))
+        main = Clause(self.subject(), verb, "present" if verb.english == "hope" else tense)
+        if verb.english != "hope":
+            main = self.negated(main, 0.15)
+        sub = self._content(main, "present past perfect future")
         return joined(main, sub, ("that", ", dass"))
 
     def _whether(self) -> Draft:
         tense = self.rng.choice(("present", "past"))
         verb = self.rng.choice(_WHETHER)
         main = Clause(self.certain_subject(), verb, tense, negated=verb.english == "know")
-        sub = self.any_clause("past" if tense == "past" else "present future perfect")
-        return joined(main, sub, ("whether", ", ob"))
+        sub = self._content(main, "present future perfect")
+        return joined(main, replace(sub, negated=False), ("whether", ", ob"))
+
+    def _content(self, main: Clause, tenses: str) -> Clause:
+        """What is known or asked: about somebody else, and in the past after a past."""
+        sub = self.any_clause("past" if main.tense == "past" else tenses)
+        while same_subject(main, sub) or sub.subject is NOBODY:
+            sub = self.any_clause("past" if main.tense == "past" else tenses)
+        return replace(sub, tense="past") if main.tense == "past" else sub
 
     # A thing, and it again
 
@@ -270,7 +311,7 @@ class Grammar(Descriptions):
         while not noun.classes & _IT_CLASSES or not FITTING[noun]:
             verb = self.rng.choice(_FIRST)
             noun = self.object_noun(verb)
-        plural = not noun.mass and self.chance(0.12)
+        plural = self.plural(noun, 0.12)
         determiners = ("the", "these", "two") if plural else ("the", "the", "a", "this")
         if noun.mass:
             determiners = ("the", "the", "this")
@@ -281,11 +322,11 @@ class Grammar(Descriptions):
 
     def _and_it(self) -> Draft:
         """The boy found the key and put it on the table."""
-        main, phrase = self._handled(self.rng.choice(("past", "past", "past", "present")), 0.25)
-        noun, it = phrase.noun, pronoun_for(phrase)
-        seconds = [word for word in TAKING[noun] if word in _SECOND and word is not main.verb]
-        layable = noun in OBJECTS[_PUT] and self.chance(0.4)
-        verb = _PUT if layable or not seconds else self.rng.choice(seconds)
+        tense = self.rng.choice(("past", "past", "past", "present"))
+        main, phrase = self._handled(tense, 0.25)
+        while not (seconds := self._seconds(main.verb, phrase.noun)):
+            main, phrase = self._handled(tense, 0.25)
+        verb, noun, it = self.rng.choice(seconds), phrase.noun, pronoun_for(phrase)
         subject = main.subject
         silent = Pronoun("", "", "", "", "", person=subject.person, plural=subject.plural)
         sub = Clause(silent, verb, main.tense, accusative=it)
@@ -294,6 +335,12 @@ class Grammar(Descriptions):
         draft = joined(main, sub, ("and", " und"), "second")
         pair = (verb.lemma, noun.english)
         return replace(draft, combinations=draft.combinations | {pair})
+
+    def _seconds(self, first: Verb, noun: Noun) -> list[Verb]:
+        """What may happen to a thing after the first verb."""
+        layable = noun in OBJECTS[_PUT]
+        verbs = [verb for verb in TAKING[noun] if verb in _SECOND and verb is not first]
+        return [_PUT] if layable and (not verbs or self.chance(0.4)) else verbs
 
     def _because_it(self) -> Draft:
         """The man bought the lamp because it was cheap."""
@@ -308,7 +355,8 @@ class Grammar(Descriptions):
     def _infinitive(self) -> Draft:
         """The boy tries to open the door."""
         verb, subject = self.rng.choice(_INFINITIVE), self.certain_subject()
-        main = Clause(subject, verb, self.tense(verb, subject, "present past past perfect"))
+        tenses = "present past" if verb.english == "hope" else "present past past perfect"
+        main = Clause(subject, verb, self.tense(verb, subject, tenses))
         return with_infinitive(main, self._task(subject), "")
 
     def _purpose(self) -> Draft:
@@ -322,7 +370,7 @@ class Grammar(Descriptions):
         verb = self.rng.choice(self.rng.choices((TRANS, DAT, PREP, GIVE), (6, 1, 1, 1))[0])
         while verb.flags & {"state", "static"}:
             verb = self.rng.choice(TRANS)
-        return self.clause(verb, subject, "present")
+        return replace(self.clause(verb, subject, "present"), place=None)
 
     # Questions
 
@@ -378,9 +426,9 @@ class Grammar(Descriptions):
 
     def _which(self) -> Draft:
         """Which book (how many books) does the man buy?"""
-        verb, subject = self.rng.choice(TRANS), self.certain_subject()
-        noun = self.object_noun(verb)
-        plural = not noun.mass and self.chance(0.3)
+        verb, subject = self.rng.choice(_ONE), self.certain_subject()
+        noun = self.object_noun(verb, head(subject))
+        plural = self.plural(noun, 0.3)
         phrase = NounPhrase(noun, "which", self.adjective(noun, 0.2), plural)
         tenses = "present past" if "state" in verb.flags else "present past past future should"
         clause = Clause(subject, verb, self.tense(verb, subject, tenses))

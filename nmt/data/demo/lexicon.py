@@ -145,15 +145,15 @@ _NOUN_TABLES: dict[str, str] = {
         coat = der Mantel, Mäntel : worn
         shirt = das Hemd, Hemden : worn
         dress = das Kleid, Kleider : worn
-        shoe = der Schuh, Schuhe : worn
+        shoe = der Schuh, Schuhe : worn pair
         jacket = die Jacke, Jacken : worn
         skirt = der Rock, Röcke : worn
         sweater = der Pullover, Pullover : worn
         scarf/scarves = der Schal, Schals : gen:Schals
-        glove = der Handschuh, Handschuhe : worn
+        glove = der Handschuh, Handschuhe : worn pair
         belt = der Gürtel, Gürtel
         tie = die Krawatte, Krawatten
-        sock = die Socke, Socken : worn
+        sock = die Socke, Socken : worn pair
     """,
     "thing small": """
         key = der Schlüssel, Schlüssel
@@ -279,7 +279,7 @@ _NOUN_TABLES: dict[str, str] = {
         forest = der Wald, Wälder : loc:in/in dir:in
         city = die Stadt, Städte : loc:in/in dir:in
         village = das Dorf, Dörfer : loc:in/in dir:in
-        street = die Straße, Straßen : loc:in/auf dir:auf
+        street = die Straße, Straßen : loc:on/auf dir:auf
         bridge = die Brücke, Brücken : building loc:on/auf dir:zu
         castle = das Schloss, Schlösser : building loc:in/in dir:zu
         factory = die Fabrik, Fabriken : building loc:in/in dir:zu
@@ -358,8 +358,8 @@ _NOUN_TABLES: dict[str, str] = {
 # progressive, "state" ones no time either; "animal" verbs may also have an animal as subject.
 _VERB_TABLES: dict[str, str] = {
     "trans": """
-        buy bought bought | kaufen | thing food drink document private
-        sell sold sold | verkaufen | thing food document private pet
+        buy bought bought | kaufen | thing food drink paper private
+        sell sold sold | verkaufen | thing food paper private pet
         find found found | finden findet fand gefunden | small document pet bag : static animal
         lose lost lost | verlieren verliert verlor verloren | small bag : static
         see saw seen | sehen sieht sah gesehen | person animal vehicle place thing : static animal
@@ -380,17 +380,17 @@ _VERB_TABLES: dict[str, str] = {
         take took taken | nehmen nimmt nahm genommen \
             | clothes fruit key coin cutlery ticket gift pen bag bottle cup plate glass paper
         look ~for | suchen | person pet small document bag hotel
-        need | brauchen | small machine furniture document doctor lawyer private : state
+        need | brauchen | small machine furniture paper doctor lawyer private : state
         have had had | haben hat hatte gehabt | pet machine private instrument garden small : state
         open | öffnen | openable
         close | schließen schließt schloss geschlossen | openable
         break broke broken | zerbrechen zerbricht zerbrach zerbrochen | breakable
         steal stole stolen | stehlen stiehlt stahl gestohlen | small private artwork instrument pet
-        hide hid hidden | verstecken | small document bag box bottle
+        hide hid hidden | verstecken | small paper bag box bottle
         know knew known | kennen kennt kannte gekannt | person place song recipe film rule : state
         love | lieben | person pet city garden island song : state animal
         like | mögen mag mochte gemocht | person animal food drink place film : state
-        visit | besuchen | person museum castle city village island church concert school
+        visit | besuchen | person museum castle city village island church school
         meet met met | treffen trifft traf getroffen | person
         greet | begrüßen | person
         ask | fragen | person
@@ -402,7 +402,7 @@ _VERB_TABLES: dict[str, str] = {
             | box boat rope donkey basket furniture suitcase private horse cow
         learn | lernen | learnt
         understand understood understood | verstehen versteht verstand verstanden \
-            | learnt question document film problem person : state
+            | learnt question document film problem puzzle person : state
         forget forgot forgotten | vergessen vergisst vergaß vergessen \
             | small learnt document event bag : static
         describe | beschreiben beschreibt beschrieb beschrieben | person place told picture thing
@@ -419,28 +419,29 @@ _VERB_TABLES: dict[str, str] = {
         feed fed fed | füttern | animal
         catch caught caught | fangen fängt fing gefangen | animal ball thief : animal
         drive drove driven | fahren fährt fuhr gefahren | car truck bus tractor taxi
-        turn +on | ein-schalten | machine
-        turn +off | aus-schalten | machine
+        turn +on | ein-schalten | lamp phone computer television radio camera
+        turn +off | aus-schalten | lamp phone computer television radio camera
         call | an-rufen ruft rief gerufen | person
         invite | ein-laden lädt lud geladen | person
         pick +up | ab-holen | person gift ticket
-        throw threw thrown +away | weg-werfen wirft warf geworfen | small document food
+        throw threw thrown +away | weg-werfen wirft warf geworfen | small paper food
         put +on | an-ziehen zieht zog gezogen | worn
         take took taken +off | aus-ziehen zieht zog gezogen | worn
         choose chose chosen | aus-wählen | small document food furniture
         prepare | vor-bereiten bereitet bereitete bereitet | event meal
-        look ~at | an-sehen sieht sah gesehen | artwork small document animal building : animal
+        look ~at | betrachten | artwork small paper animal building
         tidy tidied tidied +up | auf-räumen | room
         write wrote written +down | auf-schreiben schreibt schrieb geschrieben \
-            | learnt recipe question idea plan
-        pack | ein-packen | small bottle document
+            | word sentence song poem rule recipe question idea plan
+        pack | ein-packen | small bottle paper
         unpack | aus-packen | suitcase bag box gift basket
         cancel cancelled cancelled | ab-sagen | event
         wake woke woken +up | auf-wecken | person pet : animal
-        win won won | gewinnen gewinnt gewann gewonnen | game private machine : static
-        discover | entdecken | island mistake secret animal place mistake
+        win won won | gewinnen gewinnt gewann gewonnen \
+            | game car bicycle motorcycle camera computer television : static
+        discover | entdecken | island mistake secret animal castle village lake : static
         solve | lösen | problem puzzle
-        destroy | zerstören | building vehicle letter picture bridge
+        destroy | zerstören | castle factory tower vehicle letter picture bridge
         admire | bewundern | person artwork building dress garden horse
         protect | beschützen | person pet : animal
         save | retten | person pet
@@ -462,14 +463,15 @@ _VERB_TABLES: dict[str, str] = {
         congratulate | gratulieren | person
         obey | gehorchen gehorcht gehorchte gehorcht | person
         listen ~to | zu-hören | person
-        forgive forgave forgiven | verzeihen verzeiht verzieh verziehen | person
+        forgive forgave forgiven | verzeihen verzeiht verzieh verziehen | person : static
         believe | glauben | person : state
     """,
     "prep": """
         wait ~for | warten | auf acc person public plane
         think thought thought ~of | denken denkt dachte gedacht | an acc person event
         talk ~about | sprechen spricht sprach gesprochen | über acc person event told document film
-        dream ~of | träumen | von dat person journey island animal private place : static
+        dream ~of | träumen \
+            | von dat person journey island animal private city beach garden : static
         laugh ~at | lachen | über acc mistake story person picture film
         look ~after | auf-passen | auf acc pet child house garden suitcase
         play ~with | spielen | mit dat toy pet young : animal
@@ -479,16 +481,16 @@ _VERB_TABLES: dict[str, str] = {
         dance ~with | tanzen | mit dat person
     """,
     "give": """
-        give gave given | geben gibt gab gegeben | small document food bottle glass
-        show showed shown | zeigen | small document picture room house garden animal
+        give gave given | geben gibt gab gegeben | small paper food bottle glass
+        show showed shown | zeigen | small paper picture room house garden animal
         send sent sent | schicken | written small
-        bring brought brought | bringen bringt brachte gebracht | small food document plate cup
-        lend lent lent | leihen leiht lieh geliehen | small document private hammer ladder
-        offer | an-bieten bietet bot geboten | food room chair bicycle
+        bring brought brought | bringen bringt brachte gebracht | small food paper plate cup
+        lend lent lent | leihen leiht lieh geliehen | small paper private hammer ladder
+        offer | an-bieten bietet bot geboten | food drink chair bicycle
         recommend | empfehlen empfiehlt empfahl empfohlen \
             | hotel restaurant doctor lawyer book novel film museum
         explain | erklären | learnt problem plan question game mistake contract
-        tell told told | erzählen | story secret plan
+        tell told told | erzählen | story secret
         promise | versprechen verspricht versprach versprochen | small journey pet bicycle
     """,
     "rest": """
@@ -592,7 +594,7 @@ _ADJECTIVE_TABLE = """
     polite | höflich | owner person
     curious | neugierig | person animal
     proud prouder | stolz | person
-    strict stricter | streng | person rule
+    strict stricter | streng | teacher doctor judge policeman lawyer boss king queen kin rule
     sick sicker | krank kränker | person animal
     healthy healthier | gesund gesünder | person animal
     angry angrier | wütend | owner person animal
@@ -612,7 +614,7 @@ _ADJECTIVE_TABLE = """
     fresh fresher | frisch | food milk water juice
     delicious | lecker leckerer | food meal
     sweet sweeter | süß | fruit juice wine lemonade tea cake biscuit
-    sour | sauer/saur saurer | fruit wine
+    sour | sauer/saur saurer | apple cherry orange lemon wine milk
     ripe riper | reif | fruit
     hot hotter | heiß | milk water tea coffee hot
     cold colder | kalt kälter | drink soup room
@@ -673,7 +675,7 @@ _ADVERB_TABLES: dict[str, str] = {
         never = nie
         rarely = selten
         usually = meistens
-        still = noch
+        still = immer noch
     """,
     "perfect": """
         already = schon
@@ -732,8 +734,9 @@ FUNCTION_WORDS: dict[str, str] = _entries(
     am=sein is=sein are=sein was=sein were=sein be=sein been=sein do=tun does=tun did=tun
     has=haben have=haben had=haben will=werden can=können must=müssen should=sollen may=dürfen
     would=würden want=wollen wants=wollen wanted=wollen to=zu and=und but=aber or=oder
-    because=weil although=obwohl if=wenn whether=ob could=können one=ein that=dass while=während
-    before=bevor as=wie than=als in=in on=auf at=an under=unter behind=hinter with=mit for=für
+    because=weil although=obwohl if=wenn whether=ob could=können able=fähig allowed=erlaubt
+    one=ein that=dass while=während before=bevor as=wie than=als in=in on=auf at=an under=unter
+    behind=hinter with=mit for=für
     of=von about=über after=nach next=neben up=auf off=aus away=weg down=ab back=zurück
     more=mehr please=bitte ago=vor last=letzter part=Teil
     there=dort asleep=ein nobody=niemand somebody=jemand

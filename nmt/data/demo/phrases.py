@@ -97,6 +97,11 @@ class NounPhrase:
     def numeral(self) -> bool:
         return self.determiner in NUMBER_WORDS or self.determiner.isdigit()
 
+    @property
+    def new(self) -> bool:
+        """Whether it speaks of something new, which German says late in the clause."""
+        return self.indefinite or self.numeral or self.determiner in _PLURAL_WORDS
+
     def english(self, *, subject: bool = True) -> str:
         """The English text, the same for subjects and objects."""
         noun = self.noun.english_plural if self.plural else self.noun.english
@@ -170,6 +175,10 @@ class Pronoun:
     def numeral(self) -> bool:
         return False
 
+    @property
+    def new(self) -> bool:
+        return False
+
     def english(self, *, subject: bool = True) -> str:
         return self.subject if subject else self.object
 
@@ -222,7 +231,6 @@ _CONTRACTIONS = {
     "in dem": "im",
     "in das": "ins",
     "an dem": "am",
-    "an das": "ans",
     "zu dem": "zum",
     "zu der": "zur",
     "von dem": "vom",

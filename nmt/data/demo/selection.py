@@ -25,6 +25,7 @@ from nmt.data.demo.phrases import (
     NounPhrase,
     Phrase,
     Pronoun,
+    pronoun_for,
 )
 
 
@@ -51,12 +52,18 @@ TAKING: dict[Noun, tuple[Verb, ...]] = {
         for verb in VERBS
         if verb.frame in ("trans", "dat", "prep")
         and noun in OBJECTS[verb]
-        and verb.preposition != "part in"
+        and verb.lemma not in ("take part in", "count")
     )
     for noun in NOUNS
 }
 FITTING: dict[Noun, tuple[Adjective, ...]] = {
-    noun: tuple(adjective for adjective in ADJECTIVES if adjective.classes & noun.classes)
+    noun: tuple(
+        adjective
+        for adjective in ADJECTIVES
+        if adjective.classes & noun.classes
+        and not (adjective.english == "young" and noun.english.startswith("grand"))
+        and not (adjective.english == "old" and "young" in noun.classes)
+    )
     for noun in NOUNS
 }
 # Nouns that few verbs take come more often, so that all nouns come about equally often.
@@ -70,15 +77,17 @@ KIN = nouns_of("kin")
 ANIMALS = nouns_of("animal")
 TRANS, DAT, PREP, GIVE = (verbs_of(frame) for frame in ("trans", "dat", "prep", "give"))
 REST, MOTION = verbs_of("rest"), verbs_of("motion")
+COLOURS = frozenset(
+    adjective
+    for adjective in ADJECTIVES
+    if adjective.english in ("brown", "black", "white", "red", "blue", "green", "yellow", "grey")
+)
 # Adjectives without degrees: neither very nor more.
-ABSOLUTE = frozenset(
+ABSOLUTE = COLOURS | frozenset(
     adjective
     for adjective in ADJECTIVES
     if adjective.english
-    in {
-        *("wrong", "correct", "broken", "empty", "full", "round", "brown", "black"),
-        *("white", "red", "blue", "green", "yellow", "grey", "tiny", "delicious"),
-    }
+    in ("wrong", "correct", "broken", "empty", "full", "round", "tiny", "delicious")
 )
 _SINGULAR_KIN = ("mother", "father")
 _MINE = frozenset(
@@ -86,10 +95,10 @@ _MINE = frozenset(
         *("kin", "friend", "teacher", "doctor", "neighbour", "colleague", "boss", "lawyer"),
         *("secretary", "guest", "child", "pupil", "student", "gardener", "driver", "pet", "thing"),
         *("food", "drink", "document", "private", "house", "garden", "school", "office", "village"),
-        *("city", "farm", "shop", "hotel", "restaurant", "street", "room", "part", "idea", "meal"),
+        *("city", "farm", "shop", "hotel", "restaurant", "room", "part", "idea", "meal"),
     )
 )
-_ANIMAL_PLACES = nouns_of(
+ANIMAL_PLACES = nouns_of(
     *("house", "garden", "park", "forest", "street", "farm", "stable", "field", "island"),
     *("mountain", "beach", "kitchen", "village", "cellar"),
 )
@@ -98,8 +107,11 @@ _HOMES = nouns_of(
     *("lake", "river", "mountain", "cellar", "room", "factory", "school", "harbour"),
 )
 _DESTINATIONS = nouns_of(
-    *("city", "village", "island", "castle", "mountain", "lake", "beach", "harbour", "farm"),
-    *("river", "university", "hotel"),
+    *("city", "village", "island", "castle", "lake", "beach", "harbour", "farm", "hotel"),
+    "university",
+)
+_ARRIVALS = nouns_of(
+    "city", "village", "island", "station", "airport", "lake", "university", "market"
 )
 _PLACED = transitive(
     *("buy", "find", "lose", "see", "hear", "read", "eat", "drink", "look for", "forget"),
@@ -109,6 +121,7 @@ _PLACED = transitive(
 _GETTING = transitive(
     "buy", "order", "build", "bake", "discover", "win", "rent", "sew", "steal", "put on", "take off"
 )
+_FAMILIAR = transitive("know", "love", "like", "understand")  # not "a" or "some"
 _POSSESSIVES = ("my", "our", "your", "his", "her", "their")
 _SUBJECT_PRONOUNS = (ME, YOU, HE, SHE, WE, THEY)
 _CLASHING = {ME: (ME, WE), WE: (ME, WE), YOU: (YOU,), HE: (HE,), SHE: (SHE,), THEY: (THEY,)}
@@ -133,12 +146,16 @@ class Selection:
     def phrase(self, noun: Noun, *, definite: bool = False, subject: bool = False) -> NounPhrase:
         """A noun phrase with a determiner that suits the noun, often with an adjective."""
         single = noun.mass or noun.english in _SINGULAR_KIN
-        plural = not single and self.chance(0.25)
+        plural = not single and self.plural(noun, 0.25)
         determiner = self._determiner(noun, plural, definite, subject)
         return NounPhrase(noun, determiner, self.adjective(noun, 0.3), plural)
 
+    def plural(self, noun: Noun, probability: float) -> bool:
+        """Whether a phrase with the noun is plural; shoes mostly are."""
+        return not noun.mass and self.chance(0.85 if "pair" in noun.classes else probability)
+
     def _determiner(self, noun: Noun, plural: bool, definite: bool, subject: bool) -> str:
-        if "kin" in noun.classes and self.chance(0.7):
+        if "kin" in noun.classes and self.chance(0.94):
             return self.rng.choice(_POSSESSIVES)
         kind = self.rng.random()
         if kind < 0.44:
@@ -173,19 +190,19 @@ class Selection:
             if subject not in (NOBODY, SOMEBODY) and not quantified(subject):
                 return subject
 
-    def object_noun(self, verb: Verb) -> Noun:
-        """A noun that the verb takes."""
-        return self.rng.choices(OBJECTS[verb], cum_weights=_WEIGHTS[verb])[0]
+    def object_noun(self, verb: Verb, avoided: Noun | None = None) -> Noun:
+        """A noun that the verb takes: another than the one to avoid."""
+        while True:
+            noun = self.rng.choices(OBJECTS[verb], cum_weights=_WEIGHTS[verb])[0]
+            if noun is not avoided:
+                return noun
 
     def object(self, verb: Verb, subject: Phrase, avoided: Noun | None = None) -> Phrase:
         """A phrase that the verb takes: another than its subject."""
-        noun = self.object_noun(verb)
-        taken = subject.noun if isinstance(subject, NounPhrase) else avoided
-        while noun is taken:
-            noun = self.object_noun(verb)
+        noun = self.object_noun(verb, head(subject) or avoided)
         if "person" in noun.classes and self.chance(0.12):
             return self.other_pronoun(subject)
-        phrase = self.phrase(noun)
+        phrase = self.phrase(noun, definite=verb in _FAMILIAR and not noun.mass)
         if verb.english == "count":
             return replace(phrase, plural=True, determiner=self.rng.choice(("the", "these", "our")))
         if verb in _GETTING and phrase.determiner in _POSSESSIVES:
@@ -211,8 +228,9 @@ class Selection:
             return self.rng.choice(adverbials.HERE)
         if kind < 0.25 and "located" not in verb.flags:
             return adverbials.beside(self.rng)
-        homes = _HOMES if verb.german == "wohnen" else _places_of(subject)
-        return adverbials.location(self.place_phrase(homes))
+        nouns = _HOMES if verb.german == "wohnen" else _places_of(subject)
+        nouns = _ARRIVALS if "located" in verb.flags else nouns
+        return adverbials.location(self.place_phrase(nouns))
 
     # Clauses
 
@@ -225,11 +243,18 @@ class Selection:
         else:
             names = ("present", "progressive", "past", "perfect", "future", "modal")
             tense = self.rng.choices(names, (26, 8, 30, 11, 10, 15))[0]
+        if tense == "perfect" and "state" in verb.flags:
+            return "present"
         if tense == "modal":
             return self.rng.choice(tuple(clauses.MODALS))
         if tense == "progressive" and verb.flags & {"static", "state"}:
             return "present"
         return clear_tense(verb, subject, tense)
+
+    def relative_tense(self, verb: Verb, subject: Phrase, main_tense: str, choices: str) -> str:
+        """One of the tenses, but the past beside a past: found what he bought."""
+        past = main_tense == "past" or main_tense in PAST_MODALS
+        return "past" if past else self.tense(verb, subject, choices)
 
     def clause(
         self, verb: Verb, subject: Phrase, tense: str, avoided: Noun | None = None
@@ -239,10 +264,7 @@ class Selection:
         if verb.frame in ("trans", "give"):
             clause = replace(clause, accusative=self.object(verb, subject, avoided))
         if verb.frame == "give":
-            receiver: Phrase = self.phrase(self.rng.choice(PEOPLE), definite=True)
-            if self.chance(0.2):
-                receiver = self.other_pronoun(subject)
-            clause = replace(clause, dative=receiver)
+            clause = replace(clause, dative=self._receiver(subject, avoided))
         if verb.frame == "dat":
             clause = replace(clause, dative=self.object(verb, subject, avoided))
         if verb.frame == "prep":
@@ -250,11 +272,18 @@ class Selection:
         if verb.frame == "motion":
             goals = _DESTINATIONS if verb.english == "travel" else _places_of(subject)
             clause = replace(clause, place=adverbials.direction(self.place_phrase(goals)))
-        return replace(clause, place=self.place(verb, subject)) if self._has_place(verb) else clause
+        located = self._has_place(verb, clause.accusative)
+        return replace(clause, place=self.place(verb, subject)) if located else clause
 
-    def _has_place(self, verb: Verb) -> bool:
+    def _receiver(self, subject: Phrase, avoided: Noun | None) -> Phrase:
+        if self.chance(0.2):
+            return self.other_pronoun(subject)
+        taken = head(subject) or avoided
+        return self.phrase(self.rng.choice([x for x in PEOPLE if x is not taken]), definite=True)
+
+    def _has_place(self, verb: Verb, thing: Phrase | None) -> bool:
         if verb in _PLACED:
-            return self.chance(0.12)
+            return not (thing and head(thing) in PLACES) and self.chance(0.12)
         if verb.frame != "rest" or "nowhere" in verb.flags:
             return False
         return verb.german in ("wohnen", "bleiben", "sitzen", "stehen") or self.chance(0.65)
@@ -284,7 +313,7 @@ class Selection:
             return replace(clause, comment=self._comment(clause), front="comment")
         if "state" in clause.verb.flags:
             still = clause.tense == "present" and not clause.negated and self.chance(0.2)
-            return replace(clause, frequency=self.rng.choice(adverbials.STILL)) if still else clause
+            return replace(clause, frequency=adverbials.STILL) if still else clause
         clause = self._with_frequency(clause)
         timeless = clause.tense == "perfect" or (clause.tense == "present" and clause.negated)
         if clause.frequency is None and not timeless and self.chance(0.5):
@@ -331,6 +360,37 @@ def clear_tense(verb: Verb, subject: Phrase, tense: str) -> str:
     return "perfect" if same and tense == "past" and not singular else tense
 
 
+def head(phrase: Phrase) -> Noun | None:
+    """The noun of a phrase; a pronoun has none."""
+    return phrase.noun if isinstance(phrase, NounPhrase) else None
+
+
+def resumed(subject: Phrase) -> Phrase | None:
+    """The pronoun that takes up a subject: he for the king; none for nobody or every king."""
+    if not isinstance(subject, NounPhrase):
+        return None if subject in (NOBODY, SOMEBODY) else subject
+    if subject.noun.english == "child" or subject.determiner == "every":
+        return None
+    if "animal" in subject.noun.classes:
+        return pronoun_for(subject)
+    female = subject.noun.gender == "f" or subject.noun.english == "girl"
+    return THEY if subject.plural else SHE if female else HE
+
+
+def plain(phrase: Phrase) -> Phrase:
+    """A definite phrase without adjective, for somebody of whom a quality is said."""
+    if not isinstance(phrase, NounPhrase):
+        return phrase
+    determiner = "the" if phrase.determiner == "a" else phrase.determiner
+    return replace(phrase, adjective=None, determiner=determiner)
+
+
+def same_subject(main: Clause, sub: Clause) -> bool:
+    """Whether both clauses are about the same pronoun or noun."""
+    noun = head(main.subject)
+    return noun is head(sub.subject) if noun else main.subject == sub.subject
+
+
 def quantified(phrase: Phrase | None) -> bool:
     """Whether the phrase counts ("every", "some", "three"), so that not would be ambiguous."""
     words = ("every", "some", "many", "several", "no")
@@ -344,7 +404,7 @@ def has_some(phrases: Iterable[Phrase | None]) -> bool:
 
 def _places_of(subject: Phrase) -> tuple[Noun, ...]:
     animal = isinstance(subject, NounPhrase) and "animal" in subject.noun.classes
-    return _ANIMAL_PLACES if animal else PLACES
+    return ANIMAL_PLACES if animal else PLACES
 
 
 def _time_tense(tense: str) -> str:
