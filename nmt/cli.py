@@ -4,12 +4,13 @@ Modules are imported by the command that needs them, so that `nmt --help` is pro
 """
 
 import argparse
+import contextlib
 import errno
 import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from nmt import __version__
 from nmt.errors import InputError, Status, Stopped
@@ -17,15 +18,25 @@ from nmt.errors import InputError, Status, Stopped
 if TYPE_CHECKING:
     from nmt.decoding.translator import SearchOptions
 
-_STORAGE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EFBIG}
+_PATH_ERRORS = {errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports wrong usage as every other error is reported."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}, command line, see {self.prog} --help")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
-    arguments = _parser().parse_args(argv)
+    out_of_memory = ""
     try:
+        arguments = _parser().parse_args(argv)
+        out_of_memory = arguments.if_out_of_memory
         arguments.run(arguments)
-        sys.stdout.flush()
+        if sys.stdout:
+            sys.stdout.flush()
         return Status.DONE
     except InputError as error:
         for problem in error.problems:
@@ -42,15 +53,15 @@ def main(argv: list[str] | None = None) -> int:
         _say("nmt: interrupted")
         return 130
     except OSError as error:
-        if error.errno not in _STORAGE_ERRORS:
+        if error.errno is None:
             raise
-        where = error.filename or "while writing"
-        _say(f"nmt: error: {error.strerror}, {where}, make room or allow it")
-        return Status.STORAGE
+        where = error.filename or "while reading or writing"
+        _say(f"nmt: error: {error.strerror}, {where}, check path, permission and room on the disk")
+        return Status.INPUT if error.errno in _PATH_ERRORS else Status.STORAGE
     except (MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
-        _say(f"nmt: error: out of memory, this machine, {arguments.if_out_of_memory}")
+        _say(f"nmt: error: out of memory, this machine, {out_of_memory}")
         return Status.INPUT
 
 
@@ -61,11 +72,13 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    if sys.stderr:
+        with contextlib.suppress(OSError):  # nobody listens: no reason to stop
+            print(text, file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="nmt",
         description="Machine translation with the Transformer of Vaswani et al. (2017).",
     )
@@ -153,17 +166,17 @@ def _add_evaluate(sub: argparse.ArgumentParser) -> None:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
+    value = int(text) if text.isdecimal() else 0
     if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, found {text}")
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, found {text}")
     return value
 
 
 def _penalty(text: str) -> float:
-    value = float(text)
-    if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"must be 0 or more, found {text}")
-    return value
+    with contextlib.suppress(ValueError):
+        if 0 <= (value := float(text)) < float("inf"):
+            return value
+    raise argparse.ArgumentTypeError(f"must be a number from 0, found {text}")
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
@@ -183,7 +196,9 @@ def _train(arguments: argparse.Namespace) -> None:
     from nmt.config import load
     from nmt.training.train import train
 
-    print(train(load(arguments.config, arguments.overrides), _say))
+    model = train(load(arguments.config, arguments.overrides), _say)
+    if os.environ.get("RANK", "0") == "0":
+        print(model)
 
 
 def _translate(arguments: argparse.Namespace) -> None:
@@ -236,7 +251,7 @@ def _search_options(arguments: argparse.Namespace, n_best: int = 1) -> "SearchOp
 def _average(arguments: argparse.Namespace) -> None:
     from nmt.checkpoints.average import average
 
-    steps = average(arguments.model, arguments.last, arguments.output)
+    steps = average(arguments.model, arguments.last, arguments.output, _say)
     _say(f"mean of steps {', '.join(map(str, steps))}")
 
 

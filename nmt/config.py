@@ -13,7 +13,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from nmt import strict_yaml
@@ -21,7 +20,7 @@ from nmt.errors import InputError
 from nmt.strict_yaml import KeyPath
 
 Positive = Annotated[int, Field(ge=1)]
-Probability = Annotated[float, Field(ge=0, lt=1)]
+Probability = Annotated[float, Field(ge=0, le=0.99)]
 
 
 class Section(BaseModel):
@@ -191,10 +190,16 @@ class Config(Section):
             )
         return self
 
+    @model_validator(mode="after")
+    def _early_stopping_can_judge(self) -> Self:
+        if self.training.early_stopping is not None and not self.data.validation:
+            raise ValueError("training.early_stopping needs data.validation, which is empty")
+        return self
+
     def to_yaml(self) -> str:
         """The resolved configuration as YAML, every setting written out."""
         content = self.model_dump(mode="json", exclude_none=True)
-        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        return strict_yaml.dump(content)
 
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -359,12 +364,11 @@ def _describe(
     problem: dict[str, Any], content: Any, origins: Mapping[KeyPath, str], name: str
 ) -> str:
     """One error line for one of pydantic's findings."""
-    path = tuple(
-        part
-        for part in problem["loc"]
-        # parts that name a branch of a union, not a key
-        if not isinstance(part, str) or (part.isidentifier() and part not in _UNION_BRANCHES)
-    )
+    *above, last = problem["loc"] or ("",)
+    # parts that name a branch of a union are no keys
+    path = tuple(part for part in above if part not in _UNION_BRANCHES)
+    if problem["type"] == "extra_forbidden" or last not in _UNION_BRANCHES:
+        path = (*path, last)
     if len(path) >= 3 and path[:1] == ("data",) and isinstance(path[2], int):
         path, problem = _corpus_problem(path, problem, content)
     key = ".".join(map(str, path))
@@ -389,7 +393,13 @@ def _describe(
     return f"{message.format(key=key, found=found)}, {where}, {todo}"
 
 
-_UNION_BRANCHES = {kind.__name__ for kind in CORPUS_KINDS.values()} | {"int", "float", "str"}
+_UNION_BRANCHES = {kind.__name__ for kind in CORPUS_KINDS.values()} | {
+    "int",
+    "float",
+    "str",
+    "constrained-int",
+    "literal['auto']",
+}
 
 
 def _corpus_problem(
@@ -403,6 +413,6 @@ def _corpus_problem(
     try:
         CORPUS_KINDS[kinds[0]].model_validate(entry)
     except ValidationError as error:
-        first = dict(error.errors()[0])
-        return (*at, *first["loc"]), first
-    return path, problem
+        first = error.errors()[0]
+        return (*at, *first["loc"]), dict(first)
+    raise AssertionError("a corpus that its own class accepts")

@@ -13,7 +13,8 @@ import yaml
 from nmt.errors import InputError
 
 MAX_BYTES = 1_000_000
-MAX_ALIASES = 100  # a file of nested aliases can expand to gigabytes
+MAX_ALIASES = 100
+MAX_KEYS = 10_000  # a file of nested aliases can expand to gigabytes
 
 KeyPath = tuple[str | int, ...]
 
@@ -73,8 +74,20 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
         mark = error.problem_mark
         line = f":{mark.line + 1}" if mark else ""
         raise InputError(f"not valid YAML ({error.problem}), {name}{line}, correct it") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
         raise InputError(f"not valid YAML ({error}), {name}, correct it") from None
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that quotes what our loader would not read back as text."""
+
+
+_Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+
+
+def dump(content: Any) -> str:
+    """YAML that `parse` reads back as the same value, keys in their order."""
+    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
@@ -97,6 +110,8 @@ def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
 
 
 def _collect_lines(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], name: str) -> None:
+    if len(lines) > MAX_KEYS:
+        raise InputError(f"more than {MAX_KEYS} entries, {name}, this is no configuration file")
     lines[at] = node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
         for index, child in enumerate(node.value):

@@ -91,7 +91,7 @@ def test_evaluate_prints_what_programs_read(model: Path, tmp_path: Path):
     assert {"bleu", "bleu_signature", "bleu_interval", "chrf", "sentences"} <= content.keys()
     assert content["sentences"] == 20 == (tmp_path / "out").read_bytes().count(b"\n")
     reference = tmp_path / "reference"
-    reference.write_text("Ein Hund.\nEine Katze.\n", encoding="utf-8")
+    reference.write_text("Ein Hund sieht eine Katze.\n" * 2, encoding="utf-8")
     perfect = nmt("evaluate", "--hypothesis", reference, "--reference", reference,
                   "--target-language", "de")  # fmt: skip
     assert perfect.stdout.startswith(b"BLEU = 100.00")
@@ -105,11 +105,15 @@ def test_info_reads_configurations_and_models(model: Path):
     )
 
 
-def test_a_closed_pipe_is_silent(model: Path):
-    command = f"yes 'The dog sees a cat.' | {sys.executable} -m nmt translate {model} | head -1"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60)
-    assert result.stdout.count(b"\n") == 1
-    assert result.stderr == b""
+def test_a_closed_pipe_is_silent(model: Path, tmp_path: Path):
+    command = (
+        f"yes 'The dog sees a cat.' | {sys.executable} -m nmt translate {model} 2>err | head -1"
+    )
+    command += "; echo ${PIPESTATUS[1]}; cat err"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, cwd=tmp_path)
+    _, status, said = result.stdout.split(b"\n", 2)
+    assert status == b"0"
+    assert said == b"using %b\n" % os.fsencode(model / "model")
 
 
 def test_configuration_mistakes(capsys, settings, tmp_path: Path):
@@ -144,6 +148,17 @@ def test_corpus_mistakes(capsys, settings, tmp_path: Path, source, target, size,
     assert len(lines) == 1
     assert expected in lines[0]
     assert not (tmp_path / "data" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["translate", "m", "--beam", "x"], ["nothing"], ["train"], ["info", "a", "--jason"]],
+    ids=" ".join,
+)
+def test_wrong_usage_is_one_line(capsys, arguments: list[str]):
+    status, lines = refused(capsys, *arguments)
+    assert (status, len(lines)) == (2, 1)
+    assert "--help" in lines[0]
 
 
 def test_a_missing_corpus_is_named(capsys, settings, tmp_path: Path):
@@ -190,10 +205,11 @@ def test_weights_that_do_not_fit_the_configuration(capsys, model: Path, tmp_path
     text = (copy / "config.yaml").read_text().replace("d_ff: 64", "d_ff: 65")
     (copy / "config.yaml").write_text(text)
     content = manifest.read(copy, "model")
-    manifest.write(copy, "model", {k: content[k] for k in ("step", "tokenizer_sha256")})
+    kept = ("step", "tokenizer_sha256", "data_sha256")
+    manifest.write(copy, "model", {key: content[key] for key in kept})
     status, lines = refused(capsys, "translate", copy)
     assert status == 3
-    assert "has shape (64, 32), the configuration asks for (65, 32)" in lines[0]
+    assert "has shape (64,), the configuration asks for (65,)" in lines[0]
 
 
 def test_output_mistakes(capsys, model: Path, tmp_path: Path):

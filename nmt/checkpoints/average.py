@@ -1,6 +1,6 @@
 """The mean of several checkpoints' weights (§6.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -22,8 +22,11 @@ def mean_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
     return {name: tensor.div_(len(paths)) for name, tensor in mean.items()}
 
 
-def average(run: Path, last: int, output: Path) -> list[int]:
+def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> list[int]:
     """Writes the mean of a run's last sound checkpoints as a model directory.
+
+    Args:
+        note: is told of checkpoints passed over.
 
     Returns:
         The steps averaged, ascending.
@@ -32,19 +35,19 @@ def average(run: Path, last: int, output: Path) -> list[int]:
         InputError: fewer than `last` sound checkpoints, or `output` exists.
     """
     refuse_existing(output)
-    checkpoints = sound_checkpoints(run, at_most=last)
+    checkpoints = sound_checkpoints(run, last, note)
     if len(checkpoints) < last:
         raise InputError(
             f"{len(checkpoints)} sound checkpoints, {run}, average at most as many as there are"
         )
-    newest = checkpoints[0]
+    _, newest = checkpoints[0]
     facts = manifest.read(newest, "checkpoint")
-    steps = sorted(int(manifest.read(folder, "checkpoint")["step"]) for folder in checkpoints)
+    steps = sorted(step for step, _ in checkpoints)
     save_model(
         output,
         configuration.load(newest / CONFIG),
         (newest / TOKENIZER).read_bytes(),
-        mean_weights([folder / WEIGHTS for folder in checkpoints]),
+        mean_weights([folder / WEIGHTS for _, folder in checkpoints]),
         {
             "step": facts["step"],
             "averaged_steps": steps,

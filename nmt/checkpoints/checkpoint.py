@@ -4,14 +4,14 @@ A checkpoint is a directory `RUN/checkpoints/step-00001000/` that counts only on
 stands in it. The newest one that verifies is taken up; a broken one is named and left in place.
 """
 
+import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from nmt.checkpoints.model_directory import (
@@ -20,6 +20,7 @@ from nmt.checkpoints.model_directory import (
     WEIGHTS,
     read_tensors,
     write_model_files,
+    write_tensors,
 )
 from nmt.config import Config
 from nmt.errors import InputError, NoModelError
@@ -50,31 +51,45 @@ def save(
 ) -> None:
     """Writes a checkpoint, whole or not at all."""
     path = directory(run, checkpoint.step)
-    if path.is_dir():  # a broken one that the run has gone past again
-        path.replace(path.with_name(f"broken-{path.name}"))
+    if path.exists():  # a broken one that the run has come past again
+        numbers = itertools.count(1)
+        names = (path.with_name(f"broken-{number}-{path.name}") for number in numbers)
+        path.replace(next(name for name in names if not name.exists()))
     with new_directory(path) as folder:
         write_model_files(folder, config, tokenizer, checkpoint.weights)
-        save_file(checkpoint.moments, folder / OPTIMIZER)
+        write_tensors(folder / OPTIMIZER, checkpoint.moments)
         (folder / STATE).write_text(
             json.dumps(checkpoint.state | {"step": checkpoint.step}, indent=1)
         )
         manifest.write(folder, "checkpoint", hashes | {"step": checkpoint.step})
 
 
-def rotate(run: Path, keep: int, best: int | None) -> None:
-    """Removes what is no longer needed, newest checkpoints and the best one staying.
+def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
+    """The steps whose checkpoints count for averaging, newest first.
 
-    Only checkpoints whose manifest can be read are counted or removed. Optimizer state leaves
-    all but the newest two; the manifest says so.
+    Those that an undisturbed run has written: multiples of `every` up to `last`, and `last`. Not
+    those of a stop in between, so that a stopped run ends in the same mean.
+    """
+    counting = (step for step in steps if step == last or (step < last and step % every == 0))
+    return sorted(counting, reverse=True)
+
+
+def rotate(run: Path, newest: int, every: int, keep: int, best: int | None) -> None:
+    """Removes checkpoints that are no longer needed once that of step `newest` is written.
+
+    What stays: the newest `keep` scheduled ones, the best one, and any beyond `newest`, which a
+    resumed run has passed over because they are broken. Optimizer state stays in the newest two;
+    the manifests of the others no longer list it.
     """
     remove_leftovers(run / "checkpoints")
-    sound = [(step, folder) for step, folder in _by_step(run) if _is_listed(folder)]
-    for place, (step, folder) in enumerate(sound):
-        if place >= keep and step != best:
+    steps = [step for step, folder in _by_step(run) if step <= newest and _is_listed(folder)]
+    kept = {*scheduled(steps, every, newest)[:keep], best}
+    for step in steps:
+        folder = directory(run, step)
+        if step not in kept:
             # first under a name that no reader takes for a checkpoint: none is ever half gone
-            gone = folder.with_name(f".tmp-{folder.name}")
-            folder.replace(gone)
-        elif place >= _OPTIMIZER_STATES_KEPT and (folder / OPTIMIZER).exists():
+            folder.replace(folder.with_name(f".tmp-{folder.name}"))
+        elif step in steps[_OPTIMIZER_STATES_KEPT:] and (folder / OPTIMIZER).exists():
             content = manifest.read(folder, "checkpoint")
             content["files"].pop(OPTIMIZER, None)
             manifest.rewrite(folder, content)
@@ -111,18 +126,28 @@ def newest(run: Path, note: Callable[[str], None]) -> Checkpoint | None:
     return None
 
 
-def sound_checkpoints(run: Path, at_most: int) -> list[Path]:
-    """The newest checkpoints whose model files verify, newest first."""
-    found: list[Path] = []
-    for _, folder in _by_step(run):
+def sound_checkpoints(
+    run: Path, at_most: int, note: Callable[[str], None], every: int = 1
+) -> list[tuple[int, Path]]:
+    """The newest scheduled checkpoints whose model files verify, newest first, with their steps.
+
+    Args:
+        note: is told of each checkpoint passed over, and why.
+        every: see `scheduled`; 1 takes all there are.
+    """
+    steps = [step for step, _ in _by_step(run)]
+    found: list[tuple[int, Path]] = []
+    for step in scheduled(steps, every, max(steps, default=0)):
         if len(found) == at_most:
             break
+        folder = directory(run, step)
         try:
             content = manifest.read(folder, "checkpoint")
             manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS))
-        except InputError:
+        except InputError as error:
+            note(f"passing over a checkpoint: {error.problems[0]}")
             continue
-        found.append(folder)
+        found.append((step, folder))
     return found
 
 

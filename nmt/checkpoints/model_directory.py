@@ -1,9 +1,10 @@
 """A model directory: configuration, tokenizer and weights with their manifest, self-contained.
 
 Everything read is first checked against the manifest, and the weights against the shapes that
-the configuration asks for, before memory is taken for them.
+the configuration asks for.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from torch import Tensor
 from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, NoModelError
+from nmt.errors import InputError, NoModelError, Status
 from nmt.model.transformer import Transformer
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
@@ -35,11 +36,14 @@ class LoadedModel:
     directory: Path
 
 
-def find_model(path: Path) -> tuple[Path, str]:
+def find_model(path: Path, note: Callable[[str], None] = lambda text: None) -> tuple[Path, str]:
     """The directory that MODEL means, and its kind, "model" or "checkpoint".
 
     Of a run directory: its `model/` or its newest sound checkpoint, whichever has the higher
     step, `model/` if equal.
+
+    Args:
+        note: is told what of a run directory was taken, and what was passed over.
 
     Raises:
         InputError: nothing there (2); NoModelError: no sound model in it (3).
@@ -60,6 +64,9 @@ def find_model(path: Path) -> tuple[Path, str]:
     for _, _, folder, kind in sorted(candidates, reverse=True):
         try:
             manifest.verify(folder, manifest.read(folder, kind), (CONFIG, TOKENIZER, WEIGHTS))
+            for problem in problems:
+                note(f"passed over: {problem}")
+            note(f"using {folder}")
             return folder, kind
         except InputError as error:
             problems += error.problems
@@ -82,14 +89,19 @@ def tokenizer_to_fine_tune(config: Config) -> Path | None:
     return find_model(Path(origin))[0] / TOKENIZER if origin else None
 
 
-def load_model(path: Path, *, device: torch.device) -> LoadedModel:
+def load_model(
+    path: Path, *, device: torch.device, note: Callable[[str], None] = lambda text: None
+) -> LoadedModel:
     """Loads a MODEL (model, checkpoint or run directory) onto a device.
+
+    Args:
+        note: see `find_model`.
 
     Raises:
         InputError: nothing at `path` (status 2).
         NoModelError: a file missing or damaged, or weights that do not fit (status 3).
     """
-    folder, kind = find_model(path)
+    folder, kind = find_model(path, note)
     content = manifest.read(folder, kind)
     manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS))
     if content["tokenizer_sha256"] != content["files"][TOKENIZER]["sha256"]:
@@ -137,9 +149,17 @@ def write_model_files(
     """Writes configuration, tokenizer and weights into an unfinished directory."""
     (folder / CONFIG).write_text(config.to_yaml(), encoding="utf-8")
     (folder / TOKENIZER).write_bytes(tokenizer)
-    save_file(
-        {key: value.detach().contiguous() for key, value in weights.items()}, folder / WEIGHTS
-    )
+    write_tensors(folder / WEIGHTS, weights)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Writes a safetensors file; InputError (status 5) if the disk does not take it."""
+    try:
+        save_file({key: value.detach().contiguous() for key, value in tensors.items()}, path)
+    except SafetensorError as error:
+        raise InputError(
+            f"cannot write ({error}), {path}, make room or allow it", status=Status.STORAGE
+        ) from None
 
 
 def save_model(

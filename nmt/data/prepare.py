@@ -91,8 +91,10 @@ def mark_used(directory: Path, run: Path) -> None:
     note = {"run": str(run.resolve()), "origin_sha256": _manifest(directory)["origin_sha256"]}
     name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
     try:
-        (directory / _USED_BY).mkdir(exist_ok=True)
-        atomic.write_file(directory / _USED_BY / name, json.dumps(note) + "\n")
+        path, text = directory / _USED_BY / name, json.dumps(note) + "\n"
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists() or path.read_text() != text:
+            atomic.write_file(path, text)
     except OSError:
         if os.access(directory, os.W_OK):
             raise

@@ -80,7 +80,7 @@ def run_translate(
         BrokenPipeError: nobody reads the output any more.
     """
     with _opened_input(input_path) as source, opened_output(output_path) as target:
-        translator = Translator.load(model, device=device, precision=precision)
+        translator = Translator.load(model, device=device, precision=precision, note=note)
         translator.beam(options.search)  # refused before the first line is read
         name = "standard input" if input_path is None else str(input_path)
         translate_stream(translator, source, target, options=options, name=name, note=note)

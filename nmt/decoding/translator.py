@@ -79,20 +79,26 @@ class Translator:
 
     @classmethod
     def load(
-        cls, path: str | Path, *, device: str | None = None, precision: Precision | None = None
+        cls,
+        path: str | Path,
+        *,
+        device: str | None = None,
+        precision: Precision | None = None,
+        note: Callable[[str], None] = lambda text: None,
     ) -> Self:
         """Reads a model directory, a checkpoint directory or a run directory.
 
         Args:
             device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
             precision: None: fp32 on a CPU, bf16 on a GPU.
+            note: is told which model of a run was taken.
 
         Raises:
             NoModelError: there is no sound model.
             InputError: no such device.
         """
         chosen = choose_device(device)
-        model = load_model(Path(path), device=chosen)
+        model = load_model(Path(path), device=chosen, note=note)
         if (precision or ("fp32" if chosen.type == "cpu" else "bf16")) == "bf16":
             model.transformer.to(torch.bfloat16)
         return cls(model.transformer, model.tokenizer, model.config)

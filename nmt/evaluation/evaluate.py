@@ -103,7 +103,7 @@ def evaluate(
         _check_counts(len(translations), str(hypothesis), tests)
     else:
         assert model is not None
-        translator = Translator.load(model, device=device, precision=precision)
+        translator = Translator.load(model, device=device, precision=precision, note=note)
         translations = _translate(translator, tests, options, note)
     if output is not None:
         with opened_output(output) as file:

@@ -38,13 +38,13 @@ class _Masked(torch.autograd.Function):
     """x * mask * scale, keeping one byte an element for the way back."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, mask: Tensor, scale: float) -> Tensor:  # type: ignore[override]
+    def forward(ctx, x: Tensor, mask: Tensor, scale: float) -> Tensor:
         ctx.save_for_backward(mask)
         ctx.scale = scale
         return (x * mask).mul_(scale)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor):  # type: ignore[override]
+    def backward(ctx, gradient: Tensor):
         (mask,) = ctx.saved_tensors
         return (gradient * mask).mul_(ctx.scale), None, None
 

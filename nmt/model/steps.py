@@ -33,8 +33,7 @@ class CachedSteps:
         self.beam, self.max_length = beam, max_length
         memory = transformer.encode(src)
         self.memory = [
-            layer.cross_attention.project_memory(memory)  # type: ignore[operator, union-attr]
-            for layer in transformer.decoder
+            layer.cross_attention.project_memory(memory) for layer in transformer.decoder_layers()
         ]
         ones = src.segments.new_ones(len(memory), beam)
         self.memory_bias = attention_bias(ones, src.segments, causal=False, dtype=memory.dtype)
@@ -63,7 +62,7 @@ class CachedSteps:
         self.bias[:, 0, own, step * W + own] = 0.0
         positions = torch.full_like(last_tokens, step)
         x = model.embed(last_tokens, positions, step + 1)  # (B, W, D)
-        for number, layer in enumerate(model.decoder):
+        for number, layer in enumerate(model.decoder_layers()):
             x = layer(
                 x,
                 lambda y, layer=layer, number=number: self._attend(y, layer.self_attention, number),

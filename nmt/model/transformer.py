@@ -4,7 +4,9 @@ R rows, S source and T target columns, D d_model, V vocabulary; in decoding B se
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -107,6 +109,10 @@ class Transformer(nn.Module):
             x = layer(x, bias, seen)
         return self.encoder_norm(x)
 
+    def decoder_layers(self) -> Iterator[DecoderLayer]:
+        """The decoder's layers, typed."""
+        return cast(Iterator[DecoderLayer], iter(self.decoder))
+
     def forward(self, src: Tokens, tgt_in: Tokens, maps: AttentionMaps | None = None) -> Tensor:
         """Hidden states (R, T, D) that `logits` projects; `maps` collects attention weights."""
         memory = self.encode(src, maps.encoder if maps else None)
@@ -114,7 +120,7 @@ class Transformer(nn.Module):
         self_bias = attention_bias(tgt_in.segments, tgt_in.segments, causal=True, dtype=y.dtype)
         cross_bias = attention_bias(tgt_in.segments, src.segments, causal=False, dtype=y.dtype)
         seen_self, seen_cross = (maps.decoder, maps.cross) if maps else (None, None)
-        for layer in self.decoder:
+        for layer in self.decoder_layers():
             y = layer(
                 y,
                 lambda x, layer=layer: layer.self_attention(x, self_bias, seen_self),

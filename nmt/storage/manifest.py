@@ -17,6 +17,12 @@ from nmt.storage.atomic import write_file
 FORMAT_VERSION = 1
 NAME = "manifest.json"
 _MAX_BYTES = 100_000_000
+_HASHES = ("tokenizer_sha256", "data_sha256")
+_KEYS = {  # what each kind's readers rely on
+    "data": (*_HASHES, "settings", "shards", "origin_sha256"),
+    "checkpoint": (*_HASHES, "step"),
+    "model": (*_HASHES, "step"),
+}
 
 
 def file_hash(path: Path) -> str:
@@ -86,6 +92,9 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
         raise NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
     if content.get("kind") != kind:
         raise NoModelError(f"a {content.get('kind')} directory, {folder}, a {kind} was expected")
+    missing = [key for key in _KEYS[kind] if key not in content]
+    if missing:
+        raise NoModelError(f"manifest without {missing[0]}, {path}, restore it from a copy")
     return content
 
 

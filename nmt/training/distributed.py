@@ -6,6 +6,7 @@ change what a run does next are taken by all ranks together, from sums that all 
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nmt.errors import InputError
+
+# torchrun passes on the signal that a scheduler has sent to every process already
+_ONE_REQUEST_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,9 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
     backend = "nccl" if has_gpu else "gloo"
     dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
     try:
-        yield Ranks(dist.get_rank(), world_size, device)
+        ranks = Ranks(dist.get_rank(), world_size, device)
+        yield ranks
+        ranks.wait()  # a rank that leaves early would be taken for lost
     finally:
         dist.destroy_process_group()
 
@@ -113,6 +119,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.signal_number = 0
+        self._since = 0.0
 
     @contextmanager
     def listening(self) -> Iterator["StopRequest"]:
@@ -126,6 +133,7 @@ class StopRequest:
                 signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        if self.signal_number:
+        if not self.signal_number:
+            self.signal_number, self._since = number, time.monotonic()
+        elif time.monotonic() - self._since > _ONE_REQUEST_S:
             os._exit(130 if number == signal.SIGINT else 143)
-        self.signal_number = number

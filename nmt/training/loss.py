@@ -19,7 +19,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     """Sums of smoothed and unsmoothed loss; the gradient is made on the way forward."""
 
     @staticmethod
-    def forward(  # type: ignore[override]
+    def forward(
         ctx, hidden: Tensor, embedding: Tensor, targets: Tensor, epsilon: float, dtype: torch.dtype
     ) -> tuple[Tensor, Tensor]:
         wants_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
@@ -51,7 +51,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
-    def backward(ctx, loss_gradient: Tensor, _: Tensor):  # type: ignore[override]
+    def backward(ctx, loss_gradient: Tensor, _: Tensor):
         hidden_gradient, embedding_gradient = ctx.saved_tensors
         return hidden_gradient * loss_gradient, embedding_gradient * loss_gradient, None, None, None
 

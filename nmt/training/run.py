@@ -62,20 +62,19 @@ def open_run(config: Config, data: dict[str, Any], ranks: Ranks) -> Run:
         InputError: the directory holds another run, or data and tokenizer do not belong together.
     """
     directory, data_directory = Path(config.training.run_directory), Path(config.data.directory)
-    if ranks.is_main:
-        prepare.mark_used(data_directory, directory)
-        _refuse_changes(config, directory)
-        atomic.remove_leftovers(directory)
-        tokenizer_file = (data_directory / TOKENIZER).read_bytes()
-        atomic.write_file(directory / CONFIG, config.to_yaml())
-        atomic.write_file(directory / TOKENIZER, tokenizer_file)
     manifest.verify(data_directory, data, [TOKENIZER])
+    tokenizer_file = (data_directory / TOKENIZER).read_bytes()
     tokenizer = Tokenizer.load(data_directory / TOKENIZER)
     if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:
         raise InputError(
             f"{tokenizer.vocabulary_size} pieces, tokenizer.vocabulary_size asks for "
             f"{config.tokenizer.vocabulary_size}, {data_directory / TOKENIZER}, prepare again"
         )
+    if ranks.is_main:
+        _refuse_changes(config, directory)
+        prepare.mark_used(data_directory, directory)
+        _write_if_changed(directory / CONFIG, config.to_yaml().encode())
+        _write_if_changed(directory / TOKENIZER, tokenizer_file)
     verified: set[Path] = set()
 
     def verify(shard: Shard) -> None:
@@ -91,12 +90,17 @@ def open_run(config: Config, data: dict[str, Any], ranks: Ranks) -> Run:
         directory,
         ranks,
         tokenizer,
-        (data_directory / TOKENIZER).read_bytes(),
+        tokenizer_file,
         {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data["data_sha256"]},
         open_split(data_directory, data, "train"),
         validation,
         verify,
     )
+
+
+def _write_if_changed(path: Path, content: bytes) -> None:
+    if not path.exists() or path.read_bytes() != content:
+        atomic.write_file(path, content)
 
 
 def _refuse_changes(config: Config, directory: Path) -> None:

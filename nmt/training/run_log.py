@@ -1,5 +1,6 @@
 """What a run tells: log.jsonl, TensorBoard, and a progress bar or lines on standard error."""
 
+import contextlib
 import json
 import sys
 import time
@@ -16,12 +17,18 @@ LOG = "log.jsonl"
 
 
 def read_log(run: Path) -> list[dict[str, Any]]:
-    """The objects of a run's log, in order; a last line cut short by a kill is left out."""
+    """The objects of a run's log, in order, up to a line that a crash has damaged if any."""
     path = run / LOG
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    return [json.loads(line) for line in lines]
+    found = []
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        try:
+            facts = json.loads(line)
+            found.append(facts | {"step": int(facts["step"])})
+        except (ValueError, TypeError, KeyError):
+            break
+    return found
 
 
 class RunLog:
@@ -45,7 +52,7 @@ class RunLog:
         self._board = SummaryWriter(run / "tensorboard", purge_step=step + 1)
         self._bar = tqdm(
             total=max_steps, initial=step, unit="step", dynamic_ncols=True,
-            disable=not sys.stderr.isatty(),
+            disable=not (sys.stderr and sys.stderr.isatty()),
         )  # fmt: skip
 
     @classmethod
@@ -113,7 +120,8 @@ class RunLog:
     def note(self, text: str) -> None:
         """Tells a person something, above the progress bar."""
         if self._file:
-            self._bar.write(text, file=sys.stderr)
+            with contextlib.suppress(OSError):  # training outlives whoever reads its messages
+                self._bar.write(text, file=sys.stderr)
 
     def _scalars(self, group: str, facts: dict[str, Any], names: Sequence[str]) -> None:
         for name in names:

@@ -23,7 +23,7 @@ from nmt.data.layout import Batch, packed, pairs_of
 from nmt.data.plan import Plan, StepPlan
 from nmt.errors import InputError, NoModelError, Status, Stopped
 from nmt.model.transformer import Transformer
-from nmt.storage import atomic
+from nmt.storage import atomic, manifest
 from nmt.training.distributed import StopRequest, process_group
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, adam, optimizer_step
@@ -58,21 +58,35 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         data = prepared_data(config, ranks, note)
         if ranks.is_main:
             stack.enter_context(atomic.lock(directory, "nmt train"))
+            atomic.remove_leftovers(directory)
         run = open_run(config, data, ranks)
         torch.use_deterministic_algorithms(settings.deterministic)
         start = checkpoints.newest(directory, note)
-        if start and start.step >= settings.max_steps and (directory / "model").is_dir():
-            note(f"nothing to do: {directory} is at step {start.step} of {settings.max_steps}")
-            return directory / "model"
-        training = Training.begin(run, start)
         step = start.step if start else 0
+        if len(set(ranks.gather(step))) > 1:
+            raise InputError(f"ranks see different checkpoints, {directory}, use one file system")
+        training = Training.begin(run, start)
+        if training.is_over(step) and _model_step(directory) == step:
+            note(f"nothing to do: {directory} is finished at step {step}")
+            return directory / "model"
         log = RunLog(directory, step, settings.max_steps) if ranks.is_main else None
         with log or RunLog.silent() as log, StopRequest().listening() as stop:
             if start:
                 log.note(f"resumed from step {step}")
-            last = _train(training, log, stop, step)
-            _finish(run, log, last)
+            if not training.is_over(step):
+                step = _train(training, log, stop, step)
+            _finish(run, log, step)
     return directory / "model"
+
+
+def _model_step(directory: Path) -> int | None:
+    """The step of a run's finished model, if it has a sound one."""
+    try:
+        content = manifest.read(directory / "model", "model")
+        manifest.verify(directory / "model", content)
+    except InputError:
+        return None
+    return int(content["step"])
 
 
 def _unheard(text: str) -> None:
@@ -116,6 +130,7 @@ class Training:
         run = self.run
         result = validate(self.loss_module, run.tokenizer, run.validation, run.config, run.ranks)
         log.validation(step, result)
+        log.restart_clock()
         is_best = result.bleu > self.best.bleu
         if is_best:
             self.best.step, self.best.bleu, self.best.worse_since = step, result.bleu, 0
@@ -123,16 +138,16 @@ class Training:
             self.best.worse_since += 1
         return is_best
 
-    def is_worn_out(self) -> bool:
-        """Whether `early_stopping` validations in a row brought nothing better."""
-        patience = self.run.config.training.early_stopping
-        return patience is not None and self.best.worse_since >= patience
+    def is_over(self, step: int) -> bool:
+        """Whether `step` was the last: all are done, or validations no longer improve."""
+        settings = self.run.config.training
+        patience = settings.early_stopping
+        exhausted = patience is not None and self.best.worse_since >= patience
+        return step >= settings.max_steps or exhausted
 
     def save(self, step: int) -> None:
         """Writes a checkpoint; the main process alone does."""
         run, transformer = self.run, self.loss_module.transformer
-        if not run.ranks.is_main:
-            return
         weights = transformer.state_dict()
         if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
             raise InputError(
@@ -140,6 +155,8 @@ class Training:
                 "resume with a lower training.learning_rate_factor",
                 status=Status.DIVERGED,
             )
+        if not run.ranks.is_main:
+            return
         state = {
             "best": asdict(self.best),
             "world_size": run.ranks.world_size,
@@ -149,8 +166,9 @@ class Training:
         moments = checkpoints.adam_moments(self.optimizer, transformer)
         snapshot = Checkpoint(step, weights, moments, state)
         checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
-        keep = run.config.training.keep_checkpoints
-        checkpoints.rotate(run.directory, keep, self.best.step)
+        settings = run.config.training
+        every, keep = settings.checkpoint_every, settings.keep_checkpoints
+        checkpoints.rotate(run.directory, step, every, keep, self.best.step)
 
 
 def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int:
@@ -158,8 +176,6 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
     run = training.run
     config, settings, ranks = run.config, run.config.training, run.ranks
     for plan, slots in _slots(run, after=step):
-        if step >= settings.max_steps:
-            break
         step = plan.step
         result = optimizer_step(
             training.module, training.loss_module, training.optimizer, slots,
@@ -172,16 +188,18 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
         is_best = False
         if run.validation and (step % settings.validate_every == 0 or is_last):
             is_best = training.validate(log, step)
+        is_over = training.is_over(step)
         signal_number = ranks.max(stop.signal_number)
-        ends = is_last or bool(signal_number) or training.is_worn_out()
-        if ends or is_best or step % settings.checkpoint_every == 0:
+        if is_over or is_best or signal_number or step % settings.checkpoint_every == 0:
             training.save(step)
             log.restart_clock()
-        if signal_number:
-            raise Stopped(signal_number, f"stopped after step {step}, saved in {run.directory}")
-        if training.is_worn_out():
-            log.note(f"early stopping: no better BLEU since step {training.best.step}")
+        if is_over:
             break
+        if signal_number:
+            ranks.wait()  # until the main process has written it
+            raise Stopped(signal_number, f"stopped after step {step}, saved in {run.directory}")
+    if step < settings.max_steps:
+        log.note(f"early stopping: no better BLEU since step {training.best.step}")
     return step
 
 
@@ -248,25 +266,26 @@ def _initial_transformer(run: Run, start: Checkpoint | None) -> Transformer:
 def _finish(run: Run, log: RunLog, step: int) -> None:
     """Averages the last checkpoints into RUN/model and measures it on the validation split."""
     run.ranks.wait()  # for the main process to have saved the last of them
-    folders = checkpoints.sound_checkpoints(run.directory, run.config.training.average_last)
-    weights = mean_weights([folder / WEIGHTS for folder in folders])
-    steps = sorted(int(folder.name.removeprefix("step-")) for folder in folders)
-    facts: dict[str, Any] = {"step": step, "averaged_steps": steps}
-    note = f"model: mean of steps {', '.join(map(str, steps))}"
+    settings = run.config.training
+    sound = checkpoints.sound_checkpoints(
+        run.directory, settings.average_last, log.note, settings.checkpoint_every
+    )
+    weights = mean_weights([folder / WEIGHTS for _, folder in sound])
+    facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}
+    note = f"model: mean of steps {', '.join(map(str, facts['averaged_steps']))}"
     if run.validation:
         transformer = Transformer(run.config)
         transformer.load_state_dict(weights)
-        module = TransformerLoss(
-            transformer.to(run.ranks.device), run.config.training.label_smoothing
-        )
+        module = TransformerLoss(transformer.to(run.ranks.device), settings.label_smoothing)
         result = validate(module, run.tokenizer, run.validation, run.config, run.ranks)
         facts["validation"] = result.facts
         note += f", validation bleu {result.bleu:.2f}"
     if run.ranks.is_main:
-        path = run.directory / "model"
+        new, path = run.directory / ".tmp-new-model", run.directory / "model"
+        save_model(new, run.config, run.tokenizer_file, weights, run.hashes | facts)
         if path.exists():
-            path.replace(path.with_name(".tmp-former-model"))
-        save_model(path, run.config, run.tokenizer_file, weights, run.hashes | facts)
+            path.replace(run.directory / ".tmp-former-model")
+        new.replace(path)
         atomic.remove_leftovers(run.directory)
         log.event("model", facts)
         log.note(note)

@@ -85,7 +85,7 @@ def described(tmp_path: Path) -> Path:
     (folder / "deep").mkdir(parents=True)
     (folder / "a").write_bytes(bytes(range(256)))
     (folder / "deep" / "b").write_text("b")
-    manifest.write(folder, "model", {"step": 3})
+    manifest.write(folder, "model", {"step": 3, "tokenizer_sha256": "t", "data_sha256": "d"})
     return folder
 
 
@@ -98,7 +98,9 @@ def test_what_was_written_verifies(described: Path):
     assert manifest.read(described, "model")["files"].keys() == {"a", "deep/b"}
 
 
-@hypothesis_settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.data())
 def test_any_flipped_bit_is_found(described: Path, data):
     path = described / data.draw(st.sampled_from(["a", "deep/b", "manifest.json"]))
