@@ -149,7 +149,8 @@ def test_every_shipped_configuration_loads(path: Path):
 
 def test_the_shipped_configurations_that_others_name_are_there():
     names = {str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.yaml")}
-    wanted = {"demo.yaml", "multi30k.yaml", "transformer_base.yaml", "transformer_big.yaml"}
+    wanted = {"demo.yaml", "multi30k.yaml", "transformer_base.yaml", "transformer_big.yaml",
+              "wmt14_en_fr_base.yaml", "wmt14_en_fr_big.yaml"}  # fmt: skip
     assert wanted <= names
     demo = load(CONFIGS / "demo.yaml")
     assert (demo.data.directory, demo.training.run_directory) == ("data/demo", "runs/demo")

@@ -1,6 +1,6 @@
 """`nmt prepare`: from corpora to cleaned pairs, tokenizer, token shards and their manifest.
 
-`steps` does the work in DATA/.work; when all is there it moves under its final names, the manifest
+`stages` does the work in DATA/.work; when all is there it moves under its final names, the manifest
 last: data without a manifest is no data. Here is also what tells whether prepared data are what a
 configuration asks for, and who uses them.
 """
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config
-from nmt.data import steps
+from nmt.data import stages
 from nmt.data.corpora import check_corpus, input_files
-from nmt.data.steps import TOKENIZER, Job, Part, Report
+from nmt.data.stages import TOKENIZER, Job, Part, Report
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest
 
@@ -51,7 +51,7 @@ def prepare(config: Config, *, report: Report, tokenizer: Path | None = None) ->
         check_corpus(part.corpus, config.data)
     with atomic.lock(job.directory, "nmt prepare"):
         atomic.remove_leftovers(job.directory)
-        steps.run(job, report)
+        stages.run(job, report)
         _publish(job)
     report(f"prepared {job.directory} in {time.monotonic() - began:.0f} s")
 
@@ -114,7 +114,7 @@ def _job(config: Config, tokenizer: Path | None) -> Job:
         str(file): {"size": file.stat().st_size, "sha256": manifest.file_hash(file)}
         for file in files
     }
-    origin = {"recipe": steps.RECIPE, "settings": _settings(config), "inputs": inputs}
+    origin = {"recipe": stages.RECIPE, "settings": _settings(config), "inputs": inputs}
     if tokenizer:
         origin["given_tokenizer"] = manifest.file_hash(tokenizer)
     return Job(config, Path(config.data.directory), parts, origin, tokenizer)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from nmt import config
-from nmt.data import cleaning, prepare, shards, steps
+from nmt.data import cleaning, prepare, shards, stages
 from nmt.data.tokenizer import EOS_ID, Tokenizer
 from nmt.errors import InputError, Status
 from nmt.storage import atomic, manifest
@@ -49,7 +49,7 @@ BAD = [
 
 @pytest.fixture(autouse=True)
 def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps, "SHARD_PAIRS", 120)
+    monkeypatch.setattr(stages, "SHARD_PAIRS", 120)
 
 
 def write_corpus(folder: Path, name: str, pairs: list[tuple[str, str]]) -> dict:
@@ -105,7 +105,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> config.Config:
     """Prepared once for the tests that only look."""
     wanted = settings(tmp_path_factory.mktemp("whole"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "SHARD_PAIRS", 120)
+        patch.setattr(stages, "SHARD_PAIRS", 120)
         run(wanted)
     return wanted
 
@@ -345,11 +345,11 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 def test_the_sample_for_the_tokenizer_is_bounded_and_evenly_spaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "SAMPLE_SENTENCES", 60)
+    monkeypatch.setattr(stages, "SAMPLE_SENTENCES", 60)
     given: list[str] = []
-    learn = steps.train_tokenizer
+    learn = stages.train_tokenizer
     monkeypatch.setattr(
-        steps, "train_tokenizer", lambda text, *rest: learn(given.extend(text) or PLENTY, *rest)
+        stages, "train_tokenizer", lambda text, *rest: learn(given.extend(text) or PLENTY, *rest)
     )
     run(
         settings(

@@ -35,6 +35,31 @@ def test_parameters_of_base_and_big(path: Path, vocabulary: int, millions: float
         assert total == sum(p.numel() for p in Transformer(config).parameters())
 
 
+@pytest.mark.parametrize(
+    ("row", "at_37k", "at_41k"),
+    [
+        ("base", 63.1, 65.1), ("a_heads_1", 63.1, 65.1), ("a_heads_4", 63.1, 65.1),
+        ("a_heads_16", 63.1, 65.1), ("a_heads_32", 63.1, 65.1), ("b_d_k_16", 56.0, 58.0),
+        ("b_d_k_32", 58.4, 60.4), ("c_layers_2", 33.7, 35.7), ("c_layers_4", 48.4, 50.4),
+        ("c_layers_8", 77.8, 79.8), ("c_d_model_256", 26.8, 27.9),
+        ("c_d_model_1024", 163.9, 168.0), ("c_d_ff_1024", 50.5, 52.5),
+        ("c_d_ff_4096", 88.3, 90.3), ("d_dropout_0", 63.1, 65.1), ("d_dropout_0.2", 63.1, 65.1),
+        ("d_smoothing_0", 63.1, 65.1), ("d_smoothing_0.2", 63.1, 65.1),
+        ("e_learned_positions", 63.2, 65.3), ("big", 214.2, 218.3),
+    ],
+)  # fmt: skip
+def test_parameters_of_every_row_of_table_3(row: str, at_37k: float, at_41k: float):
+    """Biases on all linears, post-norm, three-way tied embedding; E adds 256 * 512 positions."""
+    for vocabulary, millions in ((37_000, at_37k), (41_000, at_41k)):
+        path = CONFIGS / "table3" / f"{row}.yaml"
+        total = info(load(path, [f"tokenizer.vocabulary_size={vocabulary}"]))["parameters"]["total"]
+        assert round(total / 1e6, 1) == millions
+
+
+def test_table_3_is_complete():
+    assert len(list((CONFIGS / "table3").glob("*.yaml"))) == 20
+
+
 def test_flops_and_learning_rate():
     """380.9 M and 1290 M: 3 * (168 + 168) d^2 + attention + softmax, by hand at length 27."""
     for path, d, expected in ((BASE, 512, 380.9e6), (BIG, 1024, 1290e6)):

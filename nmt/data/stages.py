@@ -1,4 +1,4 @@
-"""The steps of `nmt prepare`, each of which takes up what an interrupted call has left.
+"""The stages of `nmt prepare`, each of which takes up what an interrupted call has left.
 
 A folder .work in the directory that is prepared holds:
 
