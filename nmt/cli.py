@@ -106,6 +106,13 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("evaluate", "translate a test set and score it, or score a translation",
                   "nmt evaluate runs/multi30k --json", _evaluate)  # fmt: skip
     _add_evaluate(sub)
+    sub = command("score", "log-probability of given translations, one number a line",
+                  "nmt score runs/demo --source test.en --target test.de", _score)  # fmt: skip
+    sub.add_argument("model", metavar="MODEL", type=Path, help="model, checkpoint or run directory")
+    sub.add_argument("--source", type=Path, required=True, metavar="F", help="text, plain or .gz")
+    sub.add_argument("--target", type=Path, required=True, metavar="F", help="its translation")
+    sub.add_argument("--tokens", action="store_true", help="each token with its own, tab-separated")
+    _add_device(sub)
     sub = command("average", "mean of a run's last checkpoints, as a model directory",
                   "nmt average runs/multi30k --last 5 --output averaged", _average)  # fmt: skip
     sub.add_argument("model", metavar="RUN", type=Path, help="run directory")
@@ -135,6 +142,10 @@ def _add_decoding(sub: argparse.ArgumentParser) -> None:
                      help="alpha of ((5+n)/6)^alpha, 0 or more")  # fmt: skip
     sub.add_argument("--batch-tokens", type=_positive, metavar="N",
                      help="tokens decoded at once; less needs less memory")  # fmt: skip
+    _add_device(sub)
+
+
+def _add_device(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1, ...; default: a GPU if any")
     sub.add_argument("--precision", choices=("fp32", "bf16"),
                      help="fp32 (default on a CPU) does not depend on batch size or order; "
@@ -240,6 +251,21 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         note=_say,
     )
     print(json.dumps(result.as_json(), indent=1) if arguments.json else result.as_text())
+
+
+def _score(arguments: argparse.Namespace) -> None:
+    from nmt.decoding.score import run_score
+
+    for line in run_score(
+        arguments.model,
+        arguments.source,
+        arguments.target,
+        each_token=arguments.tokens,
+        device=arguments.device,
+        precision=arguments.precision,
+        note=_say,
+    ):
+        print(line)
 
 
 def _search_options(arguments: argparse.Namespace, n_best: int = 1) -> "SearchOptions":

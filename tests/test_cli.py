@@ -53,7 +53,7 @@ def saved(config: Config, folder: Path) -> Path:
 def test_help_is_prompt_and_names_an_example():
     result = nmt("--help")
     assert result.returncode == 0
-    commands = ("prepare", "train", "translate", "evaluate", "average", "info")
+    commands = ("prepare", "train", "translate", "evaluate", "score", "average", "info")
     for command in commands:
         assert command.encode() in result.stdout
         assert b"example:" in nmt(command, "--help").stdout
@@ -95,6 +95,18 @@ def test_evaluate_prints_what_programs_read(model: Path, tmp_path: Path):
     perfect = nmt("evaluate", "--hypothesis", reference, "--reference", reference,
                   "--target-language", "de")  # fmt: skip
     assert perfect.stdout.startswith(b"BLEU = 100.00")
+
+
+def test_score_prints_a_number_a_line(model: Path, tmp_path: Path):
+    (tmp_path / "en").write_text("The dog sees a cat.\nWhy?\n")
+    (tmp_path / "de").write_text("Der Hund sieht eine Katze.\nWarum?\n")
+    arguments = ("score", model, "--source", tmp_path / "en", "--target", tmp_path / "de")
+    sums = [float(line) for line in nmt(*arguments).stdout.split()]
+    assert len(sums) == 2
+    rows = nmt(*arguments, "--tokens").stdout.decode().splitlines()
+    for total, row in zip(sums, rows, strict=True):
+        parts = [float(cell.rsplit(" ", 1)[1]) for cell in row.split("\t")]
+        assert sum(parts) == pytest.approx(total, abs=1e-4)
 
 
 def test_info_reads_configurations_and_models(model: Path):

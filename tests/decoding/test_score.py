@@ -1,0 +1,68 @@
+"""Scores of given translations against the search's and against the formula."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.data.layout import one_per_row
+from nmt.data.tokenizer import EOS_ID, Tokenizer
+from nmt.decoding.score import log_probabilities, score_translations
+from nmt.decoding.search import search
+from nmt.decoding.translator import Translator
+from nmt.errors import InputError
+from nmt.model.transformer import Transformer
+
+
+@pytest.fixture
+def translator(settings, tiny_data) -> Translator:
+    config = settings()
+    transformer = Transformer(config).eval()
+    transformer.initialize(1)
+    return Translator(transformer, Tokenizer.load(tiny_data / "data/tokenizer.model"), config)
+
+
+def test_equals_what_the_search_reports_for_the_same_tokens(translator: Translator):
+    rng = np.random.default_rng(1)
+    sources = [np.append(rng.integers(4, 400, n), EOS_ID) for n in (3, 9, 6)]
+    src = one_per_row([(source, source) for source in sources]).src.tokens
+    with torch.inference_mode():
+        steps = translator.transformer.start(src, 4, 12)
+    found = search(steps, [12, 12, 12], beam=4, alpha=0.6, n_best=4)
+    pairs = [
+        (source, np.array(hypothesis.tokens))
+        for source, hypotheses in zip(sources, found, strict=True)
+        for hypothesis in hypotheses
+    ]
+    reported = [h.log_probability for hypotheses in found for h in hypotheses]
+    for values, expected in zip(
+        log_probabilities(translator.transformer, pairs, batch_tokens=30), reported, strict=True
+    ):
+        assert math.fsum(values) == pytest.approx(expected, abs=1e-4)
+
+
+def test_order_batches_and_empty_lines_do_not_matter(translator: Translator):
+    sources = ["The dog sees a cat.", "", "Why?", "The old man reads."]
+    targets = ["Der Hund sieht eine Katze.", "", "Warum?", ""]
+    together = score_translations(translator, sources, targets)
+    assert [line.pieces[-1] for line in together] == ["</s>"] * 4
+    for source, target, line in zip(sources, targets, together, strict=True):
+        (alone,) = score_translations(translator, [source], [target])
+        assert alone.log_probabilities == pytest.approx(line.log_probabilities, abs=1e-5)
+        assert line.log_probability < 0
+
+
+def test_probabilities_of_all_next_tokens_sum_to_one(translator: Translator):
+    source = np.array([7, 8, EOS_ID])
+    pairs = [(source, np.array([50, token])) for token in range(1, 400)]
+    total = sum(math.exp(values[1]) for values in log_probabilities(translator.transformer, pairs))
+    with torch.inference_mode():  # padding cannot be a target, so its share is added by hand
+        batch = one_per_row([(source, np.array([50, 5]))])
+        logits = translator.transformer.logits(translator.transformer(batch.src, batch.tgt_in))
+    assert total + logits[0, 1].softmax(-1)[0].item() == pytest.approx(1, abs=1e-4)
+
+
+def test_line_counts_must_match(translator: Translator):
+    with pytest.raises(InputError, match="2 source lines but 1 target"):
+        score_translations(translator, ["a", "b"], ["c"])
