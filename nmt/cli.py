@@ -77,6 +77,12 @@ def _say(text: str) -> None:
             print(text, file=sys.stderr, flush=True)
 
 
+def _print(text: object) -> None:
+    if sys.stdout is None:
+        raise InputError("standard output is closed, this command, give it somewhere to write")
+    print(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="nmt",
@@ -178,8 +184,8 @@ def _add_evaluate(sub: argparse.ArgumentParser) -> None:
 
 def _positive(text: str) -> int:
     value = int(text) if text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1, found {text}")
+    if not 1 <= value <= 10**9:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^9, found {text}")
     return value
 
 
@@ -209,7 +215,7 @@ def _train(arguments: argparse.Namespace) -> None:
 
     model = train(load(arguments.config, arguments.overrides), _say)
     if os.environ.get("RANK", "0") == "0":
-        print(model)
+        _print(model)
 
 
 def _translate(arguments: argparse.Namespace) -> None:
@@ -250,7 +256,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         options=_search_options(arguments),
         note=_say,
     )
-    print(json.dumps(result.as_json(), indent=1) if arguments.json else result.as_text())
+    _print(json.dumps(result.as_json(), indent=1) if arguments.json else result.as_text())
 
 
 def _score(arguments: argparse.Namespace) -> None:
@@ -265,7 +271,7 @@ def _score(arguments: argparse.Namespace) -> None:
         precision=arguments.precision,
         note=_say,
     ):
-        print(line)
+        _print(line)
 
 
 def _search_options(arguments: argparse.Namespace, n_best: int = 1) -> "SearchOptions":
@@ -291,4 +297,4 @@ def _info(arguments: argparse.Namespace) -> None:
 
         path = find_model(path)[0] / CONFIG
     content = info(load(path, arguments.overrides))
-    print(json.dumps(content, indent=1) if arguments.json else as_text(content))
+    _print(json.dumps(content, indent=1) if arguments.json else as_text(content))

@@ -19,7 +19,8 @@ from nmt import strict_yaml
 from nmt.errors import InputError
 from nmt.strict_yaml import KeyPath
 
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
+PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 Probability = Annotated[float, Field(ge=0, le=0.99)]
 
 
@@ -30,15 +31,15 @@ class Section(BaseModel):
 class Hub(Section):
     """A dataset of the Hugging Face hub, or a local folder in the hub's layout."""
 
-    hub: str
+    hub: PathText
     name: str | None = None  # the dataset's configuration
     split: str
     weight: Annotated[float, Field(gt=0)] = 1.0  # how often each pair is seen in an epoch
 
 
 class TextFiles(Section):
-    source: str
-    target: str
+    source: PathText
+    target: PathText
 
 
 class Text(Section):
@@ -49,7 +50,7 @@ class Text(Section):
 
 
 class TsvFile(Section):
-    path: str
+    path: PathText
     source_column: Annotated[int, Field(ge=0)] = 0
     target_column: Annotated[int, Field(ge=0)] = 1
 
@@ -62,7 +63,7 @@ class Tsv(Section):
 
 
 class ColumnsFile(Section):
-    path: str
+    path: PathText
     source_column: str
     target_column: str
 
@@ -100,7 +101,7 @@ Corpus = Hub | Text | Tsv | Parquet | JsonLines | Demo
 
 
 class Data(Section):
-    directory: str  # where the prepared data is put
+    directory: PathText  # where the prepared data is put
     source_language: str
     target_language: str
     max_length: Annotated[int, Field(ge=2)] = 256  # tokens a side, end symbol included
@@ -137,7 +138,7 @@ class Model(Section):
 
 
 class Training(Section):
-    run_directory: str
+    run_directory: PathText
     max_steps: Positive = 100_000
     batch_tokens: Positive = 25_000  # bound on one step's tokens over all ranks, on each side
     micro_batches: Positive | Literal["auto"] = "auto"  # slots a step is cut into; auto: one a rank
@@ -155,7 +156,7 @@ class Training(Section):
     validate_every: Positive = 1500  # steps
     log_every: Positive = 100  # steps
     early_stopping: Positive | None = None  # validations without a better BLEU
-    initialize_from: str | None = None  # a MODEL to fine-tune
+    initialize_from: PathText | None = None  # a MODEL to fine-tune
     process_group_timeout_s: Positive = 600
 
     @model_validator(mode="after")
@@ -187,6 +188,14 @@ class Config(Section):
             raise ValueError(
                 f"data.max_length ({self.data.max_length}) must not exceed "
                 f"training.batch_tokens ({self.training.batch_tokens})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _directories_differ(self) -> Self:
+        if Path(self.data.directory).resolve() == Path(self.training.run_directory).resolve():
+            raise ValueError(
+                f"data.directory and training.run_directory are both {self.data.directory}"
             )
         return self
 
@@ -223,7 +232,12 @@ def validate(content: Any, origins: Mapping[KeyPath, str], name: str) -> Config:
     try:
         return Config.model_validate(_untagged(content))
     except ValidationError as error:
-        problems = [_describe(dict(problem), content, origins, name) for problem in error.errors()]
+        problems = [
+            _describe(dict(problem), content, origins, name)
+            for problem in error.errors()
+            # a list is called too short as well if all its entries are wrong
+            if not (problem["type"] == "too_short" and problem["input"])
+        ]
         raise InputError(*dict.fromkeys(problems)) from None
 
 
@@ -355,6 +369,7 @@ _MESSAGES = {
     "float_type": "{key} must be a number, found {found}",
     "string_type": "{key} must be text, found {found}",
     "tuple_type": "{key} must be a list, found {found}",
+    "too_short": "{key} must not be empty, found {found}",
     "model_type": "{key} must be a mapping of settings, found {found}",
     "model_attributes_type": "{key} must be a mapping of settings, found {found}",
 }
@@ -413,6 +428,7 @@ def _corpus_problem(
     try:
         CORPUS_KINDS[kinds[0]].model_validate(entry)
     except ValidationError as error:
-        first = error.errors()[0]
+        found = error.errors()  # a misspelt key is also missing: its own message says more
+        first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])
         return (*at, *first["loc"]), dict(first)
     raise AssertionError("a corpus that its own class accepts")

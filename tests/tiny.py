@@ -10,7 +10,7 @@ def tiny_settings(directory: Path) -> dict:
             "directory": str(directory / "data"),
             "source_language": "en",
             "target_language": "de",
-            "max_length": 100,
+            "max_length": 60,
             "train": [{"demo": {"pairs": 200, "seed": 1}}],
             "validation": [{"demo": {"pairs": 20, "seed": 1}}],
             "test": [{"demo": {"pairs": 20, "seed": 1}}],

@@ -52,6 +52,7 @@ def find_model(path: Path, note: Callable[[str], None] = lambda text: None) -> t
         raise InputError(f"no such model directory, {path}, name a model, checkpoint or run")
     if (path / manifest.NAME).is_file():
         kind = "checkpoint" if (path / "state.json").exists() else "model"
+        manifest.verify(path, manifest.read(path, kind), (CONFIG,))
         return path, kind
     if not (path / "checkpoints").is_dir() and not (path / "model").is_dir():
         raise NoModelError(f"no model, checkpoint or run, {path}, it has no {manifest.NAME}")

@@ -110,8 +110,8 @@ def run_score(
     words = sum(len(text.split()) for text in targets)
     if words:
         note(
-            f"perplexity {math.exp(-total / tokens):.3f} a token ({tokens:,} with end symbols), "
-            f"{math.exp(-total / words):.3f} a word ({words:,})"
+            f"perplexity {_exp(-total / tokens):.3f} a token ({tokens:,} with end symbols), "
+            f"{_exp(-total / words):.3f} a word ({words:,})"
         )
     if not each_token:
         return [f"{line.log_probability:.6f}" for line in scored]
@@ -122,3 +122,7 @@ def run_score(
         )
         for line in scored
     ]
+
+
+def _exp(nll: float) -> float:
+    return math.exp(nll) if nll < 700 else math.inf

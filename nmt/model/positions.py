@@ -50,7 +50,9 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(max_length, d_model))
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """positions (...) int64, all below `length` -> (..., d_model)."""
-        if length > self.max_length:
-            raise ValueError(f"length {length} exceeds the {self.max_length} learned positions")
+        """positions (...) int64, all below max_length -> (..., d_model).
+
+        `length`, which a packed row of several sentences may have beyond `max_length`, is not
+        used. Raises IndexError beyond the table.
+        """
         return self.weight[positions]

@@ -248,6 +248,14 @@ def test_divergence_stops_before_the_update(settings, monkeypatch):
     assert all(t.isfinite().all() for t in load_file(folder / "optimizer.safetensors").values())
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: str):
+    """max_length is 60; rows of 64 tokens hold several sentences."""
+    changes = {"model__positions": "learned", "model__norm": norm, "training__max_steps": 2}
+    directory, _ = run(settings(**changes))
+    assert (directory / "model").is_dir()
+
+
 def test_bf16_and_clipping_train(settings):
     directory, _ = run(settings(training__precision="bf16", training__gradient_clip=0.5))
     lines = [line for line in read_log(directory) if "event" not in line]
