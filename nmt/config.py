@@ -369,6 +369,8 @@ _MESSAGES = {
     "float_type": "{key} must be a number, found {found}",
     "string_type": "{key} must be text, found {found}",
     "tuple_type": "{key} must be a list, found {found}",
+    "string_too_short": "{key} must not be empty",
+    "string_pattern_mismatch": "{key} must not hold a NUL character, found {found}",
     "too_short": "{key} must not be empty, found {found}",
     "model_type": "{key} must be a mapping of settings, found {found}",
     "model_attributes_type": "{key} must be a mapping of settings, found {found}",

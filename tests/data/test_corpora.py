@@ -29,7 +29,7 @@ def settings(train: dict, source: str = "en", target: str = "de") -> config.Data
             "target_language": target,
             "train": [train],
         },
-        "training": {"run_directory": "unused"},
+        "training": {"run_directory": "no-run"},
     }
     return config.validate(content, {}, "test").data
 
