@@ -90,11 +90,12 @@ def read_text(path: Path) -> pa.RecordBatch:
 
 
 def _write(path: Path, batch: pa.RecordBatch) -> None:
-    aside = path.with_name(f".tmp-{path.name}")
-    with pa.OSFile(str(aside), "wb") as file, pa.ipc.new_stream(file, batch.schema) as writer:
+    with (
+        atomic.new_file(path) as aside,
+        pa.OSFile(str(aside), "wb") as file,
+        pa.ipc.new_stream(file, batch.schema) as writer,
+    ):
         writer.write_batch(batch)
-    atomic.sync(aside)
-    aside.replace(path)
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:

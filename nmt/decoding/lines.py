@@ -20,7 +20,7 @@ from typing import BinaryIO, Protocol
 
 from nmt.decoding.translator import Precision, SearchOptions, Translation, Translator, combine
 from nmt.errors import InputError
-from nmt.storage.atomic import sync
+from nmt.storage.atomic import new_file
 
 PAUSE_S = 0.05  # without input for so long, what has come is translated
 _OLDEST_S = 0.5  # nor does a line wait for longer than this while input drips in
@@ -294,13 +294,5 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
         with path.open("wb") as file:
             yield file
         return
-    aside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
-    try:
-        with aside.open("wb") as file:
-            yield file
-        sync(aside)
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
+    with new_file(path) as aside, aside.open("wb") as file:
+        yield file

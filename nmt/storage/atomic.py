@@ -28,10 +28,20 @@ def sync(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes | str) -> None:
-    """Writes a file whole: aside, synced, renamed over `path`."""
+    """Writes a file whole, see `new_file`."""
+    with new_file(path) as aside:
+        aside.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A name to write to; the file is synced and renamed over `path` when the block ends.
+
+    After an exception `path` is as it was and nothing is left beside it.
+    """
     aside = path.with_name(f"{_PREFIX}{os.getpid()}-{path.name}")
     try:
-        aside.write_bytes(data.encode() if isinstance(data, str) else data)
+        yield aside
         sync(aside)
         aside.replace(path)
     except BaseException:
