@@ -8,6 +8,7 @@ key and, for a misspelt key, the nearest one there is.
 
 import difflib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import UnionType
@@ -20,8 +21,14 @@ from nmt.errors import InputError
 from nmt.strict_yaml import KeyPath
 
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
-PathText = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
+# A model's configuration comes with it, from anywhere: what it asks for must be within reason.
+Layers = Annotated[int, Field(ge=1, le=1000)]
+Width = Annotated[int, Field(ge=1, le=100_000)]
+Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]  # or a path, or a name
 Probability = Annotated[float, Field(ge=0, le=0.99)]
+Weight = Annotated[float, Field(gt=0, le=10_000)]
+Scale = Annotated[float, Field(gt=0, le=1_000_000)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class Section(BaseModel):
@@ -31,67 +38,67 @@ class Section(BaseModel):
 class Hub(Section):
     """A dataset of the Hugging Face hub, or a local folder in the hub's layout."""
 
-    hub: PathText
-    name: str | None = None  # the dataset's configuration
-    split: str
-    weight: Annotated[float, Field(gt=0)] = 1.0  # how often each pair is seen in an epoch
+    hub: Word
+    name: Word | None = None  # the dataset's configuration
+    split: Word
+    weight: Weight = 1.0  # how often each pair is seen in an epoch
 
 
 class TextFiles(Section):
-    source: PathText
-    target: PathText
+    source: Word
+    target: Word
 
 
 class Text(Section):
     """Two text files of as many lines, plain or .gz."""
 
     text: TextFiles
-    weight: Annotated[float, Field(gt=0)] = 1.0
+    weight: Weight = 1.0
 
 
 class TsvFile(Section):
-    path: PathText
-    source_column: Annotated[int, Field(ge=0)] = 0
-    target_column: Annotated[int, Field(ge=0)] = 1
+    path: Word
+    source_column: Annotated[int, Field(ge=0, le=10_000)] = 0
+    target_column: Annotated[int, Field(ge=0, le=10_000)] = 1
 
 
 class Tsv(Section):
     """One file of tab-separated columns, counted from 0, plain or .gz."""
 
     tsv: TsvFile
-    weight: Annotated[float, Field(gt=0)] = 1.0
+    weight: Weight = 1.0
 
 
 class ColumnsFile(Section):
-    path: PathText
-    source_column: str
-    target_column: str
+    path: Word
+    source_column: Word
+    target_column: Word
 
 
 class Parquet(Section):
     """One parquet file, columns by name; a dot reaches into a struct: translation.en."""
 
     parquet: ColumnsFile
-    weight: Annotated[float, Field(gt=0)] = 1.0
+    weight: Weight = 1.0
 
 
 class JsonLines(Section):
     """One JSON object a line, plain or .gz, columns by name as for parquet."""
 
     jsonl: ColumnsFile
-    weight: Annotated[float, Field(gt=0)] = 1.0
+    weight: Weight = 1.0
 
 
 class DemoPairs(Section):
     pairs: Positive
-    seed: int = 1
+    seed: Seed = 1
 
 
 class Demo(Section):
     """Sentences that the embedded English-German grammar writes; the split is the list's."""
 
     demo: DemoPairs
-    weight: Annotated[float, Field(gt=0)] = 1.0
+    weight: Weight = 1.0
 
 
 CORPUS_KINDS: dict[str, type[Section]] = {
@@ -101,34 +108,49 @@ Corpus = Hub | Text | Tsv | Parquet | JsonLines | Demo
 
 
 class Data(Section):
-    directory: PathText  # where the prepared data is put
-    source_language: str
-    target_language: str
-    max_length: Annotated[int, Field(ge=2)] = 256  # tokens a side, end symbol included
+    directory: Word  # where the prepared data is put
+    source_language: Word
+    target_language: Word
+    max_length: Annotated[int, Field(ge=2, le=100_000)] = 256  # tokens a side, end symbol included
     train: Annotated[tuple[Corpus, ...], Field(min_length=1)]
     validation: tuple[Corpus, ...] = ()
     test: tuple[Corpus, ...] = ()
 
 
 class Tokenizer(Section):
+    """`bpe_dropout` is the chance that a merge is skipped where training pairs are segmented.
+
+    Provilkov et al. (2020): 0.1, for small corpora. Each training pair is then prepared in 16
+    random segmentations, and each epoch takes the next of them. Validation and translation always
+    have the usual segmentation, which also says whether a pair exceeds data.max_length.
+    """
+
     vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = 37_000  # 256 bytes + 4 + text
+    bpe_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0  # see above
 
 
 class Model(Section):
-    """Vaswani et al. (2017), Table 3; N is encoder_layers and decoder_layers, h is heads."""
+    """Vaswani et al. (2017), Table 3; N is encoder_layers and decoder_layers, h is heads.
 
-    encoder_layers: Positive = 6
-    decoder_layers: Positive = 6
-    d_model: Positive = 512
-    d_ff: Positive = 2048
-    heads: Positive = 8
-    d_k: Positive = 64
-    d_v: Positive = 64
+    `attention_window` restricts self-attention, not cross-attention, to "a neighborhood of size r
+    in the input sequence centered around the respective output position" (§4). Size r is taken as
+    r positions in all: the token itself and r // 2 on either side, so that an even r counts as
+    r + 1. The decoder sees of them the token itself and the r // 2 before it.
+    """
+
+    encoder_layers: Layers = 6
+    decoder_layers: Layers = 6
+    d_model: Width = 512
+    d_ff: Width = 2048
+    heads: Annotated[int, Field(ge=1, le=1000)] = 8
+    d_k: Width = 64
+    d_v: Width = 64
     dropout: Probability = 0.1  # on sub-layer outputs and embedding sums, §5.4
     attention_dropout: Probability = 0.0  # the paper has none
     activation_dropout: Probability = 0.0  # the paper has none
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     norm: Literal["post", "pre"] = "post"  # post: LayerNorm(x + Sublayer(x)), §3.1
+    attention_window: Positive | None = None  # r of §4, see above; the paper's models: none
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -138,16 +160,16 @@ class Model(Section):
 
 
 class Training(Section):
-    run_directory: PathText
+    run_directory: Word
     max_steps: Positive = 100_000
     batch_tokens: Positive = 25_000  # bound on one step's tokens over all ranks, on each side
     micro_batches: Positive | Literal["auto"] = "auto"  # slots a step is cut into; auto: one a rank
     warmup_steps: Positive = 4000
-    learning_rate_factor: Annotated[float, Field(gt=0)] = 1.0  # 1: the paper's Eq. 3
+    learning_rate_factor: Scale = 1.0  # 1: the paper's Eq. 3
     label_smoothing: Probability = 0.1
-    gradient_clip: Annotated[float, Field(gt=0)] | None = None  # bound on the norm; the paper: none
+    gradient_clip: Scale | None = None  # bound on the norm; the paper: none
     precision: Literal["fp32", "bf16"] = "fp32"
-    seed: Annotated[int, Field(ge=0, lt=2**32)] = 1
+    seed: Seed = 1
     deterministic: bool = False
     compile: bool = False
     checkpoint_every: Positive = 1500  # steps
@@ -156,7 +178,7 @@ class Training(Section):
     validate_every: Positive = 1500  # steps
     log_every: Positive = 100  # steps
     early_stopping: Positive | None = None  # validations without a better BLEU
-    initialize_from: PathText | None = None  # a MODEL to fine-tune
+    initialize_from: Word | None = None  # a MODEL to fine-tune
     process_group_timeout_s: Positive = 600
 
     @model_validator(mode="after")
@@ -170,9 +192,10 @@ class Training(Section):
 
 
 class Decoding(Section):
-    beam: Positive = 4
-    length_penalty: Annotated[float, Field(ge=0)] = 0.6  # alpha, §6.1
-    max_extra_length: Annotated[int, Field(ge=0)] = 50  # target tokens beyond the source's, §6.1
+    beam: Annotated[int, Field(ge=1, le=1000)] = 4
+    length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6  # alpha, §6.1
+    # target tokens beyond the source's, §6.1
+    max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = 50
 
 
 class Config(Section):
@@ -193,7 +216,8 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _directories_differ(self) -> Self:
-        if Path(self.data.directory).resolve() == Path(self.training.run_directory).resolve():
+        data, run = self.data.directory, self.training.run_directory
+        if os.path.realpath(data) == os.path.realpath(run):
             raise ValueError(
                 f"data.directory and training.run_directory are both {self.data.directory}"
             )
@@ -222,9 +246,25 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         InputError: one line for each problem found, with file, line and key.
     """
     content, origins = _read_with_base(Path(path), seen=())
+    problems: list[str] = []
     for override in overrides:
-        _apply(override, content, origins)
-    return validate(content, origins, str(path))
+        try:
+            _apply(override, content, origins)
+        except InputError as error:
+            problems += error.problems
+    try:
+        config = validate(content, origins, str(path))
+    except InputError as error:
+        raise InputError(*problems, *error.problems) from None
+    if problems:
+        raise InputError(*problems)
+    return config
+
+
+def load_resolved(path: Path) -> Config:
+    """The configuration in a file that `to_yaml` wrote: no `base:` leads out of it."""
+    content, lines = strict_yaml.read(path)
+    return validate(content, {key: f"{path}:{line}" for key, line in lines.items()}, str(path))
 
 
 def validate(content: Any, origins: Mapping[KeyPath, str], name: str) -> Config:
@@ -252,6 +292,9 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     }
 
 
+_MAX_BASES = 20
+
+
 def _flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in content.items():
@@ -262,13 +305,15 @@ def _flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _read_with_base(
-    path: Path, seen: tuple[Path, ...]
-) -> tuple[dict[str, Any], dict[KeyPath, str]]:
-    resolved = path.resolve()
+def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], dict[KeyPath, str]]:
+    content, lines = strict_yaml.read(path)
+    resolved = os.path.realpath(path)
     if resolved in seen:
         raise InputError(f"base: leads back to this file, {path}, break the circle")
-    content, lines = strict_yaml.read(path)
+    if len(seen) > _MAX_BASES:
+        raise InputError(
+            f"more than {_MAX_BASES} files, one the base: of another, {path}, join them"
+        )
     if not isinstance(content, dict):
         raise InputError(f"no settings found, {path}, a mapping of sections was expected")
     origins = {key: f"{path}:{line}" for key, line in lines.items()}
@@ -361,19 +406,28 @@ def _section_in(annotation: Any) -> type[Section] | None:
     return None
 
 
-_MESSAGES = {
-    "missing": "missing key {key}",
-    "bool_type": "{key} must be true or false, found {found}",
-    "int_type": "{key} must be a whole number, found {found}",
-    "int_from_float": "{key} must be a whole number, found {found}",
-    "float_type": "{key} must be a number, found {found}",
-    "string_type": "{key} must be text, found {found}",
-    "tuple_type": "{key} must be a list, found {found}",
-    "string_too_short": "{key} must not be empty",
-    "string_pattern_mismatch": "{key} must not hold a NUL character, found {found}",
-    "too_short": "{key} must not be empty, found {found}",
-    "model_type": "{key} must be a mapping of settings, found {found}",
-    "model_attributes_type": "{key} must be a mapping of settings, found {found}",
+def _allowed(schema: Mapping[str, Any]) -> str:
+    """What the JSON schema of a setting allows: "a whole number from 1 to 1,000 or auto"."""
+    if "anyOf" in schema:
+        return " or ".join(_allowed(part) for part in schema["anyOf"])
+    if "const" in schema:
+        return str(schema["const"])
+    if "enum" in schema:
+        return " or ".join(schema["enum"])
+    if schema.get("type") in ("integer", "number"):
+        kind = "a whole number" if schema["type"] == "integer" else "a number"
+        low = f"from {schema['minimum']:,}" if "minimum" in schema else "above 0"
+        high = schema.get("maximum", schema.get("exclusiveMaximum", 0) - 1)
+        return f"{kind} {low} to {high:,}"
+    return _KINDS[schema.get("type", "object")]
+
+
+_KINDS = {
+    "string": "text, not empty, without a NUL character",
+    "boolean": "true or false",
+    "array": "a list of corpora",
+    "object": "a mapping of settings",
+    "null": "null",
 }
 
 
@@ -399,15 +453,16 @@ def _describe(
         hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known) or 'none'}"
         return f"unknown key {key}, {where}, {hint}"
     if problem["type"] == "value_error":
-        return f"{problem['ctx']['error']}, {where}, correct {key}"
+        return f"{problem['ctx']['error']}, {where}, correct {key or 'it'}"
     if problem["type"] == "corpus":
         return f"{key} must name exactly one of {', '.join(CORPUS_KINDS)}, {where}, correct it"
-    message = _MESSAGES.get(problem["type"])
-    if message is None:
-        wanted = problem["msg"].removeprefix("Input ").removeprefix("Value ")
-        message = f"{{key}} {wanted[0].lower()}{wanted[1:]}, found {{found}}"
-    todo = "add it" if problem["type"] == "missing" else "correct it"
-    return f"{message.format(key=key, found=found)}, {where}, {todo}"
+    if problem["type"] == "missing":
+        return f"missing key {key}, {where}, add it"
+    if problem["type"] == "too_short":
+        return f"{key} must not be empty, {where}, name a corpus"
+    section = _class_at(path[:-1], content)
+    schema = section.model_json_schema()["properties"][str(path[-1])] if section else {}
+    return f"{key} must be {_allowed(schema)}, found {found}, {where}, correct it"
 
 
 _UNION_BRANCHES = {kind.__name__ for kind in CORPUS_KINDS.values()} | {

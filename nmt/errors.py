@@ -1,7 +1,14 @@
 """The one exception class that becomes an error line, and the exit statuses it may carry."""
 
+import errno
+import re
 import signal
 from enum import IntEnum
+
+_ENDS_OR_CONTROLS = re.compile("\r\n|[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_PATH_ERRORS = {
+    errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+}  # fmt: skip
 
 
 class Status(IntEnum):
@@ -19,13 +26,15 @@ class InputError(Exception):
     """Something the user can mend: `nmt` prints it without a traceback and exits with `status`.
 
     Args:
-        problems: one or more lines of the form "WHAT, WHERE, WHAT TO DO". Line ends inside a
-            line are shown as spaces, so that each problem stays one line.
+        problems: one or more lines of the form "WHAT, WHERE, WHAT TO DO". Line ends and control
+            characters are shown as spaces: each problem stays one line, and no file that it
+            quotes can send commands to the terminal.
+            Without any, nothing is printed: another process of the run has said it.
         status: the exit status.
     """
 
     def __init__(self, *problems: str, status: Status = Status.INPUT):
-        self.problems = tuple(" ".join(problem.splitlines()) for problem in problems)
+        self.problems = tuple(_ENDS_OR_CONTROLS.sub(" ", problem) for problem in problems)
         self.status = status
         super().__init__("\n".join(self.problems))
 
@@ -37,8 +46,11 @@ class NoModelError(InputError):
         super().__init__(*problems, status=Status.NO_MODEL)
 
 
-class Stopped(Exception):
-    """A signal ended work after it was saved; the message says where.
+class Stopped(BaseException):
+    """A signal ended work after it was saved; the message says where, if it is for this process.
+
+    No `Exception`, as KeyboardInterrupt is none: it may be raised anywhere, also where those of a
+    library become an error line.
 
     Args:
         signal_number: SIGINT gives exit status 130, any other 143.
@@ -47,3 +59,18 @@ class Stopped(Exception):
     def __init__(self, signal_number: int, message: str):
         super().__init__(message)
         self.status = 130 if signal_number == signal.SIGINT else 143
+
+
+def of_system(error: OSError) -> InputError:
+    """The operating system's error as a line: status 2 for a wrong path, 5 for the rest."""
+    where = error.filename or "while reading or writing"
+    return InputError(
+        f"{error.strerror}, {where}, check path, permission and room on the disk",
+        status=Status.INPUT if error.errno in _PATH_ERRORS else Status.STORAGE,
+    )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """torch has a class for a GPU's memory alone, and is not imported just to ask."""
+    is_gpu = type(error).__name__ == "OutOfMemoryError"
+    return isinstance(error, MemoryError) or is_gpu or "can't allocate memory" in str(error)

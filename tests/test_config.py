@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from nmt import config as configuration
+from nmt.cli import main
 from nmt.config import Config, differences, load
 from nmt.errors import InputError
 
@@ -73,77 +74,151 @@ def test_base_and_overrides(tmp_path: Path):
     }  # fmt: skip
 
 
-def test_a_base_that_leads_back_is_refused(tmp_path: Path):
+def test_r18_a_base_that_leads_back(tmp_path: Path):
     write(tmp_path, "base: b.yaml\n", "a.yaml")
     assert "leads back" in problems(write(tmp_path, "base: a.yaml\n", "b.yaml"))[0]
 
 
-def test_every_problem_is_named_with_line_and_key(tmp_path: Path):
+def test_r18_every_problem_is_named_at_once_with_line_and_key(tmp_path: Path):
     text = GOOD.replace("directory: data/x", "directory: data/x\n  max_lenght: 3").replace(
         "target: a.de.gz", "targt: a.de.gz"
     )
     text += "  max_steps: ten\n  gradient_clip: -1\n  micro_batches: 0\nmodle: {}\n"
     path = write(tmp_path, text)
     found = problems(path, "model.d_modl=3", "decoding.beam=0")
+    whole = "a whole number from 1 to 1,000,000,000"
     for expected in (
         f"unknown key data.max_lenght, {path}:3, did you mean max_length?",
         f"unknown key data.train.1.text.targt, {path}:8, did you mean target?",
-        f'training.max_steps must be a whole number, found "ten", {path}:16, correct it',
-        f"training.gradient_clip should be greater than 0, found -1, {path}:17, correct it",
+        f'training.max_steps must be {whole}, found "ten", {path}:16, correct it',
+        "training.gradient_clip must be a number above 0 to 1,000,000 or null, found -1, "
+        f"{path}:17, correct it",
+        f"training.micro_batches must be {whole} or auto, found 0, {path}:18, correct it",
         f"unknown key modle, {path}:19, did you mean model?",
         "unknown key model.d_modl, command line, did you mean d_model?",
-        "decoding.beam should be greater than or equal to 1, found 0, command line, correct it",
+        "decoding.beam must be a whole number from 1 to 1,000, found 0, command line, correct it",
     ):
         assert expected in found
-    assert sum("micro_batches" in line and ":18" in line for line in found) >= 1
+    assert len(found) == 8  # all at once, each once
+
+
+BAD_FILES: list[tuple[str | bytes, str]] = [
+    ("", "no settings found"),
+    ("# nothing\n", "no settings found"),
+    ("- a\n", "no settings found"),
+    ("data: {directory: a\n", "not valid YAML"),
+    ("\tdata: 1\n", "not valid YAML"),
+    ("data:\n\tdirectory: x\n", "c.yaml:2"),
+    ("--- 1\n--- 2\n", "not valid YAML (but found another document)"),
+    ("data: \x00\n", "not valid YAML"),
+    (b"a: 1\nb: \xe4\n", "not valid UTF-8, c.yaml:2"),
+    ("data: 1\n".encode("utf-16"), "not valid UTF-8"),
+    ("data: 1\ndata: 2\nmodel: 3\nmodel: 4\n", "duplicate key data (first on line 1), c.yaml:2"),
+    ("data: 1\ndata: 2\nmodel: 3\nmodel: 4\n", "duplicate key model (first on line 3), c.yaml:4"),
+    ("data: {a: 1, a: 2}\n", "duplicate key data.a"),
+    ("a: !!python/object/apply:os.system [touch canary]\n", "not valid YAML"),
+    ("a: !!python/name:os.system\n", "not valid YAML"),
+    ("a: !!bool maybe\n", "not valid YAML"),
+    ("a: !!timestamp x\n", "not valid YAML"),
+    ("? [a, b]\n: 1\n", "a key that is not a word"),
+    (GOOD + "1.5: 2\n", "a key that is not a word, c.yaml:15"),
+    ("x: " + "1" * 10_000_000, "larger than"),
+    ("x: 1" + "0" * 5000, "not valid YAML (Exceeds the limit"),
+    ("[" * 100_000, "nested more than 50 deep, c.yaml:1"),
+    ("a: &x [1]\nb: [" + ", ".join(["*x"] * 101) + "]\n", "more than 100 aliases"),
+    ("a: &a [*a]\n", "not valid YAML (maximum recursion depth"),
+    (
+        "a0: &a0 [1]\n" + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 4}]\n" for n in range(1, 20)),
+        "more than 10000 entries",
+    ),
+    ("base: c.yaml\n", "leads back to this file"),
+    ("base: none.yaml\n", "no such file, none.yaml"),
+    ('base: "a\\0b"\n', "no such file"),
+    ('base: "\\ud800"\n', "no such file"),
+    ("base: .\n", "a folder"),
+    ("base: [c.yaml]\n", "base must be a file name, c.yaml:1"),
+    (GOOD + "  seed: .nan\n", "training.seed must be a whole number from 0 to 4,294,967,295"),
+    (GOOD + "  seed: 1.5\n", "training.seed must be a whole number from 0 to"),
+    (GOOD + "  compile: yes\n", 'training.compile must be true or false, found "yes", c.yaml:15'),
+    (GOOD + "  precision: fp16\n", 'training.precision must be fp32 or bf16, found "fp16"'),
+    (GOOD + "  learning_rate_factor: .inf\n", "a number above 0 to 1,000,000, found Infinity"),
+    (GOOD + "  average_last: 20\n", "average_last (20) must not exceed"),
+    (GOOD + "  batch_tokens: 100\n", "data.max_length (256) must not exceed"),
+    (
+        GOOD + "  max_steps: 1" + "0" * 30 + "\n",
+        "max_steps must be a whole number from 1 to 1,000,",
+    ),
+    (GOOD + "  early_stopping: 3\n", "early_stopping needs data.validation"),
+    (
+        GOOD + "  max-steps: 1\n",
+        "unknown key training.max-steps, c.yaml:15, did you mean max_steps?",
+    ),
+    (GOOD + "foo-bar: 1\n", "unknown key foo-bar"),
+    (
+        GOOD + "model: {d_model: 1_000_000_000}\n",
+        "d_model must be a whole number from 1 to 100,000",
+    ),
+    (GOOD + "model: {d_model: 7}\n", "d_model must be even"),
+    (GOOD.replace("runs/x", '"a\\0b"'), "training.run_directory must be text"),
+    (GOOD.replace("runs/x", '"\\ud800"'), "training.run_directory must be text"),
+    (GOOD.replace("runs/x", "data/x"), "are both data/x"),
+    (GOOD.replace("pairs: 600", "pair: 600"), "did you mean pairs?"),
+    (GOOD.replace("- {demo: {pairs: 600, seed: 1}}", "- {foo: 1}"), "exactly one of hub, text"),
+    (GOOD.replace("  target_language: no\n", ""), "missing key data.target_language"),
+]
+
+
+def refused(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """The error lines of `nmt train`, which must end in exit status 2 and say nothing else."""
+    assert main(["train", *arguments]) == 2
+    found = capfd.readouterr().err.splitlines()
+    assert all(line.startswith("nmt: error: ") for line in found), found
+    return found
+
+
+@pytest.mark.parametrize(("text", "expected"), BAD_FILES, ids=range(len(BAD_FILES)))
+def test_r18_bad_files(tmp_path: Path, monkeypatch, capfd, text: str | bytes, expected: str):
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert any(expected in line for line in refused(capfd, "c.yaml"))
+    assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("override", "expected"),
     [
-        ("", "no settings found"),
-        ("- a\n", "no settings found"),
-        ("data: {directory: a\n", "not valid YAML"),
-        ("\tdata: 1\n", "not valid YAML"),
-        ("data: 1\ndata: 2\n", "duplicate key data (first on line 1)"),
-        ("data: {a: 1, a: 2}\n", "duplicate key data.a"),
-        ("a: !!python/object/apply:os.system [ls]\n", "not valid YAML"),
-        ("? [a, b]\n: 1\n", "a key that is not a word"),
-        ("a: &x [1]\nb: [" + ", ".join(["*x"] * 101) + "]\n", "aliases"),
-        (GOOD + "  seed: .nan\n", "training.seed"),
-        (GOOD + "  seed: 1.5\n", "training.seed must be a whole number"),
-        (GOOD + "  compile: yes\n", "training.compile must be true or false"),
-        (GOOD + "  average_last: 20\n", "average_last (20) must not exceed"),
-        (GOOD + "  batch_tokens: 100\n", "data.max_length (256) must not exceed"),
-        (GOOD.replace("- {demo: {pairs: 600, seed: 1}}", "- {foo: 1}"), "exactly one of hub, text"),
-        ("x: " + "1" * 1_000_001, "larger than"),
-        (
-            "a0: &a0 [1]\n"
-            + "".join(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 4}]\n" for n in range(1, 20)),
-            "more than 10000 entries",
-        ),
-        ("a: !!bool maybe\n", "not valid YAML"),
-        ("a: !!timestamp x\n", "not valid YAML"),
-        (GOOD + "  max_steps: 1" + "0" * 30 + "\n", "training.max_steps should be less than"),
-        (GOOD.replace("runs/x", '"a\\0b"'), "training.run_directory must not hold a NUL"),
-        (GOOD.replace("runs/x", "data/x"), "are both data/x"),
-        (GOOD.replace("pairs: 600", "pair: 600"), "did you mean pairs?"),
-        (GOOD + "foo-bar: 1\n", "unknown key foo-bar"),
-        (GOOD + "  max-steps: 1\n", "unknown key training.max-steps"),
-        (GOOD + "  early_stopping: 3\n", "early_stopping needs data.validation"),
+        ("model.d_ff", "not an override"),
+        ("=3", "not an override"),
+        ("model..d_ff=3", "not an override"),
+        ("model.d_ff=[", "not valid YAML"),
+        ("model={d_ff: 1, d_ff: 2}", "duplicate key d_ff"),
+        ("model.d_ff=", "model.d_ff must be a whole number from 1 to 100,000, found null"),
+        ("model=null", "model must be a mapping of settings, found null"),
+        ("data.train=[]", "data.train must not be empty"),
+        ("data.train.0.weight=3", "data.train must be a list of corpora"),
+        ("base=x.yaml", "unknown key base"),
+        ("training.learning_rate_factor=!!python/name:os.system", "not valid YAML"),
     ],
 )
-def test_bad_files_are_one_clear_line(tmp_path: Path, text: str, expected: str):
-    assert any(expected in line and "\n" not in line for line in problems(write(tmp_path, text)))
+def test_r18_bad_overrides(tmp_path: Path, monkeypatch, capfd, override: str, expected: str):
+    """A second mistake on the same command line is named as well."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, GOOD)
+    found = refused(capfd, "c.yaml", override, "decoding.beam=0")
+    assert any(expected in line for line in found)
+    assert any("decoding.beam must be a whole number from 1 to 1,000, found 0" in f for f in found)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
 
 
-def test_files_that_cannot_be_read(tmp_path: Path):
+def test_r18_files_that_cannot_be_read(tmp_path: Path):
     assert "no such file" in problems(tmp_path / "none.yaml")[0]
     assert "a folder" in problems(tmp_path)[0]
-    (tmp_path / "latin.yaml").write_bytes(b"a: 1\nb: \xe4\n")
-    assert "not valid UTF-8" in (found := problems(tmp_path / "latin.yaml")[0])
-    assert "latin.yaml:2" in found
-    assert "not an override" in problems(write(tmp_path, GOOD), "model.d_ff")[0]
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    with pytest.raises(OSError, match="symbolic links"):
+        load(tmp_path / "loop.yaml")
+    for number in range(30):
+        write(tmp_path, f"base: {number + 1}.yaml\n", f"{number}.yaml")
+    assert "more than 20 files" in problems(tmp_path / "0.yaml")[0]
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda path: path.stem)

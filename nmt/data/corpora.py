@@ -10,7 +10,8 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator
-from itertools import zip_longest
+from dataclasses import dataclass
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import IO, Any
 
@@ -57,6 +58,24 @@ def read_corpus(corpus: Corpus, data: config.Data, split: str) -> Pairs:
         yield pair
     if empty:
         raise InputError(f"no sentence pairs, {describe(corpus)}, name a corpus that holds some")
+
+
+def read_chunks(
+    corpus: Corpus, data: config.Data, split: str, size: int
+) -> Iterator["list[tuple[str, str]] | DemoChunk"]:
+    """What `read_corpus` gives, `size` pairs at a time, for other processes to work on.
+
+    Files are read here. The demo grammar needs ten times as long for a pair as cleaning does, so
+    its chunks are written by whoever loops over them.
+    """
+    if isinstance(corpus, Demo):
+        for first in range(0, corpus.demo.pairs, size):
+            last = min(first + size, corpus.demo.pairs)
+            yield _demo(corpus.demo, data, split, first, last)
+        return
+    pairs = read_corpus(corpus, data, split)
+    while chunk := list(islice(pairs, size)):
+        yield chunk
 
 
 def describe(corpus: Corpus) -> str:
@@ -170,7 +189,7 @@ def _pairs(corpus: Corpus, data: config.Data, split: str) -> Pairs:
         case JsonLines():
             return _json_lines(corpus.jsonl)
         case Demo():
-            return _demo(corpus.demo, data, split)
+            return iter(_demo(corpus.demo, data, split, 0, corpus.demo.pairs))
 
 
 def _one_file(corpus: Corpus) -> tuple[str, Any]:
@@ -353,13 +372,31 @@ def _load_hub(corpus: Hub) -> Any:
         raise InputError(f"{reason}, {describe(corpus)}, {hint}", status=status) from None
 
 
-def _demo(demo: config.DemoPairs, data: config.Data, split: str) -> Pairs:
-    from nmt.data.demo import demo_pairs
+@dataclass(frozen=True)
+class DemoChunk:
+    """The pairs `first`, ..., `last` - 1 of a demo corpus; each loop over it writes them anew."""
 
+    seed: int
+    split: str
+    english_first: bool
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+    def __iter__(self) -> Pairs:
+        from nmt.data.demo import demo_pairs
+
+        for pair in demo_pairs(self.last, self.seed, self.split, self.first):
+            yield (pair.source, pair.target) if self.english_first else (pair.target, pair.source)
+
+
+def _demo(
+    demo: config.DemoPairs, data: config.Data, split: str, first: int, last: int
+) -> DemoChunk:
     _check_demo_languages(data)
-    english_first = data.source_language == "en"
-    for pair in demo_pairs(demo.pairs, demo.seed, split):
-        yield (pair.source, pair.target) if english_first else (pair.target, pair.source)
+    return DemoChunk(demo.seed, split, data.source_language == "en", first, last)
 
 
 def _check_demo_languages(data: config.Data) -> None:

@@ -5,17 +5,19 @@ last: data without a manifest is no data. Here is also what tells whether prepar
 configuration asks for, and who uses them.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nmt.config import Config
-from nmt.data import stages
+from nmt.data import stages, workers
 from nmt.data.corpora import check_corpus, input_files
 from nmt.data.stages import TOKENIZER, Job, Part, Report
 from nmt.errors import InputError, NoModelError
@@ -24,36 +26,67 @@ from nmt.storage import atomic, manifest
 _USED_BY = ".used-by"
 
 
-def prepare(config: Config, *, report: Report, tokenizer: Path | None = None) -> None:
+def prepare(
+    config: Config,
+    *,
+    report: Report,
+    tokenizer: Path | None = None,
+    processes: int | None = None,
+) -> None:
     """Makes `config.data.directory` from the configuration's corpora.
 
     With nothing changed since the last call, that is the settings of `data` and `tokenizer` and
     the size and SHA-256 of each local input file, it checks what is there and does nothing more.
-    The same input and settings give the same bytes.
+    The same input and settings give the same bytes, whatever the number of processes and however
+    often it was interrupted.
 
     Args:
         config: sections `data` and `tokenizer` count.
         report: receives lines for a person.
         tokenizer: a tokenizer to use, that of a model to fine-tune, instead of learning one.
+        processes: at most so many for what can be shared; None: `workers.default_processes`.
 
     Raises:
         InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
             prepares the same directory, or a run was trained on data of other settings there.
+        Stopped: a signal came; the next call goes on from there.
     """
     began = time.monotonic()
-    job = _job(config, tokenizer)
-    if _is_prepared(job, report):
-        report(f"{job.directory} is prepared already and whole: nothing to do")
-        shutil.rmtree(job.work, ignore_errors=True)  # left if the last call was killed at its end
-        return
-    _refuse_if_used(job)
-    for part in job.parts:
-        check_corpus(part.corpus, config.data)
-    with atomic.lock(job.directory, "nmt prepare"):
-        atomic.remove_leftovers(job.directory)
-        stages.run(job, report)
-        _publish(job)
-    report(f"prepared {job.directory} in {time.monotonic() - began:.0f} s")
+    directory = Path(config.data.directory)
+    with workers.stoppable(
+        f"stopped, {directory} is as it was left: nmt prepare takes it up again"
+    ):
+        job = _job(config, tokenizer)
+        if _is_prepared(job, report):
+            report(f"{directory} is prepared already and whole: nothing to do")
+            _remove_work(job)
+            return
+        _refuse_if_used(job)
+        for part in job.parts:
+            check_corpus(part.corpus, config.data)
+        with atomic.lock(directory, "nmt prepare"):
+            if _is_prepared(job, _unheard):  # by now, by the process that had the lock
+                report(f"{directory} has been prepared by another process: nothing to do")
+                return
+            stages.remove_leftovers(job)
+            try:
+                stages.run(replace(job, processes=processes or workers.default_processes()), report)
+            finally:
+                stages.remove_leftovers(job)  # of workers that were ended
+            _publish(job)
+    report(f"prepared {directory} in {time.monotonic() - began:.0f} s")
+
+
+def _unheard(line: str) -> None:
+    """What has been reported before."""
+
+
+def _remove_work(job: Job) -> None:
+    """Removes what the last call left if it was killed at its very end."""
+    if job.work.exists():
+        # Who holds the lock prepares other settings there.
+        with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
+            shutil.rmtree(job.work, ignore_errors=True)
 
 
 def read_manifest(config: Config) -> dict[str, Any]:
@@ -61,7 +94,8 @@ def read_manifest(config: Config) -> dict[str, Any]:
 
     Keys beside those of every manifest: `data_sha256` (over the hashes of all Arrow files),
     `tokenizer_sha256`, `shards` (split -> list of file, pairs, source_tokens, target_tokens,
-    weight), `corpora` (with counts by cleaning rule), `settings`, `inputs`, `origin_sha256`.
+    weight, and with BPE-dropout segmentation), `corpora` (with counts by cleaning rule),
+    `settings`, `inputs`, `origin_sha256`.
 
     Raises:
         InputError: nothing is prepared there, the manifest is damaged, or the data were prepared
@@ -123,17 +157,19 @@ def _job(config: Config, tokenizer: Path | None) -> Job:
 def _settings(config: Config) -> dict[str, Any]:
     """The settings that prepared data depend on."""
     data = config.data.model_dump(mode="json", exclude={"directory"})
-    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json")}
+    # data without dropout are as they were before there was this setting
+    absent = set() if config.tokenizer.bpe_dropout else {"bpe_dropout"}
+    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json", exclude=absent)}
 
 
 def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """What differs between two origins' settings, each with its values, for a message."""
     found = []
     for section in new:
-        for key, value in new[section].items():
-            before = old.get(section, {}).get(key)
-            if before != value:
-                values = [json.dumps(v, ensure_ascii=False) for v in (before, value)]
+        was, now = old.get(section, {}), new[section]
+        for key in dict.fromkeys([*now, *was]):
+            if was.get(key) != now.get(key):
+                values = [json.dumps(v.get(key), ensure_ascii=False) for v in (was, now)]
                 short = len("".join(values)) <= 80
                 found.append(
                     f"{section}.{key}" + (f" was {values[0]}, is {values[1]}" if short else "")
@@ -162,6 +198,8 @@ def _is_prepared(job: Job, report: Report) -> bool:
             report(f"preparing again: {changed}")
             return False
         manifest.verify(job.directory, content)
+    except manifest.NewerFormatError:
+        raise
     except InputError as error:
         report(f"preparing again: {error.problems[0]}")
         return False

@@ -48,6 +48,7 @@ class Shard:
     target: Side
     weight: float  # how often each pair is seen in an epoch
     first: int  # index of its first pair within the split
+    segmentation: int = 0  # 1, 2, ... hold the same pairs, segmented differently, and follow on 0
 
     def __len__(self) -> int:
         return len(self.source.offsets) - 1
@@ -164,7 +165,8 @@ def _open(directory: Path, entries: Sequence[dict[str, Any]]) -> Iterator[Shard]
                 f"{len(batch):,} pairs, {entry['pairs']:,} in the manifest, {path}, "
                 "run nmt prepare again"
             )
-        yield Shard(path, sides[0], sides[1], entry["weight"], first)
+        segmentation = entry.get("segmentation", 0)
+        yield Shard(path, sides[0], sides[1], entry["weight"], first, segmentation)
         first += len(batch)
 
 

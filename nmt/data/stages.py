@@ -5,22 +5,23 @@ A folder .work in the directory that is prepared holds:
     text-*/        cleaned pairs with their hashes, a shard for each 100,000 pairs of a corpus
     text-*/kept.npy    which training pairs are the first of their kind
     tokenizer-*.model  learnt from a bounded sample of what is kept
-    tokens-*/      the same shards as token ids
+    tokens-*/      the same shards as token ids, with BPE-dropout in several segmentations each
     tokens-*/final/    those with their final names, the tokenizer and the manifest
 
 The names end in a hash of what the content depends on, so that a changed vocabulary does not
 clean the text again and nothing stale is ever taken up. `clean_shard` and `encode_shard` turn one
-piece of input into one file and depend on nothing else.
+piece of input into one file and depend on nothing else, so any number of processes gives the same
+files.
 """
 
 import io
 import json
-import os
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,8 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from nmt.config import Config, Corpus
-from nmt.data import cleaning, shards
-from nmt.data.corpora import describe, read_corpus
+from nmt.data import cleaning, shards, workers
+from nmt.data.corpora import describe, read_chunks
 from nmt.data.tokenizer import EOS_ID, Tokenizer, train_tokenizer
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
@@ -39,7 +40,11 @@ SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
 SAMPLE_SENTENCES = 2_000_000  # the tokenizer learns from at most so many, half of each language
 SAMPLE_BYTES = 300_000_000  # and from about so much text; learning takes 3.5 times the memory
 TOKENIZER, WORK = "tokenizer.model", ".work"
+SEGMENTATIONS = 16  # of each training pair with BPE-dropout: as many times the disk space
 _ENCODE_BATCH = 10_000  # pairs whose ids are Python objects at a time
+# From so much text on, a vocabulary is learnt in a process of its own: sentencepiece keeps its
+# memory, and a signal has no effect until it has finished.
+_LEARN_APART_BYTES = 20_000_000
 _SEED = 1  # not training.seed: runs that differ in their seed share their data
 
 Report = Callable[[str], None]
@@ -74,6 +79,7 @@ class Job:
     parts: tuple[Part, ...]
     origin: dict[str, Any]  # settings and input files' fingerprints: all that the result depends on
     given_tokenizer: Path | None = None  # taken instead of learning one
+    processes: int = 1  # the result does not depend on it
 
     def of(self, split: str) -> list[Part]:
         return [part for part in self.parts if part.split == split]
@@ -108,6 +114,12 @@ class Job:
             for index in range(_load(part.marker(self.text))["shards"])
         ]
 
+    def token_shards(self, text: Path, split: str) -> list[Path]:
+        """Where the token ids of a text shard stand, a file for each segmentation of its pairs."""
+        sampled = split == "train" and self.config.tokenizer.bpe_dropout
+        more = [f"{text.stem}-{number:02}.arrow" for number in range(1, SEGMENTATIONS)]
+        return [self.tokens / name for name in [text.name, *(more if sampled else [])]]
+
 
 def run(job: Job, report: Report) -> None:
     """Does what is left to do until `job.final` is complete, its manifest written last."""
@@ -120,13 +132,19 @@ def run(job: Job, report: Report) -> None:
     if not kept.any():
         raise _nothing_left(job)
     if not job.tokenizer.exists():
-        _make_tokenizer(job, kept, report)
+        _make_tokenizer(job, report)
     _encode(job, kept, report)
     _assemble(job, report)
 
 
+def remove_leftovers(job: Job) -> None:
+    """Removes half-written files of ended processes, at every depth."""
+    for folder in (job.directory, job.work, *job.work.rglob("*/")):
+        atomic.remove_leftovers(folder)
+
+
 def clean_shard(
-    pairs: Sequence[tuple[str, str]], evaluation: cleaning.Evaluation | None, output: Path
+    pairs: Iterable[tuple[str, str]], evaluation: cleaning.Evaluation | None, output: Path
 ) -> None:
     """Normalizes pairs, drops those that break a rule, and writes the rest with their counts.
 
@@ -136,9 +154,10 @@ def clean_shard(
             for validation, of which only those with an empty side are dropped.
         output: the Arrow file; the counts stand beside it as .json.
     """
-    counts = Counter(read=len(pairs))
+    counts: Counter[str] = Counter()
     kept = []
     for raw in pairs:
+        counts["read"] += 1
         counts[cleaning.REPAIRED] += any(map(cleaning.needs_repair, raw))
         source, target = map(cleaning.normalize, raw)
         if evaluation is None:
@@ -154,9 +173,18 @@ def clean_shard(
 
 
 def encode_shard(
-    text: Path, kept: np.ndarray | None, tokenizer: Tokenizer, max_length: int | None, output: Path
+    text: Path,
+    kept: np.ndarray | None,
+    tokenizer: Tokenizer,
+    max_length: int | None,
+    output: Path,
+    dropout: float = 0.0,
+    segmentation: int = 0,
 ) -> None:
     """Turns a shard of text into one of token ids, and writes it with its counts.
+
+    Which pairs it holds does not depend on the dropout: where a random segmentation exceeds
+    `max_length` and the usual one does not, that stands instead.
 
     Args:
         text: a file of `shards.write_text`.
@@ -164,21 +192,25 @@ def encode_shard(
         tokenizer: for both sides.
         max_length: pairs with more tokens on a side, EOS included, are dropped; None: no bound.
         output: the Arrow file, not written if no pair is left; the counts stand beside it as .json.
+        dropout: 0 for the usual segmentation, else that of `Tokenizer.sample`.
+        segmentation: the number of the random one.
     """
-    batch = shards.read_text(text)
+    batch, limit = shards.read_text(text), math.inf if max_length is None else max_length
     rows = np.arange(len(batch)) if kept is None else np.flatnonzero(kept)
     counts = Counter({cleaning.DUPLICATE: len(batch) - len(rows)})
     sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for start in range(0, len(rows), _ENCODE_BATCH):
         some = batch.take(pa.array(rows[start : start + _ENCODE_BATCH]))
-        for pair in zip(
-            *(_encoded(some, side, tokenizer) for side in ("source", "target")), strict=True
-        ):
-            if max_length is not None and max(map(len, pair)) > max_length:
+        encoded = (_encoded(some, side, tokenizer) for side in ("source", "target"))
+        for row, *pair in zip(some.to_pylist(), *encoded, strict=True):
+            if max(map(len, pair)) > limit:
                 counts[cleaning.TOO_MANY_TOKENS] += 1
-            else:
-                for side, ids in zip(sides, pair, strict=True):
-                    side.append(ids)
+                continue
+            if dropout:
+                sampled = _sampled(row, tokenizer, dropout, segmentation)
+                pair = sampled if max(map(len, sampled)) <= limit else pair
+            for side, ids in zip(sides, pair, strict=True):
+                side.append(ids)
     counts["pairs"] = len(sides[0])
     for name, side in zip(("source_tokens", "target_tokens"), sides, strict=True):
         counts[name] = sum(map(len, side))
@@ -188,9 +220,17 @@ def encode_shard(
 
 
 def _encoded(rows: pa.RecordBatch, side: str, tokenizer: Tokenizer) -> Iterator[np.ndarray]:
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    for ids in tokenizer.encode_batch(rows.column(side).to_pylist(), threads):
+    for ids in tokenizer.encode_batch(rows.column(side).to_pylist()):
         yield np.array([*ids, EOS_ID], dtype=np.int32)
+
+
+def _sampled(
+    row: dict[str, Any], tokenizer: Tokenizer, dropout: float, segmentation: int
+) -> list[np.ndarray]:
+    """A random segmentation of a pair, drawn from the pair and a number alone."""
+    random = Random(f"{row['hash']} {segmentation}")
+    sides = (tokenizer.sample(row[side], dropout, random) for side in ("source", "target"))
+    return [np.array([*ids, EOS_ID], dtype=np.int32) for ids in sides]
 
 
 def _clean(job: Job, report: Report) -> None:
@@ -214,17 +254,20 @@ def _clean_corpus(
     if marker.exists():
         return
     report(f"cleaning {part.title}: {describe(part.corpus)}")
-    pairs = read_corpus(part.corpus, job.config.data, part.split)
-    with tqdm(desc=part.title, unit=" pairs", disable=None, leave=False) as bar:
-        for index in count():
-            chunk = list(islice(pairs, SHARD_PAIRS))
-            if not chunk:
-                break
-            path = part.shard(job.text, index)
-            if not path.with_suffix(".json").exists():
-                clean_shard(chunk, evaluation, path)
-            bar.update(len(chunk))
-    _save(marker, {"shards": index})
+    number = 0
+    with tqdm(desc=f"cleaning {part.title}", unit=" pairs", disable=None, leave=False) as bar:
+
+        def tasks() -> Iterator[tuple[Any, ...]]:
+            nonlocal number
+            for chunk in read_chunks(part.corpus, job.config.data, part.split, SHARD_PAIRS):
+                path = part.shard(job.text, number)
+                if not path.with_suffix(".json").exists():
+                    yield chunk, evaluation, path
+                number += 1
+                bar.update(len(chunk))
+
+        workers.run(clean_shard, tasks(), job.processes)
+    _save(marker, {"shards": number})
 
 
 def _text_pairs(path: Path) -> Iterator[tuple[str, str]]:
@@ -254,11 +297,14 @@ def _with_kept(job: Job, kept: np.ndarray) -> Iterator[tuple[Part, Path, np.ndar
         start = end
 
 
-def _make_tokenizer(job: Job, kept: np.ndarray, report: Report) -> None:
+def _make_tokenizer(job: Job, report: Report) -> None:
     size, given = job.config.tokenizer.vocabulary_size, job.given_tokenizer
     if given is None:
         report(f"learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences")
-        train_tokenizer(_sample(job, kept), size, _SEED, job.tokenizer)
+        if _text_bytes(job) < _LEARN_APART_BYTES:
+            learn_tokenizer(job)
+        else:
+            workers.run_apart(learn_tokenizer, job)
         return
     found = Tokenizer.load(given).vocabulary_size
     if found != size:
@@ -270,11 +316,21 @@ def _make_tokenizer(job: Job, kept: np.ndarray, report: Report) -> None:
     atomic.write_file(job.tokenizer, given.read_bytes())
 
 
+def learn_tokenizer(job: Job) -> None:
+    """Learns the vocabulary from the cleaned text that `job` has by now."""
+    sentences = _sample(job, _deduplicate(job))
+    train_tokenizer(sentences, job.config.tokenizer.vocabulary_size, _SEED, job.tokenizer)
+
+
+def _text_bytes(job: Job) -> int:
+    return sum(path.stat().st_size for _, path in job.text_shards("train"))
+
+
 def _sample(job: Job, kept: np.ndarray) -> Iterator[str]:
     """Sentences for the tokenizer: both sides of evenly spaced pairs of all that are kept."""
     total = int(np.count_nonzero(kept))
-    size = sum(path.stat().st_size for _, path in job.text_shards("train"))
-    wanted = min(total, SAMPLE_SENTENCES // 2, max(1, total * SAMPLE_BYTES // size))
+    wanted = max(1, total * SAMPLE_BYTES // _text_bytes(job))
+    wanted = min(total, SAMPLE_SENTENCES // 2, wanted)
     seen = 0
     for _, path, mask in _with_kept(job, kept):
         rows = np.flatnonzero(mask)
@@ -288,24 +344,31 @@ def _sample(job: Job, kept: np.ndarray) -> Iterator[str]:
 
 def _encode(job: Job, kept: np.ndarray, report: Report) -> None:
     tokenizer = Tokenizer.load(job.tokenizer)
-    tasks: list[tuple[Path, np.ndarray | None, int | None]] = [
-        (path, mask, job.config.data.max_length) for _, path, mask in _with_kept(job, kept)
+    max_length, dropout = job.config.data.max_length, job.config.tokenizer.bpe_dropout
+    tasks: list[tuple[Any, ...]] = [
+        (text, np.asarray(mask), tokenizer, max_length, output, dropout, segmentation)
+        for _, text, mask in _with_kept(job, kept)
+        for segmentation, output in enumerate(job.token_shards(text, "train"))
     ]
-    tasks += [(path, None, None) for _, path in job.text_shards("validation")]
-    report("encoding")
-    for text, mask, max_length in tqdm(
-        tasks, desc="encoding", unit=" shards", disable=None, leave=False
-    ):
-        output = job.tokens / text.name
-        if not output.with_suffix(".json").exists():
-            encode_shard(text, mask, tokenizer, max_length, output)
+    tasks += [
+        (text, None, tokenizer, None, output)
+        for _, text in job.text_shards("validation")
+        for output in job.token_shards(text, "validation")
+    ]
+    left = [task for task in tasks if not task[4].with_suffix(".json").exists()]
+    report(f"encoding in {SEGMENTATIONS} segmentations" if dropout else "encoding")
+    bar = tqdm(
+        left, desc="encoding", unit=" pairs", unit_scale=SHARD_PAIRS, disable=None, leave=False
+    )
+    workers.run(encode_shard, bar, job.processes)
 
 
 def _counts(job: Job, part: Part) -> Counter[str]:
     """What became of the pairs of a corpus, summed over its shards."""
     total: Counter[str] = Counter()
     for owner, text in job.text_shards(part.split):
-        for path in (text.with_suffix(".json"), (job.tokens / text.name).with_suffix(".json")):
+        tokens = job.token_shards(text, part.split)[0]  # other segmentations drop the same pairs
+        for path in (text.with_suffix(".json"), tokens.with_suffix(".json")):
             if owner == part and path.exists():
                 total.update(_load(path))
     total["kept"] = total["read"] - sum(total[rule] for rule in cleaning.RULES)
@@ -346,18 +409,20 @@ def _collect(job: Job, split: str) -> list[dict[str, Any]]:
     """Moves a split's token shards into the final folder; the manifest's entry for each."""
     found = []
     for part, text in job.text_shards(split):
-        counts = _load((job.tokens / text.name).with_suffix(".json"))
-        if counts["pairs"]:
-            found.append((job.tokens / text.name, part.corpus.weight, counts))
+        for segmentation, path in enumerate(job.token_shards(text, split)):
+            counts = _load(path.with_suffix(".json"))
+            if counts["pairs"]:
+                found.append((path, counts, part.corpus.weight, segmentation))
     folder = job.final / split
     names = [f"data-{i:05}-of-{len(found):05}.arrow" for i in range(len(found))]
     entries = []
-    for name, (path, weight, counts) in zip(names, found, strict=True):
+    for name, (path, counts, weight, segmentation) in zip(names, found, strict=True):
         folder.mkdir(parents=True, exist_ok=True)
         if path.exists():  # not moved before an interruption
             path.replace(folder / name)
         sizes = {key: counts[key] for key in ("pairs", "source_tokens", "target_tokens")}
-        entries.append({"file": f"{split}/{name}", **sizes, "weight": weight})
+        entry = {"file": f"{split}/{name}", **sizes, "weight": weight}
+        entries.append(entry | ({"segmentation": segmentation} if segmentation else {}))
     if names:
         shards.write_split_description(folder, names, _short_hash([job.tokens.name, split]))
     return entries

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -107,12 +108,36 @@ def test_hub_layout_with_translations_or_flat_columns(tmp_path: Path) -> None:
     assert "Unknown split" in str(fault(nested | {"split": "dev"}))
 
 
-def test_hub_out_of_reach_is_one_line_and_quiet() -> None:
+class Canary:
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch '{self.path}'",)
+
+
+def test_a6_a_dataset_runs_no_script_and_unpickles_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    canary = tmp_path / "canary"
+    for name in ("script", "pickles"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "script" / "script.py").write_text(f"open({str(canary)!r}, 'w')\n")
+    (tmp_path / "pickles" / "train.pkl").write_bytes(pickle.dumps(Canary(canary)))
+    card = "---\nconfigs:\n- config_name: default\n  data_files: train.pkl\n---\n"
+    (tmp_path / "pickles" / "README.md").write_text(card)
+    for name in ("script", "pickles"):
+        assert len(fault({"hub": str(tmp_path / name), "split": "train"}).problems) == 1
+    assert not canary.exists()
+
+
+def test_a6_hub_out_of_reach_or_misnamed_is_one_line_and_quiet() -> None:
     pytest.importorskip("datasets")
     script = (
         "from tests.data.test_corpora import fault\n"
         "error = fault({'hub': 'nobody/nothing', 'split': 'train'})\n"
         "print(int(error.status), error)\n"
+        "for name in ('-rf', '--token=x', '../../x', 'a/b/c', 'https://x.org/y'):\n"
+        "    print(len(fault({'hub': name, 'split': 'train'}).problems))\n"
         "import logging, datasets\n"
         "for library in ('datasets.load', 'huggingface_hub.utils'):\n"
         "    logging.getLogger(library).warning('Retrying in 8s')"
@@ -125,7 +150,9 @@ def test_hub_out_of_reach_is_one_line_and_quiet() -> None:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
     )
-    assert done.stdout.startswith(f"{int(Status.STORAGE)} Couldn't reach 'nobody/nothing'")
+    first, *others = done.stdout.splitlines()
+    assert first.startswith(f"{int(Status.STORAGE)} Couldn't reach 'nobody/nothing'")
+    assert others == ["1"] * 5  # strange names, too, are one line
     assert done.stderr == ""
 
 

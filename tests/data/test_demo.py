@@ -50,6 +50,16 @@ def test_same_seed_same_pairs_and_other_seed_others():
     assert {pair.source for pair in first} != {pair.source for pair in demo_pairs(200, 8, "test")}
 
 
+def test_blocks_are_written_each_by_itself(monkeypatch):
+    whole = list(demo_pairs(90, 7, "train"))
+    monkeypatch.setattr(demo, "BLOCK_PAIRS", 40)
+    blocks = list(demo_pairs(90, 7, "train"))
+    assert blocks[:40] == whole[:40]
+    assert not set(blocks[40:80]) & set(blocks[:40])
+    for first in (1, 39, 40, 85, 90):
+        assert list(demo_pairs(90, 7, "train", first)) == blocks[first:]
+
+
 def test_sources_differ_and_splits_do_not_share_any(splits):
     other_seed = {pair.source for pair in demo_pairs(5_000, 2, "train")}
     sources = {split: {pair.source for pair in pairs} for split, pairs in splits.items()}

@@ -1,6 +1,7 @@
 """The plan: every pair once an epoch, bounds kept, a function of seed and step alone."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def epoch(plan: Plan, number: int) -> list:
     slots=st.integers(1, 5),
     seed=st.integers(0, 9),
 )
-def test_an_epoch_has_every_pair_once_within_the_bounds(sizes, batch_tokens, slots, seed):
+def test_r9_an_epoch_has_every_pair_once_within_the_bounds(sizes, batch_tokens, slots, seed):
     shards = make_shards(sizes)
     source, target = lengths(shards)
     for number in (1, 2):
@@ -87,6 +88,32 @@ def test_weights_say_how_often_a_pair_is_seen():
     assert all(both[pair] == 1 for pair in range(100, 150))  # half an epoch each, none twice
 
 
+def test_each_time_through_the_pairs_takes_their_next_segmentation():
+    """Two corpora of three segmentations; the second is gone through twice an epoch."""
+    shards = make_shards([60] * 3 + [40] * 3, weights=[1.0] * 3 + [2.0] * 3)
+    shards = [replace(shard, segmentation=n % 3) for n, shard in enumerate(shards)]
+    source, target = lengths(shards)
+    straight, used = [], []
+    plan = Plan(shards, 200, 2, 1, before_use=lambda shard: used.append(shard.path.name))
+    for number in (1, 2, 3, 4):
+        steps = epoch(plan, number)
+        straight += steps
+        for step in steps:
+            own = np.concatenate(step.slots)
+            assert step.source_tokens == source[own].sum() <= 200
+            assert step.target_tokens == target[own].sum() <= 200
+        first, second = (number - 1) % 3, [(2 * number - 2) % 3, (2 * number - 1) % 3]
+        expected = [*range(60 * first, 60 * first + 60)]
+        expected += [180 + 40 * n + pair for n in second for pair in range(40)]
+        pairs = np.concatenate([slot for step in steps for slot in step.slots])
+        assert sorted(pairs) == sorted(expected)
+    assert set(used[:3]) == {"0", "3", "4"}  # what the first epoch needs
+    for after in range(0, len(straight), 7):
+        resumed = next(Plan(shards, 200, 2, 1).steps(after))
+        for a, b in zip(resumed.slots, straight[after].slots, strict=True):
+            assert np.array_equal(a, b)
+
+
 def test_resuming_anywhere_gives_the_same_steps():
     shards = make_shards([200, 150])
     straight = list(islice(Plan(shards, 300, 2, 1).steps(), 60))
@@ -97,7 +124,7 @@ def test_resuming_anywhere_gives_the_same_steps():
             assert np.array_equal(a, b)
 
 
-def test_the_global_batch_does_not_depend_on_how_it_is_cut():
+def test_r9_the_global_batch_does_not_depend_on_how_it_is_cut():
     shards = make_shards([300])
     plans = [list(islice(Plan(shards, 400, slots, 1).steps(), 20)) for slots in (1, 2, 4)]
     for steps in zip(*plans, strict=True):

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def settings(folder: Path, **changes: object) -> config.Config:
 
 def run(wanted: config.Config) -> list[str]:
     lines: list[str] = []
-    prepare.prepare(wanted, report=lines.append)
+    prepare.prepare(wanted, report=lines.append, processes=1)
     return lines
 
 
@@ -173,7 +174,8 @@ def test_datasets_reads_the_splits_and_training_does_not_need_it(whole: config.C
             for i in range(len(shard))
         ]
         assert list(loaded) == ours
-    script = "import sys, nmt.data.prepare, nmt.data.shards; sys.exit('datasets' in sys.modules)"
+    heavy = "{'datasets', 'torch'} & set(sys.modules)"  # torch: every worker would load it
+    script = f"import sys, nmt.data.prepare, nmt.data.shards; sys.exit(bool({heavy}))"
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
@@ -185,6 +187,63 @@ def test_an_empty_shard_can_be_written_and_no_validation_be_wanted(tmp_path: Pat
     shards.write_shard(tmp_path / "empty.arrow", [], [])
     entry = {"file": "empty.arrow", "pairs": 0, "weight": 1.0}
     assert len(shards.open_split(tmp_path, {"shards": {"train": [entry]}}, "train")[0]) == 0
+
+
+def segmentations(wanted: config.Config) -> list[list[list[tuple[list[int], list[int]]]]]:
+    """Of each training shard of text its segmentations: ids of both sides, pair by pair."""
+    facts = prepare.read_manifest(wanted)
+    found: list = []
+    for shard in shards.open_split(Path(wanted.data.directory), facts, "train"):
+        if shard.segmentation == 0:
+            found.append([])
+        pairs = [(shard.source[i].tolist(), shard.target[i].tolist()) for i in range(len(shard))]
+        assert shard.segmentation == len(found[-1])
+        found[-1].append(pairs)
+    return found
+
+
+def test_bpe_dropout_segments_each_training_pair_several_times(
+    whole: config.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "SEGMENTATIONS", 3)
+    usual = placed(whole, tmp_path / "usual", max_length=11)
+    tokenizer_settings = config.Tokenizer(vocabulary_size=400, bpe_dropout=0.2)
+    wanted = placed(usual, tmp_path / "data").model_copy(update={"tokenizer": tokenizer_settings})
+    run(usual)
+    assert "encoding in 3 segmentations" in run(wanted)
+    assert "nothing to do" in run(wanted)[-1]
+    facts, plain = prepare.read_manifest(wanted), prepare.read_manifest(usual)
+    assert facts["corpora"] == plain["corpora"]  # the same pairs are dropped
+    assert facts["tokenizer_sha256"] == plain["tokenizer_sha256"]
+    assert facts["data_sha256"] != plain["data_sha256"]
+    assert plain["settings"]["tokenizer"] == {"vocabulary_size": 400}  # as before the setting
+
+    tokenizer = Tokenizer.load(tmp_path / "data" / "tokenizer.model")
+    different: Counter[int] = Counter()  # pairs by how many segmentations they have
+    sizes: Counter[int] = Counter()
+    for [expected], found in zip(segmentations(usual), segmentations(wanted), strict=True):
+        assert [len(pairs) for pairs in found] == [len(expected)] * 3
+        for usual_pair, *drawn in zip(expected, *found, strict=True):
+            for pair in drawn:
+                assert [tokenizer.decode(ids) for ids in pair] == [
+                    tokenizer.decode(ids) for ids in usual_pair
+                ]
+                assert all(ids[-1] == EOS_ID for ids in pair)
+                sizes[max(map(len, pair))] += 1
+            different[len({str(pair) for pair in drawn})] += 1
+    assert min(different[1], different[2], different[3]) > 20
+    assert max(sizes) == 11 and sizes[7] > 600  # longer ones give way to the usual 7 tokens
+    for split in ("validation", "test"):
+        assert facts["shards"].get(split) == plain["shards"].get(split)
+    name = facts["shards"]["validation"][0]["file"]
+    assert facts["files"][name] == plain["files"][name]
+
+    with pytest.raises(InputError, match=r"tokenizer.bpe_dropout was 0.2, is null"):
+        prepare.read_manifest(placed(usual, tmp_path / "data"))
+    again = placed(wanted, tmp_path / "again")
+    monkeypatch.setattr(stages, "_ENCODE_BATCH", 7)
+    run(again)
+    assert content(tmp_path / "again") == content(tmp_path / "data")
 
 
 class _Killed(BaseException):

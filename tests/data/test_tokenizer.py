@@ -1,7 +1,16 @@
 """The tokenizer gives back every normalized text, is reproducible, and refuses foreign models."""
 
 import io
+import random
+import re
+import struct
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from itertools import product
 from pathlib import Path
+from random import Random
 
 import pytest
 import sentencepiece
@@ -59,6 +68,55 @@ def test_decode_inverts_encode(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode([BOS_ID, *ids, EOS_ID, PAD_ID]) == text
 
 
+@settings(max_examples=200)
+@given(
+    st.lists(st.one_of(SPECIAL, st.text(sorted(set(TEXT))), st.text(max_size=8)), max_size=8)
+    .map("".join)
+    .map(normalize),
+    st.floats(0, 0.99),
+    st.integers(0, 9),
+)
+def test_random_segmentations_are_of_the_same_text(
+    tokenizer: Tokenizer, text: str, dropout: float, seed: int
+) -> None:
+    assert tokenizer.sample(text, 0.0, Random(seed)) == tokenizer.encode(text)
+    ids = tokenizer.sample(text, dropout, Random(seed))
+    assert tokenizer.decode(ids) == text
+    assert all(UNK_ID < i < tokenizer.vocabulary_size for i in ids)
+    assert tokenizer.sample(text, dropout, Random(seed)) == ids
+
+
+def test_segmentations_are_as_likely_as_algorithm_1_makes_them(tokenizer: Tokenizer) -> None:
+    """Provilkov et al. (2020): every subset of the candidates may be what is left at a merge."""
+    text = max(WORDS, key=lambda word: len(word) - len(tokenizer.encode(word)))
+    dropout, draws = 0.3, 5000
+    rank = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.vocabulary_size)))}
+
+    @cache
+    def likelihoods(pieces: tuple[str, ...]) -> Counter[tuple[str, ...]]:
+        total: Counter[tuple[str, ...]] = Counter()
+        merges = [at for at in range(len(pieces) - 1) if pieces[at] + pieces[at + 1] in rank]
+        for chosen in product([False, True], repeat=len(merges)):
+            left = [at for at, is_left in zip(merges, chosen, strict=True) if is_left]
+            chance = (1 - dropout) ** len(left) * dropout ** (len(merges) - len(left))
+            if not left:
+                total[pieces] += chance
+                continue
+            at = min(left, key=lambda at: rank[pieces[at] + pieces[at + 1]])
+            joined = (*pieces[:at], pieces[at] + pieces[at + 1], *pieces[at + 2 :])
+            for outcome, further in likelihoods(joined).items():
+                total[outcome] += chance * further
+        return total
+
+    expected, random = likelihoods(tuple("\u2581" + text)), Random(1)
+    found = Counter(
+        tuple(tokenizer.pieces(tokenizer.sample(text, dropout, random))) for _ in range(draws)
+    )
+    assert len(expected) > 5
+    for outcome in expected.keys() | found.keys():
+        assert found[outcome] / draws == pytest.approx(expected[outcome], abs=0.025)
+
+
 def test_bytes_that_are_no_text_become_replacement_characters(tokenizer: Tokenizer) -> None:
     byte = [UNK_ID + 1 + value for value in range(256)]
     assert tokenizer.pieces([byte[0x41], EOS_ID]) == ["<0x41>", "</s>"]
@@ -105,22 +163,99 @@ def foreign(**options: object) -> bytes:
     return model.getvalue()
 
 
-def test_damaged_and_foreign_models_are_refused(model: Path, tmp_path: Path) -> None:
-    sound = model.read_bytes()
+def message(number: int, content: bytes) -> bytes:
+    """A length-delimited field of a protobuf message."""
+    size, length = len(content), b""
+    while size >= 128:
+        size, length = size >> 7, length + bytes([size & 127 | 128])
+    return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+
+def piece(text: bytes, score: float = -9.0, kind: bytes = b"") -> bytes:
+    return message(1, message(1, text) + b"\x15" + struct.pack("<f", score) + kind)
+
+
+def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
+    """Models with what the message of their refusal must hold."""
     ours: dict[str, object] = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
-    piece = b"\x0a" + b"\xc0\x9a\x0c" + b"\x0a\xbc\x9a\x0c" + b"x" * 200_000  # one of 200 kB
-    cases = {
-        "no sentencepiece model": [sound[:-7], b"\x0b\xff\xff", bytes(range(256))],
-        "a piece of 200,": [sound + piece],
-        "empty": [b""],
-        "special ids": [foreign()],
-        "byte fallback": [foreign(**ours | {"byte_fallback": False, "vocab_size": 60})],
-        "character map": [foreign(**ours | {"normalization_rule_name": "nmt_nfkc"})],
-    }
-    for message, models in cases.items():
-        for content in models:
-            (tmp_path / "bad.model").write_bytes(content)
-            with pytest.raises(NoModelError, match=message):
-                Tokenizer.load(tmp_path / "bad.model")
+    pad = piece(b"<pad>", 0.0, b"\x18\x03")
+    assert sound.startswith(pad)
+    charsmap = message(3, message(1, b"identity") + message(2, struct.pack("<I", 4) + b"\xff" * 8))
+    noise = random.Random(1)
+    return [
+        ("only 0 pieces", b""),
+        ("no sentencepiece model", sound[:-7]),
+        ("no sentencepiece model", b"\x0b\xff\xff"),
+        ("no sentencepiece model", b"\xff" * 100),
+        *((", ", noise.randbytes(200)) for _ in range(20)),
+        ("a piece of 200,000 bytes", sound + piece(b"x" * 200_000)),
+        ("a piece of 65 bytes", sound + piece(b"x" * 65)),
+        ("a piece of 0 bytes", sound + piece(b"")),
+        *(("a line end, a tab", sound + piece(b"a" + end)) for end in (b"\0", b"\n", b"\t")),
+        ("utf-8", sound + piece(b"\xff")),
+        ("no finite score", sound + piece(b"qq", float("nan"))),
+        ("not of the kind", sound + piece(b"qq", kind=b"\x18\x04")),  # USER_DEFINED
+        ("not of the kind", sound[len(pad) :]),
+        ("field 5", sound + message(1, message(5, b"x"))),
+        ("field 2", sound + charsmap),
+        ("field 3", sound + message(3, message(3, b"x"))),
+        ("field 1", sound + message(2, message(1, b"/etc/passwd"))),
+        ("field 4", sound + message(4, message(1, message(1, b"self-test")))),
+        ("no BPE", sound + message(2, b"\x18\x01")),
+        ("special ids", sound + message(2, b"\xd8\x02\x07")),  # pad_id 7
+        ("more than 50,000,000 bytes", sound + bytes(50_000_000)),
+        ("kind", foreign()),
+        ("kind", foreign(**ours | {"byte_fallback": False, "vocab_size": 60})),
+        ("field 1", foreign(**ours | {"normalization_rule_name": "nmt_nfkc"})),
+        ("damaged tokenizer", foreign(**ours | {"model_type": "unigram", "vocab_size": 300})),
+    ]
+
+
+def test_r17_hostile_and_foreign_models_are_refused(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "bad.model"
+    for expected, content in hostile_models(model.read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(NoModelError, match=re.escape(expected)) as error:
+            Tokenizer.load(path)
+        assert len(error.value.problems) == 1
     with pytest.raises(NoModelError, match="no tokenizer"):
         Tokenizer.load(tmp_path / "missing.model")
+
+
+CHILD = r"""
+import random, resource, sys
+from pathlib import Path
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import NoModelError
+
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
+sound, path, rng, loaded = Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), random.Random(1), 0
+ordinary = sound.index(b"<0xFF>")
+for _ in range(500):
+    model = bytearray(sound)
+    for _ in range(rng.randint(1, 3)):
+        at = rng.randrange(ordinary, len(model) - 50)
+        match rng.randrange(4):
+            case 0: model[at] = rng.randrange(256)
+            case 1: model[at] ^= 1 << rng.randrange(8)
+            case 2: del model[at : at + rng.randint(1, 40)]
+            case 3: model[at:at] = model[(start := rng.randrange(len(model))) : start + 30]
+    path.write_bytes(model)
+    try:
+        tokenizer = Tokenizer.load(path)
+    except NoModelError:
+        continue
+    loaded += 1
+    tokenizer.decode(tokenizer.encode("der Hund schl\u00e4ft \U0001f600 \x00"))
+    tokenizer.decode(list(range(tokenizer.vocabulary_size)))
+print(loaded)
+"""
+
+
+def test_r17_no_model_that_is_let_through_ends_the_process(model: Path, tmp_path: Path) -> None:
+    """Random changes of a sound model, in a child; many change a piece only and are let through."""
+    command = [sys.executable, "-c", CHILD, str(model), str(tmp_path / "changed.model")]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert child.returncode == 0, child.stderr
+    assert int(child.stdout) > 30

@@ -1,6 +1,7 @@
 """The embedded demo corpus: a bilingual grammar that writes aligned English-German sentences.
 
-The pairs of a split follow from the seed and the split alone.  Every (verb, object) and
+The pairs of a split follow from the seed and the split alone, each block of them from its number
+too, so that several processes can write one corpus.  Every (verb, object) and
 (adjective, noun) combination of lemmas belongs to one split by its hash: training sentences hold
 training combinations only, a test (validation) sentence holds at least one test (validation)
 combination and beside it only those of training.  So no split ever shares a sentence with
@@ -11,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from itertools import islice
 from random import Random
 
 from nmt.data.demo.dictionary import word_for_word
@@ -37,6 +39,7 @@ PHENOMENA: tuple[str, ...] = (
 SPLITS = ("train", "validation", "test")
 _VALIDATION_PERCENT = 5
 _TEST_PERCENT = 5
+BLOCK_PAIRS = 100_000  # pairs that are written, and told from one another, without any others
 _PATIENCE = 5_000  # sentences in a row without a new one for the split
 
 
@@ -49,21 +52,39 @@ class DemoPair:
     phenomena: frozenset[str]
 
 
-def demo_pairs(pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
-    """Yield `pairs` different sentence pairs of a split ("train", "validation" or "test").
+def demo_pairs(pairs: int, seed: int, split: str, first: int = 0) -> Iterator[DemoPair]:
+    """Yield `pairs` sentence pairs of a split ("train", "validation" or "test").
 
-    Raises `InputError` for a negative number, an unknown split, and, while it yields, when the
-    grammar finds no new sentence any more.
+    Pairs of the same block of `BLOCK_PAIRS` are different; those of two blocks may be equal.  A
+    corpus is the beginning of every longer one of the same seed.
+
+    Args:
+        pairs: how many the corpus has.
+        seed: of the corpus.
+        split: see above.
+        first: the number of the first pair that is wanted, counted from 0.
+
+    Raises:
+        InputError: a negative number, an unknown split, and, while it yields, when the grammar
+            finds no new sentence any more.
     """
     if split not in SPLITS:
         raise InputError(f"unknown split {split!r} of the demo corpus: use one of {SPLITS}")
     if pairs < 0:
         raise InputError(f"{pairs} demo pairs were asked for: use a number from 0 up")
-    return _different_pairs(pairs, seed, split)
+    return _from(first, pairs, seed, split)
 
 
-def _different_pairs(pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
-    grammar = Grammar(Random(f"demo/{seed}/{split}"))
+def _from(first: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
+    for begin in range(first - first % BLOCK_PAIRS, pairs, BLOCK_PAIRS):
+        block = _block(begin, min(BLOCK_PAIRS, pairs - begin), seed, split)
+        yield from islice(block, max(0, first - begin), None)
+
+
+def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
+    """The pairs `begin`, `begin` + 1, ... of a split, all different."""
+    number = begin // BLOCK_PAIRS
+    grammar = Grammar(Random(f"demo/{seed}/{split}" + (f"/{number}" if number else "")))
     sources: set[str] = set()
     misses = 0
     while len(sources) < pairs:
@@ -72,8 +93,8 @@ def _different_pairs(pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
             misses += 1
             if misses > _PATIENCE:
                 raise InputError(
-                    f"the demo corpus ran out of new sentences after {len(sources)} of the {pairs} "
-                    f"{split} pairs asked for: ask for fewer"
+                    f"the demo corpus ran out of new sentences after {begin + len(sources)} of "
+                    f"the {begin + pairs} {split} pairs asked for: ask for fewer"
                 )
             continue
         misses = 0

@@ -1,0 +1,192 @@
+"""Calls spread over several processes, one at a time in each, with nothing shared but files.
+
+The processes are spawned: to fork one that has threads, as Arrow and torch do, can hang. They end
+all at once when a call fails, when one of them is killed and when a signal stops this process; if
+this process is killed, they end by themselves. So calls must bear to be dropped anywhere and made
+again: they write aside and rename.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import connection, resource_tracker
+from types import FrameType
+from typing import Any, NoReturn
+
+from nmt.errors import InputError, Stopped
+
+# One process reads for all others, some eight times as fast as each of them cleans. The bound is
+# memory: 110 to 200 MB each, the more the longer the sentences, so that all stay below 1.5 GB.
+_DEFAULT_MOST = 6
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+def default_processes() -> int:
+    """The CPU cores that this process may use, up to six."""
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    return min(cores, _DEFAULT_MOST)
+
+
+def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], processes: int) -> None:
+    """Calls `function(*task)` for each task; the order is left open.
+
+    A task is drawn when a process is about to be free for it, so that two at most wait here. A
+    single task, or all of them if `processes` is 1, are done in this process.
+
+    Args:
+        function: of a module, so that other processes can import it.
+        tasks: its arguments; they are pickled.
+        processes: at most so many at once.
+
+    Raises:
+        InputError: a process was killed (status 2).
+        Exception: whatever `function` raised first.
+    """
+    if processes == 1:
+        for task in tasks:
+            function(*task)
+        return
+    held: tuple[Any, ...] | None = None
+    with contextlib.ExitStack() as stack:
+        team: list[_Worker] = []
+        for task in tasks:
+            if held is not None:
+                _free(team, processes, stack).give(function, held)
+            held = task
+        if team and held is not None:
+            _free(team, processes, stack).give(function, held)
+        elif held is not None:
+            function(*held)
+        for worker in team:
+            worker.finish()
+
+
+def run_apart(function: Callable[..., None], *arguments: Any) -> None:
+    """`function(*arguments)` in a process of its own: its memory is given back, a signal ends it.
+
+    Raises: as `run` does.
+    """
+    with contextlib.ExitStack() as stack:
+        worker = _free([], 1, stack)
+        worker.give(function, arguments)
+        worker.finish()
+
+
+@contextlib.contextmanager
+def stoppable(message: str) -> Iterator[None]:
+    """Lets SIGINT, SIGTERM and SIGUSR1 raise Stopped in the block, wherever it is.
+
+    In another thread than the main one it does nothing, as Python lets no other set handlers.
+    """
+
+    def stop(number: int, _: FrameType | None) -> None:
+        for each in _STOP_SIGNALS:
+            signal.signal(each, signal.SIG_IGN)  # ending takes a moment, and once is enough
+        raise Stopped(number, message)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = {number: signal.signal(number, stop) for number in _STOP_SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+
+
+class _Worker:
+    """A process and the connection to it: calls go out, None or an exception comes back."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, self._theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(self._theirs,), daemon=True)
+
+    def start(self) -> None:
+        resource_tracker.ensure_running()  # its own start would unblock the signals
+        # A Ctrl-C goes to all processes of a terminal; this one ends the others. The mask is
+        # inherited, so that they are deaf to it from their first instruction.
+        former = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+        try:
+            self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, former)
+        self._theirs.close()  # so that reading ends when the process does
+
+    def give(self, function: Callable[..., None], task: tuple[Any, ...]) -> None:
+        """Lets it begin; `finish` must be called before the next."""
+        try:
+            self.connection.send((function, task))
+        except (BrokenPipeError, ConnectionResetError):
+            self._lost()
+
+    def finish(self) -> None:
+        """Waits for the end of the call, and raises what it raised."""
+        try:
+            error = self.connection.recv()
+        except (EOFError, ConnectionResetError):
+            self._lost()
+        if error is not None:
+            raise error
+
+    def _lost(self) -> NoReturn:
+        self._process.join()
+        status = self._process.exitcode or 0
+        if status >= 0:
+            raise RuntimeError(f"a worker process ended with exit status {status}")
+        raise InputError(
+            f"a worker process was ended from outside ({signal.strsignal(-status)}), process "
+            f"{self._process.pid}, start again; if memory was short, with a lower --processes"
+        )
+
+    def end(self) -> None:
+        """Ends the process at once."""
+        if self._process.pid is not None:
+            self._process.kill()
+            self._process.join()
+        self.connection.close()
+
+
+def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _Worker:
+    """A worker with nothing to do: a new one, while there may be more, or the first to finish."""
+    if len(team) < processes:
+        worker = _Worker()
+        stack.callback(worker.end)  # before its start, which a signal may interrupt
+        worker.start()
+        team.append(worker)
+        return worker
+    ready = connection.wait([worker.connection for worker in team])
+    worker = next(worker for worker in team if worker.connection in ready)
+    worker.finish()
+    return worker
+
+
+def _serve(calls: connection.Connection) -> None:
+    """What a worker does: one call after the other, until the process is ended."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody is there any more
+        while True:
+            calls.send(_outcome(calls))
+
+
+def _outcome(calls: connection.Connection) -> Exception | None:
+    try:
+        function, task = calls.recv()
+        function(*task)
+    except Exception as error:
+        error.add_note(f"In a worker process:\n{traceback.format_exc()}")
+        return error
+    return None
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    connection.wait([parent.sentinel])
+    os._exit(1)

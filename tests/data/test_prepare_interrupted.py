@@ -1,0 +1,230 @@
+"""`nmt prepare` as a process that is killed, stopped, starved of disk, or started twice."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nmt import config
+from nmt.cli import main
+from nmt.data import prepare, stages, workers
+from tests.data.test_prepare import content
+from tests.tiny import tiny_settings
+
+SHARD_PAIRS = 50
+# A process of its own with small shards, and with a vocabulary that is learnt apart.
+COMMAND = f"""
+import resource, sys
+from nmt.cli import main
+from nmt.data import stages
+stages.SHARD_PAIRS, stages._LEARN_APART_BYTES = {SHARD_PAIRS}, 0
+if limit := int(sys.argv.pop(1)):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+sys.exit(main())
+"""
+
+
+def saved(directory: Path, pairs: int = 400) -> Path:
+    """A configuration file for demo pairs, prepared in directory/data."""
+    settings = tiny_settings(directory)
+    settings["data"]["train"] = [{"demo": {"pairs": pairs, "seed": 1}}]
+    settings["tokenizer"]["vocabulary_size"] = 1000  # a larger file than the shards are
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "config.yaml"
+    path.write_text(config.validate(settings, {}, "tiny").to_yaml())
+    return path
+
+
+def start(path: Path, processes: int = 2, file_limit: int = 0) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-c", COMMAND, str(file_limit), "prepare", str(path),
+         "--processes", str(processes)],
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen) -> str:
+    """What it said. Ends only when no process of it is left that could say more."""
+    return process.communicate(timeout=100)[1]
+
+
+def finished(directory: Path) -> dict[str, int]:
+    """The inode of each file in the directory's .work, shards without their counts left out."""
+    files = {}
+    for path in (directory / "data/.work").rglob("*"):
+        is_whole = path.suffix != ".arrow" or path.with_suffix(".json").exists()
+        if is_whole and not path.name.startswith(".tmp-") and path.is_file():
+            files[str(path)] = path.stat().st_ino
+    return files
+
+
+def strike(process: subprocess.Popen, directory: Path, files: int, number: int) -> dict[str, int]:
+    """Sends a signal when so many files are finished; SIGINT to all its processes, as Ctrl-C."""
+    seen: dict[str, int] = {}
+    while process.poll() is None and len(seen) < files:
+        time.sleep(0.001)
+        seen = finished(directory)
+    (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What one process makes undisturbed."""
+    directory = tmp_path_factory.mktemp("expected")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "SHARD_PAIRS", SHARD_PAIRS)
+        prepare.prepare(config.load(saved(directory)), report=lambda line: None, processes=1)
+    return content(directory / "data")
+
+
+def test_ended_at_any_point_it_goes_on_from_there(
+    tmp_path: Path, expected: dict[str, bytes]
+) -> None:
+    """The files: 6 of validation and test text, 17 of training text, kept.npy, the tokenizer, 18
+    of token ids."""
+    path, done = saved(tmp_path), {}
+    for files, number, status in (
+        (8, signal.SIGKILL, -9),
+        (14, signal.SIGINT, 130),
+        (24, signal.SIGTERM, 143),  # while it learns the vocabulary
+        (28, signal.SIGKILL, -9),
+    ):
+        process = start(path)
+        seen = strike(process, tmp_path, files, number)
+        said = ended(process)
+        assert (process.returncode, "Traceback" in said) == (status, False), said
+        assert done.items() <= seen.items(), "a finished file was written again"
+        assert not (tmp_path / "data/manifest.json").exists()
+        if number != signal.SIGKILL:
+            assert re.search(r"^nmt: stopped, .* nmt prepare takes it up again$", said, re.M), said
+            assert not list((tmp_path / "data").rglob(".tmp-*"))
+        done = finished(tmp_path)
+    assert start(path).wait(100) == 0
+    assert content(tmp_path / "data") == expected
+    shards = {path.stat().st_ino for path in (tmp_path / "data").rglob("*.arrow")}
+    moved = {inode for name, inode in done.items() if re.search(r"tokens-.*train.*arrow", name)}
+    assert moved <= shards
+
+
+@pytest.mark.parametrize("is_given", [True, False], ids=["while busy", "before it begins"])
+@pytest.mark.parametrize("processes", [1, 2], ids=["learning", "cleaning"])
+def test_a_killed_worker_is_one_line(
+    tmp_path: Path, capsys, monkeypatch, processes: int, is_given: bool
+) -> None:
+    give, half_written = workers._Worker.give, []
+
+    def give_and_kill(worker, function, task) -> None:
+        if is_given:
+            give(worker, function, task)
+        worker._process.kill()
+        worker._process.join()
+        [text] = (tmp_path / "data/.work").glob("text-*")
+        half_written.append(text / ".tmp-1-shard.arrow")
+        half_written[-1].touch()
+        if not is_given:
+            give(worker, function, task)
+
+    monkeypatch.setattr(workers._Worker, "give", give_and_kill)
+    monkeypatch.setattr(stages, "SHARD_PAIRS", SHARD_PAIRS)
+    monkeypatch.setattr(stages, "_LEARN_APART_BYTES", 0)
+    assert main(["prepare", str(saved(tmp_path)), "--processes", str(processes)]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert re.match(r"nmt: error: a worker process was ended from outside \(Killed\), ", last)
+    assert half_written
+    assert not any(path.exists() for path in half_written)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_r12_a_full_disk_is_one_line_and_leaves_nothing_half_written(
+    tmp_path: Path, expected: dict[str, bytes], processes: int
+) -> None:
+    path, sizes = saved(tmp_path), []
+    for limit in (3_000, 13_000):
+        process = start(path, processes, limit)
+        said = ended(process)
+        assert process.returncode == 5, said
+        [line] = [line for line in said.splitlines() if line.startswith("nmt: error: ")]
+        found = re.search(r"File too large, (\S+), check path, permission and room", line)
+        assert "Traceback" not in said
+        assert found
+        sizes.append(Path(found[1]).name)
+        assert not Path(found[1]).exists()
+        assert not list((tmp_path / "data").rglob(".tmp-*"))
+        assert all(file.name.startswith(".") for file in (tmp_path / "data").iterdir())
+    assert sizes[0].endswith("arrow")
+    assert sizes[1].startswith("tokenizer-")
+    assert start(path, processes).wait(100) == 0
+    assert content(tmp_path / "data") == expected
+
+
+def test_r22_of_two_at_once_the_second_is_refused_and_the_result_is_whole(
+    tmp_path: Path, expected: dict[str, bytes], capsys
+) -> None:
+    path = saved(tmp_path)
+    first = start(path)
+    while first.poll() is None and not finished(tmp_path):
+        time.sleep(0.001)
+    assert main(["prepare", str(path)]) == 2
+    assert f"in use by nmt prepare, process {first.pid} on" in capsys.readouterr().err
+    ended(first)
+    assert first.returncode == 0
+    assert content(tmp_path / "data") == expected
+
+
+def test_r22_what_another_process_has_just_prepared_is_not_prepared_again(
+    tmp_path: Path, monkeypatch
+) -> None:
+    wanted = config.load(saved(tmp_path, pairs=200))
+
+    def meanwhile(*_) -> None:
+        monkeypatch.undo()
+        prepare.prepare(wanted, report=lambda line: None)
+
+    monkeypatch.setattr(prepare, "check_corpus", meanwhile)
+    lines: list[str] = []
+    prepare.prepare(wanted, report=lines.append)
+    assert lines == [f"{tmp_path}/data has been prepared by another process: nothing to do"]
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def other(path: Path) -> None:
+    """In the place of one split the other's, a sound file."""
+    [split] = {"train", "validation"} - {path.parent.name}
+    shutil.copy(path.parent.parent / split / path.name, path)
+
+
+@pytest.mark.parametrize("damage", [cut, empty, flip, other, Path.unlink])
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_r14_a_damaged_shard_is_refused_before_its_first_batch(
+    tiny_data: Path, settings, tmp_path: Path, capsys, damage, split: str
+) -> None:
+    shutil.copytree(tiny_data / "data", tmp_path / "data")
+    damage(tmp_path / f"data/{split}/data-00000-of-00001.arrow")
+    path = tmp_path / "config.yaml"
+    path.write_text(settings(data__directory=str(tmp_path / "data")).to_yaml())
+    assert main(["train", str(path)]) == 2
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "nmt: error: " in line]
+    assert f"{split}/data-00000-of-00001.arrow" in line
+    assert line.endswith("run nmt prepare again")
+    log = tmp_path / "run/log.jsonl"
+    assert not log.exists() or '"step"' not in log.read_text()

@@ -1,0 +1,106 @@
+"""Calls over several processes: all of them made, their errors told, nobody left behind."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nmt.data import workers
+from nmt.errors import InputError, Status, Stopped
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_left() -> Iterator[None]:
+    yield
+    assert multiprocessing.active_children() == []
+
+
+def note(folder: Path, name: str) -> None:
+    with (folder / name).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+
+
+def refuse(_: Path, name: str) -> None:
+    if name == "2":
+        raise InputError("what", "where", status=Status.STORAGE)
+
+
+def kill_itself(_: Path, name: str) -> None:
+    if name == "2":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def interrupt_itself(folder: Path, name: str) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        os.kill(os.getpid(), number)
+    note(folder, name)
+
+
+def tasks(folder: Path, number: int) -> list[tuple[Path, str]]:
+    return [(folder, str(i)) for i in range(number)]
+
+
+def test_each_call_is_made_once_and_where_it_should(tmp_path: Path) -> None:
+    for number, processes, here in ((0, 3, 0), (1, 3, 1), (7, 1, 1), (7, 3, 0)):
+        folder = tmp_path / f"{number}-{processes}"
+        folder.mkdir()
+        workers.run(note, iter(tasks(folder, number)), processes)
+        made = {path.name: path.read_text().split() for path in folder.iterdir()}
+        assert sorted(made) == sorted(str(i) for i in range(number))
+        assert all(len(pids) == 1 for pids in made.values())
+        pids = {pids[0] for pids in made.values()}
+        assert len(pids) <= processes
+        assert (str(os.getpid()) in pids) == bool(here)
+    workers.run_apart(note, tmp_path, "apart")
+    assert (tmp_path / "apart").read_text().strip() != str(os.getpid())
+
+
+def test_what_a_call_raises_is_raised_here(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        workers.run(refuse, tasks(tmp_path, 5), 2)
+    assert caught.value.problems == ("what", "where")
+    assert caught.value.status == Status.STORAGE
+    with pytest.raises(FileNotFoundError) as missing:
+        workers.run_apart(note, tmp_path / "none", "x")
+    assert missing.value.filename == str(tmp_path / "none" / "x")
+    assert "in note" in missing.value.__notes__[0]  # where in the worker it was
+
+
+def test_a_killed_worker_and_failing_tasks_end_all(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"ended from outside \(Killed\).*--processes") as caught:
+        workers.run(kill_itself, tasks(tmp_path, 50), 2)
+    assert caught.value.status == Status.INPUT
+
+    def failing() -> Iterator[tuple[Path, str]]:
+        yield from tasks(tmp_path, 3)
+        raise InputError("line 4 is bad")
+
+    with pytest.raises(InputError, match="line 4 is bad"):
+        workers.run(note, failing(), 2)
+
+
+def test_signals_are_for_the_parent_alone(tmp_path: Path) -> None:
+    """A Ctrl-C reaches all processes of a terminal."""
+    workers.run(interrupt_itself, tasks(tmp_path, 3), 2)
+    assert len(list(tmp_path.iterdir())) == 3
+    with pytest.raises(Stopped) as caught, workers.stoppable("stopped"):
+        os.kill(os.getpid(), signal.SIGTERM)
+        signal.pause()
+    assert caught.value.status == 143
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_workers_end_when_their_parent_is_killed() -> None:
+    """They hold its standard error open: reading that ends when the last of them has ended."""
+    code = "import time; from nmt.data import workers; workers.run(time.sleep, [(3600,)] * 3, 2)"
+    parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
+    assert parent.stderr
+    with pytest.raises(subprocess.TimeoutExpired):
+        parent.wait(1.5)  # they are asleep by then, or still starting: both must do
+    parent.kill()
+    assert parent.communicate(timeout=60)[1] == b""
