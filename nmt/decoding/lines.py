@@ -162,7 +162,7 @@ class LineReader:
             head, self._rest = self._rest[:end], self._rest[end:]
             yield self._part(head, False)
         if data == b"" and self._rest:
-            yield self._part(self._rest, True)
+            yield self._part(self._rest.removesuffix(b"\r"), True)
 
     def _part(self, data: bytes, ends_line: bool) -> Part:
         try:
@@ -289,7 +289,7 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         return
     check_output(Path(path))
-    path = Path(path).resolve()
+    path = Path(os.path.realpath(path))  # a symlink stays one
     if path.exists() and not path.is_file():  # /dev/null, a named pipe: never renamed over
         with path.open("wb") as file:
             yield file

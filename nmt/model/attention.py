@@ -14,16 +14,25 @@ from nmt.model.dropout import Dropout
 
 
 def attention_bias(
-    query_segments: Tensor, key_segments: Tensor, *, causal: bool, dtype: torch.dtype
+    query_segments: Tensor,
+    key_segments: Tensor,
+    *,
+    causal: bool,
+    dtype: torch.dtype,
+    window: int | None = None,
 ) -> Tensor:
     """What is added to attention scores: 0 where a query may attend to a key, -inf elsewhere.
 
     A query attends to keys of its own segment and, where causal, to none that comes later.
-    Padding, segment 0, attends to anything, so that no row is all -inf; nothing reads it.
+    Padding, segment 0, attends to any segment, so that no row is all -inf; nothing reads it.
+
+    A window hides scores that are computed nevertheless: at 27 tokens they and the weighted sum
+    are 1% of an encoder layer's multiplications in the base model, at 256 tokens 8%.
 
     Args:
         query_segments: (R, T) int64.
         key_segments: (R, S) int64.
+        window: for self-attention; a query sees itself and `reach(window)` tokens on either side.
 
     Returns:
         (R, 1, T, S) of `dtype`.
@@ -32,8 +41,15 @@ def attention_bias(
     may_attend = (query == key) | (query == 0)  # (R, T, S)
     if causal:
         may_attend = may_attend.tril()
+    if window is not None:  # a sentence's tokens stand side by side, so columns tell how far
+        may_attend = may_attend.tril(reach(window)).triu(-reach(window))
     bias = torch.zeros(may_attend.shape, dtype=dtype, device=may_attend.device)
     return bias.masked_fill_(~may_attend, -math.inf)[:, None]
+
+
+def reach(window: int) -> int:
+    """How far a neighbourhood of `window` tokens around one of them goes on either side."""
+    return window // 2
 
 
 def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:

@@ -1,8 +1,9 @@
 """Decoding step by step, with caches: what `Transformer.start` returns.
 
 All W hypotheses of a sentence are queries of one row and share one pool of keys and values, to
-which each step adds W columns. A hypothesis sees its own ancestors' columns alone; reordering
-the beam reorders that visibility, not the cache. Source keys and values are computed once.
+which each step adds W columns. A hypothesis sees its own ancestors' columns alone, those in its
+attention window; reordering the beam reorders that visibility, not the cache. Source keys and
+values are computed once.
 
 B sentences, W beam, S source length, H heads, K d_k, V d_v, P pool columns (steps * W).
 """
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from nmt.model.attention import attention_bias
+from nmt.model.attention import attention_bias, reach
 
 if TYPE_CHECKING:
     from nmt.data.layout import Tokens
@@ -60,6 +61,9 @@ class CachedSteps:
         self.bias = self.bias.gather(2, index)
         own = torch.arange(W, device=last_tokens.device)
         self.bias[:, 0, own, step * W + own] = 0.0
+        if model.attention_window is not None:
+            left = max(0, step - reach(model.attention_window))  # steps that nothing sees any more
+            self.bias[..., : left * W] = -math.inf
         positions = torch.full_like(last_tokens, step)
         x = model.embed(last_tokens, positions, step + 1)  # (B, W, D)
         for number, layer in enumerate(model.decoder_layers()):

@@ -22,7 +22,7 @@ from nmt.model.steps import CachedSteps
 
 
 @dataclass(frozen=True)
-class AttentionMaps:
+class AttentionWeights:
     """Attention weights, one entry a layer, each (R, H, queries, keys)."""
 
     encoder: list[Tensor]
@@ -40,7 +40,7 @@ class Transformer(nn.Module):
     def __init__(self, config: Config):
         super().__init__()
         model = config.model
-        self.d_model = model.d_model
+        self.d_model, self.attention_window = model.d_model, model.attention_window
         self.randomness = Randomness()
         self.embedding = nn.Parameter(torch.empty(config.tokenizer.vocabulary_size, model.d_model))
         self.positions: SinusoidalPositions | LearnedPositions = (
@@ -101,10 +101,14 @@ class Transformer(nn.Module):
             x = x.to(torch.get_autocast_dtype("cpu"))
         return self.dropout(x)
 
+    def _self_attention_bias(self, side: Tokens, *, causal: bool, dtype: torch.dtype) -> Tensor:
+        window, segments = self.attention_window, side.segments
+        return attention_bias(segments, segments, causal=causal, dtype=dtype, window=window)
+
     def encode(self, src: Tokens, seen: list[Tensor] | None = None) -> Tensor:
         """(R, S) -> memory (R, S, D)"""
         x = self.embed(src.tokens, src.positions, src.tokens.shape[1])
-        bias = attention_bias(src.segments, src.segments, causal=False, dtype=x.dtype)
+        bias = self._self_attention_bias(src, causal=False, dtype=x.dtype)
         for layer in self.encoder:
             x = layer(x, bias, seen)
         return self.encoder_norm(x)
@@ -113,11 +117,11 @@ class Transformer(nn.Module):
         """The decoder's layers, typed."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
-    def forward(self, src: Tokens, tgt_in: Tokens, maps: AttentionMaps | None = None) -> Tensor:
+    def forward(self, src: Tokens, tgt_in: Tokens, maps: AttentionWeights | None = None) -> Tensor:
         """Hidden states (R, T, D) that `logits` projects; `maps` collects attention weights."""
         memory = self.encode(src, maps.encoder if maps else None)
         y = self.embed(tgt_in.tokens, tgt_in.positions, tgt_in.tokens.shape[1])
-        self_bias = attention_bias(tgt_in.segments, tgt_in.segments, causal=True, dtype=y.dtype)
+        self_bias = self._self_attention_bias(tgt_in, causal=True, dtype=y.dtype)
         cross_bias = attention_bias(tgt_in.segments, src.segments, causal=False, dtype=y.dtype)
         seen_self, seen_cross = (maps.decoder, maps.cross) if maps else (None, None)
         for layer in self.decoder_layers():

@@ -9,12 +9,16 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.data.cleaning import normalize
 from nmt.decoding import lines
 from nmt.decoding.lines import LineOptions, run_translate, translate_stream
 from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
 from nmt.errors import InputError
+
+SPACES = [b"\n", b"\r\n", b" ", b"\t", b"\x00", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85"]
 
 
 class Upper:
@@ -75,9 +79,21 @@ def assert_answers(output: bytes, sent: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b""])
-def test_as_many_lines_out_as_in(end):
+def test_r19_as_many_lines_out_as_in(end):
     sent = [*fuzzed_lines(2000, seed=1), b"last"]
     assert_answers(translated(b"\n".join(sent) + end), sent)
+
+
+@given(st.lists(st.one_of(st.binary(), st.text().map(str.encode), st.sampled_from(SPACES))))
+def test_r19_any_bytes(parts: list[bytes]):
+    data = b"".join(parts)
+    sent = data.split(b"\n")
+    if sent[-1] == b"":
+        sent.pop()
+    output = translated(data)
+    assert output.count(b"\n") == data.count(b"\n") + (data != b"" and not data.endswith(b"\n"))
+    if sent:
+        assert_answers(output, sent)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +101,7 @@ def test_as_many_lines_out_as_in(end):
     [(b"", b""), (b"\n", b"\n"), (b"\n\n", b"\n\n"), (b"a", b"A\n"), (b"a\r\nb", b"A\nB\n"),
      (b"\xef\xbb\xbf\n", b"\n"), (b"\r\n", b"\n")],
 )  # fmt: skip
-def test_line_ends(data, output):
+def test_r19_line_ends(data, output):
     assert translated(data) == output
 
 
@@ -186,7 +202,7 @@ def test_windows_are_bounded():
 
 
 @pytest.mark.parametrize("word", ["word ", "€€€", "😀", "x"])
-def test_a_line_of_megabytes_is_one_line(word):
+def test_r19_a_line_of_megabytes_is_one_line(word):
     translator, target = Upper(), io.BytesIO()
     text = word * (3_500_000 // len(word.encode()))
     notes: list[str] = []

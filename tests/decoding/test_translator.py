@@ -1,5 +1,6 @@
 """The Translator on a small random Transformer and a small real tokenizer."""
 
+import io
 import random
 import re
 
@@ -10,6 +11,7 @@ from nmt.config import Config, validate
 from nmt.data.cleaning import normalize
 from nmt.data.layout import Tokens
 from nmt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
+from nmt.decoding.lines import LineOptions, translate_stream
 from nmt.decoding.translator import (
     EMPTY,
     SearchOptions,
@@ -66,7 +68,39 @@ def sentences(n: int) -> list[str]:
     return [" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(n)]
 
 
-def test_independent_of_batch_size_and_order(translator):
+def fuzzed_lines(n: int) -> bytes:
+    rng = random.Random(5)
+    planes = [(0, 0x7F), (0x80, 0x7FF), (0x800, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF)]
+    kinds = [
+        lambda: b"",
+        lambda: b" \t\x00\xef\xbb\xbf \r",
+        lambda: "\u2028a\x85b\x0b\x1c\u3000".encode(),
+        lambda: rng.randbytes(rng.randint(1, 12)),
+        lambda: "".join(chr(rng.randint(*rng.choice(planes))) for _ in range(6)).encode(),
+        lambda: rng.choice(sentences(40)).encode(),
+        lambda: ("x" * rng.randint(1, 60)).encode(),
+    ]
+    return b"\n".join(rng.choice(kinds)().replace(b"\n", b"") for _ in range(n))
+
+
+def test_r19_fuzzed_lines_whatever_the_batch_size(translator):
+    """As many lines as came, blank ones blank, and the same bytes for any --batch-tokens."""
+    data = fuzzed_lines(400)
+    outputs = []
+    for batch_tokens in (1, 500, None):
+        target, options = io.BytesIO(), SearchOptions(beam=2, batch_tokens=batch_tokens)
+        translate_stream(translator, io.BytesIO(data), target, options=LineOptions(search=options))
+        outputs.append(target.getvalue())
+    assert outputs[0] == outputs[1] == outputs[2]
+    lines = outputs[0].decode().removesuffix("\n").split("\n")
+    assert len(lines) == 400
+    for line, came in zip(lines, data.split(b"\n"), strict=True):
+        assert len(line.splitlines()) <= 1 and "\t" not in line
+        if not normalize(came.decode(errors="replace")).strip():
+            assert line == ""
+
+
+def test_r19_independent_of_batch_size_and_order(translator):
     texts = sentences(60)
     together = translator.translate(texts)
     finished = sum(best[0].tokens[-1] == EOS_ID for best in together)
@@ -79,8 +113,10 @@ def test_independent_of_batch_size_and_order(translator):
     assert [b[0].tokens for b in again] == [together[i][0].tokens for i in shuffled]
 
 
-def test_log_probability_is_the_models_own(translator, tokenizer):
+@pytest.mark.parametrize("window", [None, 3])
+def test_log_probability_is_the_models_own(translator, tokenizer, window, monkeypatch):
     """Teacher forcing gives the tokens found the log-probability that the search reports."""
+    monkeypatch.setattr(translator.transformer, "attention_window", window)
     text = "the old man reads a book"
     for found in translator.translate([text], SearchOptions(beam=5, n_best=5))[0]:
         source = torch.tensor([[*tokenizer.encode(text), EOS_ID]])

@@ -58,6 +58,20 @@ def test_bias_is_the_rule_written_out():
     assert (bias[5] == 0).any()  # padding sees something, so that no row is all -inf
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("window", "each_side"), [(1, 0), (2, 1), (3, 1), (5, 2), (99, 49)])
+def test_a_window_is_centred_on_the_query_and_of_its_size(window: int, each_side: int, causal):
+    sentences = [3, 1, 6]  # tokens each, then padding
+    places = [(s, place) for s, n in enumerate(sentences, start=1) for place in range(n)]
+    segments = torch.tensor([[s for s, _ in places] + [0, 0]])
+    bias = attention_bias(segments, segments, causal=causal, dtype=torch.float32, window=window)
+    for row, (sentence, place) in zip(bias[0, 0], places, strict=False):
+        last = 0 if causal else each_side
+        near = {(sentence, p) for p in range(place - each_side, place + last + 1)}
+        assert {places[key] for key in (row == 0).nonzero().flatten()} == near & set(places)
+    assert (bias[0, 0, -2:] == 0).any(-1).all()  # padding sees something
+
+
 @pytest.mark.parametrize("heads", [1, 2, 4])
 def test_self_attention_equals_torchs_module_with_the_same_weights(heads: int):
     torch.manual_seed(heads)

@@ -8,16 +8,20 @@ from torch import nn
 from nmt.data.layout import Batch, one_per_row, packed
 from nmt.data.tokenizer import BOS_ID, EOS_ID
 from nmt.model.attention import CrossAttention, SelfAttention
-from nmt.model.transformer import AttentionMaps, Transformer
+from nmt.model.transformer import AttentionWeights, Transformer
 from nmt.training.loss import TransformerLoss
 
-VARIANTS = [("post", "sinusoidal"), ("pre", "sinusoidal"), ("post", "learned")]
+VARIANTS = {
+    "post": {},
+    "pre": {"model__norm": "pre"},
+    "learned": {"model__positions": "learned"},
+    "window": {"model__attention_window": 5},
+}
 
 
-@pytest.fixture(params=VARIANTS, ids="-".join)
+@pytest.fixture(params=VARIANTS)
 def transformer(request, settings) -> Transformer:
-    norm, positions = request.param
-    model = Transformer(settings(model__norm=norm, model__positions=positions)).eval()
+    model = Transformer(settings(**VARIANTS[request.param])).eval()
     model.initialize(3)
     return model
 
@@ -137,13 +141,34 @@ def test_cached_steps_follow_reordered_beams_and_leaving_sentences(transformer: 
 
 def test_attention_maps_are_handed_back(transformer: Transformer):
     batch = one_per_row(random_pairs(2))
-    maps = AttentionMaps([], [], [])
+    maps = AttentionWeights([], [], [])
     transformer(batch.src, batch.tgt_in, maps)
     S, T = batch.src.tokens.shape[1], batch.tgt_out.shape[1]
     assert [m.shape for m in maps.encoder] == [(2, 2, S, S)] * 2
     assert [m.shape for m in maps.decoder] == [(2, 2, T, T)] * 2
     assert [m.shape for m in maps.cross] == [(2, 2, T, S)] * 2
     torch.testing.assert_close(maps.cross[1].sum(-1), torch.ones(2, 2, T))
+
+
+def test_a_window_as_long_as_the_sentence_changes_nothing(settings):
+    """Of 2 n - 1 positions around the first of n tokens, the last is token n."""
+    pairs = random_pairs(17)
+    batch, rows = packed(pairs, capacity=32), one_per_row(pairs)
+    longest = max(rows.src.tokens.shape[1], rows.tgt_out.shape[1])
+    found = []
+    for window in (None, 2 * longest - 1, 3):
+        model = Transformer(settings(model__attention_window=window)).eval()
+        model.initialize(3)
+        with torch.inference_mode():
+            steps = model.start(rows.src.tokens, beam=2, max_length=longest)
+            for place in range(longest):
+                last = torch.tensor([place, 99 - place]).expand(17, 2)
+                logits = steps.step(last, torch.arange(2).expand(17, 2))
+            hidden = model(batch.src, batch.tgt_in)[batch.tgt_out != 0]
+        found.append([hidden, logits])
+    for unrestricted, long, short in zip(*found, strict=True):
+        assert torch.equal(unrestricted, long)
+        assert not torch.allclose(unrestricted, short)
 
 
 def copy_norm(theirs: nn.LayerNorm, ours: nn.LayerNorm) -> None:
@@ -161,9 +186,11 @@ def copy_attention(theirs: nn.MultiheadAttention, ours: SelfAttention | CrossAtt
     theirs.out_proj.load_state_dict(ours.output.state_dict())
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_the_model_equals_torchs_transformer_with_the_same_weights(settings, norm: str):
-    config = settings(model__norm=norm, model__d_k=16, model__d_v=16)
+@pytest.mark.parametrize(("norm", "window"), [("post", None), ("pre", None), ("post", 5)])
+def test_the_model_equals_torchs_transformer_with_the_same_weights(settings, norm: str, window):
+    config = settings(
+        model__norm=norm, model__d_k=16, model__d_v=16, model__attention_window=window
+    )
     ours = Transformer(config).eval()
     ours.initialize(1)
     for parameter in ours.parameters():  # biases and norms too
@@ -189,7 +216,12 @@ def test_the_model_equals_torchs_transformer_with_the_same_weights(settings, nor
     else:  # torch ends post-norm stacks in a norm that the paper does not have
         theirs.encoder.norm = theirs.decoder.norm = None
     batch = one_per_row(random_pairs(6))
-    T = batch.tgt_out.shape[1]
+    S, T = batch.src.tokens.shape[1], batch.tgt_out.shape[1]
+    each_side = S + T if window is None else (window - 1) / 2
+    hidden = [  # True: hidden, as torch has it
+        [[abs(query - key) > each_side for key in range(size)] for query in range(size)]
+        for size in (S, T)
+    ]
     src, tgt = (
         ours.embed(side.tokens, side.positions, side.tokens.shape[1])
         for side in (batch.src, batch.tgt_in)
@@ -197,10 +229,10 @@ def test_the_model_equals_torchs_transformer_with_the_same_weights(settings, nor
     expected = theirs(
         src,
         tgt,
-        tgt_mask=nn.Transformer.generate_square_subsequent_mask(T),
+        src_mask=torch.tensor(hidden[0]),
+        tgt_mask=torch.tensor(hidden[1]) | torch.ones(T, T).triu(1).bool(),
         src_key_padding_mask=batch.src.segments == 0,
         memory_key_padding_mask=batch.src.segments == 0,
-        tgt_is_causal=True,
     )
     real = batch.tgt_out != 0
     torch.testing.assert_close(
@@ -210,6 +242,7 @@ def test_the_model_equals_torchs_transformer_with_the_same_weights(settings, nor
 
 def test_one_matrix_embeds_and_projects(settings):
     model = Transformer(settings())
+    model.initialize(1)
     assert sum(p.numel() for p in model.parameters() if 400 in p.shape) == 400 * 32
     x = torch.randn(3, 32)
     torch.testing.assert_close(model.logits(x), x @ model.embedding.T)
