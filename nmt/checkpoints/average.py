@@ -5,9 +5,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from nmt import config as configuration
 from nmt.checkpoints.checkpoint import sound_checkpoints
-from nmt.checkpoints.model_directory import CONFIG, TOKENIZER, WEIGHTS, read_tensors, save_model
+from nmt.checkpoints.model_directory import (
+    TOKENIZER,
+    WEIGHTS,
+    read_config,
+    read_tensors,
+    save_model,
+)
 from nmt.errors import InputError
 from nmt.storage import manifest
 from nmt.storage.atomic import refuse_existing
@@ -45,7 +50,7 @@ def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> 
     steps = sorted(step for step, _ in checkpoints)
     save_model(
         output,
-        configuration.load(newest / CONFIG),
+        read_config(newest),
         (newest / TOKENIZER).read_bytes(),
         mean_weights([folder / WEIGHTS for _, folder in checkpoints]),
         {

@@ -86,6 +86,7 @@ def rotate(run: Path, newest: int, every: int, keep: int, best: int | None) -> N
     kept = {*scheduled(steps, every, newest)[:keep], best}
     for step in steps:
         folder = directory(run, step)
+        remove_leftovers(folder)
         if step not in kept:
             # first under a name that no reader takes for a checkpoint: none is ever half gone
             folder.replace(folder.with_name(f".tmp-{folder.name}"))
@@ -105,6 +106,7 @@ def newest(run: Path, note: Callable[[str], None]) -> Checkpoint | None:
 
     Raises:
         NoModelError: there are checkpoints, but none is sound.
+        NewerFormatError: a later version of nmt wrote one; going back behind it would lose work.
     """
     problems: list[str] = []
     for _, folder in _by_step(run):
@@ -117,6 +119,8 @@ def newest(run: Path, note: Callable[[str], None]) -> Checkpoint | None:
             tensors = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
             hashes = {key: content[key] for key in ("tokenizer_sha256", "data_sha256")}
             return Checkpoint(content["step"], *tensors, state, hashes)
+        except manifest.NewerFormatError:
+            raise
         except InputError as error:
             problems += error.problems
             for problem in error.problems:
@@ -144,6 +148,8 @@ def sound_checkpoints(
         try:
             content = manifest.read(folder, "checkpoint")
             manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS))
+        except manifest.NewerFormatError:
+            raise
         except InputError as error:
             note(f"passing over a checkpoint: {error.problems[0]}")
             continue

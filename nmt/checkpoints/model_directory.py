@@ -1,16 +1,19 @@
 """A model directory: configuration, tokenizer and weights with their manifest, self-contained.
 
-Everything read is first checked against the manifest, and the weights against the shapes that
-the configuration asks for.
+A model may come from anywhere, with a manifest that fits what is in it. So the manifest shows
+damage alone; that nothing here runs code, crashes or fills the memory comes from what is read, and
+how: strict YAML, a tokenizer of the one form that ours have, and tensors whose names, type and
+shapes stand in a bounded header and are those of the configuration before any of them is read.
 """
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -23,6 +26,7 @@ from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
 
 CONFIG, TOKENIZER, WEIGHTS = "config.yaml", "tokenizer.model", "model.safetensors"
+_MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
 
 
 @dataclass(frozen=True)
@@ -46,42 +50,57 @@ def find_model(path: Path, note: Callable[[str], None] = lambda text: None) -> t
         note: is told what of a run directory was taken, and what was passed over.
 
     Raises:
-        InputError: nothing there (2); NoModelError: no sound model in it (3).
+        InputError: nothing there, or written by a later version of nmt (2).
+        NoModelError: no sound model in it (3).
     """
+    folder, content = _find(path, note)
+    return folder, content["kind"]
+
+
+def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]]:
+    """`find_model`, with the manifest found there."""
     if not path.is_dir():
         raise InputError(f"no such model directory, {path}, name a model, checkpoint or run")
     if (path / manifest.NAME).is_file():
         kind = "checkpoint" if (path / "state.json").exists() else "model"
-        manifest.verify(path, manifest.read(path, kind), (CONFIG,))
-        return path, kind
+        content = manifest.read(path, kind)
+        manifest.verify(path, content, (CONFIG,))
+        return path, content
     if not (path / "checkpoints").is_dir() and not (path / "model").is_dir():
         raise NoModelError(f"no model, checkpoint or run, {path}, it has no {manifest.NAME}")
-    problems: list[str] = []
-    candidates: list[tuple[int, int, Path, str]] = []
-    if (path / "model").is_dir():
-        candidates += _candidate(path / "model", "model", 1, problems)
-    for folder in (path / "checkpoints").glob("step-*"):
-        candidates += _candidate(folder, "checkpoint", 0, problems)
-    for _, _, folder, kind in sorted(candidates, reverse=True):
-        try:
-            manifest.verify(folder, manifest.read(folder, kind), (CONFIG, TOKENIZER, WEIGHTS))
+    while True:
+        problems: list[str] = []
+        folders = [path / "model"] if (path / "model").is_dir() else []
+        folders += (path / "checkpoints").glob("step-*")
+        candidates = [entry for folder in folders for entry in _candidate(folder, problems)]
+        for content, folder in sorted(candidates, key=_newest_last, reverse=True):
+            try:
+                manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS))
+            except InputError as error:
+                problems += error.problems
+                continue
             for problem in problems:
                 note(f"passed over: {problem}")
             note(f"using {folder}")
-            return folder, kind
-        except InputError as error:
-            problems += error.problems
-    raise NoModelError(*(problems or [f"no checkpoint yet, {path}, train on"]))
+            return folder, content
+        if all(map(os.path.lexists, folders)):
+            raise NoModelError(*(problems or [f"no checkpoint yet, {path}, train on"]))
+        # else a trainer at work has removed one, which it does only for a newer one's sake
 
 
-def _candidate(
-    folder: Path, kind: str, rank: int, problems: list[str]
-) -> list[tuple[int, int, Path, str]]:
+def _candidate(folder: Path, problems: list[str]) -> list[tuple[dict[str, Any], Path]]:
     try:
-        return [(int(manifest.read(folder, kind)["step"]), rank, folder, kind)]
-    except InputError as error:
+        kind = "model" if folder.name == "model" else "checkpoint"
+        return [(manifest.read(folder, kind), folder)]
+    except NoModelError as error:
         problems += error.problems
         return []
+
+
+def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
+    """By step, whatever the file system says of times; the finished model before a checkpoint."""
+    content, _ = candidate
+    return content["step"], content["kind"] == "model"
 
 
 def tokenizer_to_fine_tune(config: Config) -> Path | None:
@@ -99,47 +118,90 @@ def load_model(
         note: see `find_model`.
 
     Raises:
-        InputError: nothing at `path` (status 2).
-        NoModelError: a file missing or damaged, or weights that do not fit (status 3).
+        InputError: nothing at `path`, or written by a later version of nmt (status 2).
+        NoModelError: a file missing or damaged, or files that do not fit each other (status 3).
     """
-    folder, kind = find_model(path, note)
-    content = manifest.read(folder, kind)
+    while True:
+        folder, content = _find(path, note)
+        try:
+            return _load(folder, content, device)
+        except (InputError, FileNotFoundError):
+            if _is_still_there(folder, content):
+                raise
+            # else its trainer has removed or replaced it meanwhile: there is a newer one
+
+
+def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
+    try:
+        return manifest.read(folder, content["kind"]) == content
+    except InputError:
+        return False
+
+
+def _load(folder: Path, content: dict[str, Any], device: torch.device) -> LoadedModel:
     manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS))
-    if content["tokenizer_sha256"] != content["files"][TOKENIZER]["sha256"]:
-        raise NoModelError(f"tokenizer of another model, {folder / TOKENIZER}, restore its own")
-    config = configuration.load(folder / CONFIG)
-    tokenizer = Tokenizer.load(folder / TOKENIZER)
-    transformer = build(config, read_tensors(folder / WEIGHTS), folder / WEIGHTS)
+    config, tokenizer = read_config(folder), Tokenizer.load(folder / TOKENIZER)
+    if content["tokenizer_sha256"] != tokenizer.sha256:
+        raise NoModelError(
+            f"tokenizer of another model (sha256 {tokenizer.sha256[:12]}…, the model's is "
+            f"{content['tokenizer_sha256'][:12]}…), {folder / TOKENIZER}, restore its own"
+        )
+    if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:
+        raise NoModelError(
+            f"{tokenizer.vocabulary_size} pieces, the configuration says "
+            f"{config.tokenizer.vocabulary_size}, {folder / TOKENIZER}, restore its own"
+        )
+    with torch.device("meta"):
+        transformer = Transformer(config)
+    _check_shapes(transformer, _shapes(folder / WEIGHTS), folder / WEIGHTS)
+    transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
     return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
 
 
-def build(config: Config, weights: dict[str, Tensor], name: Path) -> Transformer:
-    """A Transformer that takes `weights` as its own; NoModelError if they do not fit."""
-    with torch.device("meta"):
-        transformer = Transformer(config)
-    check_fit(transformer, weights, name)
-    transformer.load_state_dict(weights, assign=True)
-    return transformer
+def read_config(folder: Path) -> Config:
+    """The configuration in a model directory; NoModelError if it is none of ours."""
+    try:
+        return configuration.load_resolved(folder / CONFIG)
+    except InputError as error:
+        raise NoModelError(*error.problems) from None
 
 
 def check_fit(transformer: Transformer, weights: dict[str, Tensor], name: Path) -> None:
-    """Raises NoModelError unless names, shapes and type are exactly the Transformer's."""
+    """Raises NoModelError unless names and shapes are exactly the Transformer's."""
+    _check_shapes(transformer, {key: tuple(value.shape) for key, value in weights.items()}, name)
+
+
+def _check_shapes(
+    transformer: Transformer, found: Mapping[str, tuple[int, ...]], name: Path
+) -> None:
     expected = {key: tuple(value.shape) for key, value in transformer.state_dict().items()}
-    found = {key: tuple(value.shape) for key, value in weights.items()}
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) != found.get(key):
             raise NoModelError(
                 f"tensor {key} has shape {found.get(key, 'none')}, the configuration asks for "
                 f"{expected.get(key, 'none')}, {name}, restore the files that belong together"
             )
-        if weights[key].dtype != torch.float32:
-            raise NoModelError(f"tensor {key} is {weights[key].dtype}, {name}, float32 is needed")
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file; NoModelError if it is damaged."""
+    """All tensors of a safetensors file, fp32; NoModelError if it is damaged or holds others."""
+    _shapes(path)
+    return load_file(path)
+
+
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The tensors of a safetensors file by its header alone, which is checked."""
+    with path.open("rb") as file:
+        header_bytes = int.from_bytes(file.read(8), "little")
     try:
-        return load_file(path)
+        if header_bytes > _MAX_HEADER_BYTES:
+            raise ValueError(f"a header of {header_bytes} bytes")
+        with safe_open(path, framework="pt") as content:
+            slices = {key: content.get_slice(key) for key in content.keys()}  # noqa: SIM118
+        other = {part.get_dtype() for part in slices.values()} - {"F32"}
+        if other:
+            raise ValueError(f"tensors of type {', '.join(sorted(other))}, F32 is needed")
+        return {key: tuple(part.get_shape()) for key, part in slices.items()}
     except (SafetensorError, ValueError, OverflowError) as error:
         raise NoModelError(f"not a sound safetensors file ({error}), {path}, restore it") from None
 

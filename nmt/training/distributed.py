@@ -1,16 +1,20 @@
 """Processes: who this one is, what all agree on, and how a run is asked to stop.
 
 torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; without them there is one process. Decisions that
-change what a run does next are taken by all ranks together, from sums that all of them hold.
+change what a run does next are taken by all ranks together, from sums that all of them hold. What
+ends a run is said once, by the lowest of the ranks that it befell.
 """
 
 import os
+import platform
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -19,10 +23,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from nmt.errors import InputError
+from nmt.errors import InputError, Status, of_system
 
 # torchrun passes on the signal that a scheduler has sent to every process already
 _ONE_REQUEST_S = 2.0
+_LAST_WORDS_S = 5.0  # within which ranks that still live have told the others what befell them
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,13 @@ class Ranks:
     @property
     def is_main(self) -> bool:
         return self.rank == 0
+
+    @cached_property
+    def device_name(self) -> str:
+        """What this process computes on, for a person to read."""
+        if self.device.type == "cuda":
+            return torch.cuda.get_device_name(self.device)
+        return f"{_cpu_name()}, {torch.get_num_threads()} threads"
 
     def sum(self, values: list[float]) -> list[float]:
         """Sums over ranks, in float64; every rank gets the same."""
@@ -75,9 +87,7 @@ class Ranks:
         if self.world_size == 1:
             return module
         ids = [self.device.index] if self.device.type == "cuda" else None
-        wrapped = DistributedDataParallel(
-            module, device_ids=ids, gradient_as_bucket_view=True, broadcast_buffers=False
-        )
+        wrapped = DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
         wrapped.register_comm_hook(None, _sum_gradients)
         return wrapped
 
@@ -87,31 +97,124 @@ def _sum_gradients(_: None, bucket: dist.GradBucket) -> torch.futures.Future[tor
     return work.get_future().then(lambda future: future.value()[0])
 
 
+def _cpu_name() -> str:
+    with suppress(OSError):  # Linux alone has it
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine() or "CPU"
+
+
+def world_size() -> int:
+    """The number of processes that torchrun has started; 1 without it."""
+    return int(os.environ.get("WORLD_SIZE", 1))
+
+
 @contextmanager
 def process_group(timeout_s: int) -> Iterator[Ranks]:
-    """Joins the ranks of torchrun, if any, and leaves them cleanly."""
-    world_size = int(os.environ.get("WORLD_SIZE", 1))
-    local_rank = int(os.environ.get("LOCAL_RANK", 0))
+    """Joins the ranks of torchrun, if any, and leaves them cleanly.
+
+    Args:
+        timeout_s: how long a rank waits for another before it takes it for lost.
+
+    Raises:
+        InputError: a rank was lost (2); or what a rank raised inside, on that rank. Only one rank
+            has a text to say, the others have the status alone.
+    """
     has_gpu = torch.cuda.is_available()
-    device = torch.device("cuda", local_rank) if has_gpu else torch.device("cpu")
-    if has_gpu:
-        if local_rank >= torch.cuda.device_count():
-            raise InputError(
-                f"rank {local_rank} has no GPU, {torch.cuda.device_count()} on this machine, "
-                "start one process a GPU"
-            )
-        torch.cuda.set_device(device)
-    if world_size == 1:
+    device = _gpu() if has_gpu else torch.device("cpu")
+    if world_size() == 1:
         yield Ranks(0, 1, device)
         return
-    backend = "nccl" if has_gpu else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
+    timeout = timedelta(seconds=timeout_s)
     try:
-        ranks = Ranks(dist.get_rank(), world_size, device)
-        yield ranks
-        ranks.wait()  # a rank that leaves early would be taken for lost
-    finally:
-        dist.destroy_process_group()
+        dist.init_process_group("nccl" if has_gpu else "gloo", timeout=timeout)
+        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        server = dist.TCPStore(address, port, is_master=False, timeout=timeout)
+    except RuntimeError as error:
+        reason = str(error).split("\n")[0]
+        raise InputError(
+            f"{world_size()} processes cannot reach each other ({reason}), torchrun, check "
+            "its addresses and that all nodes were started"
+        ) from None
+    board = dist.PrefixStore(f"nmt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", server)
+    ranks = Ranks(dist.get_rank(), world_size(), device)
+    try:
+        try:
+            yield ranks
+            ranks.wait()  # a rank that leaves early would be taken for lost
+        finally:
+            dist.destroy_process_group()
+    except InputError as error:
+        raise _agreed(board, ranks, error) from None
+    except OSError as error:
+        raise _agreed(board, ranks, of_system(error)) from error
+    except Exception as error:
+        if _is_lost_connection(error):
+            raise _agreed(board, ranks, None) from error
+        board.set(str(ranks.rank), f"{int(Status.BUG)}\n{error!r}")  # others leave it to this one
+        raise
+
+
+def _gpu() -> torch.device:
+    local_rank, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+    if local_rank >= count:
+        raise InputError(
+            f"rank {local_rank} has no GPU, {count} on this machine, start one process a GPU"
+        )
+    torch.cuda.set_device(local_rank)
+    return torch.device("cuda", local_rank)
+
+
+def _is_lost_connection(error: Exception) -> bool:
+    """gloo has no class for its errors; they name its source file."""
+    is_gloo = isinstance(error, RuntimeError) and "/gloo/" in str(error)
+    return is_gloo or isinstance(error, dist.DistError)
+
+
+def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputError:
+    """What this rank raises, given what the others have said of how their part ended.
+
+    A rank with a reason waits for lower ones alone, which tell the same at the same time, and
+    then leaves, for only its end tells the others, whom it has left waiting. They wait for all:
+    whoever is silent is lost.
+
+    Args:
+        board: where ranks leave their last words, apart from the group that has broken.
+        error: this rank's own; None if it only lost the connection to another.
+    """
+    own = "\n".join(error.problems) if error else ""
+    status = error.status if error else Status.INPUT
+    awaited = range(ranks.rank) if error else range(ranks.world_size)
+    try:
+        words = _last_words(board, ranks, f"{int(status)}\n{own}", awaited)
+    except RuntimeError:  # the board was on a machine that is lost
+        words = {}
+    if error:
+        is_said = own in [text for rank, (_, text) in words.items() if rank < ranks.rank]
+        return InputError(status=status) if is_said else error
+    causes = [status for status, text in words.values() if text]
+    if causes or min(words, default=ranks.rank) != ranks.rank:
+        return InputError(status=max(causes, default=Status.INPUT))
+    lost = [rank for rank in range(ranks.world_size) if rank not in {*words, ranks.rank}]
+    names = f"rank {', '.join(map(str, lost))}" if lost else "the connection between ranks"
+    return InputError(
+        f"lost {names} of {ranks.world_size} (killed, stopped or unreachable), this run, start it "
+        "again: it goes on from its newest checkpoint"
+    )
+
+
+def _last_words(
+    board: dist.Store, ranks: Ranks, own: str, awaited: range
+) -> dict[int, tuple[Status, str]]:
+    """Status and text of each rank that answers in time, this one among them."""
+    board.set(str(ranks.rank), own)
+    deadline = time.monotonic() + _LAST_WORDS_S
+    while time.monotonic() < deadline and not board.check([str(rank) for rank in awaited]):
+        time.sleep(0.05)
+    present = [rank for rank in range(ranks.world_size) if board.check([str(rank)])]
+    parts = {rank: board.get(str(rank)).decode().split("\n", 1) for rank in present}
+    return {rank: (Status(int(status)), text) for rank, (status, text) in parts.items()}
 
 
 class StopRequest:

@@ -88,7 +88,11 @@ class TransformerLoss(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The slot's smoothed loss and negative log-likelihood, in nats, summed over tokens."""
         hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
-        targets = batch.tgt_out.flatten()
+        return self._of(hidden, batch.tgt_out.flatten())
+
+    # its chunks are large products already, and to a compiler each number of tokens is a new graph
+    @torch.compiler.disable
+    def _of(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         if hidden.device.type == "cpu":  # elsewhere fixed shapes are worth more than the padding
             real = targets.nonzero().squeeze(1)
             hidden, targets = hidden[real], targets[real]

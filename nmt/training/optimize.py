@@ -1,17 +1,17 @@
 """One optimizer step over the slots that this rank holds."""
 
 import math
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nmt.config import Config
 from nmt.data.layout import Batch
-from nmt.errors import InputError, Status
+from nmt.errors import InputError, Status, is_out_of_memory
 from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
 from nmt.training.schedule import learning_rate
@@ -59,21 +59,20 @@ def optimizer_step(
         target_tokens: of the whole step, over all slots and ranks.
 
     Raises:
-        InputError: non-finite loss or gradient norm, before weights or moments are touched (4).
+        InputError: out of memory (2); non-finite loss or gradient norm, before weights or moments
+            are touched (4).
     """
     settings = config.training
     optimizer.zero_grad()
-    loss = nll = 0.0
+    sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
     for place, (slot, batch) in enumerate(slots):
         loss_module.transformer.randomness.seed(settings.seed, step, slot)
         is_last = place == len(slots) - 1
         waits = isinstance(module, DistributedDataParallel) and not is_last
-        with module.no_sync() if waits else nullcontext():  # type: ignore[operator]
-            with autocast(config, ranks.device):
-                slot_loss, slot_nll = module(batch)
-            (slot_loss / target_tokens).backward()
-        loss, nll = loss + slot_loss.detach().double(), nll + slot_nll.double()
-    loss, nll = ranks.sum([float(loss), float(nll)])
+        with module.no_sync() if waits else nullcontext(), _naming(step, slot, batch):  # type: ignore[operator]
+            slot_loss, slot_nll = add_gradients(module, batch, target_tokens, config)
+        sums = sums + torch.stack([slot_loss, slot_nll]).double()
+    loss, nll = ranks.sum(sums.tolist())
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
     if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -91,3 +90,28 @@ def optimizer_step(
         group["lr"] = rate
     optimizer.step()
     return StepResult(loss / target_tokens, nll / target_tokens, float(norm), rate)
+
+
+def add_gradients(
+    module: nn.Module, batch: Batch, target_tokens: int, config: Config
+) -> tuple[Tensor, Tensor]:
+    """Forward and backward of one slot; its smoothed and unsmoothed loss, summed, in nats."""
+    with autocast(config, batch.tgt_out.device):
+        loss, nll = module(batch)
+    (loss / target_tokens).backward()
+    return loss.detach(), nll
+
+
+@contextmanager
+def _naming(step: int, slot: int, batch: Batch) -> Iterator[None]:
+    """Says which slot was too large for the memory; slots of a step are of nearly equal size."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        rows, columns = batch.tgt_out.shape
+        raise InputError(
+            f"out of memory, step {step}, slot {slot} of {rows} rows of {columns} target tokens, "
+            "raise training.micro_batches, so that slots are smaller"
+        ) from None

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nmt import config as configuration
 from nmt.checkpoints.model_directory import CONFIG, TOKENIZER, tokenizer_to_fine_tune
@@ -13,7 +12,7 @@ from nmt.data.shards import Shard, open_split, verify_shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
-from nmt.training.distributed import Ranks
+from nmt.training.distributed import Ranks, world_size
 
 MAY_CHANGE = {
     "training.run_directory",  # a run may be moved
@@ -45,23 +44,24 @@ class Run:
     verify: Callable[[Shard], None]  # checks a training shard, once
 
 
-def prepared_data(config: Config, ranks: Ranks, note: Callable[[str], None]) -> dict[str, Any]:
-    """The manifest of the run's data, prepared first if there is none and this is one process."""
+def prepare_if_missing(config: Config, note: Callable[[str], None]) -> None:
+    """Prepares the run's data if there is none; under torchrun, ranks must not wait for hours."""
     directory = Path(config.data.directory)
-    if not (directory / manifest.NAME).exists():
-        if ranks.world_size > 1:
-            raise InputError(f"no prepared data, {directory}, run nmt prepare before torchrun")
+    if world_size() == 1 and not (directory / manifest.NAME).exists():
         prepare.prepare(config, report=note, tokenizer=tokenizer_to_fine_tune(config))
-    return prepare.read_manifest(config)
 
 
-def open_run(config: Config, data: dict[str, Any], ranks: Ranks) -> Run:
+def open_run(config: Config, ranks: Ranks) -> Run:
     """Opens data and directory of a run; the main process first sets the directory up.
 
     Raises:
-        InputError: the directory holds another run, or data and tokenizer do not belong together.
+        InputError: no prepared data, the directory holds another run, or data and tokenizer do
+            not belong together.
     """
     directory, data_directory = Path(config.training.run_directory), Path(config.data.directory)
+    if not (data_directory / manifest.NAME).exists():
+        raise InputError(f"no prepared data, {data_directory}, run nmt prepare before torchrun")
+    data = prepare.read_manifest(config)
     manifest.verify(data_directory, data, [TOKENIZER])
     tokenizer_file = (data_directory / TOKENIZER).read_bytes()
     tokenizer = Tokenizer.load(data_directory / TOKENIZER)

@@ -34,19 +34,39 @@ def read_log(run: Path) -> list[dict[str, Any]]:
 class RunLog:
     """Writes what happens in a run; ranks other than the main one have a silent one.
 
-    On a resumed run everything after the checkpoint's step is taken out of the log first, so
-    that no step stands in it twice.
+    On a resumed run everything after the checkpoint is taken out of the log first, so that no step
+    stands in it twice.
+
+    Args:
+        run: the run's directory; None: silent.
+        step: the step that the run is taken up from, 0 at its beginning.
+        validated: the last step whose validation the checkpoint knows of.
+        max_steps: for the progress bar.
+        elapsed_s: seconds behind that step, see the property.
+        hardware: what every line says of the machine: `device`, `world_size`.
     """
 
-    def __init__(self, run: Path | None, step: int, max_steps: int):
+    def __init__(
+        self,
+        run: Path | None,
+        step: int = 0,
+        validated: int = 0,
+        max_steps: int = 0,
+        elapsed_s: float = 0.0,
+        hardware: dict[str, Any] | None = None,
+    ):
         self._file: TextIO | None = None
         self._tokens, self._since = 0, time.monotonic()
+        self._began, self._hardware = time.monotonic() - elapsed_s, hardware or {}
         self._max_steps = max_steps
         if run is None:
             return
         from torch.utils.tensorboard import SummaryWriter  # slow to import, not always needed
 
-        kept = [line for line in read_log(run) if line["step"] <= step]
+        done = {"validation": validated, "model": step - 1}  # a model of this step is made again
+        kept = [
+            line for line in read_log(run) if line["step"] <= done.get(line.get("event", ""), step)
+        ]
         write_file(run / LOG, "".join(json.dumps(line) + "\n" for line in kept))
         self._file = (run / LOG).open("a", encoding="utf-8")
         self._board = SummaryWriter(run / "tensorboard", purge_step=step + 1)
@@ -58,7 +78,16 @@ class RunLog:
     @classmethod
     def silent(cls) -> Self:
         """One that writes nothing."""
-        return cls(None, 0, 0)
+        return cls(None)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds of training behind the run, validation and saving included.
+
+        A resumed run goes on from its checkpoint's, so that a pause does not count, nor do steps
+        that were lost and done again count twice.
+        """
+        return time.monotonic() - self._began
 
     def __enter__(self) -> Self:
         return self
@@ -129,5 +158,6 @@ class RunLog:
 
     def _write(self, facts: dict[str, Any]) -> None:
         if self._file:
+            facts = facts | {"elapsed_s": round(self.elapsed_s, 3)} | self._hardware
             self._file.write(json.dumps(facts) + "\n")
             self._file.flush()

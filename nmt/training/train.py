@@ -5,9 +5,11 @@ learning rate of a step are derived from the seed and the step. So a checkpoint 
 moments and one integer, and a resumed run repeats the undisturbed one to the bit.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +28,16 @@ from nmt.model.transformer import Transformer
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import StopRequest, process_group
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import StepResult, adam, optimizer_step
-from nmt.training.run import Run, open_run, prepared_data
+from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
+from nmt.training.run import Run, open_run, prepare_if_missing
 from nmt.training.run_log import RunLog
 from nmt.training.validation import validate
 
 # Tokens a side in a packed row. Attention costs less in short rows, which a CPU notices (48: 10.9,
 # 64: 9.9, 100: 9.0 thousand tokens a second on Multi30k, d_model 128); long ones fill better.
 _CPU_ROW, _GPU_ROW = 64, 256
+
+Step = tuple[StepPlan, list[tuple[int, Batch]]]  # and this rank's slots by their number
 
 
 def train(config: Config, note: Callable[[str], None]) -> Path:
@@ -51,16 +55,20 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
     """
     keep_freed_memory()
     settings, directory = config.training, Path(config.training.run_directory)
+    prepare_if_missing(config, note)
+    if settings.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(settings.deterministic)
     with ExitStack() as stack:
+        # outermost: torchrun asks ranks to stop that still have to say which one is lost
+        stop = stack.enter_context(StopRequest().listening())
         ranks = stack.enter_context(process_group(settings.process_group_timeout_s))
         if not ranks.is_main:
             note = _unheard
-        data = prepared_data(config, ranks, note)
         if ranks.is_main:
             stack.enter_context(atomic.lock(directory, "nmt train"))
             atomic.remove_leftovers(directory)
-        run = open_run(config, data, ranks)
-        torch.use_deterministic_algorithms(settings.deterministic)
+        run = open_run(config, ranks)
         start = checkpoints.newest(directory, note)
         step = start.step if start else 0
         if len(set(ranks.gather(step))) > 1:
@@ -69,14 +77,23 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         if training.is_over(step) and _model_step(directory) == step:
             note(f"nothing to do: {directory} is finished at step {step}")
             return directory / "model"
-        log = RunLog(directory, step, settings.max_steps) if ranks.is_main else None
-        with log or RunLog.silent() as log, StopRequest().listening() as stop:
+        with _log(run, start) as log:
             if start:
                 log.note(f"resumed from step {step}")
-            if not training.is_over(step):
-                step = _train(training, log, stop, step)
-            _finish(run, log, step)
+            step = _train(training, log, stop, step)
+            _finish(run, log, stop, step)
     return directory / "model"
+
+
+def _log(run: Run, start: Checkpoint | None) -> RunLog:
+    """The run's log, taken up at a checkpoint; a silent one but on the main process."""
+    if not run.ranks.is_main:
+        return RunLog.silent()
+    step, state = (start.step, start.state) if start else (0, {})
+    hardware = {"device": run.ranks.device_name, "world_size": run.ranks.world_size}
+    validated = state.get("best", {}).get("validated", 0)
+    max_steps, elapsed_s = run.config.training.max_steps, state.get("elapsed_s", 0.0)
+    return RunLog(run.directory, step, validated, max_steps, elapsed_s, hardware)
 
 
 def _model_step(directory: Path) -> int | None:
@@ -95,11 +112,12 @@ def _unheard(text: str) -> None:
 
 @dataclass
 class Best:
-    """The best validation so far."""
+    """The best validation so far, and how far validation has come."""
 
     step: int | None = None
     bleu: float = -1.0
     worse_since: int = 0  # validations that were not better
+    validated: int = 0  # the step of the last validation
 
 
 @dataclass(frozen=True)
@@ -121,16 +139,29 @@ class Training:
         optimizer = adam(transformer)
         if start:
             checkpoints.restore_adam(optimizer, transformer, start.moments, start.step)
-        module = torch.compile(loss_module) if settings.compile else loss_module
+        module = torch.compile(loss_module, dynamic=True) if settings.compile else loss_module
         best = Best(**start.state["best"]) if start else Best()
         return cls(run, loss_module, run.ranks.wrap(module), optimizer, best)  # type: ignore[arg-type]
 
-    def validate(self, log: RunLog, step: int) -> bool:
-        """Validates and brings `best` up to date; whether this was the best BLEU so far."""
-        run = self.run
-        result = validate(self.loss_module, run.tokenizer, run.validation, run.config, run.ranks)
-        log.validation(step, result)
+    def validate_if_due(self, log: RunLog, stop: StopRequest, step: int) -> bool:
+        """Brings `best` up to date at every `validate_every`-th step and the last.
+
+        Returns:
+            Whether this was the best BLEU so far. If asked to stop meanwhile, nothing has changed
+            and the validation is still due.
+        """
+        run, settings = self.run, self.run.config.training
+        is_time = step % settings.validate_every == 0 or step == settings.max_steps
+        if not run.validation or not is_time or self.best.validated >= step:
+            return False
+        result = validate(
+            self.loss_module, run.tokenizer, run.validation, run.config, run.ranks, stop
+        )
         log.restart_clock()
+        if result is None:
+            return False
+        self.best.validated = step
+        log.validation(step, result)
         is_best = result.bleu > self.best.bleu
         if is_best:
             self.best.step, self.best.bleu, self.best.worse_since = step, result.bleu, 0
@@ -145,8 +176,12 @@ class Training:
         exhausted = patience is not None and self.best.worse_since >= patience
         return step >= settings.max_steps or exhausted
 
-    def save(self, step: int) -> None:
-        """Writes a checkpoint; the main process alone does."""
+    def save(self, step: int, elapsed_s: float) -> None:
+        """Writes a checkpoint; the main process alone does.
+
+        Args:
+            elapsed_s: of training behind it, see `RunLog.elapsed_s`.
+        """
         run, transformer = self.run, self.loss_module.transformer
         weights = transformer.state_dict()
         if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
@@ -159,6 +194,7 @@ class Training:
             return
         state = {
             "best": asdict(self.best),
+            "elapsed_s": elapsed_s,
             "world_size": run.ranks.world_size,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
@@ -175,38 +211,60 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
     """Trains on from `step`; returns the last step, which is saved."""
     run = training.run
     config, settings, ranks = run.config, run.config.training, run.ranks
-    for plan, slots in _slots(run, after=step):
+    if step:
+        training.validate_if_due(log, stop, step)  # what a stop in the middle of it has left
+        _stop(run, ranks.max(stop.signal_number), step)
+    if training.is_over(step):
+        return step
+    for plan, slots in _settled(training, _slots(run, after=step)):
         step = plan.step
         result = optimizer_step(
             training.module, training.loss_module, training.optimizer, slots,
             step, plan.target_tokens, config, ranks,
         )  # fmt: skip
         log.count(plan.target_tokens)
-        is_last = step == settings.max_steps
-        if step % settings.log_every == 0 or is_last:
+        if step % settings.log_every == 0 or step == settings.max_steps:
             log.step(_facts(plan, result))
-        is_best = False
-        if run.validation and (step % settings.validate_every == 0 or is_last):
-            is_best = training.validate(log, step)
-        is_over = training.is_over(step)
-        signal_number = ranks.max(stop.signal_number)
+        is_best = training.validate_if_due(log, stop, step)
+        signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
         if is_over or is_best or signal_number or step % settings.checkpoint_every == 0:
-            training.save(step)
+            training.save(step, log.elapsed_s)
             log.restart_clock()
+        _stop(run, signal_number, step)
         if is_over:
             break
-        if signal_number:
-            ranks.wait()  # until the main process has written it
-            raise Stopped(signal_number, f"stopped after step {step}, saved in {run.directory}")
     if step < settings.max_steps:
         log.note(f"early stopping: no better BLEU since step {training.best.step}")
     return step
+
+
+def _stop(run: Run, signal_number: int, step: int) -> None:
+    """Raises Stopped if a rank was asked to stop; `step` is saved, or the main process is at it."""
+    if signal_number:
+        run.ranks.wait()  # until it is written
+        text = f"stopped after step {step}, saved in {run.directory}"
+        raise Stopped(signal_number, text if run.ranks.is_main else "")
+
+
+def _settled(training: Training, steps: Iterator[Step]) -> Iterator[Step]:
+    """The same steps; before the first, a pass whose gradients are thrown away.
+
+    DistributedDataParallel arranges its buckets anew after its first pass, and with three ranks
+    or more the arrangement decides in which order an element's summands are added up. So a
+    resumed run adds them as an undisturbed one does.
+    """
+    first = next(steps)
+    if training.run.ranks.world_size > 1:
+        plan, slots = first
+        add_gradients(training.module, slots[0][1], plan.target_tokens, training.run.config)
+    return chain([first], steps)
 
 
 def _facts(plan: StepPlan, result: StepResult) -> dict[str, Any]:
     return {
         "step": plan.step,
         "epoch": plan.epoch,
+        "plan_digest": plan.digest,
         "loss": result.loss,
         "nll": result.nll,
         "learning_rate": result.learning_rate,
@@ -216,7 +274,7 @@ def _facts(plan: StepPlan, result: StepResult) -> dict[str, Any]:
     }
 
 
-def _slots(run: Run, after: int) -> Iterator[tuple[StepPlan, list[tuple[int, Batch]]]]:
+def _slots(run: Run, after: int) -> Iterator[Step]:
     """Step by step, this rank's slots as tensors on its device."""
     ranks, settings = run.ranks, run.config.training
     slots = ranks.world_size if settings.micro_batches == "auto" else settings.micro_batches
@@ -263,7 +321,7 @@ def _initial_transformer(run: Run, start: Checkpoint | None) -> Transformer:
     return transformer
 
 
-def _finish(run: Run, log: RunLog, step: int) -> None:
+def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
     """Averages the last checkpoints into RUN/model and measures it on the validation split."""
     run.ranks.wait()  # for the main process to have saved the last of them
     settings = run.config.training
@@ -277,7 +335,9 @@ def _finish(run: Run, log: RunLog, step: int) -> None:
         transformer = Transformer(run.config)
         transformer.load_state_dict(weights)
         module = TransformerLoss(transformer.to(run.ranks.device), settings.label_smoothing)
-        result = validate(module, run.tokenizer, run.validation, run.config, run.ranks)
+        result = validate(module, run.tokenizer, run.validation, run.config, run.ranks, stop)
+        _stop(run, run.ranks.max(stop.signal_number), step)
+        assert result  # there is one unless a rank was asked to stop
         facts["validation"] = result.facts
         note += f", validation bleu {result.bleu:.2f}"
     if run.ranks.is_main:

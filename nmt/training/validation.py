@@ -13,7 +13,7 @@ from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.evaluation.bleu import score
-from nmt.training.distributed import Ranks
+from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import autocast
 
@@ -42,30 +42,51 @@ class Validation:
         }
 
 
+class _Interrupted(Exception):
+    """This rank was asked to stop."""
+
+
+def _go_on(stop: StopRequest) -> None:
+    if stop.signal_number:
+        raise _Interrupted
+
+
 def validate(
     loss_module: TransformerLoss,
     tokenizer: Tokenizer,
     shards: Sequence[Shard],
     config: Config,
     ranks: Ranks,
-) -> Validation:
+    stop: StopRequest,
+) -> Validation | None:
     """Measures loss and BLEU on the validation split, its pairs dealt out to the ranks.
 
     Decoding is that of `nmt translate` with the configuration's settings, on the same code.
+
+    Returns:
+        None on every rank if one was asked to stop before it had done its part.
     """
     training = loss_module.training
     loss_module.eval()
     total = sum(len(shard) for shard in shards)
     own = np.arange(ranks.rank, total, ranks.world_size)
     pairs = pairs_of(shards, own)
-    sums = ranks.sum(_losses(loss_module, pairs, config, ranks.device))
     sources = [tokenizer.decode(source.tolist()) for source, _ in pairs]
     references = [tokenizer.decode(target.tolist()) for _, target in pairs]
-    translator = Translator(loss_module.transformer, tokenizer, config)
-    with autocast(config, ranks.device):
-        found = translator.translate(sources)
+    own_sums, translations = [0.0, 0.0, 0.0], [""] * len(pairs)
+    is_interrupted = False
+    try:
+        own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
+        translator = Translator(loss_module.transformer, tokenizer, config)
+        with autocast(config, ranks.device):
+            found = translator.translate(sources, progress=lambda _: _go_on(stop))
+        translations = [best[0].text for best in found]
+    except _Interrupted:
+        is_interrupted = True
     loss_module.train(training)
-    translations = [best[0].text for best in found]
+    if ranks.max(is_interrupted):
+        return None
+    sums = ranks.sum(own_sums)
     own_rows = list(zip(own.tolist(), sources, references, translations, strict=True))
     rows = sorted(row for part in ranks.gather(own_rows) for row in part)
     scores = score(
@@ -89,6 +110,7 @@ def _losses(
     pairs: list[tuple[np.ndarray, np.ndarray]],
     config: Config,
     device: torch.device,
+    stop: StopRequest,
 ) -> list[float]:
     """Smoothed loss and nll summed over target tokens, and the number of those tokens.
 
@@ -99,6 +121,7 @@ def _losses(
     by_length = sorted(pairs, key=lambda pair: (len(pair[1]), len(pair[0])))
     sums = [0.0, 0.0, 0.0]
     while by_length:
+        _go_on(stop)
         longest = max(len(side) for side in by_length[-1])
         size = max(1, _BATCH_TOKENS // longest)
         batch = one_per_row(by_length[-size:])

@@ -14,34 +14,13 @@ import torch
 from safetensors.torch import load_file
 
 from nmt.checkpoints.average import average
-from nmt.config import Config
+from nmt.data import stages
 from nmt.data.prepare import prepare
 from nmt.errors import InputError, NoModelError, Status, Stopped
-from nmt.storage.manifest import file_hash
-from nmt.training.distributed import Ranks
+from nmt.training import train as training
 from nmt.training.loss import TransformerLoss
 from nmt.training.run_log import read_log
-from nmt.training.train import train
-
-
-def run(config: Config) -> tuple[Path, list[str]]:
-    """Trains; the run directory and what was said."""
-    said: list[str] = []
-    train(config, said.append)
-    return Path(config.training.run_directory), said
-
-
-def fingerprint(run: Path, step: int) -> list[str]:
-    """Hashes of a checkpoint's weights and moments, and of the finished model."""
-    folder = run / "checkpoints" / f"step-{step:08d}"
-    files = [folder / "model.safetensors", folder / "optimizer.safetensors"]
-    return [file_hash(path) for path in (*files, run / "model" / "model.safetensors")]
-
-
-def losses(run: Path) -> list[tuple]:
-    """What the log says of each step, exactly, but for the speed."""
-    keys = ("event", "step", "loss", "nll", "gradient_norm", "learning_rate", "bleu", "ppl")
-    return [tuple(repr(line.get(key)) for key in keys) for line in read_log(run)]
+from tests.training.runs import fingerprint, losses, run
 
 
 @pytest.fixture(scope="module")
@@ -60,29 +39,29 @@ def straight(tiny_data, tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("stops", [[1], [4], [5, 6, 7], [11]])
-def test_stopped_and_resumed_equals_undisturbed_to_the_bit(
+def test_r5_stopped_and_resumed_equals_undisturbed_to_the_bit(
     settings, straight: Path, stops, monkeypatch
 ):
-    """Stops by a signal after a step, as a scheduler would: weights, moments, model and log."""
-    asked = iter(stops)
-    monkeypatch.setattr(Ranks, "max", lambda ranks, _: signal.SIGTERM * stops_now())
-    steps_done, stop_at = [0], [next(asked)]
+    """Stops by a signal in a step, as a scheduler would: weights, moments, model and log."""
+    step = training.optimizer_step
 
-    def stops_now() -> bool:
-        steps_done[0] += 1
-        return steps_done[0] == stop_at[0]
+    def with_signal(module, loss_module, optimizer, slots, number, *rest):
+        if number in stops:
+            stops.remove(number)
+            signal.raise_signal(signal.SIGTERM)
+        return step(module, loss_module, optimizer, slots, number, *rest)
 
-    for stop in stops:
+    monkeypatch.setattr(training, "optimizer_step", with_signal)
+    for stop in list(stops):
         with pytest.raises(Stopped, match=f"after step {stop}"):
             run(settings(training__micro_batches=2))
-        stop_at[0] = next(asked, 0)
     directory, _ = run(settings(training__micro_batches=2))
     assert fingerprint(directory, 12) == fingerprint(straight, 12)
     assert losses(directory) == losses(straight)
 
 
 @pytest.mark.parametrize("stops", [[1], [6], [9]])
-def test_a_run_made_longer_goes_on_as_if_it_had_been_so_from_the_start(
+def test_r4_a_run_made_longer_goes_on_as_if_it_had_been_so_from_the_start(
     settings, straight: Path, stops
 ):
     for stop in stops:
@@ -91,7 +70,26 @@ def test_a_run_made_longer_goes_on_as_if_it_had_been_so_from_the_start(
     assert fingerprint(directory, 12) == fingerprint(straight, 12)
 
 
-def test_a_finished_run_has_nothing_to_do(settings, straight: Path):
+def test_a_run_on_data_with_bpe_dropout_resumes_to_the_bit(settings, tmp_path, monkeypatch):
+    """Three epochs, each on another segmentation of the pairs, stopped in the second."""
+    monkeypatch.setattr(stages, "SEGMENTATIONS", 2)
+    changes = {"data__directory": str(tmp_path / "data"), "data__validation": [],
+               "tokenizer__bpe_dropout": 0.2, "training__batch_tokens": 1500}  # fmt: skip
+    runs = [tmp_path / "straight", tmp_path / "stopped"]
+    run(settings(**changes, training__run_directory=str(runs[0])))
+    run(settings(**changes, training__run_directory=str(runs[1]), training__max_steps=7))
+    run(settings(**changes, training__run_directory=str(runs[1])))
+    assert fingerprint(runs[1], 12) == fingerprint(runs[0], 12)
+    steps, expected = ([line for line in read_log(path) if "event" not in line] for path in runs)
+    assert [line["loss"] for line in steps] == [line["loss"] for line in expected]
+    assert steps[-1]["epoch"] == 3
+    first, second = (
+        sum(line["source_tokens"] for line in steps if line["epoch"] == epoch) for epoch in (1, 2)
+    )
+    assert first != second
+
+
+def test_r4_a_finished_run_has_nothing_to_do(settings, straight: Path):
     def times() -> dict[Path, int]:
         files = [path for path in straight.rglob("*") if path.is_file()]
         return {path: path.stat().st_mtime_ns for path in files if ".lock" not in path.name}
@@ -156,7 +154,7 @@ def test_the_gradient_does_not_depend_on_how_the_step_is_cut(settings):
             assert line["gradient_norm"] == pytest.approx(lines[0]["gradient_norm"], rel=1e-4)
 
 
-def test_a_broken_checkpoint_is_named_passed_over_and_left(
+def test_r13_a_broken_checkpoint_is_named_passed_over_and_left(
     settings, straight: Path, tmp_path: Path
 ):
     copy = Path(settings().training.run_directory)
@@ -231,7 +229,7 @@ def test_early_stopping_counts_validations_without_a_better_bleu(settings):
     assert (directory / "model").is_dir()
 
 
-def test_divergence_stops_before_the_update(settings, monkeypatch):
+def test_r23_divergence_stops_before_the_update(settings, monkeypatch):
     calls = []
     forward = TransformerLoss.forward
 
@@ -246,6 +244,25 @@ def test_divergence_stops_before_the_update(settings, monkeypatch):
     assert error.value.status == Status.DIVERGED
     folder = Path(settings().training.run_directory) / "checkpoints/step-00000004"
     assert all(t.isfinite().all() for t in load_file(folder / "optimizer.safetensors").values())
+
+
+def test_r23_weights_that_are_not_finite_are_never_saved(settings, monkeypatch):
+    """The loss and the gradient were finite, the update was too large."""
+    step = training.optimizer_step
+
+    def overflowing(module, loss_module, optimizer, slots, number, *rest):
+        result = step(module, loss_module, optimizer, slots, number, *rest)
+        if number == 8:
+            with torch.no_grad():
+                next(module.parameters()).view(-1)[0] = float("inf")
+        return result
+
+    monkeypatch.setattr(training, "optimizer_step", overflowing)
+    with pytest.raises(InputError, match="not finite, step 8") as error:
+        run(settings(training__validate_every=100))
+    assert error.value.status == Status.DIVERGED
+    folder = Path(settings().training.run_directory) / "checkpoints"
+    assert [path.name for path in folder.iterdir()] == ["step-00000004"]
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -270,7 +287,7 @@ def command(*arguments: str, **options) -> subprocess.Popen:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_saves_the_run(settings, tmp_path: Path, number, status):
+def test_r5_a_signal_saves_the_run(settings, tmp_path: Path, number, status):
     config = settings(training__micro_batches=2, training__max_steps=100_000)
     path = tmp_path / "config.yaml"
     path.write_text(config.to_yaml())
@@ -289,29 +306,7 @@ def test_a_signal_saves_the_run(settings, tmp_path: Path, number, status):
     assert (log.parent / f"checkpoints/step-{step:08d}/manifest.json").exists()
 
 
-def test_two_processes_equal_one_with_as_many_slots(settings, straight: Path, tmp_path: Path):
-    config = settings(training__micro_batches=2)
-    path = tmp_path / "config.yaml"
-    path.write_text(config.to_yaml())
-    result = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         "-m", "nmt", "train", str(path)],
-        capture_output=True, text=True, timeout=120, env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    directory = Path(config.training.run_directory)
-    assert fingerprint(directory, 12) == fingerprint(straight, 12)
-    steps = [[line for line in losses(part) if line[0] == "None"] for part in (directory, straight)]
-    assert steps[0] == steps[1]
-    ours, theirs = (
-        [line for line in read_log(part) if line.get("event") == "validation"]
-        for part in (directory, straight)
-    )
-    for a, b in zip(ours, theirs, strict=True):  # sums split over ranks: the same to rounding
-        assert a["nll"] == pytest.approx(b["nll"], rel=1e-6)
-
-
-def test_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Path):
+def test_r22_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Path):
     from nmt.storage.atomic import lock
 
     with lock(Path(settings().training.run_directory), "nmt train"):
@@ -323,7 +318,7 @@ def test_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Path):
     assert f"process {os.getpid()}" in said
 
 
-def test_a_broken_newer_checkpoint_never_pushes_out_the_sound_ones(settings, straight: Path):
+def test_r24_a_broken_newer_checkpoint_never_pushes_out_the_sound_ones(settings, straight: Path):
     copy = Path(settings().training.run_directory)
     shutil.copytree(straight, copy)
     (copy / "checkpoints/step-00000012/optimizer.safetensors").write_bytes(b"")
@@ -331,5 +326,6 @@ def test_a_broken_newer_checkpoint_never_pushes_out_the_sound_ones(settings, str
                "training__average_last": 1}  # fmt: skip
     run(settings(**changes, training__max_steps=9))
     assert (copy / "checkpoints/step-00000009/optimizer.safetensors").exists()
+    assert (copy / "checkpoints/step-00000012").is_dir()  # named, and left in place
     directory, _ = run(settings(**changes))
     assert fingerprint(directory, 12)[:2] == fingerprint(straight, 12)[:2]

@@ -1,0 +1,199 @@
+"""`nmt` in processes of its own, one or several ranks, made to fail where a test wants it.
+
+Children come from a server that has imported everything already, so that fifty of them take
+seconds. As a program, under torchrun, this module runs `nmt` with the fault that its first
+argument names: `-m tests.training.children kill:1:5 train config.yaml`.
+"""
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch.distributed as dist
+
+import nmt.training.train as training
+from nmt.config import Config
+
+Fault = Callable[[], None]
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_STORES: list[dist.TCPStore] = []
+_PRELOADED = ["nmt.cli", "torch.utils.tensorboard", "sacrebleu", "tests.training.children"]
+_CONTEXT.set_forkserver_preload(_PRELOADED)
+
+
+class Child:
+    """A running `nmt train CONFIG`, perhaps one rank of several."""
+
+    def __init__(self, config: Config, directory: Path, fault: Fault | None, ranks: dict[str, str]):
+        directory.mkdir(parents=True, exist_ok=True)
+        number = len(list(directory.iterdir()))
+        path, self._said = directory / f"{number}.yaml", directory / f"{number}.txt"
+        path.write_text(config.to_yaml())
+        environment = {"OMP_NUM_THREADS": "1"} | ranks
+        self.process = _CONTEXT.Process(
+            target=_run,
+            args=(["train", str(path)], str(self._said), fault, environment),
+            daemon=True,  # a test that fails leaves nothing to wait for
+        )
+        self.process.start()
+
+    def wait(self, timeout: float = 120) -> int:
+        """The exit status; negative after a signal that was not handled."""
+        self.process.join(timeout)
+        assert self.process.exitcode is not None, "still running"
+        return self.process.exitcode
+
+    @property
+    def said(self) -> str:
+        """What it has written to standard error."""
+        return self._said.read_text() if self._said.exists() else ""
+
+
+def _run(arguments: list[str], said: str, fault: Fault | None, environment: dict[str, str]) -> None:
+    import torch
+
+    from nmt.cli import main
+
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    for number, path in ((1, os.devnull), (2, said)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+    if fault:
+        fault()
+    sys.exit(main(arguments))
+
+
+def train(config: Config, directory: Path, fault: Fault | None = None) -> Child:
+    """Starts `nmt train` on `config`; `directory` takes its files."""
+    return Child(config, directory, fault, {})
+
+
+def train_on(
+    world_size: int, config: Config, directory: Path, faults: dict[int, Fault] | None = None
+) -> list[Child]:
+    """Starts as many ranks, as torchrun would; `faults` by rank."""
+    # as torchrun's agent does, for as long as the test runs
+    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    _STORES.append(store)
+    common = {
+        "WORLD_SIZE": str(world_size), "MASTER_ADDR": "localhost", "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }  # fmt: skip
+    return [
+        Child(
+            config,
+            directory / f"rank{rank}",
+            (faults or {}).get(rank),
+            common | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+        )
+        for rank in range(world_size)
+    ]
+
+
+def at_step(step: int, deed: Callable[[], None]) -> Fault:
+    """Does `deed` before the update of a step."""
+    return partial(_at_step, step, deed)
+
+
+def _at_step(step: int, deed: Callable[[], None]) -> None:
+    original = training.optimizer_step
+
+    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+        if number == step:
+            deed()
+        return original(module, loss_module, optimizer, slots, number, *rest)
+
+    training.optimizer_step = optimizer_step
+
+
+def before(name: str, deed: Callable[[], None]) -> Fault:
+    """Does `deed` before the first call of a function of the training module, by dotted name."""
+    return partial(_before, name, deed)
+
+
+def _before(name: str, deed: Callable[[], None]) -> None:
+    owner: object = training
+    *path, last = name.split(".")
+    for part in path:
+        owner = getattr(owner, part)
+    original = getattr(owner, last)
+
+    def replacement(*arguments, **options):
+        setattr(owner, last, original)
+        deed()
+        return original(*arguments, **options)
+
+    setattr(owner, last, replacement)
+
+
+def send(number: signal.Signals) -> Callable[[], None]:
+    """Sends a signal to the process itself."""
+    return partial(_send, number)
+
+
+def _send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def slow_steps(seconds: float) -> Fault:
+    """Makes each step take at least so long."""
+    return partial(_slow_steps, seconds)
+
+
+def _slow_steps(seconds: float) -> None:
+    original = training.optimizer_step
+
+    def optimizer_step(*arguments):
+        time.sleep(seconds)
+        return original(*arguments)
+
+    training.optimizer_step = optimizer_step
+
+
+_PRIMITIVES = ((os, "fsync"), (os, "replace"), (os, "unlink"), (os, "mkdir"), (os, "rmdir"))
+
+
+def die_while_saving(step: int, call: int) -> Fault:
+    """Dies, as by kill -9, before the `call`-th file operation of saving a step's checkpoint.
+
+    Rotation counts too. Calls are counted from 0; if there are fewer, nothing happens.
+    """
+    return partial(_die_while_saving, step, call)
+
+
+def _die_while_saving(step: int, call: int) -> None:
+    save, count = training.Training.save, [-1]
+
+    def counted(original):
+        def replacement(*arguments, **options):
+            if count[0] >= 0:
+                if count[0] == call:
+                    os._exit(137)
+                count[0] += 1
+            return original(*arguments, **options)
+
+        return replacement
+
+    def saving(self, number, elapsed_s):
+        count[0] = 0 if number == step else -1
+        save(self, number, elapsed_s)
+        count[0] = -1
+
+    for owner, name in _PRIMITIVES:
+        setattr(owner, name, counted(getattr(owner, name)))
+    training.Training.save = saving
+
+
+if __name__ == "__main__":
+    from nmt.cli import main
+
+    deed, rank, at = sys.argv[1].split(":")
+    if os.environ["RANK"] == rank:
+        at_step(int(at), send(signal.Signals[f"SIG{deed}"]))()
+    sys.exit(main(sys.argv[2:]))

@@ -1,0 +1,31 @@
+"""What tests compare of two runs."""
+
+from pathlib import Path
+
+from nmt.config import Config
+from nmt.storage.manifest import file_hash
+from nmt.training.run_log import read_log
+from nmt.training.train import train
+
+
+def run(config: Config) -> tuple[Path, list[str]]:
+    """Trains; the run directory and what was said."""
+    said: list[str] = []
+    train(config, said.append)
+    return Path(config.training.run_directory), said
+
+
+def fingerprint(run: Path, step: int) -> list[str]:
+    """Hashes of a checkpoint's weights and moments, and of the finished model."""
+    folder = run / "checkpoints" / f"step-{step:08d}"
+    files = [folder / "model.safetensors", folder / "optimizer.safetensors"]
+    return [file_hash(path) for path in (*files, run / "model" / "model.safetensors")]
+
+
+def losses(run: Path) -> list[tuple]:
+    """What the log says of each step, exactly, but for the speed."""
+    keys = (
+        "event", "step", "loss", "nll", "gradient_norm", "learning_rate", "bleu", "ppl",
+        "plan_digest",
+    )  # fmt: skip
+    return [tuple(repr(line.get(key)) for key in keys) for line in read_log(run)]

@@ -1,0 +1,241 @@
+"""Killed, stopped or damaged anywhere, a run ends in the bytes of the one nobody disturbed."""
+
+import random
+import shutil
+import signal
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from nmt.config import Config
+from nmt.training.run_log import read_log
+from tests.training.children import (
+    at_step,
+    before,
+    die_while_saving,
+    send,
+    slow_steps,
+    train,
+)
+from tests.training.runs import fingerprint, losses, run
+
+LAST = 60
+LONG = {
+    "training__max_steps": LAST,
+    "training__checkpoint_every": 5,
+    "training__validate_every": 20,
+}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_data, tmp_path_factory) -> Path:
+    """A run of 60 steps that nobody disturbed, in a process of its own as the others are."""
+    from tests.conftest import make_settings
+
+    folder = tmp_path_factory.mktemp("undisturbed")
+    config = make_settings(tiny_data, folder, **LONG)
+    assert train(config, folder / "child").wait() == 0
+    return Path(config.training.run_directory)
+
+
+def killed_at_random(config: Config, directory: Path, kills: int, seed: int) -> int:
+    """Runs to the end with so many kills at moments uniform in the time that a run takes.
+
+    Returns the number of kills that met a running process.
+    """
+    moments, met = random.Random(seed), 0
+    while met < kills:
+        child = train(config, directory, slow_steps(0.01))
+        time.sleep(moments.uniform(0, 2.5))
+        child.process.kill()
+        if child.wait() == 0:  # it was faster
+            shutil.rmtree(config.training.run_directory)
+            continue
+        met += 1
+    assert train(config, directory).wait() == 0
+    return met
+
+
+def assert_same(directory: Path, other: Path, step: int = LAST) -> None:
+    assert fingerprint(directory, step) == fingerprint(other, step)
+    assert losses(directory) == losses(other)
+    assert [path.name for path in directory.rglob(".tmp-*")] == []
+
+
+def test_r1_killed_at_random_moments(settings, undisturbed: Path, tmp_path: Path):
+    killed_at_random(settings(**LONG), tmp_path / "children", kills=8, seed=1)
+    assert_same(tmp_path / "run", undisturbed)
+
+
+@pytest.mark.chaos
+def test_r1_killed_fifty_times(settings, undisturbed: Path, tmp_path: Path):
+    killed_at_random(settings(**LONG), tmp_path / "children", kills=50, seed=2)
+    assert_same(tmp_path / "run", undisturbed)
+
+
+def points_of_saving(stride: int, directory: Path, undisturbed: Path, settings) -> int:
+    """Kills a run before every `stride`-th file operation of its checkpoint at step 55.
+
+    Each time the run ends as the undisturbed one. Returns the number of operations.
+    """
+    config = settings(**LONG, training__keep_checkpoints=3)
+    start = directory / "start"
+    child = train(config, directory / "children", at_step(51, send(signal.SIGTERM)))
+    assert child.wait() == 143
+    Path(config.training.run_directory).replace(start)
+    for call in range(0, 1000, stride):
+        shutil.rmtree(config.training.run_directory, ignore_errors=True)
+        shutil.copytree(start, config.training.run_directory)
+        child = train(config, directory / "children", die_while_saving(55, call))
+        if child.wait() == 0:
+            return call
+        assert child.wait() == 137
+        assert train(config, directory / "children").wait() == 0
+        assert_same(directory / "run", undisturbed)
+    raise AssertionError("saving never ends")
+
+
+def test_r2_killed_while_saving(settings, undisturbed: Path, tmp_path: Path):
+    assert points_of_saving(5, tmp_path, undisturbed, settings) > 20
+
+
+@pytest.mark.chaos
+def test_r2_killed_before_every_file_operation_of_saving(settings, undisturbed, tmp_path: Path):
+    assert points_of_saving(1, tmp_path, undisturbed, settings) > 20
+
+
+@pytest.mark.chaos
+def test_r3_stopped_at_every_step(settings, undisturbed: Path, tmp_path: Path):
+    for step in range(1, 21):
+        run(settings(**LONG | {"training__max_steps": step}))
+    run(settings(**LONG))
+    assert fingerprint(tmp_path / "run", LAST) == fingerprint(undisturbed, LAST)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
+@pytest.mark.parametrize(
+    ("point", "step"),
+    [
+        ("optimizer_step", 1),
+        ("validate", 20),
+        ("checkpoints.save", 6),  # the step after the one that was being saved
+        ("Training.begin", 1),
+    ],
+)
+def test_r5_a_signal_at_each_point(settings, undisturbed, tmp_path, number, point, step):
+    """Saved at the step in which it came or, if that came before the first, at the first."""
+    config = settings(**LONG)
+    child = train(config, tmp_path / "child", before(point, send(number)))
+    assert child.wait() == (130 if number == signal.SIGINT else 143)
+    assert child.said.splitlines()[-1].startswith(f"nmt: stopped after step {step}, saved in")
+    assert "Traceback" not in child.said
+    last = read_log(tmp_path / "run")[-1]
+    assert (last["step"], last.get("event")) == (step, None)  # it waited for no validation
+    assert (tmp_path / f"run/checkpoints/step-{step:08d}/manifest.json").exists()
+    assert train(config, tmp_path / "child").wait() == 0
+    assert_same(tmp_path / "run", undisturbed)
+
+
+def test_r5_a_signal_in_the_last_validation_leaves_the_model_to_the_next_call(
+    settings, undisturbed, tmp_path
+):
+    config = settings(**LONG)
+    child = train(config, tmp_path / "child", before("mean_weights", send(signal.SIGTERM)))
+    assert child.wait() == 143
+    assert not (tmp_path / "run/model").exists()
+    assert train(config, tmp_path / "child").wait() == 0
+    assert_same(tmp_path / "run", undisturbed)
+
+
+def test_r5_the_second_signal_ends_it_at_once(settings, tmp_path):
+    config = settings(**LONG)
+    child = train(config, tmp_path / "child", at_step(3, partial(time.sleep, 100)))
+    log = tmp_path / "run/log.jsonl"
+    deadline = time.monotonic() + 60
+    while (not log.exists() or log.read_bytes().count(b"\n") < 2) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.process.terminate()
+    time.sleep(2.2)
+    child.process.terminate()
+    assert child.wait(timeout=20) == 143
+
+
+def test_r13_damage_anywhere_in_a_run_is_found_or_harmless(settings, undisturbed, tmp_path):
+    flips(settings, undisturbed, tmp_path, number=12, seed=3)
+
+
+@pytest.mark.chaos
+def test_r13_two_hundred_flipped_bits(settings, undisturbed, tmp_path, capsys):
+    found, harmless = flips(settings, undisturbed, tmp_path, number=200, seed=4)
+    with capsys.disabled():
+        print(f"\n200 flipped bits: {found} reported, {harmless} without effect on any byte")
+
+
+def flips(settings, undisturbed: Path, tmp_path: Path, number: int, seed: int) -> tuple[int, int]:
+    """Flips a bit of a file of a stopped run or of its data, then lets the run go on.
+
+    Either it says which file is damaged, or it ends in the undisturbed run's bytes.
+
+    Returns how often it said so, and how often it did not and all bytes were the same.
+    """
+    config = settings(**LONG, data__directory=str(tmp_path / "data"))
+    data = Path(settings().data.directory)
+    child = train(settings(**LONG), tmp_path / "child", at_step(53, send(signal.SIGTERM)))
+    assert child.wait() == 143
+    start = tmp_path / "start"
+    (tmp_path / "run").replace(start)
+    chance, reported = random.Random(seed), 0
+    for _ in range(number):
+        for folder, origin in (("run", start), ("data", data)):
+            shutil.rmtree(tmp_path / folder, ignore_errors=True)
+            shutil.copytree(origin, tmp_path / folder)
+        content = (tmp_path / "run/config.yaml").read_text()
+        (tmp_path / "run/config.yaml").write_text(
+            content.replace(str(data), str(tmp_path / "data"))
+        )
+        files = [p for f in ("run", "data") for p in (tmp_path / f).rglob("*") if p.is_file()]
+        files = sorted(path for path in files if path.stat().st_size)
+        path = chance.choice(files)
+        content = bytearray(path.read_bytes())
+        place = chance.randrange(len(content))
+        content[place] ^= 1 << chance.randrange(8)
+        path.write_bytes(content)
+        child = train(config, tmp_path / "child")
+        status = child.wait()
+        names = path.name in child.said or path.parent.name in child.said
+        if status:
+            assert status in (2, 3) and names and "Traceback" not in child.said, (path, child.said)
+        else:
+            assert fingerprint(tmp_path / "run", LAST) == fingerprint(undisturbed, LAST), path
+        reported += names
+    return reported, number - reported
+
+
+@pytest.mark.chaos
+def test_r29_two_thousand_steps_with_forty_faults(settings, tmp_path: Path):
+    """Kills, stops, deaths while saving and damaged checkpoints, drawn by chance."""
+    long = {"training__max_steps": 2000, "training__checkpoint_every": 20,
+            "training__validate_every": 500, "training__log_every": 1}  # fmt: skip
+    straight = settings(**long, training__run_directory=str(tmp_path / "straight"))
+    assert train(straight, tmp_path / "child").wait(timeout=400) == 0
+    chance, config = random.Random(5), settings(**long)
+    for _ in range(40):
+        reached = max((line["step"] for line in read_log(tmp_path / "run")), default=0)
+        at = min(reached + chance.randrange(1, 90), 1999)
+        kind = chance.choice(["kill", "stop", "save", "damage"])
+        faults = {
+            "kill": at_step(at, send(signal.SIGKILL)),
+            "stop": at_step(at, send(signal.SIGTERM)),
+            "save": die_while_saving(-(-at // 20) * 20, chance.randrange(30)),
+            "damage": at_step(at, send(signal.SIGKILL)),
+        }
+        train(config, tmp_path / "child", faults[kind]).wait(timeout=400)
+        folders = sorted((tmp_path / "run/checkpoints").glob("step-*"))
+        if kind == "damage" and len(folders) > 2:
+            path = chance.choice(sorted(folders[-1].iterdir()))
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert train(config, tmp_path / "child").wait(timeout=400) == 0
+    assert fingerprint(tmp_path / "run", 2000) == fingerprint(tmp_path / "straight", 2000)
+    assert losses(tmp_path / "run") == losses(tmp_path / "straight")

@@ -1,0 +1,236 @@
+"""Several ranks: the same run as one process, whatever their number, and ended in one line."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from nmt.training.run_log import read_log
+from tests.training.children import at_step, before, send, train, train_on
+from tests.training.runs import fingerprint, losses
+
+STEPS = 40
+TWO = {"training__max_steps": STEPS, "training__micro_batches": 2, "training__validate_every": 20,
+       "training__checkpoint_every": 5}  # fmt: skip
+FOUR = TWO | {"training__micro_batches": 4}
+# A key's bias adds the same to all scores of a query, so that its true gradient is zero; of what
+# rounding leaves there Adam makes steps of full size. In tests 2 heads have keys of 12.
+KEY_BIASES = {"query_key_value.bias": slice(24, 48), "key_value.bias": slice(0, 24)}
+
+
+@pytest.fixture(scope="module")
+def alone(tiny_data, tmp_path_factory) -> dict[int, Path]:
+    """The run on one process, by its number of micro-batches."""
+    from tests.conftest import make_settings
+
+    found = {}
+    for slots, changes in ((2, TWO), (4, FOUR)):
+        folder = tmp_path_factory.mktemp("alone")
+        assert train(make_settings(tiny_data, folder, **changes), folder / "child").wait() == 0
+        found[slots] = folder / "run"
+    return found
+
+
+def steps_of(run: Path) -> list[tuple]:
+    return [line for line in losses(run) if line[0] == "None"]
+
+
+def torchrun(*arguments: str, **options) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "torch.distributed.run", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"}, **options,
+    )  # fmt: skip
+
+
+def test_r6_torchrun_with_two_processes_equals_one_with_two_slots(settings, alone, tmp_path):
+    (tmp_path / "config.yaml").write_text(settings(**TWO).to_yaml())
+    process = torchrun("--standalone", "--nproc-per-node", "2",
+                       "-m", "nmt", "train", str(tmp_path / "config.yaml"))  # fmt: skip
+    out, said = process.communicate(timeout=180)
+    assert process.returncode == 0, said
+    assert out == f"{tmp_path / 'run/model'}\n"  # said once
+    assert fingerprint(tmp_path / "run", STEPS) == fingerprint(alone[2], STEPS)
+    assert steps_of(tmp_path / "run") == steps_of(alone[2])
+    ours, theirs = (
+        [line for line in read_log(part) if line.get("event") == "validation"]
+        for part in (tmp_path / "run", alone[2])
+    )
+    for a, b in zip(ours, theirs, strict=True):  # sums split over ranks: the same to rounding
+        assert a["nll"] == pytest.approx(b["nll"], rel=1e-6)
+
+
+@pytest.mark.parametrize("world_size", [2, 4])
+def test_r6_any_number_of_processes_has_the_same_batches_and_losses(
+    settings, alone, tmp_path, world_size
+):
+    children = train_on(world_size, settings(**FOUR), tmp_path / "children")
+    assert [child.wait() for child in children] == [0] * world_size
+    ours, theirs = ([line for line in read_log(run) if "event" not in line]
+                    for run in (tmp_path / "run", alone[4]))  # fmt: skip
+    assert len(ours) == STEPS
+    for a, b in zip(ours, theirs, strict=True):
+        assert a["plan_digest"] == b["plan_digest"]
+        assert a["loss"] == pytest.approx(b["loss"], rel=1e-6)
+    name = f"checkpoints/step-{STEPS:08d}/model.safetensors"
+    weights, expected = (load_file(run / name) for run in (tmp_path / "run", alone[4]))
+    for name in expected:
+        difference = (weights[name] - expected[name]).abs()
+        for ending, keys in KEY_BIASES.items():
+            if name.endswith(ending):
+                difference[keys] = 0
+        assert difference.max() < 1e-5, name
+
+
+def test_r7_the_number_of_processes_changes_on_the_way(settings, alone, tmp_path):
+    stop = at_step(10, send(signal.SIGTERM)), at_step(23, send(signal.SIGTERM))
+    children = train_on(2, settings(**TWO), tmp_path / "a", {1: stop[0]})
+    assert [child.wait() for child in children] == [143, 143]
+    assert "stopped after step 10" in children[0].said
+    assert children[1].said == ""  # the main process speaks for all
+    assert train(settings(**TWO), tmp_path / "b", stop[1]).wait() == 143
+    children = train_on(2, settings(**TWO), tmp_path / "c")
+    assert [child.wait() for child in children] == [0, 0]
+    assert fingerprint(tmp_path / "run", STEPS) == fingerprint(alone[2], STEPS)
+    assert steps_of(tmp_path / "run") == steps_of(alone[2])
+
+
+def test_r7_four_processes_resume_to_the_bit(settings, tmp_path):
+    """Four summands: the order in which they are added up must be the undisturbed run's."""
+    config = settings(**FOUR | {"training__max_steps": 15})
+    assert {child.wait() for child in train_on(4, config, tmp_path / "a")} == {0}
+    (tmp_path / "run").replace(tmp_path / "straight")
+    stop = {3: at_step(7, send(signal.SIGTERM))}
+    assert {child.wait() for child in train_on(4, config, tmp_path / "b", stop)} == {143}
+    assert {child.wait() for child in train_on(4, config, tmp_path / "c")} == {0}
+    assert fingerprint(tmp_path / "run", 15) == fingerprint(tmp_path / "straight", 15)
+
+
+def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, alone, tmp_path):
+    (tmp_path / "config.yaml").write_text(settings(**TWO).to_yaml())
+    process = torchrun("--standalone", "--nproc-per-node", "2", "-m", "tests.training.children",
+                       "KILL:1:12", "train", str(tmp_path / "config.yaml"))  # fmt: skip
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1  # torchrun's own
+    ours = [line for line in said.splitlines() if line.startswith("nmt: error")]
+    assert len(ours) == 1
+    assert "lost rank 1 of 2" in ours[0]
+    assert train(settings(**TWO), tmp_path / "child").wait() == 0
+    assert fingerprint(tmp_path / "run", STEPS) == fingerprint(alone[2], STEPS)
+
+
+def test_r8_a_halted_rank_is_given_up_after_the_time_out(settings, tmp_path):
+    config = settings(**TWO, training__process_group_timeout_s=4)
+    children = train_on(2, config, tmp_path / "a", {1: at_step(12, send(signal.SIGSTOP))})
+    assert children[0].wait(timeout=60) == 2
+    children[1].process.kill()
+    assert "lost rank 1 of 2" in children[0].said
+    assert "Traceback" not in children[0].said
+
+
+@pytest.mark.chaos
+def test_r8_a_halted_rank_under_torchrun(settings, tmp_path):
+    config = settings(**TWO, training__process_group_timeout_s=8)
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+    begin = time.monotonic()
+    process = torchrun("--standalone", "--nproc-per-node", "2", "-m", "tests.training.children",
+                       "STOP:1:12", "train", str(tmp_path / "config.yaml"))  # fmt: skip
+    _, said = process.communicate(timeout=90)
+    assert process.returncode == 1
+    assert "lost rank 1 of 2" in said
+    print(f"ended after {time.monotonic() - begin:.0f} s")
+
+
+def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path):
+    def one_error(children) -> str:
+        lines = [line for child in children for line in child.said.splitlines() if "error" in line]
+        assert len(lines) == 1, lines
+        return lines[0]
+
+    children = train_on(2, settings(**TWO), tmp_path / "a", {1: poisoned_gradients(7)})
+    assert [child.wait() for child in children] == [4, 4]
+    assert "training diverged" in one_error(children)
+    assert "step 7" in one_error(children)
+    step = max(int(path.name[5:]) for path in (tmp_path / "run/checkpoints").glob("step-*"))
+    moments = load_file(tmp_path / f"run/checkpoints/step-{step:08d}/optimizer.safetensors")
+    assert step == 5
+    assert all(tensor.isfinite().all() for tensor in moments.values())
+
+    children = train_on(2, settings(**TWO), tmp_path / "b", {1: no_memory()})
+    assert [child.wait() for child in children] == [2, 2]
+    assert "out of memory, step 6, slot 1" in one_error(children)
+    assert "training.micro_batches" in one_error(children)
+
+    children = train_on(2, settings(**TWO), tmp_path / "c", {0: full_disk()})
+    assert [child.wait() for child in children] == [5, 5]
+    assert "No space left on device" in one_error(children)
+
+    other = settings(**TWO | {"training__micro_batches": 3})
+    children = train_on(2, other, tmp_path / "d")
+    assert [child.wait() for child in children] == [2, 2]
+    assert "training.micro_batches" in one_error(children)
+
+
+def poisoned_gradients(step: int):
+    return at_step(step, _poison)
+
+
+def _poison() -> None:
+    from nmt.training.loss import TransformerLoss
+
+    forward = TransformerLoss.forward
+
+    def poisoned(self, batch):
+        loss, nll = forward(self, batch)
+        return loss * float("nan"), nll
+
+    TransformerLoss.forward = poisoned  # type: ignore[method-assign]
+
+
+def no_memory():
+    return before("optimizer_step", _exhaust)
+
+
+def _exhaust() -> None:
+    from nmt.training.loss import TransformerLoss
+
+    def forward(self, batch):
+        return torch.empty(10**15)
+
+    TransformerLoss.forward = forward  # type: ignore[method-assign]
+
+
+def full_disk():
+    return before("checkpoints.save", partial(_fail_with, 28))
+
+
+def _fail_with(number: int) -> None:
+    raise OSError(number, os.strerror(number), "checkpoints")
+
+
+def test_two_nodes_train_as_one(settings, alone, tmp_path):
+    """Two agents of torchrun meet at an address, as on two machines of a cluster."""
+    (tmp_path / "config.yaml").write_text(settings(**TWO).to_yaml())
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    agents = [
+        torchrun("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d",
+                 "--rdzv-endpoint", f"localhost:{port}", "--rdzv-id", "test",
+                 "--rdzv-conf", f"is_host={'true' if node == 0 else 'false'}",
+                 "-m", "nmt", "train", str(tmp_path / "config.yaml"))
+        for node in range(2)
+    ]  # fmt: skip
+    said = [agent.communicate(timeout=180)[1] for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], said
+    assert fingerprint(tmp_path / "run", STEPS) == fingerprint(alone[2], STEPS)
+    assert not re.search("Traceback", "".join(said))
