@@ -1,21 +1,22 @@
-"""BLEU and chrF of detokenised text, as sacreBLEU computes them, from 0 to 100.
+"""BLEU, chrF and TER of detokenised text, as sacreBLEU computes them.
 
-sacreBLEU: Post (2018). BLEU: Papineni et al. (2002). chrF: Popović (2015). A signature says how
-a figure came about; two figures compare only where the signatures agree.
+sacreBLEU: Post (2018). BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al.
+(2006). A signature says how a figure came about; two figures compare only where the signatures
+agree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt.errors import InputError
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
 
-_RESAMPLES = 1000  # sacreBLEU's own default
+RESAMPLES = 1000  # sacreBLEU's own default
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,16 @@ class Scores:
     chrf: float  # 0 to 100; chrF2
     chrf_signature: str
     sentences: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A baseline's scores, and how likely differences as large are by chance."""
+
+    bleu: float  # the baseline's, 0 to 100
+    bleu_p_value: float  # 0 to 1
+    chrf: float  # the baseline's, 0 to 100
+    chrf_p_value: float  # 0 to 1
 
 
 def score(
@@ -42,7 +53,7 @@ def score(
     """
     from sacrebleu.metrics.chrf import CHRF  # imports are late: they cost more than a short search
 
-    _check_counts(hypotheses, references)
+    check_counts(hypotheses, references)
     bleu, chrf = _bleu(target_language), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, references).score
     chrf_score = chrf.corpus_score(hypotheses, references).score
@@ -64,16 +75,55 @@ def bleu_interval(
     distance between their 2.5% and 97.5% quantiles, as `sacrebleu --confidence` reports it. The
     generator starts from the environment variable SACREBLEU_SEED, 12345 by default.
     """
-    _check_counts(hypotheses, references)
-    found = _bleu(target_language).corpus_score(hypotheses, references, n_bootstrap=_RESAMPLES)
+    check_counts(hypotheses, references)
+    found = _bleu(target_language).corpus_score(hypotheses, references, n_bootstrap=RESAMPLES)
     return found._mean - found._ci, found._mean + found._ci
+
+
+def ter(hypotheses: Sequence[str], *references: Sequence[str]) -> tuple[float, str]:
+    """Translation edit rate, edits for 100 words of reference, and its signature; 0 is best.
+
+    Seconds for thousands of sentences, the more the worse they are.
+    """
+    from sacrebleu.metrics.ter import TER
+
+    check_counts(hypotheses, references)
+    metric = TER()
+    value = metric.corpus_score(hypotheses, references).score
+    return value, str(metric.get_signature())
+
+
+def compare(
+    hypotheses: Sequence[str],
+    baseline: Sequence[str],
+    *references: Sequence[str],
+    target_language: str | None = None,
+) -> Comparison:
+    """Paired bootstrap test (Koehn, 2004) of translations against a baseline's.
+
+    1000 resamples, as `sacrebleu --paired-bs` has them; see `bleu_interval` for the generator.
+    """
+    from sacrebleu.metrics.chrf import CHRF
+    from sacrebleu.significance import PairedTest
+
+    for side in (hypotheses, baseline):
+        check_counts(side, references)
+    systems = [("baseline", baseline), ("hypothesis", hypotheses)]
+    metrics = {"BLEU": _bleu(target_language), "chrF": CHRF()}
+    test = PairedTest(systems, metrics, references, test_type="bs", n_samples=RESAMPLES)
+    found: dict[str, Any] = dict(test()[1])
+    (bleu, bleu_tested), (chrf, chrf_tested) = found["BLEU"], found["chrF2"]
+    return Comparison(
+        bleu.score, float(bleu_tested.p_value), chrf.score, float(chrf_tested.p_value)
+    )
 
 
 def _bleu(target_language: str | None) -> BLEU:
     from sacrebleu.metrics.bleu import BLEU
 
     try:
-        return BLEU(trg_lang=target_language or "")
+        # force: no three lines about text that looks tokenised, see plain_text
+        return BLEU(trg_lang=target_language or "", force=True)
     except (ImportError, RuntimeError):  # ja and ko need a morphological analyser
         raise InputError(
             f"sacreBLEU's tokeniser is not installed, target language {target_language}, "
@@ -81,7 +131,8 @@ def _bleu(target_language: str | None) -> BLEU:
         ) from None
 
 
-def _check_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+def check_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Raises InputError unless there is a reference for each hypothesis, and any at all."""
     for lines in references:
         if len(lines) != len(hypotheses):
             raise InputError(

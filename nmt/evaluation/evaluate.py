@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import logging
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -10,14 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt import config as configuration
-from nmt.checkpoints.model_directory import CONFIG, find_model
+from nmt.checkpoints.model_directory import find_model, read_config
 from nmt.config import Config
 from nmt.data.corpora import read_corpus, read_lines
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Precision, SearchOptions, Translator
 from nmt.errors import InputError, Status
-from nmt.evaluation.bleu import Scores, bleu_interval, score
+from nmt.evaluation.bleu import Comparison, Scores, bleu_interval, compare, score, ter
+from nmt.evaluation.comet import comet_score, load_comet
+from nmt.evaluation.paper_bleu import CONVENTION, paper_bleu, paper_bleu_interval
+from nmt.evaluation.plain_text import check_plain_text
 
 
 @dataclass(frozen=True)
@@ -31,27 +34,66 @@ class TestSet:
 class Evaluation:
     scores: Scores
     bleu_interval: tuple[float, float]  # 95%
+    ter: float  # edits for 100 words
+    ter_signature: str
+    paper_bleu: float | None  # 0 to 100; None: the target is not German
+    paper_bleu_interval: tuple[float, float] | None  # 95%
+    comparison: Comparison | None  # with a baseline
+    comet: float | None
+    comet_model: str | None
     test_set: TestSet
     translations: list[str]
 
     def as_json(self) -> dict[str, Any]:
-        return {
+        content: dict[str, Any] = {
             "bleu": self.scores.bleu,
             "bleu_signature": self.scores.bleu_signature,
             "bleu_interval": list(self.bleu_interval),
             "chrf": self.scores.chrf,
             "chrf_signature": self.scores.chrf_signature,
+            "ter": self.ter,
+            "ter_signature": self.ter_signature,
             "sentences": self.scores.sentences,
         }
+        if self.paper_bleu is not None and self.paper_bleu_interval is not None:
+            content |= {
+                "paper_bleu": self.paper_bleu,
+                "paper_bleu_interval": list(self.paper_bleu_interval),
+                "paper_bleu_convention": CONVENTION,
+            }
+        if self.comet is not None:
+            content |= {"comet": self.comet, "comet_model": self.comet_model}
+        if self.comparison is not None:
+            content["baseline"] = {
+                "bleu": self.comparison.bleu,
+                "bleu_difference": self.scores.bleu - self.comparison.bleu,
+                "bleu_p_value": self.comparison.bleu_p_value,
+                "chrf": self.comparison.chrf,
+                "chrf_difference": self.scores.chrf - self.comparison.chrf,
+                "chrf_p_value": self.comparison.chrf_p_value,
+            }
+        return content
 
     def as_text(self) -> str:
-        low, high = self.bleu_interval
-        return (
-            f"BLEU = {self.scores.bleu:.2f}  (95%: {low:.2f} to {high:.2f})  "
-            f"{self.scores.bleu_signature}\n"
-            f"chrF = {self.scores.chrf:.2f}  {self.scores.chrf_signature}\n"
-            f"sentences = {self.scores.sentences}"
-        )
+        scores, (low, high) = self.scores, self.bleu_interval
+        lines = [
+            f"BLEU = {scores.bleu:.2f}  (95%: {low:.2f} to {high:.2f})  {scores.bleu_signature}",
+            f"chrF = {scores.chrf:.2f}  {scores.chrf_signature}",
+            f"TER = {self.ter:.2f}  {self.ter_signature}",
+        ]
+        if self.paper_bleu is not None:
+            lines.append(f"paper BLEU = {self.paper_bleu:.2f}  ({CONVENTION})")
+        if self.comet is not None:
+            lines.append(f"COMET = {self.comet:.4f}  {self.comet_model}")
+        if (baseline := self.comparison) is not None:
+            lines.append(
+                f"baseline: BLEU = {baseline.bleu:.2f}, "
+                f"difference {scores.bleu - baseline.bleu:+.2f} (p = {baseline.bleu_p_value:.4f}); "
+                f"chrF = {baseline.chrf:.2f}, "
+                f"difference {scores.chrf - baseline.chrf:+.2f} (p = {baseline.chrf_p_value:.4f})  "
+                "paired bootstrap"
+            )
+        return "\n".join([*lines, f"sentences = {scores.sentences}"])
 
 
 def evaluate(
@@ -61,6 +103,8 @@ def evaluate(
     reference: str | Path | None = None,
     test_set: str | None = None,
     hypothesis: str | Path | None = None,
+    baseline: str | Path | None = None,
+    comet: str | None = None,
     target_language: str | None = None,
     output: str | Path | None = None,
     device: str | None = None,
@@ -75,32 +119,33 @@ def evaluate(
         source, reference: text files, plain or .gz, of as many lines.
         test_set: one of sacreBLEU's, "wmt14/full" for instance. With neither reference nor test
             set, the model's own `data.test`.
-        hypothesis: translations to score; nothing is translated.
+        hypothesis: translations to score; nothing is translated. COMET wants their `source` too.
+        baseline: translations by another system, for a paired significance test.
+        comet: name of a COMET model that scores the translations as well.
         target_language: the model's if None.
         output: a file for the translations, one a line.
         note: takes what is said to the user on the way.
 
     Raises:
-        InputError: arguments that do not go together, files that cannot be read or do not match
-            (status 2), a test set that cannot be downloaded (status 5).
+        InputError: arguments that do not go together, files that cannot be read or do not match,
+            text in subword pieces, a missing extra (status 2); a test set or a COMET model that
+            cannot be downloaded (status 5).
         NoModelError: no sound model (status 3).
     """
-    _check_arguments(model, source, reference, test_set, hypothesis, target_language)
+    _check_arguments(
+        model, source, reference, test_set, hypothesis, target_language, comet is not None
+    )
     if output is not None:
         check_output(Path(output))
     config = _config(Path(model)) if model is not None else None
     language = target_language or (config.data.target_language if config else "")
-    if reference is not None:
-        tests = _from_files(source, reference)
-    elif test_set is not None:
-        source_language = config.data.source_language if config else None
-        tests = _from_sacrebleu(test_set, source_language, language, note)
-    else:
-        assert config is not None
-        tests = _from_config(config)
+    tests = _test_set(config, source, reference, test_set, language, note)
+    for references in tests.references:
+        check_plain_text(references, tests.name, note)
+    others = _given(baseline, tests, note) if baseline is not None else None
+    comet_model = load_comet(comet) if comet is not None else None
     if hypothesis is not None:
-        translations = list(read_lines(Path(hypothesis)))
-        _check_counts(len(translations), str(hypothesis), tests)
+        translations = _given(hypothesis, tests, note)
     else:
         assert model is not None
         translator = Translator.load(model, device=device, precision=precision, note=note)
@@ -108,9 +153,26 @@ def evaluate(
     if output is not None:
         with opened_output(output) as file:
             file.write("".join(f"{line}\n" for line in translations).encode())
-    scores = score(translations, *tests.references, target_language=language)
-    interval = bleu_interval(translations, *tests.references, target_language=language)
-    return Evaluation(scores, interval, tests, translations)
+    if hypothesis is None:
+        check_plain_text(translations, "the translations", note)
+    texts = (translations, *tests.references)
+    is_german = re.split("[-_]", language.lower())[0] == "de"
+    return Evaluation(
+        score(*texts, target_language=language),
+        bleu_interval(*texts, target_language=language),
+        *ter(*texts),
+        paper_bleu(*texts) if is_german else None,
+        paper_bleu_interval(*texts) if is_german else None,
+        compare(translations, others, *tests.references, target_language=language)
+        if others is not None
+        else None,
+        comet_score(comet_model, tests.sources or [], translations, tests.references[0])
+        if comet is not None
+        else None,
+        comet,
+        tests,
+        translations,
+    )
 
 
 def _check_arguments(
@@ -120,13 +182,16 @@ def _check_arguments(
     test_set: str | None,
     hypothesis: str | Path | None,
     target_language: str | None,
+    for_comet: bool,
 ) -> None:
     if reference is not None and test_set is not None:
         raise InputError("both --reference and --test-set, command line, give one of them")
     if source is not None and reference is None:
         raise InputError("--source without --reference, command line, give the reference too")
-    if source is not None and hypothesis is not None:
+    if source is not None and hypothesis is not None and not for_comet:
         raise InputError("both --source and --hypothesis, command line, leave out --source")
+    if for_comet and reference is not None and source is None:
+        raise InputError("--comet without --source, command line, give the source too")
     if reference is not None and source is None and hypothesis is None:
         raise InputError("--reference without --source, command line, give the source too")
     if model is None and hypothesis is None:
@@ -138,8 +203,24 @@ def _check_arguments(
 
 
 def _config(model: Path) -> Config:
-    folder, _ = find_model(model)
-    return configuration.load(folder / CONFIG)
+    return read_config(find_model(model)[0])
+
+
+def _test_set(
+    config: Config | None,
+    source: str | Path | None,
+    reference: str | Path | None,
+    name: str | None,
+    target_language: str,
+    note: Callable[[str], None],
+) -> TestSet:
+    if reference is not None:
+        return _from_files(source, reference)
+    if name is not None:
+        source_language = config.data.source_language if config else None
+        return _from_sacrebleu(name, source_language, target_language, note)
+    assert config is not None
+    return _from_config(config)
 
 
 def _from_files(source: str | Path | None, reference: str | Path) -> TestSet:
@@ -211,13 +292,17 @@ def _one_line_if_it_fails(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _check_counts(found: int, name: str, tests: TestSet) -> None:
+def _given(path: str | Path, tests: TestSet, note: Callable[[str], None]) -> list[str]:
+    """The translations in a file, one for each reference."""
+    lines = list(read_lines(Path(path)))
     for references in tests.references:
-        if len(references) != found:
+        if len(references) != len(lines):
             raise InputError(
-                f"{found} translations but {len(references)} references, {name} and "
+                f"{len(lines)} translations but {len(references)} references, {path} and "
                 f"{tests.name}, give each translation its reference"
             )
+    check_plain_text(lines, str(path), note)
+    return lines
 
 
 def _translate(

@@ -4,8 +4,10 @@ import gzip
 import json
 import logging
 import random
+import re
 import subprocess
 import sys
+import types
 import urllib.error
 from pathlib import Path
 
@@ -15,8 +17,9 @@ from nmt.config import Config, validate
 from nmt.decoding.translator import EMPTY, Translation, Translator
 from nmt.errors import InputError, Status
 from nmt.evaluation import evaluate as module
-from nmt.evaluation.bleu import bleu_interval, score
+from nmt.evaluation.bleu import bleu_interval, compare, score, ter
 from nmt.evaluation.evaluate import evaluate
+from nmt.evaluation.paper_bleu import paper_bleu
 
 REFERENCES = [
     "The quick brown fox (a male) jumps over the lazy dog.",
@@ -44,10 +47,10 @@ def test_equals_the_sacrebleu_command(tmp_path, monkeypatch):
     hypothesis, reference = write("hyp", HYPOTHESES), write("ref", REFERENCES)
     done = subprocess.run(
         [sys.executable, "-m", "sacrebleu", reference, "-i", hypothesis, "-m", "bleu", "chrf",
-         "--confidence", "-w", "6"],
+         "ter", "--confidence", "-w", "6"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    bleu, chrf = json.loads(done.stdout)
+    bleu, chrf, edits = json.loads(done.stdout)
     scores = score(HYPOTHESES, REFERENCES)
     low, high = bleu_interval(HYPOTHESES, REFERENCES)
     assert scores.bleu == pytest.approx(bleu["score"], abs=1e-6)
@@ -57,6 +60,32 @@ def test_equals_the_sacrebleu_command(tmp_path, monkeypatch):
     assert scores.bleu_signature == bleu["signature"].replace("|bs:1000|seed:12345", "")
     assert scores.chrf_signature == chrf["signature"].replace("|bs:1000|seed:12345", "")
     assert 20 < scores.bleu < 90 and scores.sentences == 20
+    value, signature = ter(HYPOTHESES, REFERENCES)
+    assert value == pytest.approx(edits["score"], abs=1e-6)
+    assert signature == edits["signature"].replace("|bs:1000|seed:12345", "")
+
+
+def test_comparison_equals_the_sacrebleu_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    other = perturbed(REFERENCES, 2)
+    files = [write(*file) for file in (("ref", REFERENCES), ("base", other), ("hyp", HYPOTHESES))]
+    done = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", files[0], "-i", *files[1:], "-m", "bleu", "chrf",
+         "--paired-bs", "-f", "text", "-w", "6"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    base, _, hypothesis, p_values = done.stdout.splitlines()[3:7]
+    found = compare(HYPOTHESES, other, REFERENCES)
+    assert numbers(base)[0::3] == pytest.approx([found.bleu, found.chrf], abs=1e-6)
+    scores = score(HYPOTHESES, REFERENCES)
+    assert numbers(hypothesis)[0::3] == pytest.approx([scores.bleu, scores.chrf], abs=1e-6)
+    assert numbers(p_values) == pytest.approx([found.bleu_p_value, found.chrf_p_value], abs=1e-4)
+    assert 0 < found.bleu_p_value < 1
+
+
+def numbers(row: str) -> list[float]:
+    """Those of a row of sacreBLEU's table: score, mean and interval for each metric."""
+    return [float(number) for number in re.findall(r"\d+\.\d+", row)]
 
 
 def test_language_chooses_the_tokenisation():
@@ -97,7 +126,7 @@ def model(tmp_path, monkeypatch) -> Config:
     }  # fmt: skip
     config = validate(content, {}, "test")
     monkeypatch.setattr(module, "find_model", lambda path: (path, "model"))
-    monkeypatch.setattr(module.configuration, "load", lambda path: config)
+    monkeypatch.setattr(module, "read_config", lambda path: config)
     monkeypatch.setattr(Translator, "load", lambda *_, **__: LosesLastWord())
     return config
 
@@ -135,6 +164,83 @@ def test_given_translations(model):
         assert evaluate(**arguments, hypothesis="hyp", reference="ref.gz").scores == expected
     write("hyp", HYPOTHESES * 2)
     assert evaluate("m", hypothesis="hyp").scores.sentences == 40
+
+
+def test_paper_bleu_is_for_german_alone(model):
+    write("hyp", HYPOTHESES)
+    found = {
+        language: evaluate(None, hypothesis="hyp", reference="ref", target_language=language)
+        for language in ("de", "de-AT", "fr")
+    }
+    assert found["de"].paper_bleu == found["de-AT"].paper_bleu == paper_bleu(HYPOTHESES, REFERENCES)
+    assert found["de"].as_json()["paper_bleu"] == found["de"].paper_bleu
+    assert f"paper BLEU = {found['de'].paper_bleu:.2f}  (case-sensitive" in found["de"].as_text()
+    assert found["fr"].paper_bleu is None and "paper" not in found["fr"].as_text()
+    assert "paper_bleu" not in found["fr"].as_json()
+
+
+def test_baseline(model):
+    write("base", HYPOTHESES)
+    found = evaluate("m", source="src", reference="ref", baseline="base")
+    baseline = json.loads(json.dumps(found.as_json()))["baseline"]
+    scores = score(HYPOTHESES, REFERENCES)
+    assert baseline["bleu"] == scores.bleu and baseline["chrf"] == scores.chrf
+    assert baseline["bleu_difference"] == found.scores.bleu - scores.bleu > 0
+    assert 0 < baseline["bleu_p_value"] < 0.2
+    assert f"BLEU = {scores.bleu:.2f}, difference +" in found.as_text()
+
+
+def test_text_that_is_not_plain(model):
+    notes: list[str] = []
+    write("tokenised", [line.replace(",", " ,").replace(".", " .") for line in REFERENCES])
+    write("pieces", [*HYPOTHESES[:-1], "ein Ha@@ us"])
+    evaluate("m", hypothesis="tokenised", reference="ref", note=notes.append)
+    assert [note[:29] for note in notes] == ["WARNING: tokenised looks toke"]
+    for arguments in (
+        {"hypothesis": "pieces", "reference": "ref"},
+        {"hypothesis": "ref", "reference": "pieces"},
+        {"hypothesis": "ref", "reference": "ref", "baseline": "pieces"},
+    ):
+        with pytest.raises(InputError, match=r"in subword pieces \('Ha@@'\), pieces:20, join"):
+            evaluate("m", **arguments)
+
+
+class FakeComet(types.ModuleType):
+    """Stands in for the package: the score is the share of rows whose three texts differ."""
+
+    def download_model(self, name):
+        if name != "known":
+            raise KeyError(f"Model '{name}' not supported by COMET.")
+        return "checkpoint"
+
+    def load_from_checkpoint(self, path):
+        return self
+
+    def predict(self, rows, **_):
+        assert len(rows) == 20
+        score = sum(len(set(row.values())) == 3 for row in rows) / len(rows)
+        return types.SimpleNamespace(system_score=score)
+
+
+def test_comet(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "comet", FakeComet("comet"))
+    files = {"hypothesis": write("hyp", TRANSLATIONS), "reference": "ref"}
+    write("src", [f"{line}!" for line in REFERENCES])
+    found = evaluate("m", **files, source="src", comet="known")
+    assert found.as_json()["comet"] == 1 and "COMET = 1.0000  known" in found.as_text()
+    with pytest.raises(InputError, match="--comet without --source"):
+        evaluate("m", **files, comet="known")
+    with pytest.raises(InputError, match=r"not supported by COMET.*, --comet other") as caught:
+        evaluate("m", **files, source="src", comet="other")
+    assert caught.value.status == Status.STORAGE
+
+
+def test_comet_is_missing(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "comet", None)
+    monkeypatch.setattr(Translator, "load", None)  # told before anything is translated
+    with pytest.raises(InputError, match=r"pip install \"nmt\[comet\]\"") as caught:
+        evaluate("m", comet="known")
+    assert caught.value.status == Status.INPUT
 
 
 def test_sacrebleu_test_set(model, monkeypatch):
@@ -181,6 +287,7 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
         ({"model": "m", "test_set": "wmt14/full", "target_language": "xx"}, "no en-xx, --test-set"),
         ({"model": "m", "source": "short", "reference": "ref"},
          "1 source lines but 20 references, short and ref"),
+        ({"model": "m", "baseline": "short"}, "1 translations but 40 references, short and data"),
         ({"model": "m", "hypothesis": "short", "reference": "ref"},
          "1 translations but 20 references, short and ref"),
         ({"model": "m", "source": "src", "reference": "latin1"}, "latin1:2, convert"),

@@ -1,0 +1,236 @@
+"""Where a model looks: attention weights of one sentence pair, as arrays, a picture or a page.
+
+Figures 3 to 5 of Vaswani et al. (2017) for any sentence, and for the decoder too.
+"""
+
+import base64
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import torch
+
+from nmt.data.cleaning import normalize
+from nmt.data.layout import one_per_row
+from nmt.data.tokenizer import BOS_ID, EOS_ID
+from nmt.decoding.lines import check_output, opened_output
+from nmt.decoding.translator import Translator
+from nmt.errors import InputError
+from nmt.model.transformer import AttentionWeights
+from nmt.storage.atomic import write_file
+
+_MAX_PICTURE_PIXELS = 150_000_000
+_TOKEN_INCHES, _DPI = 0.13, 110
+
+
+@dataclass(frozen=True)
+class AttentionMaps:
+    """Attention weights of one sentence pair; every row of keys sums to 1.
+
+    A target query is named after the piece that it writes, not after the one that it has just
+    read: row i of `cross` is where the model looks in the source when it writes
+    `target_pieces[i]`, and row i of `decoder` where it looks among `read_pieces`.
+    """
+
+    source_pieces: list[str]  # S of them, </s> last
+    target_pieces: list[str]  # T of them, </s> last unless the translation was cut at its limit
+    read_pieces: list[str]  # the T keys of `decoder`: <s> and all target pieces but the last
+    encoder: np.ndarray  # (layers, heads, S, S) float32
+    decoder: np.ndarray  # (layers, heads, T, T) float32; 0 above the diagonal
+    cross: np.ndarray  # (layers, heads, T, S) float32
+
+
+def attention_of(
+    model: Translator | str | Path, source: str, target: str | None = None
+) -> AttentionMaps:
+    """The weights with which a model attends while it translates a sentence.
+
+    Args:
+        model: a translator, or the path of a MODEL, which is then read in fp32.
+        source: one sentence as plain text.
+        target: its translation; None: the one that the model finds.
+
+    Raises:
+        InputError: no text, or more tokens than the model takes at once.
+        NoModelError: no sound model.
+    """
+    translator = (
+        model if isinstance(model, Translator) else Translator.load(model, precision="fp32")
+    )
+    tokenizer, transformer = translator.tokenizer, translator.transformer
+    if not normalize(source).strip():
+        raise InputError("no text, the source, give a sentence")
+    src = [*tokenizer.encode(normalize(source)), EOS_ID]
+    _check_length("source", src, translator.config.data.max_length)
+    if target is None:
+        tgt = translator.translate([source])[0][0].tokens
+    else:
+        tgt = [*tokenizer.encode(normalize(target)), EOS_ID]
+    _check_length("target", tgt, transformer.max_length)
+    batch = one_per_row([(np.array(src), np.array(tgt))]).to(translator.device)
+    weights = AttentionWeights([], [], [])
+    with torch.inference_mode():
+        transformer(batch.src, batch.tgt_in, weights)
+    return AttentionMaps(
+        tokenizer.pieces(src),
+        tokenizer.pieces(tgt),
+        tokenizer.pieces([BOS_ID, *tgt[:-1]]),
+        *(
+            torch.cat(layers).float().cpu().numpy()
+            for layers in (weights.encoder, weights.decoder, weights.cross)
+        ),
+    )
+
+
+def run_attention(
+    model: Path, source: str, target: str | None, output: Path, note: Callable[[str], None]
+) -> None:
+    """Draws where the model looks into a .png or .html file, see `attention_of`.
+
+    Raises:
+        InputError: another kind of file, or one that cannot be written; besides, as
+            `attention_of` and `write_png` do.
+        NoModelError: no sound model.
+    """
+    check_output(output)
+    if output.suffix not in (".png", ".html"):
+        raise InputError(f"neither .png nor .html, --output {output}, name such a file")
+    if output.suffix == ".png":
+        _figure_class()  # before the model is read
+    maps = attention_of(Translator.load(model, precision="fp32", note=note), source, target)
+    if output.suffix == ".html":
+        write_html(maps, output)
+        return
+    with opened_output(output) as file:
+        write_png(maps, file)
+
+
+def write_png(maps: AttentionMaps, output: Path | BinaryIO) -> None:
+    """All heads at a glance: for each kind of attention a row a layer, a column a head.
+
+    In each square queries are rows, keys are columns, and the darker the more weight.
+
+    Raises:
+        InputError: matplotlib, the extra "plots", is missing; too many tokens for a picture.
+    """
+    kinds = _kinds(maps)
+    heads = maps.encoder.shape[1]
+    margin = 0.085 * max(len(piece) for _, _, *sides in kinds for side in sides for piece in side)
+    sizes = [
+        (len(keys) * _TOKEN_INCHES, len(queries) * _TOKEN_INCHES) for _, _, queries, keys in kinds
+    ]
+    width = max(heads * (w + 0.2) for w, _ in sizes) + margin + 0.6
+    heights = [
+        len(kind[1]) * (h + 0.3) + margin + 0.5 for kind, (_, h) in zip(kinds, sizes, strict=True)
+    ]
+    if width * sum(heights) * _DPI**2 > _MAX_PICTURE_PIXELS:
+        raise InputError("too many tokens for a picture, the sentences, name a .html file instead")
+    figure = _figure_class()((width, sum(heights)), dpi=_DPI)
+    for part, kind in zip(
+        figure.subfigures(3, 1, height_ratios=heights, squeeze=False)[:, 0], kinds, strict=True
+    ):
+        _draw(part, *kind, margin)
+    with warnings.catch_warnings():  # letters that its font does not have are drawn as boxes
+        warnings.simplefilter("ignore", UserWarning)
+        figure.savefig(output, format="png")
+
+
+def _figure_class():
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError(
+            "matplotlib is not installed, a .png picture, "
+            'pip install "nmt[plots]" or name a .html file'
+        ) from None
+    return Figure
+
+
+def _draw(figure, title: str, weights: np.ndarray, queries, keys, margin: float) -> None:
+    width, height = figure.bbox.width / figure.dpi, figure.bbox.height / figure.dpi
+    figure.suptitle(title, x=0.1 / width, y=1 - 0.05 / height, ha="left", va="top", weight="bold")
+    layers, heads = weights.shape[:2]
+    grid = figure.subplots(layers, heads, squeeze=False)
+    figure.subplots_adjust(
+        left=(margin + 0.3) / width, right=1 - 0.1 / width, top=1 - 0.45 / height,
+        bottom=margin / height, wspace=0.05, hspace=0.1,
+    )  # fmt: skip
+    for (layer, head), axes in np.ndenumerate(grid):
+        axes.imshow(weights[layer, head], cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=6, pad=2)
+    # Pieces are text, never mathematics; the outermost squares name them for their row and column
+    names = {"fontsize": 6, "parse_math": False}
+    for axes in grid[:, 0]:
+        axes.set_yticks(range(len(queries)), queries, **names)
+    for axes in grid[-1]:
+        axes.set_xticks(range(len(keys)), keys, rotation=90, **names)
+
+
+def _kinds(maps: AttentionMaps) -> list[tuple[str, np.ndarray, list[str], list[str]]]:
+    """Title, weights, queries and keys of each kind of attention."""
+    source, target = maps.source_pieces, maps.target_pieces
+    return [
+        ("encoder: a source token looks at the source", maps.encoder, source, source),
+        ("decoder: a token being written looks at those before it", maps.decoder, target,
+         maps.read_pieces),
+        ("decoder: a token being written looks at the source", maps.cross, target, source),
+    ]  # fmt: skip
+
+
+def html_fragment(maps: AttentionMaps) -> str:
+    """An interactive picture to stand anywhere in the body of a page.
+
+    It brings its own style and script, takes the colours of the page around it and asks for
+    nothing outside; several may stand in a page. Weights are rounded to 1/255.
+    """
+    arrays = {"encoder": maps.encoder, "decoder": maps.decoder, "cross": maps.cross}
+    weights = {
+        name: base64.b64encode((array * 255).round().astype(np.uint8).tobytes()).decode()
+        for name, array in arrays.items()
+    }
+    data = json.dumps(
+        {
+            "source": maps.source_pieces,
+            "target": maps.target_pieces,
+            "read": maps.read_pieces,
+            "layers": {name: len(array) for name, array in arrays.items()},
+            "heads": maps.encoder.shape[1],
+            "weights": weights,
+        }
+    )
+    template = resources.files("nmt.evaluation").joinpath("attention.html").read_text("utf-8")
+    return template.replace("__DATA__", data.replace("<", "\\u003c"))  # no "</script>" from text
+
+
+def write_html(maps: AttentionMaps, path: Path) -> None:
+    """A page that holds nothing but `html_fragment`."""
+    write_file(path, _PAGE + html_fragment(maps) + "</body>\n</html>\n")
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Attention</title>
+<style>
+:root { color-scheme: light dark; background: Canvas; color: CanvasText; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 46rem; }
+h1 { font-size: 1.2rem; }
+</style>
+</head>
+<body>
+<h1>Attention</h1>
+"""
+
+
+def _check_length(side: str, ids: list[int], limit: int | None) -> None:
+    if limit is not None and len(ids) > limit:
+        raise InputError(f"{len(ids)} tokens, the model takes {limit}, the {side}, shorten it")

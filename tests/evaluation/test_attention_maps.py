@@ -1,0 +1,162 @@
+"""Attention weights are those of the forward pass, and `nmt attention` draws any text of them."""
+
+import base64
+import io
+import json
+import re
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.checkpoints.model_directory import save_model
+from nmt.cli import main
+from nmt.data.layout import one_per_row
+from nmt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from nmt.decoding.translator import Translator
+from nmt.errors import InputError
+from nmt.evaluation.attention_maps import AttentionMaps, attention_of, html_fragment, write_png
+from nmt.model.transformer import Transformer
+
+SOURCE, TARGET = "The old man reads <b>.", "Der alte Mann liest </script>$x$ 😀."
+
+
+@pytest.fixture
+def translator(settings, tiny_data) -> Translator:
+    config = settings(model__encoder_layers=3)
+    transformer = Transformer(config).eval()
+    transformer.initialize(1)
+    tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
+    return Translator(transformer, tokenizer, config)
+
+
+@pytest.fixture
+def maps(translator) -> AttentionMaps:
+    return attention_of(translator, SOURCE, TARGET)
+
+
+def test_rows_sum_to_one_and_the_decoder_sees_no_future(maps):
+    S, T = len(maps.source_pieces), len(maps.target_pieces)
+    assert maps.encoder.shape == (3, 2, S, S)
+    assert maps.decoder.shape == (2, 2, T, T) and maps.cross.shape == (2, 2, T, S)
+    for weights in (maps.encoder, maps.decoder, maps.cross):
+        assert weights.dtype == np.float32
+        np.testing.assert_allclose(weights.sum(-1), 1, atol=1e-6)
+    assert not np.triu(maps.decoder, k=1).any()
+    assert maps.read_pieces == ["<s>", *maps.target_pieces[:-1]]
+    assert "".join(maps.source_pieces).startswith("▁The") and maps.source_pieces[-1] == "</s>"
+
+
+def test_weights_are_those_of_the_forward_pass(translator, maps):
+    """Values, weighted so and projected, are what each sub-layer gave in a pass without maps."""
+    seen = {}
+    transformer = translator.transformer
+    modules = [
+        (layer.self_attention, maps.encoder[i]) for i, layer in enumerate(transformer.encoder)
+    ]
+    for i, layer in enumerate(transformer.decoder):
+        modules += [(layer.self_attention, maps.decoder[i]), (layer.cross_attention, maps.cross[i])]
+    for module, _ in modules:
+        module.register_forward_hook(lambda m, args, output: seen.update({m: (args, output)}))
+    ids = [np.array([*translator.tokenizer.encode(text), EOS_ID]) for text in (SOURCE, TARGET)]
+    batch = one_per_row([(ids[0], ids[1])])
+    with torch.inference_mode():
+        transformer(batch.src, batch.tgt_in)
+        for module, weights in modules:
+            args, output = seen[module]
+            value = module.project(args[0])[2] if hasattr(module, "project") else args[1][1]
+            attended = (torch.from_numpy(weights) @ value).transpose(1, 2).flatten(2)
+            torch.testing.assert_close(module.output(attended), output, atol=1e-5, rtol=1e-4)
+    assert batch.tgt_in.tokens[0, 0] == BOS_ID
+
+
+def test_without_a_target_the_models_own_translation(translator):
+    tokens = translator.translate([SOURCE])[0][0].tokens
+    assert attention_of(translator, SOURCE).target_pieces == translator.tokenizer.pieces(tokens)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [(" ", "no text, the source"), ("man " * 99, "tokens, the model takes 60, the source")],
+)
+def test_what_cannot_be_drawn(translator, source, message):
+    with pytest.raises(InputError, match=message):
+        attention_of(translator, source, TARGET)
+
+
+class Page(HTMLParser):
+    """Collects the attributes of tags, and the content of the JSON script."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.data = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1] == ("script", {"type": "application/json"}):
+            self.data += data
+
+
+def test_fragment_holds_the_weights_and_asks_for_nothing_outside(maps):
+    maps = replace(maps, source_pieces=["</script><b>", "&amp;", *maps.source_pieces[2:]])
+    fragment = html_fragment(maps)
+    page = Page(fragment)
+    content = json.loads(page.data)
+    assert content["source"] == maps.source_pieces and content["target"] == maps.target_pieces
+    cross = np.frombuffer(base64.b64decode(content["weights"]["cross"]), np.uint8) / 255
+    np.testing.assert_allclose(cross.reshape(maps.cross.shape), maps.cross, atol=0.5 / 255 + 1e-6)
+    assert content["layers"] == {"encoder": 3, "decoder": 2, "cross": 2}
+    assert [tag for tag, _ in page.tags].count("script") == 2 and "<b>" not in fragment
+    assert not any({"src", "href"} & set(attributes) for _, attributes in page.tags)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(|fetch\(", fragment)
+
+
+@pytest.fixture
+def model(translator, tmp_path, tiny_data):
+    weights = {name: value.detach() for name, value in translator.transformer.named_parameters()}
+    tokenizer = (tiny_data / "data" / "tokenizer.model").read_bytes()
+    facts = {"step": 1, "tokenizer_sha256": translator.tokenizer.sha256, "data_sha256": ""}
+    save_model(tmp_path / "model", translator.config, tokenizer, weights, facts)
+    return tmp_path / "model"
+
+
+def attention(model, output, *more: str) -> int:
+    return main(["attention", str(model), "--source", SOURCE, "--output", str(output), *more])
+
+
+def test_command_writes_a_page(model, tmp_path, capsys):
+    assert attention(model, tmp_path / "a.html", "--target", TARGET) == 0
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>") and page.rstrip().endswith("</html>")
+    assert capsys.readouterr().out == ""
+
+
+def test_no_piece_is_taken_for_mathematics(maps, recwarn):
+    pytest.importorskip("matplotlib")
+    strange = ["$\\nothing$", "漢字", *maps.source_pieces[2:]]
+    write_png(replace(maps, source_pieces=strange), picture := io.BytesIO())
+    assert picture.getvalue().startswith(b"\x89PNG")
+    assert not recwarn.list
+
+
+def test_command_writes_a_picture(model, tmp_path):
+    pytest.importorskip("matplotlib")
+    assert attention(model, tmp_path / "a.png", "--target", TARGET) == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, capsys):
+    """Both are told before the model is looked for."""
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert attention(tmp_path / "no model", tmp_path / "a.png") == 2
+    assert 'pip install "nmt[plots]"' in capsys.readouterr().err
+    assert attention(tmp_path / "no model", tmp_path / "a.pdf") == 2
+    assert "neither .png nor .html, --output" in capsys.readouterr().err
+    assert not list(tmp_path.glob("a.*"))

@@ -1,0 +1,40 @@
+"""Text in pieces is refused, tokenised text is warned of, ordinary text neither."""
+
+import pytest
+
+from nmt.errors import InputError
+from nmt.evaluation.plain_text import check_plain_text
+
+ORDINARY = [
+    "Sie sagte: „Ja.“ 1,5 % – und ging.",
+    "Que faire ? Rien !",
+    "The file .bashrc, and @@ alone; mail a@@b",
+    "▁▂▃▅▇ rising, falling ▇▅▃▁",
+    "",
+]
+
+
+def notes_on(lines: list[str]) -> list[str]:
+    notes: list[str] = []
+    check_plain_text(lines, "hyp", notes.append)
+    return notes
+
+
+@pytest.mark.parametrize("line", ["▁Das ▁ist", "ein ▁Haus", "Ha@@ us", "Das ist ein Ha@@"])
+def test_pieces_are_refused_with_file_and_line(line):
+    with pytest.raises(InputError, match=r"text in subword pieces .*, hyp:6, join"):
+        check_plain_text([*ORDINARY, line], "hyp", print)
+
+
+@pytest.mark.parametrize(
+    "line", ["Das ist gut .", "gut , sagte er", "he said &quot; no", "a @-@ b", "a ##AT##-##AT## b"]
+)
+def test_tokenised_text_is_warned_of_in_one_line(line):
+    (note,) = notes_on([*ORDINARY, line])
+    assert note.startswith("WARNING: hyp looks tokenised (1 of 6 lines, the first is line 6)")
+
+
+def test_ordinary_text_is_not_warned_of():
+    assert notes_on(ORDINARY) == []
+    assert notes_on([]) == []
+    assert notes_on([*ORDINARY * 3, "One odd line , here ."]) == []
