@@ -75,10 +75,14 @@ def test_flops_and_learning_rate():
 def test_what_differs_from_the_paper_is_computed():
     assert differences_from_paper(load(BASE)) == ("base", {})
     assert differences_from_paper(load(BIG)) == ("big", {})
-    changed = load(BASE, ["model.d_k=16", "model.norm=pre"])
+    changed = load(BASE, ["model.d_k=16", "model.attention_window=9", "tokenizer.bpe_dropout=0.1"])
     assert differences_from_paper(changed) == (
         "base",
-        {"model.d_k": {"ours": 16, "paper": 64}, "model.norm": {"ours": "pre", "paper": "post"}},
+        {
+            "model.d_k": {"ours": 16, "paper": 64},
+            "model.attention_window": {"ours": 9, "paper": None},
+            "tokenizer.bpe_dropout": {"ours": 0.1, "paper": 0.0},
+        },
     )
     assert "as the paper's base model" in as_text(info(load(BASE)))
     assert "model.d_k" in as_text(info(changed))

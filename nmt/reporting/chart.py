@@ -1,0 +1,144 @@
+"""Line charts as SVG paths and tick labels, for a page that sets them in any size.
+
+Why not a plotting library: matplotlib's SVG fixes size and colours and draws its letters as paths;
+a page needs charts that fit a phone, follow dark mode and answer a pointer.
+The paths here live in a box of `WIDTH` x `HEIGHT` that the page stretches; text stands beside it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+WIDTH, HEIGHT = 2000, 1000  # of the box, y downwards
+_AT_MOST = 320  # points of a line; more than a page's width in pixels can show apart
+
+
+@dataclass(frozen=True)
+class Point:
+    step: int
+    elapsed_s: float | None  # None: the log does not tell
+    value: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One quantity of one run."""
+
+    run: int  # which of the runs
+    label: str
+    points: list[Point]  # ascending steps
+    is_marked: bool  # every point is to be seen: validations
+    is_faint: bool  # another line of the same run says more
+
+    @property
+    def latest(self) -> str:
+        """The last value, as text."""
+        return figure(self.points[-1].value)
+
+
+@dataclass(frozen=True)
+class Axis:
+    low: float
+    high: float
+    ticks: list[float]
+    is_log: bool = False
+
+    def place(self, value: float) -> float:
+        """Where a value stands between low, 0, and high, 1."""
+        if self.is_log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    @property
+    def labels(self) -> list[tuple[str, float]]:
+        """Each tick's label and place; labels in one unit: 5k, 10k."""
+        most = max(map(abs, self.ticks))
+        units = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
+        unit, letter = next(((u, a) for least, u, a in units if most >= least), (1.0, ""))
+        if self.is_log:  # its ticks are too far apart for one unit
+            return [(f"{tick:,.6g}", self.place(tick)) for tick in self.ticks]
+        return [
+            (f"{tick / unit:,.6g}{letter if tick else ''}", self.place(tick)) for tick in self.ticks
+        ]
+
+
+def value_axis(values: Sequence[float], *, from_zero: bool, is_log: bool) -> Axis:
+    """An axis that ends at ticks, for finite values.
+
+    Args:
+        is_log: logarithmic, for positive values; not where they lie within a factor of 5.
+    """
+    low, high = min(values), max(values)
+    if is_log and high >= 5 * low:
+        return _log_axis(low, high)
+    if from_zero:
+        low = min(low, 0.0)
+    step = _tick_step(low, high)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    last = max(last, first + 1)
+    ticks = [_clean(number * step) for number in range(first, last + 1)]
+    return Axis(ticks[0], ticks[-1], ticks)
+
+
+def progress_axis(end: float) -> Axis:
+    """From 0 to exactly `end`, for steps and times."""
+    end = end or 1.0
+    step = _tick_step(0.0, end)
+    ticks = [_clean(number * step) for number in range(int(end / step + 1e-9) + 1)]
+    return Axis(0.0, end, ticks)
+
+
+def thinned(points: Sequence[Point]) -> list[Point]:
+    """At most some hundred of the points: each stretch's lowest and highest, so no peak is lost."""
+    if len(points) <= _AT_MOST:
+        return list(points)
+    inner, stretches = points[1:-1], _AT_MOST // 2 - 1
+    kept = [points[0]]
+    for number in range(stretches):
+        begin, end = (len(inner) * n // stretches for n in (number, number + 1))
+        part = inner[begin:end]
+        extremes = {id(p): p for key in (min, max) for p in [key(part, key=lambda q: q.value)]}
+        kept += sorted(extremes.values(), key=lambda point: point.step)
+    return [*kept, points[-1]]
+
+
+def path(places: Sequence[tuple[float, float]]) -> str:
+    """A line through places on x and y axis, as an SVG path."""
+    return "M" + "L".join(f"{x} {y}" for x, y in _in_box(places))
+
+
+def marks(places: Sequence[tuple[float, float]]) -> str:
+    """A dot at each place: lines of no length, which keep round ends however the box is drawn."""
+    return "".join(f"M{x} {y}h0" for x, y in _in_box(places))
+
+
+def figure(value: float) -> str:
+    """A value to read: 2.345, 12,345, 4.94e-04."""
+    if 0 < abs(value) < 1e-3:
+        return f"{value:.2e}"
+    return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+
+
+def _in_box(places: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:
+    return [(round(x * WIDTH), round((1 - y) * HEIGHT)) for x, y in places]
+
+
+def _tick_step(low: float, high: float) -> float:
+    """1, 2 or 5 times a power of ten, of which about four lie between low and high."""
+    raw = ((high - low) or abs(high) or 1.0) / 4
+    power = 10.0 ** math.floor(math.log10(raw))
+    return next(times * power for times in (1, 2, 5, 10) if times * power >= raw * 0.999)
+
+
+def _log_axis(low: float, high: float) -> Axis:
+    decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    wide = high / low > 1e3
+    steps = [_clean(times * 10.0**d) for d in decades for times in ((1,) if wide else (1, 2, 5))]
+    begin = max(tick for tick in steps if tick <= low * (1 + 1e-9))
+    end = min(tick for tick in steps if tick >= high * (1 - 1e-9) and tick > begin)
+    return Axis(begin, end, [tick for tick in steps if begin <= tick <= end], is_log=True)
+
+
+def _clean(value: float) -> float:
+    """Without the dust of binary arithmetic: 0.30000000000000004 -> 0.3."""
+    return float(f"{value:.12g}")

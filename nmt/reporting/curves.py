@@ -1,0 +1,184 @@
+"""A run's curves: what of the log is drawn, and how several runs share a chart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nmt.reporting.chart import (
+    Axis,
+    Line,
+    Point,
+    figure,
+    marks,
+    path,
+    progress_axis,
+    thinned,
+    value_axis,
+)
+from nmt.reporting.run_record import RunRecord
+
+
+@dataclass(frozen=True)
+class Quantity:
+    title: str
+    unit: str
+    training: str | None = None  # the log's key in lines of training steps
+    validation: str | None = None  # and in those of validations
+    from_zero: bool = False
+    is_log: bool = False
+
+
+QUANTITIES = (
+    Quantity("Negative log-likelihood", "nats per target token", "nll", "nll"),
+    Quantity("BLEU", "on the validation set", validation="bleu"),
+    Quantity("Loss", "nats per target token, labels smoothed", "loss", "loss"),
+    Quantity("Perplexity", "per token of the validation set", validation="ppl", is_log=True),
+    Quantity("Learning rate", "", "learning_rate", from_zero=True),
+    Quantity("Speed", "target tokens per second", "tokens_per_second", from_zero=True),
+    Quantity("Gradient norm", "before clipping", "gradient_norm", is_log=True),
+)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A line as the page draws it."""
+
+    line: Line
+    path: str
+    marks: str
+
+
+@dataclass(frozen=True)
+class View:
+    """A chart against steps, or against time."""
+
+    kind: str  # "step" or "time"
+    title: str  # of the axis
+    scale: float  # steps, or seconds, in a unit of the axis
+    axis: Axis
+    lines: list[Drawn]
+
+
+@dataclass(frozen=True)
+class Chart:
+    title: str
+    unit: str
+    lines: list[Line]
+    values: Axis
+    views: list[View]
+
+    @property
+    def summary(self) -> str:
+        """The chart in words."""
+        return f"{self.title}, {self.unit}. " + " ".join(
+            f"{line.label}: {figure(line.points[0].value)} at step {line.points[0].step}, "
+            f"{line.latest} at step {line.points[-1].step}."
+            for line in self.lines
+        )
+
+
+def charts(runs: Sequence[RunRecord]) -> list[Chart]:
+    """A chart of each quantity that the logs have."""
+    end_step = max(run.step for run in runs)
+    end_s = max(run.elapsed_s for run in runs)
+    found = []
+    for quantity in QUANTITIES:
+        lines = [line for number in range(len(runs)) for line in _lines(quantity, number, runs)]
+        if lines:
+            found.append(_chart(quantity, lines, end_step, end_s))
+    return found
+
+
+def _lines(quantity: Quantity, number: int, runs: Sequence[RunRecord]) -> list[Line]:
+    """Those of one run: training's line, and validation's over it."""
+    parts = [
+        (kind, thinned(_points(runs[number], key, quantity, validation=kind == "validation")))
+        for kind, key in (("training", quantity.training), ("validation", quantity.validation))
+        if key
+    ]
+    parts = [(kind, points) for kind, points in parts if points]
+    return [
+        Line(
+            number,
+            _label(runs, number, kind, is_alone=len(parts) == 1),
+            points,
+            is_marked=kind == "validation",
+            is_faint=kind == "training" and len(parts) > 1,
+        )
+        for kind, points in parts
+    ]
+
+
+def _points(run: RunRecord, key: str, quantity: Quantity, *, validation: bool) -> list[Point]:
+    points = run.points(key, validation=validation)
+    # a log axis has no place for what is not positive
+    return [point for point in points if point.value > 0] if quantity.is_log else points
+
+
+def _label(runs: Sequence[RunRecord], number: int, kind: str, *, is_alone: bool) -> str:
+    if len(runs) == 1:
+        return kind
+    return runs[number].name if is_alone else f"{runs[number].name}, {kind}"
+
+
+def _chart(quantity: Quantity, lines: list[Line], end_step: int, end_s: float) -> Chart:
+    values = value_axis(
+        [point.value for line in lines for point in line.points],
+        from_zero=quantity.from_zero,
+        is_log=quantity.is_log,
+    )
+    views = [_view("step", "step", 1.0, end_step, values, lines)]
+    if end_s:
+        views.append(_view("time", *time_unit(end_s), end_s, values, lines))
+    return Chart(quantity.title, quantity.unit, lines, values, views)
+
+
+def _view(
+    kind: str, title: str, scale: float, end: float, values: Axis, lines: Sequence[Line]
+) -> View:
+    axis, drawn = progress_axis(end / scale), []
+    for line in lines:
+        along = [(_progress(point, kind), point.value) for point in line.points]
+        places = [(axis.place(x / scale), values.place(y)) for x, y in along if x is not None]
+        if places:
+            dots = line.is_marked or len(places) == 1
+            drawn.append(Drawn(line, path(places), marks(places) if dots else ""))
+    return View(kind, title, scale, axis, drawn)
+
+
+def _progress(point: Point, kind: str) -> float | None:
+    return point.step if kind == "step" else point.elapsed_s
+
+
+def time_unit(seconds: float) -> tuple[str, float]:
+    """The unit in which a time reads well, and its seconds."""
+    if seconds < 120:
+        return "s", 1.0
+    return ("min", 60.0) if seconds < 7200 else ("h", 3600.0)
+
+
+def chart_data(charts: Sequence[Chart]) -> list[dict[str, Any]]:
+    """What the page's script needs to show values: six digits of each, axes' ends."""
+    return [
+        {
+            "values": {"low": c.values.low, "high": c.values.high, "log": c.values.is_log},
+            "views": {
+                view.kind: {"end": view.axis.high, "scale": view.scale, "unit": view.title}
+                for view in c.views
+            },
+            "lines": [
+                {
+                    "run": line.run,
+                    "label": line.label,
+                    "points": [_rounded(point) for point in line.points],
+                }
+                for line in c.lines
+            ],
+        }
+        for c in charts
+    ]
+
+
+def _rounded(point: Point) -> list[float | None]:
+    time = None if point.elapsed_s is None else round(point.elapsed_s, 1)
+    return [point.step, time, float(f"{point.value:.6g}")]

@@ -1,0 +1,150 @@
+"""`nmt report`: one self-contained HTML page about a run, or about several side by side.
+
+The page asks for nothing outside itself. Its charts are drawn here, as SVG, and can be read,
+printed and sent without its script, which adds values under the pointer.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt import __version__
+from nmt.decoding.lines import check_output, opened_output
+from nmt.errors import InputError
+from nmt.reporting.chart import HEIGHT, WIDTH
+from nmt.reporting.curves import chart_data, charts
+from nmt.reporting.run_record import Note, RunRecord, number, read_runs
+from nmt.reporting.samples import Sample, samples
+from nmt.reporting.score_tables import interval_text, score_tables
+from nmt.reporting.tables import cleaning_tables, cost_table, machine, settings_tables, time_spent
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+
+def report(runs: Sequence[Path], output: Path, note: Note) -> None:
+    """Writes the page, whole or not at all.
+
+    A finished run's test set is translated and scored if that has not been done yet; the scores
+    and translations are kept in the run. What cannot be had is said on the page.
+
+    Args:
+        runs: run directories; one named twice counts once.
+        output: the HTML file; one of that name is replaced.
+        note: takes what is said to the user on the way.
+
+    Raises:
+        InputError: no run, settings that cannot be read, no room for the page (2).
+    """
+    check_output(output)
+    page = render(read_runs(runs, note), note)
+    with opened_output(output) as file:
+        file.write(page.encode())
+
+
+def render(runs: Sequence[RunRecord], note: Note) -> str:
+    """The page."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("nmt.reporting", "page"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    curves, chosen = charts(runs), samples(runs)
+    return environment.get_template("report.html").render(
+        version=__version__,
+        width=WIDTH,
+        height=HEIGHT,
+        runs=runs,
+        title=" · ".join(run.name for run in runs),
+        subtitles=[_subtitle(run) for run in runs],
+        figures=_figures(runs[0]) if len(runs) == 1 else [],
+        missing=_missing(runs),
+        scores=score_tables(runs),
+        charts=curves,
+        data=chart_data(curves),
+        samples=chosen,
+        source_language=runs[0].config.data.source_language,
+        target_language=runs[0].config.data.target_language,
+        attention=_attention(runs, chosen, note),
+        settings=settings_tables(runs),
+        cleaning=cleaning_tables(runs),
+        cost=cost_table(runs),
+    )
+
+
+def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) -> "Markup | None":
+    """Where the model that the samples were chosen by looks in the shortest median one."""
+    from markupsafe import Markup
+
+    from nmt.evaluation.attention_maps import attention_of, html_fragment
+
+    median = [sample for sample in chosen if sample.kind == "median"] or chosen
+    if not median:
+        return None
+    sample = min(median, key=lambda sample: len(sample.source))
+    run = next(run for run in runs if run.name == sample.translations[0].run)
+    try:
+        maps = attention_of(run.directory / "model", sample.source, sample.translations[0].text)
+    except InputError as error:
+        note(f"warning: no attention picture: {error.problems[0]}")
+        return None
+    return Markup(html_fragment(maps))  # which escapes the pieces
+
+
+def _missing(runs: Sequence[RunRecord]) -> list[str]:
+    """What a reader would look for in vain, and why."""
+    found = []
+    for run in runs:
+        reasons = list(run.missing)
+        if not run.log:
+            reasons.append("curves: nothing is logged yet")
+        if not run.config.data.test:
+            reasons.append("test scores: the settings name no data.test")
+        elif run.model is None:
+            reasons.append("test scores: there is no finished model yet")
+        found += [f"{run.name}: {reason}" if len(runs) > 1 else reason for reason in reasons]
+    return found
+
+
+def _subtitle(run: RunRecord) -> str:
+    model, data = run.config.model, run.config.data
+    layers = f"{model.encoder_layers} + {model.decoder_layers} layers"
+    if model.encoder_layers == model.decoder_layers:
+        layers = f"{model.encoder_layers} layers a side"
+    total = run.info["parameters"]["total"] / 1e6
+    of = run.config.training.max_steps
+    finished = run.model is not None and run.model["step"] == run.step
+    state = (
+        f"finished at step {run.step:,}"
+        if finished
+        else f"not finished: step {run.step:,} of {of:,}"
+    )
+    return (
+        f"{data.source_language} → {data.target_language} · {layers}, d_model {model.d_model} · "
+        f"{total:.1f} M parameters · {state}"
+    )
+
+
+def _figures(run: RunRecord) -> list[tuple[str, str, str, str]]:
+    """What stands in large letters: name, figure, unit, remark."""
+    found = []
+    validation = run.final_validation or (run.validations or [{}])[-1]
+    bleu = number(run.test.scores.get("bleu")) if run.test else None
+    if run.test and bleu is not None:
+        remark = f"test set, {interval_text(run.test.scores, 'bleu', 1)}"
+        found.append(("BLEU", f"{bleu:.1f}", "", remark))
+    elif (bleu := number(validation.get("bleu"))) is not None:
+        found.append(("BLEU", f"{bleu:.1f}", "", "validation set"))
+    if run.test and (chrf := number(run.test.scores.get("chrf"))) is not None:
+        found.append(("chrF", f"{chrf:.1f}", "", "test set"))
+    if (ppl := number(validation.get("ppl"))) is not None:
+        found.append(("Perplexity", f"{ppl:.2f}", "", "validation set, per token"))
+    found.append(("Steps", f"{run.step:,}", "", f"of {run.config.training.max_steps:,}"))
+    if run.sittings:
+        time, unit = time_spent(run).split(" ")
+        found.append(("Training time", time, unit, machine(run.sittings[-1])))
+    return found

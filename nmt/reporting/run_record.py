@@ -1,0 +1,220 @@
+"""What a run directory tells: log, settings, data, and its model's scores on the test set.
+
+Whatever cannot be had is left out and said, so that a page can be made of a run that still
+trains, has lost its data, or whose model is damaged.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from nmt import config as configuration
+from nmt.checkpoints.model_directory import CONFIG
+from nmt.config import Config
+from nmt.errors import InputError
+from nmt.evaluation.evaluate import evaluate
+from nmt.reporting.chart import Point
+from nmt.reporting.info import info
+from nmt.storage import manifest
+from nmt.storage.atomic import write_file
+from nmt.training.run_log import read_log
+
+TEST = Path("evaluation", "test.json")  # in the run directory
+
+Note = Callable[[str], None]
+
+
+class TestScores(BaseModel):
+    """A model's scores on its configuration's `data.test`, kept so that it is translated once."""
+
+    __test__ = False  # no test for pytest
+
+    model_config = ConfigDict(frozen=True)
+
+    model_sha256: str  # of the model's manifest: scores of another model do not count
+    scores: dict[str, Any]  # as `nmt evaluate --json` prints them
+    sources: list[str]
+    references: list[str]
+    translations: list[str]
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if number(self.scores.get("bleu")) is None:
+            raise ValueError("no BLEU")
+        if not len(self.sources) == len(self.references) == len(self.translations) > 0:
+            raise ValueError("sources, references and translations differ in number")
+        return self
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """Time spent on one kind of hardware."""
+
+    device: str
+    world_size: int
+    hours: float
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    directory: Path
+    name: str  # unlike any other run's on the page
+    config: Config
+    info: dict[str, Any]  # as `nmt info --json` prints it
+    log: list[dict[str, Any]]
+    model: dict[str, Any] | None = None  # the finished model's manifest
+    test: TestScores | None = None
+    data: dict[str, Any] | None = None  # the prepared data's manifest
+    missing: list[str] = field(default_factory=list)  # what could not be had, and why
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """The log's lines of training steps."""
+        return [line for line in self.log if "event" not in line]
+
+    @property
+    def validations(self) -> list[dict[str, Any]]:
+        return [line for line in self.log if line.get("event") == "validation"]
+
+    @property
+    def step(self) -> int:
+        """The last that the log or the finished model knows."""
+        return max([line["step"] for line in self.log] + [self.model["step"] if self.model else 0])
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds of training; 0 if the log does not tell."""
+        return max((number(line.get("elapsed_s")) or 0.0 for line in self.log), default=0.0)
+
+    @property
+    def final_validation(self) -> dict[str, Any]:
+        """What the finished model, a mean of checkpoints, reaches on the validation split."""
+        found = (self.model or {}).get("validation")
+        return found if isinstance(found, dict) else {}
+
+    def points(self, key: str, *, validation: bool = False) -> list[Point]:
+        """A quantity's course, where the log has finite numbers."""
+        return [
+            Point(line["step"], number(line.get("elapsed_s")), value)
+            for line in (self.validations if validation else self.steps)
+            if (value := number(line.get(key))) is not None
+        ]
+
+    @property
+    def sittings(self) -> list[Sitting]:
+        """Hours by hardware, of the steps that count; empty if the log does not tell."""
+        hours: dict[tuple[str, int], float] = {}
+        before, key = 0.0, ("unknown hardware", 1)
+        for line in self.log:
+            elapsed = number(line.get("elapsed_s"))
+            if elapsed is None:
+                continue
+            if "device" in line:
+                key = (str(line["device"]), int(number(line.get("world_size")) or 1))
+            hours[key] = hours.get(key, 0.0) + max(0.0, elapsed - before) / 3600
+            before = elapsed
+        return [Sitting(*key, spent) for key, spent in hours.items()]
+
+
+def number(value: Any) -> float | None:
+    """`value` if it is a finite number."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < float("inf") else None
+
+
+def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
+    """The records of runs, each once, by names that tell them apart.
+
+    Args:
+        note: is told what could not be had, and of translating a test set.
+
+    Raises:
+        InputError: no run directory, or settings that cannot be read (2).
+    """
+    unique = list({directory.resolve(): directory for directory in directories}.values())
+    for directory in unique:
+        _check(directory)
+    names = _names([directory.resolve() for directory in unique])
+    return [_read(directory, name, note) for directory, name in zip(unique, names, strict=True)]
+
+
+def _check(directory: Path) -> None:
+    if not directory.is_dir():
+        raise InputError(f"no such run directory, {directory}, name one of nmt train")
+    if not (directory / CONFIG).is_file() or (directory / manifest.NAME).exists():
+        raise InputError(
+            f"not a run directory, {directory}, name what training.run_directory names"
+        )
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """The last parts of each path, as many as it takes for all to differ."""
+    for count in range(1, max(len(path.parts) for path in paths) + 1):
+        names = [str(Path(*path.parts[-count:])) for path in paths]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def _read(directory: Path, name: str, note: Note) -> RunRecord:
+    config = configuration.load(directory / CONFIG)
+    missing: list[str] = []
+
+    def tried(read: Callable[[], Any]) -> Any:
+        try:
+            return read()
+        except InputError as error:
+            missing.extend(error.problems)
+            note(f"warning: left out of the report: {error.problems[0]}")
+            return None
+
+    model = test = None
+    if (directory / "model").is_dir():
+        model = tried(lambda: manifest.read(directory / "model", "model"))
+    if model and config.data.test:
+        test = tried(lambda: _test_scores(directory, model["sha256"], note))
+    data = tried(lambda: _data(config, model))
+    log = read_log(directory)
+    return RunRecord(directory, name, config, info(config), log, model, test, data, missing)
+
+
+def _data(config: Config, model: dict[str, Any] | None) -> dict[str, Any]:
+    """The manifest of the prepared data, if it is the data that the model was trained on."""
+    directory = Path(config.data.directory)
+    found = manifest.read(directory, "data")
+    if model and model["data_sha256"] != found["data_sha256"]:
+        raise InputError(f"not the data of this run, {directory}, restore them")
+    return found
+
+
+def _test_scores(directory: Path, model_sha256: str, note: Note) -> TestScores:
+    """Those kept in the run, or those of the model now, which are kept if the disk allows it."""
+    path = directory / TEST
+    try:
+        kept = TestScores.model_validate_json(path.read_bytes())
+        if kept.model_sha256 == model_sha256:
+            return kept
+    except (OSError, ValidationError):
+        pass  # none, or none that is whole
+    note(f"translating the test set with {directory / 'model'}, once: kept in {path}")
+    found = evaluate(directory / "model", note=note)
+    assert found.test_set.sources is not None
+    test = TestScores(
+        model_sha256=model_sha256,
+        scores=found.as_json(),
+        sources=found.test_set.sources,
+        references=found.test_set.references[0],
+        translations=found.translations,
+    )
+    try:
+        path.parent.mkdir(exist_ok=True)
+        write_file(path, test.model_dump_json(indent=1) + "\n")
+    except OSError as error:
+        if os.access(directory, os.W_OK):
+            raise
+        note(f"warning: cannot keep the scores ({error.strerror}), {path}")
+    return test

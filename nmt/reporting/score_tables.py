@@ -1,0 +1,174 @@
+"""Final scores as tables: of the runs, and beside the paper's."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from nmt.evaluation.bleu import compare
+from nmt.reporting import paper_results
+from nmt.reporting.run_record import RunRecord, number
+from nmt.reporting.tables import Table, described
+
+MINUS = "\N{MINUS SIGN}"
+
+# as_json's keys that people know under other names, in the order of the table; others follow
+METRICS = {
+    "bleu": "BLEU",
+    "paper_bleu": "BLEU as the paper counts",
+    "chrf": "chrF",
+    "ter": "TER (lower is better)",
+    "comet": "COMET",
+}
+
+
+def score_tables(runs: Sequence[RunRecord]) -> list[Table]:
+    """Test set, validation set, and the paper's figures where the data are the paper's."""
+    tables = [_test_table(runs), _validation_table(runs), *map(_paper_table, runs)]
+    return [table for table in tables if table.rows]
+
+
+def _test_table(runs: Sequence[RunRecord]) -> Table:
+    tested = [run for run in runs if run.test]
+    rows, notes = [], []
+    keys = dict.fromkeys(
+        [*METRICS, *(key for run in tested if run.test for key in run.test.scores)]
+    )
+    for key in keys:
+        cells = [_score(run, key) for run in tested]
+        if any(cells):
+            rows.append([METRICS.get(key, key), *cells])
+    if len(tested) > 1:
+        rows.append(_against_first(tested))
+        notes.append(f"Difference to {tested[0].name}: paired bootstrap, p as in sacreBLEU.")
+    for run in tested:
+        assert run.test
+        for key, value in run.test.scores.items():
+            if isinstance(value, str):  # a signature, or what else tells how a figure came about
+                metric = key.rpartition("_")[0]
+                notes.append(f"{METRICS.get(metric, metric)}: {value}")
+    sets = {run.name: described(run, "test") for run in tested}
+    if len(set(sets.values())) == 1:
+        notes.append(f"Test set: {described(tested[0], 'test')}")
+    else:
+        notes += [f"Test set of {name}: {text}" for name, text in sets.items()]
+    caption = "Test set, finished model"
+    return Table(caption, ["", *(run.name for run in tested)], rows, tuple(dict.fromkeys(notes)))
+
+
+def _against_first(tested: Sequence[RunRecord]) -> list[str]:
+    """By how much each differs in BLEU from the first, and whether by more than chance."""
+    first = tested[0].test
+    cells = [f"BLEU, difference to {tested[0].name}", ""]
+    for run in tested[1:]:
+        assert first and run.test
+        if (run.test.sources, run.test.references) != (first.sources, first.references):
+            cells.append("another test set")
+            continue
+        found = compare(
+            run.test.translations,
+            first.translations,
+            run.test.references,
+            target_language=run.config.data.target_language,
+        )
+        difference = run.test.scores["bleu"] - found.bleu
+        cells.append(f"{_signed(difference)} (p = {found.bleu_p_value:.3f})")
+    return cells
+
+
+def _score(run: RunRecord, key: str) -> str:
+    assert run.test
+    value = number(run.test.scores.get(key))
+    if value is None:
+        return ""
+    if value == int(value) and not key.endswith("bleu"):
+        return f"{int(value):,}"
+    interval = interval_text(run.test.scores, key)
+    return f"{value:.2f} ({interval})" if interval else f"{value:.2f}"
+
+
+def _validation_table(runs: Sequence[RunRecord]) -> Table:
+    rows = []
+    for run in runs:
+        best = max(run.points("bleu", validation=True), key=lambda p: p.value, default=None)
+        entries = [("last checkpoint", line) for line in run.validations[-1:]]
+        if run.final_validation:
+            entries.append(("finished model", run.final_validation))
+        for name, line in entries:
+            bleu, ppl = number(line.get("bleu")), number(line.get("ppl"))
+            if bleu is None or ppl is None:
+                continue
+            highest = f"{best.value:.2f} at step {best.step:,}" if best else ""
+            full_name = f"{run.name}, {name}" if len(runs) > 1 else name
+            rows.append([full_name, f"{bleu:.2f}", f"{ppl:.3f}", highest])
+    columns = ["", "BLEU", "Perplexity per token", "Highest BLEU on the way"]
+    signatures = [line.get("bleu_signature") for run in runs for line in run.validations[-1:]]
+    notes = [f"BLEU: {signature}" for signature in dict.fromkeys(signatures) if signature]
+    return Table("Validation set", columns, rows, tuple(notes))
+
+
+def _paper_table(run: RunRecord) -> Table:
+    """The run's scores beside the paper's; without rows where the data are not the paper's."""
+    language, nearest = run.config.data.target_language, run.info["paper"]["nearest"]
+    tested = paper_results.newstest(run.config.data, run.config.data.test) if run.test else None
+    rows, notes = [], []
+    if tested == "newstest2014":
+        paper = paper_results.TABLE_2[language, nearest]
+        rows.append(_tested_beside(run, f"{tested}, Table 2, {nearest}", paper))
+        if language == "fr" and nearest == "big":
+            notes.append("The text of §6.1 gives 41.0 for this model.")
+    row = paper_results.table_3_row(run.config)
+    last = run.validations[-1] if run.validations else {}
+    if row and tested == "newstest2013" and run.config.training.average_last == 1:
+        rows.append(_tested_beside(run, f"{tested}, Table 3, {row.name}", row.bleu))
+    elif row and last:
+        name = f"newstest2013, Table 3, {row.name}: BLEU while training"
+        rows.append(_beside(name, number(last.get("bleu")), None, row.bleu))
+    if row and last:
+        name = f"newstest2013, Table 3, {row.name}: perplexity"
+        rows.append(_beside(name, number(last.get("ppl")), None, row.ppl))
+        notes.append(
+            "newstest2013: the last checkpoint alone, as in Table 3. Perplexity is per piece of "
+            f"the vocabulary, here {run.info['vocabulary_size']:,}; others do not compare exactly."
+        )
+    if rows:
+        notes.insert(0, "95% intervals are of our test set's sampling; the paper gives none.")
+        differing = len(run.info["paper"]["differences"])
+        if differing:
+            notes.insert(0, f"{differing} settings differ from the paper's {nearest}, see below.")
+    columns = ["", "this run", "paper", "difference", "its 95% interval"]
+    return Table(f"{run.name} beside the paper", columns, rows, tuple(notes))
+
+
+def _tested_beside(run: RunRecord, name: str, paper: float) -> list[str]:
+    """BLEU of the test set: as the paper counts where we can (German), else sacreBLEU's."""
+    assert run.test
+    scores = run.test.scores
+    key = "paper_bleu" if "paper_bleu" in scores else "bleu"
+    full_name = f"{name}: {METRICS[key]}"
+    return _beside(full_name, number(scores.get(key)), _bounds(scores, key), paper)
+
+
+def _beside(
+    name: str, ours: float | None, bounds: tuple[float, float] | None, paper: float
+) -> list[str]:
+    if ours is None:
+        return [name, "", f"{paper:g}", "", ""]
+    interval = f"{_signed(bounds[0] - paper)} to {_signed(bounds[1] - paper)}" if bounds else ""
+    return [name, f"{ours:.2f}", f"{paper:g}", _signed(ours - paper), interval]
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", MINUS)
+
+
+def interval_text(scores: dict[str, Any], key: str, digits: int = 2) -> str:
+    """A score's 95% interval in words, if it has one."""
+    bounds = _bounds(scores, key)
+    return f"95%: {bounds[0]:.{digits}f} to {bounds[1]:.{digits}f}" if bounds else ""
+
+
+def _bounds(scores: dict[str, Any], key: str) -> tuple[float, float] | None:
+    found = scores.get(f"{key}_interval")
+    if not isinstance(found, list) or len(found) != 2:
+        return None
+    low, high = map(number, found)
+    return None if low is None or high is None else (low, high)

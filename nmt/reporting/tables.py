@@ -1,0 +1,183 @@
+"""What stands in the page's tables about settings, data and cost."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nmt import config as configuration
+from nmt.data.corpora import describe
+from nmt.reporting import paper_results
+from nmt.reporting.curves import time_unit
+from nmt.reporting.run_record import RunRecord, Sitting
+
+
+@dataclass(frozen=True)
+class Table:
+    """The first cell of a row names it; the others are set like figures."""
+
+    caption: str
+    columns: list[str]
+    rows: list[list[str]]
+    notes: tuple[str, ...] = ()
+
+
+def settings_tables(runs: Sequence[RunRecord]) -> list[Table]:
+    """In what the runs differ from each other, and each from the paper."""
+    tables = []
+    if len(runs) > 1:
+        tables.append(_between_runs(runs))
+    for run in runs:
+        paper = run.info["paper"]
+        differing = paper["differences"].items()
+        rows = [[key, _plain(both["ours"]), _plain(both["paper"])] for key, both in differing]
+        columns = ["", "this run", f"paper, {paper['nearest']}"]
+        caption = f"{run.name}: what differs from the paper's {paper['nearest']} model"
+        notes = () if rows else (f"Nothing: as the paper's {paper['nearest']} model.",)
+        tables.append(Table(caption, columns, rows, notes))
+    return tables
+
+
+def _between_runs(runs: Sequence[RunRecord]) -> Table:
+    found: dict[str, None] = {}
+    for run in runs[1:]:
+        found |= dict.fromkeys(configuration.differences(runs[0].config, run.config))
+    found.pop("training.run_directory", None)
+    rows = [[key, *(_setting(run, key) for run in runs)] for key in found]
+    notes = () if rows else ("None: the runs have the same settings.",)
+    return Table("Settings in which the runs differ", ["", *(r.name for r in runs)], rows, notes)
+
+
+def _setting(run: RunRecord, key: str) -> str:
+    section, name = key.split(".")
+    value = getattr(getattr(run.config, section), name)
+    if key in ("data.train", "data.validation", "data.test"):
+        return described(run, name)
+    return _plain(value)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return "none" if value is None else str(value)
+
+
+def described(run: RunRecord, split: str) -> str:
+    """The corpora of a split in a few words."""
+    return ", ".join(describe(corpus) for corpus in getattr(run.config.data, split))
+
+
+def cleaning_tables(runs: Sequence[RunRecord]) -> list[Table]:
+    """What cleaning did to each corpus, once for runs on the same data."""
+    by_data = {run.data["data_sha256"]: run for run in reversed(runs) if run.data}
+    return [_cleaning_table(run) for run in runs if run in by_data.values()]
+
+
+def _cleaning_table(run: RunRecord) -> Table:
+    assert run.data
+    corpora = run.data["corpora"]
+    splits = [entry["split"] for entry in corpora]
+    names = [
+        f"{split} {splits[: i + 1].count(split)}" if splits.count(split) > 1 else split
+        for i, split in enumerate(splits)
+    ]
+    rows = [["pairs read", *(f"{entry['read']:,}" for entry in corpora)]]
+    for group in ("dropped", "repaired"):
+        for rule in dict.fromkeys(rule for entry in corpora for rule in entry[group]):
+            counts = [entry[group].get(rule, 0) for entry in corpora]
+            if any(counts):
+                rows.append([f"{group}: {rule}", *(f"{count:,}" for count in counts)])
+    rows.append(["pairs kept", *(f"{entry['pairs']:,}" for entry in corpora)])
+    notes = [f"{name}: {entry['corpus']}" for name, entry in zip(names, corpora, strict=True)]
+    for split, shards in run.data["shards"].items():
+        source, target = (
+            sum(shard[key] for shard in shards) for key in ("source_tokens", "target_tokens")
+        )
+        notes.append(f"{split}: {source:,} source tokens, {target:,} target tokens")
+    notes.append("Rules that met no pair are left out.")
+    return Table(f"{run.name}: sentence pairs", ["", *names], rows, tuple(notes))
+
+
+def cost_table(runs: Sequence[RunRecord]) -> Table:
+    """Time, hardware, tokens, and FLOPs in both of the ways in which they are reported."""
+    names: list[tuple[str, Callable[[RunRecord], str]]] = [
+        ("Training time, validation included", _time_spent),
+        ("Hardware", lambda run: "; ".join(map(machine, run.sittings)) or "not in the log"),
+        ("Steps", lambda run: f"{run.step:,}"),
+        ("Target tokens seen, about", lambda run: _scientific(_tokens(run)[1])),
+        ("Target tokens per second, median", _median_speed),
+        ("FLOPs counted by formula", _counted_flops),
+        ("FLOPs by the paper's method", _paper_method_flops),
+        ("The paper's own, by its method", _papers_own),
+    ]
+    rows = [[name, *(cell(run) for run in runs)] for name, cell in names]
+    notes = (
+        "Time is that of the steps that count: pauses, preparing and steps lost and done again "
+        "are left out.",
+        "Counted: operations of training by formula (multiply-adds as two; norms, softmax and "
+        "look-ups left out), padding not counted, tokens as the mean of the logged steps.",
+        "The paper's method (Table 2): time × GPUs × sustained single-precision FLOP/s of the "
+        "GPU, which footnote 5 gives for K80, K40, M40 and P100. The two do not compare: no "
+        "model uses all of what its hardware could do.",
+    )
+    return Table("What training took", ["", *(run.name for run in runs)], rows, notes)
+
+
+def _time_spent(run: RunRecord) -> str:
+    return time_spent(run) if run.sittings else "not in the log"
+
+
+def time_spent(run: RunRecord) -> str:
+    """Of training, in a unit in which it reads well: "3.5 hours"."""
+    unit, seconds = time_unit(run.elapsed_s)
+    return f"{run.elapsed_s / seconds:.3g} {unit}"
+
+
+def machine(sitting: Sitting) -> str:
+    """Processes and what each computes on."""
+    return f"{sitting.world_size} × {sitting.device}"
+
+
+def _tokens(run: RunRecord) -> tuple[float, float]:
+    """Source and target tokens that the run has trained on, from the mean of the logged steps."""
+    steps = max((line["step"] for line in run.steps), default=0)
+    means = []
+    for key in ("source_tokens", "target_tokens"):
+        values = [point.value for point in run.points(key)]
+        means.append(sum(values) / len(values) if values else 0.0)
+    return means[0] * steps, means[1] * steps
+
+
+def _median_speed(run: RunRecord) -> str:
+    values = sorted(point.value for point in run.points("tokens_per_second"))
+    return f"{values[len(values) // 2]:,.0f}" if values else "not in the log"
+
+
+def _counted_flops(run: RunRecord) -> str:
+    source, target = _tokens(run)
+    return _scientific(run.info["flops"]["per_token_pair"] * (source + target) / 2)
+
+
+def _paper_method_flops(run: RunRecord) -> str:
+    if not run.sittings:
+        return "no times in the log"
+    total = 0.0
+    for sitting in run.sittings:
+        peak = paper_results.sustained_flops(sitting.device)
+        if peak is None:
+            return f"the paper states no sustained peak for {sitting.device}"
+        total += sitting.hours * 3600 * sitting.world_size * peak
+    return _scientific(total)
+
+
+def _papers_own(run: RunRecord) -> str:
+    nearest = run.info["paper"]["nearest"]
+    return f"{_scientific(paper_results.TRAINING_FLOPS[nearest])} ({nearest})"
+
+
+def _scientific(value: float) -> str:
+    """3.3e18 -> 3.3 × 10¹⁸."""
+    if not value:
+        return "not in the log"
+    digits, exponent = f"{value:.2e}".split("e")
+    raised = str(int(exponent)).translate(str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻"))
+    return f"{digits} × 10{raised}"

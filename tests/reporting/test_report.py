@@ -1,0 +1,384 @@
+"""The page of `nmt report`: its figures are the run's, it is whole and safe, bad runs are said."""
+
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from nmt import config as configuration
+from nmt.cli import main
+from nmt.config import validate
+from nmt.data.prepare import prepare
+from nmt.errors import InputError
+from nmt.reporting import run_record
+from nmt.reporting.chart import Point, progress_axis, thinned, value_axis
+from nmt.reporting.info import info
+from nmt.reporting.paper_results import TABLE_3, table_3_row
+from nmt.reporting.report import render, report
+from nmt.reporting.run_record import RunRecord, TestScores, read_runs
+from nmt.reporting.samples import samples
+from nmt.training.run_log import RunLog, read_log
+from nmt.training.train import train
+from tests.tiny import tiny_settings
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+VOID = {"meta", "input", "br", "path"}
+
+
+class Page(HTMLParser):
+    """What a test asks of a page."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self.feed(html)
+        self.close()
+        assert not self.open, "unclosed elements"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+            self.texts.setdefault(tag, []).append("")
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        for tag in set(self.open):
+            self.texts[tag][-1] += data
+
+    @property
+    def text(self) -> str:
+        return self.texts["html"][0]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """Cells of all table rows, by their text."""
+        html = self.rawdata_of_body
+        rows = re.findall(r"<tr>(.*?)</tr>", html, re.S)
+        return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S) for row in rows]
+
+    def feed(self, data: str):
+        self.rawdata_of_body = data
+        super().feed(data)
+
+    @property
+    def charts(self) -> list[dict]:
+        scripts = [attributes for tag, attributes in self.tags if tag == "script"]
+        ids = [attributes.get("id") for attributes in scripts]
+        return json.loads(self.texts["script"][ids.index("data-of-charts")])
+
+
+def row(page: Page, name: str) -> list[str]:
+    """The cells beside the row of that name."""
+    return next(cells[1:] for cells in page.rows if cells[0] == name)
+
+
+def page_of(*runs: Path) -> tuple[Page, list[str]]:
+    said: list[str] = []
+    output = runs[0].parent / "page.html"
+    report(runs, output, said.append)
+    return Page(output.read_text(encoding="utf-8")), said
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of 12 steps with data of its own, its test set translated."""
+    directory = tmp_path_factory.mktemp("report")
+    config = validate(tiny_settings(directory), {}, "tiny")
+    prepare(config, report=lambda line: None)
+    train(config, lambda line: None)
+    page_of(directory / "run")
+    return directory / "run"
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy to change."""
+    shutil.copytree(trained, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_figures_are_the_runs(trained: Path):
+    page, _ = page_of(trained)
+    lines = [line for line in read_log(trained) if "event" not in line]
+    drawn = {line["label"]: line["points"] for line in page.charts[2]["lines"]}
+    assert [point[0] for point in drawn["training"]] == list(range(1, 13))
+    assert [point[2] for point in drawn["training"]] == pytest.approx(
+        [line["loss"] for line in lines], rel=1e-5
+    )
+    assert [point[0] for point in drawn["validation"]] == [6, 12]
+    kept = json.loads((trained / "evaluation/test.json").read_text())
+    low, high = kept["scores"]["bleu_interval"]
+    assert row(page, "BLEU") == [f"{kept['scores']['bleu']:.2f} (95%: {low:.2f} to {high:.2f})"]
+    counts = json.loads((Path(trained.parent) / "data/manifest.json").read_text())["corpora"]
+    assert row(page, "pairs read") == [f"{entry['read']:,}" for entry in counts]
+    assert row(page, "model.d_model") == ["32", "512"]
+    assert row(page, "FLOPs by the paper&#39;s method")[0].startswith("the paper states no")
+    assert (
+        f"{info(read_runs([trained], print)[0].config)['parameters']['total'] / 1e6:.1f} M"
+        in page.text
+    )
+
+
+def test_the_page_is_whole_and_asks_for_nothing_outside(trained: Path):
+    page, _ = page_of(trained)
+    ids = {attributes.get("id") for _, attributes in page.tags}
+    for tag, attributes in page.tags:
+        assert tag not in {"link", "img", "iframe", "base"}
+        assert not attributes.keys() & {"src", "srcset", "action"}
+        if "href" in attributes:
+            assert attributes["href"][0] == "#"
+            assert attributes["href"][1:] in ids
+    assert not re.search(r"//[a-z]|@import|url\(", "".join(page.texts["style"]))
+    scripts = "".join(page.texts["script"]).replace("http://www.w3.org/2000/svg", "")  # a name
+    assert not re.search(r"https?:|fetch\(|XMLHttp|import\(", scripts)
+    policy = [
+        a["content"] for t, a in page.tags if a.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy[0].startswith("default-src 'none'")
+    tables = [t for t, _ in page.tags if t == "table"]
+    assert len(tables) == len(page.texts["caption"]) > 4
+    assert all(attributes.get("scope") for tag, attributes in page.tags if tag == "th")
+
+
+def test_text_is_never_markup(run: Path):
+    hostile = "</script><img src=x>\"'&amp;"
+    path = run / "evaluation/test.json"
+    kept = json.loads(path.read_text())
+    for side in ("sources", "references", "translations"):
+        kept[side] = [f"{hostile} {side}"] * len(kept[side])
+    path.write_text(json.dumps(kept))
+    harmless = run.with_name("<script>alert(3)<")
+    run.rename(harmless)
+    page, _ = page_of(harmless)
+    tags = [tag for tag, _ in page.tags]
+    assert tags.count("script") == 4  # charts and attention, data and code of each
+    assert "img" not in tags
+    assert f"{hostile} translations" in page.text
+    assert harmless.name in page.text
+
+
+def test_runs_of_one_name_are_told_apart_and_compared(run: Path, trained: Path):
+    path = run / "config.yaml"
+    text = path.read_text().replace("dropout: 0.1\n", "dropout: 0.25\n", 1)
+    path.write_text(text.replace(f"run_directory: {trained}", f"run_directory: {run}"))
+    page, _ = page_of(run, trained, run)
+    names = [f"{run.parent.name}/run", f"{trained.parent.name}/run"]
+    labels = {line["label"] for chart in page.charts for line in chart["lines"]}
+    assert labels == {name + kind for name in names for kind in ("", ", training", ", validation")}
+    assert row(page, "model.dropout")[:2] == ["0.25", "0.1"]
+    assert not [cells for cells in page.rows if cells[0] == "training.run_directory"]
+    assert len(row(page, "BLEU")) == 2
+
+
+def test_a_model_is_translated_with_once(run: Path, monkeypatch):
+    calls = []
+
+    def refusing(*arguments, **options):
+        calls.append(arguments)
+        raise InputError("no such file, test.en, restore it")
+
+    monkeypatch.setattr(run_record, "evaluate", refusing)
+    page, _ = page_of(run)
+    assert not calls
+    kept = run / "evaluation/test.json"
+    former = json.loads(kept.read_text()) | {"model_sha256": "of a former model"}
+    for number, text in enumerate((json.dumps(former), kept.read_text()[:-9], "{}"), start=1):
+        kept.write_text(text)
+        page, said = page_of(run)
+        assert len(calls) == number
+    assert "no such file, test.en, restore it" in page.text  # and the rest stands
+    assert any("no such file" in line for line in said)
+    assert len(page.charts) == 7
+
+
+def no_log(run: Path):
+    (run / "log.jsonl").unlink()
+    shutil.rmtree(run / "model")
+
+
+def one_step_in_a_torn_log(run: Path):
+    first, second = (run / "log.jsonl").read_bytes().splitlines(keepends=True)[:2]
+    (run / "log.jsonl").write_bytes(first + second[:50])
+    shutil.rmtree(run / "model")
+
+
+def odd_values(run: Path):
+    line = {"step": 3, "loss": None, "nll": float("nan"), "gradient_norm": 0.0,
+            "learning_rate": "x", "elapsed_s": None, "tokens_per_second": True}  # fmt: skip
+    (run / "log.jsonl").write_text(json.dumps(line) + "\n")
+
+
+def damaged_model(run: Path):
+    (run / "model/manifest.json").write_text("{}")
+
+
+def lost_data(run: Path):
+    path = run / "config.yaml"
+    path.write_text(path.read_text().replace("/data\n", "/gone\n", 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (no_log, "nothing is logged yet"),
+        (one_step_in_a_torn_log, "not finished: step 1 of 12"),
+        (odd_values, "12 steps"),
+        (damaged_model, "damaged manifest"),
+        (lost_data, "gone, this is no complete data directory"),
+    ],
+)
+def test_what_cannot_be_had_is_said_and_the_rest_shown(run: Path, change, text: str):
+    change(run)
+    page, _ = page_of(run)
+    assert text in page.text or change is odd_values
+    assert row(page, "model.d_model") == ["32", "512"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "output", "found"),
+    [
+        (["gone"], "page.html", "no such run directory"),
+        (["run/model"], "page.html", "not a run directory"),
+        ([""], "page.html", "not a run directory"),
+        (["run"], "no/page.html", "no such folder"),
+        (["run"], "run", "a folder"),
+    ],
+)
+def test_wrong_arguments_are_one_line(run: Path, capsys, runs, output, found):
+    folder = run.parent
+    status = main(
+        ["report", *(str(folder / name) for name in runs), "--output", str(folder / output)]
+    )
+    error = capsys.readouterr().err
+    assert status == 2
+    assert error.startswith("nmt: error: ")
+    assert found in error
+    assert error.count("\n") == 1
+
+
+def wmt_record(lines: list[dict], texts: dict[str, list[str]], **scores) -> RunRecord:
+    config = configuration.load(CONFIGS / "transformer_base.yaml")
+    test = TestScores(model_sha256="", scores=scores, **texts)
+    model = {"step": 100_000, "data_sha256": ""}
+    return RunRecord(Path("wmt"), "wmt", config, info(config), lines, model, test)
+
+
+ONE = {"sources": ["a"], "references": ["b"], "translations": ["b"]}
+
+
+def test_the_papers_figures_stand_beside_with_difference_and_interval():
+    """Table 2: 27.3; Table 3: 25.8 and 4.92; 8 P100 for 12 h are 3.28e18 by the paper's method."""
+    hardware = {"device": "Tesla P100-SXM2-16GB", "world_size": 8}
+    lines = [
+        {"step": 50_000, "source_tokens": 25_000, "target_tokens": 25_000, "elapsed_s": 21_600},
+        {"step": 100_000, "source_tokens": 25_000, "target_tokens": 25_000, "elapsed_s": 43_200},
+        {"event": "validation", "step": 100_000, "bleu": 25.5, "ppl": 5.0, "elapsed_s": 43_200},
+    ]
+    scores = {"bleu": 26.4, "bleu_interval": [25.7, 27.1]}
+    scores |= {"paper_bleu": 27.0, "paper_bleu_interval": [26.2, 27.8]}
+    run = wmt_record([line | hardware for line in lines], ONE, **scores)
+    page = Page(render([run], print))
+    beside = [cells for cells in page.rows if cells[0].startswith("newstest")]
+    assert [cells[1:] for cells in beside] == [
+        ["27.00", "27.3", "−0.30", "−1.10 to +0.50"],
+        ["25.50", "25.8", "−0.30", ""],
+        ["5.00", "4.92", "+0.08", ""],
+    ]
+    assert row(page, "FLOPs by the paper&#39;s method") == ["3.28 × 10¹⁸"]
+    counted = info(run.config)["flops"]["per_token_pair"] * 2.5e9
+    assert row(page, "FLOPs counted by formula")[0].startswith(f"{counted:.2e}"[:4])
+    assert row(page, "Training time, validation included") == ["12 h"]
+
+
+def test_samples_are_best_median_and_worst():
+    """Twenty sentences, each with one more wrong letter; of two without fault the longer first."""
+    references = [chr(97 + i) * 20 for i in range(20)]
+    texts = {
+        "sources": ["a"] * 20,
+        "references": references,
+        "translations": [line[i:] + "-" * i for i, line in enumerate(references)],
+    }
+    for side, text in (("sources", "longer"), ("references", "yes"), ("translations", "yes")):
+        texts[side].append(text)
+    found = samples([wmt_record([], texts, bleu=1.0)])
+    assert [sample.kind for sample in found] == ["best"] * 3 + ["median"] * 3 + ["worst"] * 3
+    assert (found[0].source, found[1].reference, found[-1].reference) == (
+        "longer",
+        "a" * 20,
+        "t" * 20,
+    )
+    chrf = [sample.translations[0].chrf for sample in found]
+    assert chrf == sorted(chrf, reverse=True)
+    assert chrf[0] == pytest.approx(100)
+
+
+def test_scores_on_other_data_stand_alone(trained: Path):
+    page, _ = page_of(trained)
+    assert not [cells for cells in page.rows if "Table" in cells[0]]
+
+
+def test_every_row_of_table_3_is_found_by_its_settings():
+    files = sorted((CONFIGS / "table3").glob("*.yaml"))
+    assert len(files) == len(TABLE_3) == 20
+    for path in files:
+        ppl, bleu = re.findall(r"PPL ([\d.]+), BLEU ([\d.]+)", path.read_text())[0]
+        found = table_3_row(configuration.load(path))
+        assert found is not None, path
+        assert (f"{found.ppl:.2f}", f"{found.bleu:.1f}") == (ppl, bleu), path
+
+
+def test_a_long_log_is_thinned_without_losing_a_peak():
+    values = [((step * 7919) % 1000) / 1000 for step in range(100_000)]
+    values[31_234], values[77_777] = 99.0, -99.0
+    points = [Point(step, None, value) for step, value in enumerate(values)]
+    kept = thinned(points)
+    assert len(kept) <= 320
+    assert {31_234, 77_777, 0, 99_999} <= {point.step for point in kept}
+    assert [point.step for point in kept] == sorted({point.step for point in kept})
+    assert set(kept) <= set(points)
+    assert thinned(points[:320]) == points[:320]
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+@pytest.mark.parametrize(
+    "values", [[1.0], [0.3, 0.31], [1e-9, 3e-4], [2.0, 2e5], [7, 5, 6], [0.999, 10.0], [1000.0]]
+)
+def test_axes_hold_their_values_between_few_ticks(values, is_log: bool):
+    axis = value_axis(values, from_zero=not is_log, is_log=is_log)
+    assert all(-1e-9 <= axis.place(value) <= 1 + 1e-9 for value in values)
+    assert 2 <= len(axis.ticks) <= 12
+    assert sorted(set(axis.ticks)) == axis.ticks
+    assert len({label for label, _ in axis.labels}) == len(axis.ticks)
+    steps = progress_axis(max(values))
+    assert steps.high == max(values)
+    assert 2 <= len(steps.ticks) <= 8
+
+
+def test_time_goes_on_where_the_checkpoint_left_it(settings):
+    from tests.training.runs import run as trained_to
+
+    directory, _ = trained_to(settings(training__max_steps=4))
+    saved = directory / "checkpoints/step-00000004/state.json"
+    before = json.loads(saved.read_text())["elapsed_s"]
+    assert 0 < before <= read_log(directory)[-1]["elapsed_s"]  # the log's is of after validation
+    with RunLog(directory, 4, 4, 8, 3600.0, {"device": "P100", "world_size": 8}) as log:
+        log.event("test", {"step": 4})
+        assert log.elapsed_s >= 3600
+    last = read_log(directory)[-1]
+    assert last["elapsed_s"] >= 3600
+    assert (last["device"], last["world_size"]) == ("P100", 8)
+    trained_to(settings(training__max_steps=8))
+    times = [line["elapsed_s"] for line in read_log(directory) if line["step"] > 4]
+    assert before < times[0]
+    assert times == sorted(times)
