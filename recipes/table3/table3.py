@@ -1,0 +1,298 @@
+"""Table 3 of Vaswani et al. (2017): trains rows of it, with several seeds, and prints the table.
+
+    python recipes/table3/table3.py base a_heads_1 --seeds 1 2 3
+
+A row is a configuration of `--configs`, by its file's name. Every run has a directory
+OUTPUT/ROW/seed-N; the data are prepared once, for all. A finished run is not repeated, an
+interrupted one is taken up: the same command goes on where it was stopped. The protocol is the
+paper's (§6.2): one checkpoint, the last; perplexity per piece, unsmoothed, and BLEU on the
+configuration's validation set, which is its test set as well.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from nmt.config import Config, differences, load
+from nmt.errors import InputError
+from nmt.storage import atomic, manifest
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "table3"
+RESULT, SECONDS = "table3.json", "seconds"  # in each run's directory
+_TICK_S = 10.0  # how often the seconds are written down
+
+# Row -> PPL and BLEU on newstest2013, and parameters in millions where the paper states them.
+PAPER: dict[str, tuple[float, float, int | None]] = {
+    "base": (4.92, 25.8, 65),
+    "a_heads_1": (5.29, 24.9, None),
+    "a_heads_4": (5.00, 25.5, None),
+    "a_heads_16": (4.91, 25.8, None),
+    "a_heads_32": (5.01, 25.4, None),
+    "b_d_k_16": (5.16, 25.1, 58),
+    "b_d_k_32": (5.01, 25.4, 60),
+    "c_layers_2": (6.11, 23.7, 36),
+    "c_layers_4": (5.19, 25.3, 50),
+    "c_layers_8": (4.88, 25.5, 80),
+    "c_d_model_256": (5.75, 24.5, 28),
+    "c_d_model_1024": (4.66, 26.0, 168),
+    "c_d_ff_1024": (5.12, 25.4, 53),
+    "c_d_ff_4096": (4.75, 26.2, 90),
+    "d_dropout_0": (5.77, 24.6, None),
+    "d_dropout_0.2": (4.95, 25.5, None),
+    "d_smoothing_0": (4.67, 25.3, None),
+    "d_smoothing_0.2": (5.47, 25.7, None),
+    "e_learned_positions": (4.92, 25.7, None),
+    "big": (4.33, 26.4, 213),
+}
+
+# Student's t at 97.5% for 1, 2, ... degrees of freedom; the last for more, which is cautious
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One finished run."""
+
+    row: str
+    seed: int
+    changes: dict[str, Any]  # settings that differ from the row base, by dotted key
+    parameters: int
+    steps: int
+    minutes: float  # of nmt train, its validations and checkpoints included
+    ppl: float  # per piece, unsmoothed
+    bleu: float
+    bleu_interval: tuple[float, float]  # 95%, over sentences
+    bleu_signature: str
+    paper_bleu: float | None  # counted as the paper does, where nmt evaluate says it
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = _arguments(argv)
+    overrides = [word for word in arguments.words if "=" in word]
+    rows = [word for word in arguments.words if "=" not in word] or _all_rows(arguments.configs)
+    base = load(arguments.configs / "base.yaml", overrides)
+    paths = {row: arguments.configs / f"{row}.yaml" for row in rows}
+    changes = {row: _changes(base, load(path, overrides)) for row, path in paths.items()}
+    _prepare(base)
+    results: list[Result] = []
+    runs = [(row, seed) for seed in arguments.seeds for row in rows]
+    for number, (row, seed) in enumerate(runs, 1):
+        run = arguments.output / row / f"seed-{seed}"
+        place = [f"training.run_directory={json.dumps(str(run))}", f"training.seed={seed}"]
+        config = load(paths[row], [*overrides, *place])
+        result = _finished(run, config, arguments.minutes)
+        if result is None:
+            say(f"[{number}/{len(runs)}] {row}, seed {seed}")
+            train([str(paths[row]), *overrides, *place], run, arguments.minutes)
+            result = measure(run, config, row, changes[row])
+        say(
+            f"[{number}/{len(runs)}] {row}, seed {seed}: PPL {result.ppl:.2f}, "
+            f"BLEU {result.bleu:.2f} after {result.steps} steps, {result.minutes:.1f} minutes"
+        )
+        results.append(result)
+        content = json.dumps([asdict(result) for result in results], indent=1)
+        atomic.write_file(arguments.output / "table.json", content + "\n")
+        atomic.write_file(arguments.output / "table.md", table(results))
+    print(table(results), end="")
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Trains and measures rows of Table 3.")
+    parser.add_argument("words", nargs="*", metavar="ROW|KEY=VALUE",
+                        help="rows, all if none is named; settings to override")  # fmt: skip
+    parser.add_argument("--configs", type=Path, default=CONFIGS, metavar="DIR",
+                        help="a configuration for each row; default: configs/table3")  # fmt: skip
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N")
+    parser.add_argument("--minutes", type=float, default=math.inf, metavar="M",
+                        help="stop each run after so long")  # fmt: skip
+    parser.add_argument("--output", type=Path, default=Path("runs/table3"), metavar="DIR",
+                        help="receives the runs, table.md and table.json")  # fmt: skip
+    return parser.parse_intermixed_args(argv)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _stop(*_: object) -> None:
+    sys.exit(143)  # on its way out it stops the run, which saves itself
+
+
+def _all_rows(configs: Path) -> list[str]:
+    return sorted((path.stem for path in configs.glob("*.yaml")), key=_order)
+
+
+def _order(row: str) -> tuple[int, str]:
+    return (list(PAPER).index(row) if row in PAPER else len(PAPER), row)
+
+
+def _changes(base: Config, config: Config) -> dict[str, Any]:
+    changed = differences(base, config)
+    changed.pop("training.run_directory", None)
+    return {key: new for key, (_, new) in changed.items()}
+
+
+def _prepare(base: Config) -> None:
+    from nmt.data.prepare import prepare
+
+    if not base.data.validation:
+        raise InputError("no data.validation, the row base, name one: it is what is measured")
+    prepare(base, report=say)
+
+
+def _finished(run: Path, config: Config, minutes: float) -> Result | None:
+    """What an earlier call has measured, if the run has had all its steps or minutes."""
+    if not (run / RESULT).exists():
+        return None
+    result = Result(**json.loads((run / RESULT).read_text()))
+    if result.steps < config.training.max_steps and result.minutes < minutes:
+        return None
+    for key, (old, new) in differences(load(run / "config.yaml"), config).items():
+        if key not in ("training.max_steps", "training.run_directory"):
+            raise InputError(f"{key} is {new}, the run had {old}, {run}, name another --output")
+    return result
+
+
+def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
+    """`nmt train` until it is done or its minutes are over; then the run has its model.
+
+    A run out of time is stopped by SIGTERM, which saves it, and finished at the step it reached.
+
+    Args:
+        arguments: of `nmt train`, the configuration and its overrides.
+        minutes: for all calls together.
+    """
+    from nmt.checkpoints.checkpoint import sound_checkpoints
+
+    status = _run(arguments, run, 60 * minutes)
+    if status and _seconds(run) >= 60 * minutes:
+        checkpoints = sound_checkpoints(run, 1, say)
+        if not checkpoints:
+            raise InputError(f"no step within {minutes:g} minutes, {run}, give it more --minutes")
+        status = _run([*arguments, f"training.max_steps={checkpoints[0][0]}"], run, math.inf)
+    if status:
+        raise InputError(f"nmt train ended with status {status}, {run}, see its message above")
+
+
+def _run(arguments: Sequence[str], run: Path, seconds: float) -> int:
+    """The status of `nmt train` on every GPU, stopped when the run has had its seconds."""
+    import torch
+
+    gpus = torch.cuda.device_count()
+    ranks = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(gpus), "-m"]
+    command = [sys.executable, "-m", *(ranks if gpus > 1 else []), "nmt", "train", *arguments]
+    spent = _seconds(run)
+    if spent >= seconds:
+        return 143  # an earlier call has stopped it
+    run.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic() - spent
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        while process.poll() is None and (spent := time.monotonic() - began) < seconds:
+            atomic.write_file(run / SECONDS, f"{spent}\n")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(min(_TICK_S, seconds - spent))
+    finally:
+        process.terminate()
+        process.wait()
+        atomic.write_file(run / SECONDS, f"{time.monotonic() - began}\n")
+    return process.returncode
+
+
+def _seconds(run: Path) -> float:
+    """How long the run has been trained, over all calls."""
+    path = run / SECONDS
+    return float(path.read_text()) if path.exists() else 0.0
+
+
+def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Result:
+    """The figures of a finished run, which are then kept beside it."""
+    from nmt.evaluation.evaluate import evaluate
+    from nmt.reporting.info import info
+
+    facts = manifest.read(run / "model", "model")
+    scores = evaluate(run / "model", note=say).as_json()
+    result = Result(
+        row=row,
+        seed=config.training.seed,
+        changes=changes,
+        parameters=info(config)["parameters"]["total"],
+        steps=facts["step"],
+        minutes=_seconds(run) / 60,
+        ppl=facts["validation"]["ppl"],
+        bleu=scores["bleu"],
+        bleu_interval=scores["bleu_interval"],
+        bleu_signature=scores["bleu_signature"],
+        paper_bleu=scores.get("paper_bleu"),
+    )
+    atomic.write_file(run / RESULT, json.dumps(asdict(result), indent=1) + "\n")
+    return result
+
+
+def table(results: Sequence[Result]) -> str:
+    """Table 3 in Markdown, ours beside the paper's."""
+    rows = sorted({result.row for result in results}, key=_order)
+    by_row = [[result for result in results if result.row == row] for row in rows]
+    lines = [
+        "| row | differs from base in | steps | PPL | paper | BLEU | paper's count | paper "
+        "| parameters | paper |",
+        "| --- " * 10 + "|",
+        *(f"| {' | '.join(_cells(row))} |" for row in by_row),
+        "",
+        "95% intervals: over seeds (Student's t) where a row has several, else over sentences.",
+        f"BLEU: {results[0].bleu_signature}; beside it as the paper counts it, and the paper's.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cells(results: Sequence[Result]) -> list[str]:
+    """A row of the table from its runs."""
+    first = results[0]
+    ppl, bleu, parameters = PAPER.get(first.row, ("", "", None))
+    changes = ", ".join(f"{key.split('.')[1]} {value}" for key, value in first.changes.items())
+    steps = sorted({result.steps for result in results})
+    counted = [result.paper_bleu for result in results if result.paper_bleu is not None]
+    return [
+        first.row,
+        changes,
+        f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}",
+        _estimate([result.ppl for result in results]),
+        f"{ppl:.2f}" if ppl else "",
+        _estimate([result.bleu for result in results], first.bleu_interval),
+        f"{mean(counted):.2f}" if counted else "",
+        str(bleu),
+        f"{first.parameters / 1e6:.1f} M",
+        f"{parameters} M" if parameters else "",
+    ]
+
+
+def _estimate(values: Sequence[float], alone: tuple[float, float] | None = None) -> str:
+    """Mean and 95% interval over seeds; `alone` is the interval of a single value, if it has one.
+
+    >>> _estimate([1.0, 2.0, 3.0])
+    '2.00 (-0.48 to 4.48)'
+    """
+    middle = mean(values)
+    if len(values) > 1:
+        half = _T[min(len(values) - 1, len(_T)) - 1] * stdev(values) / math.sqrt(len(values))
+        alone = (middle - half, middle + half)
+    return f"{middle:.2f}" + (f" ({alone[0]:.2f} to {alone[1]:.2f})" if alone else "")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stop)
+    try:
+        main()
+    except InputError as error:
+        say("\n".join(f"table3: error: {problem}" for problem in error.problems))
+        sys.exit(error.status)

@@ -1,0 +1,42 @@
+"""Text files for trying the recipe out: the demo grammar's sentences, in two domains.
+
+    python recipes/your_own_text/stand_in.py text
+
+writes text/general.SPLIT.en and .de, sentences of all kinds but no questions, and
+text/questions.SPLIT.en and .de, questions alone; SPLIT is train, valid or test.
+"""
+
+import sys
+from itertools import islice
+from pathlib import Path
+
+from nmt.data.demo import demo_pairs
+
+SIZES = {
+    "general": {"train": 20_000, "valid": 200, "test": 200},
+    "questions": {"train": 1_000, "valid": 200, "test": 200},
+}
+_SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # as the grammar calls them
+
+
+def main(folder: str = "text") -> None:
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for domain, sizes in SIZES.items():
+        for split, size in sizes.items():
+            endless = demo_pairs(100 * size, 1, _SPLITS[split])
+            wanted = (
+                pair
+                for pair in endless
+                if ("question" in pair.phenomena) == (domain == "questions")
+            )
+            pairs = list(islice(wanted, size))
+            for language, lines in (
+                ("en", [pair.source for pair in pairs]),
+                ("de", [pair.target for pair in pairs]),
+            ):
+                path = Path(folder, f"{domain}.{split}.{language}")
+                path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,93 @@
+"""Table 3: the paper's figures stand in one form everywhere, and runs are measured once."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nmt.config import load
+from nmt.errors import InputError
+from nmt.reporting.info import info
+from nmt.training.train import train
+from recipes.table3 import table3
+
+SMALL = Path(table3.__file__).parent / "multi30k"
+SMALL_ROWS = sorted(path.stem for path in SMALL.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("row", table3.PAPER)
+def test_each_row_has_its_configuration_headed_by_its_figures(row: str):
+    path = table3.CONFIGS / f"{row}.yaml"
+    head = path.read_text(encoding="utf-8")
+    found = re.search(r"PPL ([\d.]+), BLEU ([\d.]+)[,;] (?:(\d+) M )?parameters", head)
+    assert found
+    ppl, bleu, parameters = found.groups()
+    assert (float(ppl), float(bleu), parameters and int(parameters)) == table3.PAPER[row]
+    ours = re.search(r"\((?:ours: )?([\d.]+) M", head)
+    assert ours
+    assert ours[1] == f"{info(load(path))['parameters']['total'] / 1e6:.1f}"
+
+
+def test_no_configuration_is_without_figures():
+    assert {path.stem for path in table3.CONFIGS.glob("*.yaml")} == table3.PAPER.keys()
+    assert len(SMALL_ROWS) == 6
+
+
+@pytest.mark.parametrize("row", SMALL_ROWS)
+def test_a_small_row_changes_what_the_papers_row_changes(row: str):
+    small, paper = (
+        table3._changes(load(folder / "base.yaml"), load(folder / f"{row}.yaml"))
+        for folder in (SMALL, table3.CONFIGS)
+    )
+    assert small.keys() == paper.keys()
+
+
+def test_an_interval_over_seeds_is_students():
+    # scipy.stats.t.interval(0.95, 2, loc=2, scale=3 ** -0.5) = (-0.4841, 4.4841)
+    assert table3._estimate([1.0, 2.0, 3.0]) == "2.00 (-0.48 to 4.48)"
+    assert table3._estimate([2.0], (1.5, 2.5)) == "2.00 (1.50 to 2.50)"
+
+
+@pytest.fixture
+def stopped(settings, tmp_path: Path) -> list[str]:
+    """Arguments for a run that ten minutes have brought to step 2 of 12, not measured yet."""
+    run = tmp_path / "out" / "base" / "seed-1"
+    (tmp_path / "configs").mkdir()
+    config = settings(training__run_directory=str(run))
+    (tmp_path / "configs" / "base.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    train(settings(training__run_directory=str(run), training__max_steps=2), lambda line: None)
+    shutil.rmtree(run / "model")
+    (run / table3.SECONDS).write_text("600.0\n")
+    return ["base", "--configs", str(tmp_path / "configs"), "--output", str(tmp_path / "out")]
+
+
+def test_a_run_out_of_time_is_measured_where_it_is_and_never_again(
+    stopped, tmp_path: Path, capsys, monkeypatch
+):
+    table3.main([*stopped, "--minutes", "10"])
+    first = capsys.readouterr().out
+    assert first == (tmp_path / "out" / "table.md").read_text()
+    (result,) = json.loads((tmp_path / "out" / "table.json").read_text())
+    assert (result["steps"], result["seed"], result["changes"]) == (2, 1, {})
+    assert "| base |  | 2 |" in first
+    assert "| 4.92 |" in first
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("started again")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    table3.main([*stopped, "--minutes", "10"])
+    assert capsys.readouterr().out == first
+    with pytest.raises(InputError, match=r"model\.dropout is 0\.3, the run had 0\.1"):
+        table3.main([*stopped, "--minutes", "10", "model.dropout=0.3"])
+    with pytest.raises(AssertionError, match="started again"):  # more minutes, more steps
+        table3.main([*stopped, "--minutes", "20"])
+
+
+def test_too_little_time_for_a_step_is_said(stopped, tmp_path: Path):
+    shutil.rmtree(tmp_path / "out")
+    with pytest.raises(InputError, match="no step within 1e-09 minutes"):
+        table3.main([*stopped, "--minutes", "1e-9"])
