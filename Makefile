@@ -4,7 +4,7 @@ ARGS ?=
 GPUS = $$(.venv/bin/python -c "import torch; print(max(1, torch.cuda.device_count()))")
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint train-base train-big clean
+.PHONY: help install demo test chaos lint train-base train-big clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -24,6 +24,9 @@ demo: .venv/installed ## the whole path in minutes: prepare, train, translate, B
 
 test: .venv/installed ## all tests, offline
 	.venv/bin/python -m pytest
+
+chaos: .venv/installed ## long storms of kills and damage; a quarter of an hour
+	.venv/bin/python -m pytest -m chaos
 
 lint: .venv/installed ## ruff and mypy
 	.venv/bin/ruff check .

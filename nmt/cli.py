@@ -5,7 +5,7 @@ Modules are imported by the command that needs them, so that `nmt --help` is pro
 
 import argparse
 import contextlib
-import errno
+import io
 import json
 import os
 import sys
@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from nmt import __version__
-from nmt.errors import InputError, Status, Stopped
+from nmt.errors import InputError, Status, Stopped, is_out_of_memory, of_system
 
 if TYPE_CHECKING:
     from nmt.decoding.translator import SearchOptions
-
-_PATH_ERRORS = {errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -31,6 +29,9 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
     out_of_memory = ""
+    _occupy_standard_descriptors()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale; paths as they came
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
         arguments = _parser().parse_args(argv)
         out_of_memory = arguments.if_out_of_memory
@@ -43,32 +44,56 @@ def main(argv: list[str] | None = None) -> int:
             _say(f"nmt: error: {problem}")
         return error.status
     except Stopped as stopped:
-        _say(f"nmt: {stopped}")
+        if str(stopped):
+            _say(f"nmt: {stopped}")
         return stopped.status
-    except BrokenPipeError:
-        # whoever read us has gone; keep the interpreter from flushing into the closed pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read us has gone
+        _forget_output()
         return Status.DONE
     except KeyboardInterrupt:
         _say("nmt: interrupted")
         return 130
+    except UnicodeEncodeError as error:
+        if error.encoding == "utf-8":
+            raise
+        _say(
+            f"nmt: error: no file can be called {str(error.object)!a:.200} in this locale "
+            f"({error.encoding}), this command, use a UTF-8 locale, or set PYTHONUTF8=1"
+        )
+        return Status.INPUT
     except OSError as error:
         if error.errno is None:
             raise
-        where = error.filename or "while reading or writing"
-        _say(f"nmt: error: {error.strerror}, {where}, check path, permission and room on the disk")
-        return Status.INPUT if error.errno in _PATH_ERRORS else Status.STORAGE
+        _forget_output()
+        told = of_system(error)
+        _say(f"nmt: error: {told}")
+        return told.status
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         _say(f"nmt: error: out of memory, this machine, {out_of_memory}")
         return Status.INPUT
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    """torch has a class for a GPU's memory alone, and is not imported just to ask."""
-    is_gpu = type(error).__name__ == "OutOfMemoryError"
-    return isinstance(error, MemoryError) or is_gpu or "can't allocate memory" in str(error)
+def _occupy_standard_descriptors() -> None:
+    """Opens those that the caller has closed, so that no file of ours gets their numbers.
+
+    What a library writes to descriptor 2 would else end up in a checkpoint.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+
+
+def _forget_output() -> None:
+    """Keeps the interpreter from failing once more at its end, on what could not be written."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(text: str) -> None:
@@ -101,6 +126,10 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("prepare", "clean corpora, train the tokenizer, write token shards",
                   "nmt prepare configs/multi30k.yaml", _prepare)  # fmt: skip
     _add_config(sub)
+    sub.add_argument("--processes", type=_positive, metavar="N",
+                     help="at most so many at once, up to 200 MB each (default: the CPU "
+                          "cores, up to 6); the data do not depend on it")  # fmt: skip
+    sub.set_defaults(if_out_of_memory="lower --processes, or use a machine with more memory")
     sub = command("train", "train a model, or take up a run where it stopped",
                   "nmt train configs/demo.yaml training.max_steps=200", _train)  # fmt: skip
     _add_config(sub)
@@ -119,6 +148,14 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--target", type=Path, required=True, metavar="F", help="its translation")
     sub.add_argument("--tokens", action="store_true", help="each token with its own, tab-separated")
     _add_device(sub)
+    sub = command("attention", "picture where the model looks, by layer and head",
+                  "nmt attention runs/demo --source 'The man reads.' --output a.html",
+                  _attention)  # fmt: skip
+    sub.add_argument("model", metavar="MODEL", type=Path, help="model, checkpoint or run directory")
+    sub.add_argument("--source", required=True, metavar="TEXT", help="a sentence")
+    sub.add_argument("--target", metavar="TEXT", help="its translation; default: the model's own")
+    sub.add_argument("--output", type=Path, required=True, metavar="F",
+                     help=".html: to explore; .png: a grid (extra nmt[plots])")  # fmt: skip
     sub = command("average", "mean of a run's last checkpoints, as a model directory",
                   "nmt average runs/multi30k --last 5 --output averaged", _average)  # fmt: skip
     sub.add_argument("model", metavar="RUN", type=Path, help="run directory")
@@ -133,6 +170,10 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("config", metavar="CONFIG|MODEL", type=Path, help="configuration, or a model")
     sub.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings to override")
     sub.add_argument("--json", action="store_true", help="for programs")
+    sub = command("report", "one HTML page about a run, or about several compared",
+                  "nmt report runs/multi30k --output report.html", _report)  # fmt: skip
+    sub.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
+    sub.add_argument("--output", type=Path, required=True, metavar="F.html", help="the page")
     return parser
 
 
@@ -176,6 +217,10 @@ def _add_evaluate(sub: argparse.ArgumentParser) -> None:
     reference.add_argument("--reference", type=Path, metavar="F", help="its translation by people")
     reference.add_argument("--test-set", metavar="NAME", help="of sacreBLEU, such as wmt14/full")
     sub.add_argument("--hypothesis", type=Path, metavar="F", help="score this translation instead")
+    sub.add_argument("--baseline", type=Path, metavar="F",
+                     help="another translation, for a paired significance test")  # fmt: skip
+    sub.add_argument("--comet", nargs="?", const="Unbabel/wmt22-comet-da", metavar="MODELNAME",
+                     help="COMET too, %(const)s if none is named; extra nmt[comet]")  # fmt: skip
     sub.add_argument("--target-language", metavar="L", help="of the hypothesis, such as de")
     sub.add_argument("--json", action="store_true", help="for programs")
     sub.add_argument("--output", type=Path, metavar="F", help="receives the translations")
@@ -206,14 +251,18 @@ def _prepare(arguments: argparse.Namespace) -> None:
         from nmt.checkpoints.model_directory import tokenizer_to_fine_tune
 
         tokenizer = tokenizer_to_fine_tune(config)
-    prepare(config, report=_say, tokenizer=tokenizer)
+    prepare(config, report=_say, tokenizer=tokenizer, processes=arguments.processes)
 
 
 def _train(arguments: argparse.Namespace) -> None:
     from nmt.config import load
     from nmt.training.train import train
 
-    model = train(load(arguments.config, arguments.overrides), _say)
+    try:
+        config = load(arguments.config, arguments.overrides)
+    except InputError as error:  # torchrun's processes all read it: one a machine tells
+        raise error if os.environ.get("LOCAL_RANK", "0") == "0" else InputError() from None
+    model = train(config, _say)
     if os.environ.get("RANK", "0") == "0":
         _print(model)
 
@@ -249,6 +298,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         reference=arguments.reference,
         test_set=arguments.test_set,
         hypothesis=arguments.hypothesis,
+        baseline=arguments.baseline,
+        comet=arguments.comet,
         target_language=arguments.target_language,
         output=arguments.output,
         device=arguments.device,
@@ -274,6 +325,12 @@ def _score(arguments: argparse.Namespace) -> None:
         _print(line)
 
 
+def _attention(arguments: argparse.Namespace) -> None:
+    from nmt.evaluation.attention_maps import run_attention
+
+    run_attention(arguments.model, arguments.source, arguments.target, arguments.output, _say)
+
+
 def _search_options(arguments: argparse.Namespace, n_best: int = 1) -> "SearchOptions":
     from nmt.decoding.translator import SearchOptions
 
@@ -291,10 +348,22 @@ def _info(arguments: argparse.Namespace) -> None:
     from nmt.config import load
     from nmt.reporting.info import as_text, info
 
-    path = arguments.config
-    if path.is_dir():
-        from nmt.checkpoints.model_directory import CONFIG, find_model
+    if arguments.config.is_dir():
+        from nmt.checkpoints.model_directory import find_model, read_config
 
-        path = find_model(path)[0] / CONFIG
-    content = info(load(path, arguments.overrides))
+        if arguments.overrides:
+            raise InputError("a model's settings stand, command line, leave out KEY=VALUE")
+        config = read_config(find_model(arguments.config)[0])
+    else:
+        config = load(arguments.config, arguments.overrides)
+    content = info(config)
     _print(json.dumps(content, indent=1) if arguments.json else as_text(content))
+
+
+def _report(arguments: argparse.Namespace) -> None:
+    from nmt.cpu_memory import keep_freed_memory
+    from nmt.reporting.report import report
+
+    keep_freed_memory()
+    report(arguments.runs, arguments.output, _say)
+    _say(f"written: {arguments.output}")

@@ -15,6 +15,7 @@ from nmt.errors import InputError
 MAX_BYTES = 1_000_000
 MAX_ALIASES = 100
 MAX_KEYS = 10_000  # a file of nested aliases can expand to gigabytes
+MAX_DEPTH = 50  # reading what is nested n deep takes PyYAML time in n^2
 
 KeyPath = tuple[str | int, ...]
 
@@ -56,17 +57,19 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
         The value (None for an empty text) and a map from key path to line number (from 1).
 
     Raises:
-        InputError: not YAML, a duplicate key, an unsafe tag, too many aliases.
+        InputError: not YAML, duplicate keys, an unsafe tag, too many aliases, too deep.
     """
     try:
-        if sum(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)) > MAX_ALIASES:
-            raise InputError(f"more than {MAX_ALIASES} aliases, {name}, write the values out")
+        _check_size(text, name)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
             lines: dict[KeyPath, int] = {}
+            problems: list[str] = []
             if node is not None:
-                _collect_lines(node, (), lines, name)
+                _collect_lines(node, (), lines, name, problems)
+            if problems:
+                raise InputError(*problems)
             return (None if node is None else loader.construct_document(node)), lines
         finally:
             loader.dispose()
@@ -95,7 +98,7 @@ def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL, or a lone surrogate
         raise InputError(f"no such file, {path}, check the path") from None
     except IsADirectoryError:
         raise InputError(f"a folder where a YAML file was expected, {path}, name a file") from None
@@ -109,23 +112,48 @@ def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
     return parse(text, str(path))
 
 
-def _collect_lines(node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], name: str) -> None:
+_OPENING = (
+    yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken,
+    yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken,
+)  # fmt: skip
+_CLOSING = (yaml.BlockEndToken, yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)
+
+
+def _check_size(text: str, name: str) -> None:
+    """Raises InputError for a text whose nodes or value would take long or much memory to build."""
+    depth = aliases = 0
+    for token in yaml.scan(text):
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        aliases += isinstance(token, yaml.AliasToken)
+        if depth > MAX_DEPTH:
+            line = token.start_mark.line + 1
+            raise InputError(f"nested more than {MAX_DEPTH} deep, {name}:{line}, flatten it")
+        if aliases > MAX_ALIASES:
+            raise InputError(f"more than {MAX_ALIASES} aliases, {name}, write the values out")
+
+
+def _collect_lines(
+    node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], name: str, problems: list[str]
+) -> None:
+    """Fills `lines`, and `problems` with keys that stand twice or are no plain words."""
     if len(lines) > MAX_KEYS:
         raise InputError(f"more than {MAX_KEYS} entries, {name}, this is no configuration file")
     lines[at] = node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
         for index, child in enumerate(node.value):
-            _collect_lines(child, (*at, index), lines, name)
+            _collect_lines(child, (*at, index), lines, name, problems)
     elif isinstance(node, yaml.MappingNode):
         for key, child in node.value:
-            path, line = (*at, key.value), key.start_mark.line + 1
-            if not isinstance(key, yaml.ScalarNode):
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
                 raise InputError(f"a key that is not a word, {name}:{line}, use plain keys")
+            path = (*at, key.value)
             if path in lines:
                 dotted = ".".join(map(str, path))
-                raise InputError(
+                problems.append(
                     f"duplicate key {dotted} (first on line {lines[path]}), {name}:{line}, "
                     "keep one of them"
                 )
-            _collect_lines(child, path, lines, name)
+                continue
+            _collect_lines(child, path, lines, name, problems)
             lines[path] = line

@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, here and in children
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -34,19 +35,20 @@ def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture
-def settings(tiny_data: Path, tmp_path: Path) -> Settings:
-    """A configuration on the prepared tiny data, a run in a folder of the test's own.
+def make_settings(data: Path, folder: Path, **changes) -> Config:
+    """A configuration on the prepared data in `data`, its run in `folder`.
 
     Keyword arguments are dotted keys with two underscores for the dot: training__max_steps=3.
     """
+    content = tiny_settings(data)
+    content["training"]["run_directory"] = str(folder / "run")
+    for key, value in changes.items():
+        section, name = key.split("__")
+        content[section][name] = value
+    return validate(content, {}, "tiny")
 
-    def make(**changes) -> Config:
-        content = tiny_settings(tiny_data)
-        content["training"]["run_directory"] = str(tmp_path / "run")
-        for key, value in changes.items():
-            section, name = key.split("__")
-            content[section][name] = value
-        return validate(content, {}, "tiny")
 
-    return make
+@pytest.fixture
+def settings(tiny_data: Path, tmp_path: Path) -> Settings:
+    """`make_settings` on the prepared tiny data, a run in a folder of the test's own."""
+    return partial(make_settings, tiny_data, tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def saved(config: Config, folder: Path) -> Path:
 def test_help_is_prompt_and_names_an_example():
     result = nmt("--help")
     assert result.returncode == 0
-    commands = ("prepare", "train", "translate", "evaluate", "score", "average", "info")
+    commands = ("prepare", "train", "translate", "evaluate", "score", "average", "info", "report")
     for command in commands:
         assert command.encode() in result.stdout
         assert b"example:" in nmt(command, "--help").stdout
@@ -75,13 +76,21 @@ def test_translate_gives_a_line_for_each_line(model: Path):
     assert best[2] == "2\t0.000000\t"
 
 
-def test_translate_works_in_the_c_locale(model: Path):
-    environment = {"PATH": os.environ["PATH"], "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
-    text = "Größe\n".encode()
-    assert (
-        nmt("translate", model, text=text, env=environment).stdout
-        == nmt("translate", model, text=text).stdout
-    )
+NO_UTF8 = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0",
+           "PYTHONCOERCECLOCALE": "0"}  # fmt: skip
+
+
+def test_r20_the_locale_does_not_matter(model: Path, tmp_path: Path):
+    """Text, standard streams and names of files are bytes, whatever Python makes of them."""
+    path = tmp_path / "mödel"
+    path.symlink_to(model)
+    text = "Größe\n\n".encode() + b"\xff\xfe\x80\n" + "\U0001f600\u2028".encode()
+    expected = nmt("translate", path, text=text).stdout
+    assert expected.count(b"\n") == 4
+    for locale in (NO_UTF8, {"LC_ALL": "POSIX"}):
+        found = nmt("translate", path, text=text, env={"PATH": os.environ["PATH"], **locale})
+        assert (found.returncode, found.stdout) == (0, expected)
+        assert b"invalid UTF-8 replaced in 1 lines" in found.stderr
 
 
 def test_evaluate_prints_what_programs_read(model: Path, tmp_path: Path):
@@ -117,7 +126,7 @@ def test_info_reads_configurations_and_models(model: Path):
     )
 
 
-def test_a_closed_pipe_is_silent(model: Path, tmp_path: Path):
+def test_r21_a_closed_pipe_is_silent(model: Path, tmp_path: Path):
     command = (
         f"yes 'The dog sees a cat.' | {sys.executable} -m nmt translate {model} 2>err | head -1"
     )
@@ -128,12 +137,161 @@ def test_a_closed_pipe_is_silent(model: Path, tmp_path: Path):
     assert said == b"using %b\n" % os.fsencode(model / "model")
 
 
+def test_r21_closed_streams(model: Path, tmp_path: Path):
+    """Nobody hears the notes: no matter. Nowhere to write: one line. A full device: one line."""
+    command = f"echo 'The dog.' | {sys.executable} -m nmt translate {model / 'model'} --beam 1 "
+
+    def said(redirection: str) -> tuple[int, bytes, bytes]:
+        run = subprocess.run(["bash", "-c", command + redirection], capture_output=True, timeout=60)
+        return run.returncode, run.stdout, run.stderr
+
+    code = "from nmt.cli import main; main(['x']); print(open('/dev/null').fileno() > 2)"
+    closed = f'{sys.executable} -c "{code}" 2>&-'
+    assert subprocess.run(["bash", "-c", closed], capture_output=True).stdout == b"True\n"
+    status, output, _ = said("2>&-")
+    assert (status, output.count(b"\n")) == (0, 1)
+    status, _, error = said(">&-")
+    assert status == 2
+    assert error.startswith(b"nmt: error: standard output is closed") and error.count(b"\n") == 1
+    status, _, error = said(">/dev/full")
+    assert status == 5
+    assert error.startswith(b"nmt: error: No space left") and error.count(b"\n") == 1
+
+
+def test_r20_pieces_and_names_that_a_locale_cannot_hold(model: Path, settings, tmp_path: Path):
+    environment = {"PATH": os.environ["PATH"], **NO_UTF8}
+    (tmp_path / "text").write_text("Größe\n", encoding="utf-8")
+    sides = ("--source", tmp_path / "text", "--target", tmp_path / "text")
+    assert "▁".encode() in nmt("score", model, "--tokens", *sides, env=environment).stdout
+    text = {"text": {"source": "größe.en", "target": "größe.de"}}
+    config = settings(data__directory=str(tmp_path / "data"), data__train=[text])
+    found = nmt("prepare", saved(config, tmp_path), env=environment)
+    assert found.returncode == 2
+    assert found.stderr.startswith(b"nmt: error: no file can be called 'gr\\xf6\\xdfe.en'")
+    assert found.stderr.count(b"\n") == 1
+
+
+@pytest.fixture
+def two_steps(settings, tmp_path: Path) -> Path:
+    """A configuration whose run has made two of its four steps, with a checkpoint."""
+    changes = {"training__checkpoint_every": 2, "training__validate_every": 100}
+    config = settings(**changes, training__max_steps=2)
+    train(config, lambda line: None)
+    return saved(settings(**changes, training__max_steps=4), tmp_path)
+
+
+def bytes_of(checkpoint: Path) -> list[bytes]:
+    names = ("model.safetensors", "optimizer.safetensors")
+    return [(checkpoint / name).read_bytes() for name in names]
+
+
+@pytest.mark.parametrize("kind", ["a limit on the size of files", "a full file system"])
+def test_r11_a_full_disk_leaves_the_former_checkpoint(two_steps: Path, tmp_path: Path, kind: str):
+    """Exit status 5, nothing half written, and with room again the same bytes as ever."""
+    run, small = tmp_path / "run", tmp_path / "small"
+    small.mkdir()
+    size = (run / "checkpoints/step-00000002/optimizer.safetensors").stat().st_size
+    options: dict = {}
+    if kind == "a full file system":
+        used = sum(-(-path.stat().st_size // 4096) * 4096 + 4096 for path in run.rglob("*"))
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={used + size}", "tmpfs", str(small)]
+        if subprocess.run(mount, capture_output=True).returncode != 0:
+            pytest.skip("may not mount a file system")
+    else:
+        options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1,) * 2)}
+    try:
+        shutil.copytree(run, small / "run")
+        arguments = ("train", two_steps, f"training.run_directory={small / 'run'}")
+        full = nmt(*arguments, **options)
+        assert full.returncode == 5, full.stderr
+        errors = [line for line in full.stderr.split(b"\n") if b"error" in line]
+        assert len(errors) == 1 and errors[0].startswith(b"nmt: error: ")
+        assert b"Traceback" not in full.stderr
+        assert [p.name for p in small.glob("run/checkpoints/*")] == ["step-00000002"]
+        assert not list((small / "run").rglob(".tmp-*"))
+        assert bytes_of(small / "run/checkpoints/step-00000002") == bytes_of(
+            run / "checkpoints/step-00000002"
+        )
+        if not options:
+            subprocess.run(["mount", "-o", "remount,size=100m", str(small)], check=True)
+        assert main(["train", *map(str, arguments[1:])]) == 0
+        assert main(["train", str(two_steps)]) == 0
+        ends = [bytes_of(place / "checkpoints/step-00000004") for place in (run, small / "run")]
+        assert ends[0] == ends[1]
+    finally:
+        subprocess.run(["umount", str(small)], capture_output=True)
+
+
+def test_r12_a_full_disk_leaves_no_half_translation(two_steps: Path, tmp_path: Path):
+    output, text = tmp_path / "out", b"The man reads.\n" * 2000
+    options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))}
+    arguments = ("translate", tmp_path / "run", "--beam", "1", "--output", output)
+    full = nmt(*arguments, text=text, **options)
+    assert full.returncode == 5, full.stderr
+    assert b"Traceback" not in full.stderr
+    assert [path.name for path in tmp_path.glob("*out*")] == []
+    assert nmt(*arguments, text=text).returncode == 0
+    assert output.read_bytes().count(b"\n") == 2000
+
+
+def test_r27_awkward_places(settings, tmp_path: Path):
+    """Spaces, Unicode, line ends and links in paths, no home, files for their owner alone."""
+    place = tmp_path / "a b\nü\u2028😀"
+    place.mkdir()
+    (tmp_path / "link").symlink_to(place)
+    changes = {"training__run_directory": str(tmp_path / "link" / "run dir")}
+    path = saved(
+        settings(**changes, training__max_steps=1, data__directory=str(place / "d\td")), place
+    )
+    homeless = {key: value for key, value in os.environ.items() if key != "HOME"}
+    private = {"umask": 0o077, "env": homeless}
+    trained = nmt("train", path, **private)
+    assert trained.returncode == 0, trained.stderr
+    model = place / "run dir" / "model"
+    assert {file.stat().st_mode & 0o777 for file in model.iterdir()} == {0o600}
+    assert model.stat().st_mode & 0o777 == 0o700
+    nowhere = homeless | {"HOME": "/proc/nowhere"}
+    translated = nmt(
+        "translate", place / "run dir", "--output", place / "ö", text=b"a\n", env=nowhere
+    )
+    assert translated.returncode == 0, translated.stderr
+    assert (place / "ö").read_bytes().count(b"\n") == 1
+
+
+def test_r27_a_run_that_may_not_be_written(two_steps: Path, tmp_path: Path):
+    """Training says so in a line; translating needs no permission to write."""
+    powerless: list[str] = []
+    if os.geteuid() == 0:  # who may write anywhere, unless that power is given up
+        powers = "-dac_override,-dac_read_search"
+        powerless = ["setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}"]
+        if not shutil.which("setpriv") or subprocess.run([*powerless, "true"]).returncode:
+            pytest.skip("root cannot give up its power here")
+    run = tmp_path / "run"
+    paths = [run, *run.rglob("*")]
+    for path in paths:
+        path.chmod(path.stat().st_mode & ~0o222)
+    try:
+        command = [*powerless, sys.executable, "-m", "nmt"]
+        train = subprocess.run([*command, "train", str(two_steps)], capture_output=True, timeout=60)
+        translate = subprocess.run(
+            [*command, "translate", str(run)], input=b"a\n", capture_output=True, timeout=60
+        )
+    finally:
+        for path in paths:
+            path.chmod(path.stat().st_mode | 0o200)
+    assert train.returncode == 5
+    assert train.stderr.startswith(b"nmt: error: Permission denied, ")
+    assert train.stderr.count(b"\n") == 1
+    assert (translate.returncode, translate.stdout.count(b"\n")) == (0, 1)
+
+
 def test_configuration_mistakes(capsys, settings, tmp_path: Path):
     path = saved(settings(), tmp_path)
     status, lines = refused(capsys, "train", path, "training.max_stepps=3", "model.d_model=big")
     assert status == 2
     assert "did you mean max_steps?" in lines[0] + lines[1]
-    assert 'model.d_model must be a whole number, found "big"' in lines[0] + lines[1]
+    expected = 'model.d_model must be a whole number from 1 to 100,000, found "big"'
+    assert expected in lines[0] + lines[1]
     assert refused(capsys, "train", tmp_path / "none.yaml")[0] == 2
     assert not Path(settings().training.run_directory).exists()
 

@@ -1,14 +1,17 @@
 """Writing aside, syncing and renaming: what stands under its final name is whole.
 
 A power cut or `kill -9` at any moment leaves the old state or the new one, and at most a folder
-or file whose name starts with `.tmp-`, which the next writer in that place removes.
+or file whose name starts with `.tmp-`, which the next writer in that place removes: nobody holds
+the lock on it any more, by which it is known that its own writer has gone.
 """
 
+import fcntl
 import os
+import secrets
 import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -37,16 +40,19 @@ def write_file(path: Path, data: bytes | str) -> None:
 def new_file(path: Path) -> Iterator[Path]:
     """A name to write to; the file is synced and renamed over `path` when the block ends.
 
-    After an exception `path` is as it was and nothing is left beside it.
+    After an exception `path` is as it was and nothing is left beside it. An OSError that does not
+    say which file it is about, as that of a full disk, is given the name.
     """
-    aside = path.with_name(f"{_PREFIX}{os.getpid()}-{path.name}")
-    try:
-        yield aside
-        sync(aside)
-        aside.replace(path)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    with _locked_aside(path, Path.touch) as aside:
+        try:
+            yield aside
+            sync(aside)
+            aside.replace(path)
+        except BaseException as error:
+            aside.unlink(missing_ok=True)
+            if isinstance(error, OSError) and error.errno and error.filename is None:
+                raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+            raise
     sync(path.parent)
 
 
@@ -57,29 +63,59 @@ def new_directory(path: Path) -> Iterator[Path]:
     Every file in it is synced first. `path` must not exist, or be empty.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f"{_PREFIX}{os.getpid()}-{path.name}")
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir()
-    try:
-        yield aside
-        for folder, _, files in os.walk(aside):
-            for file in files:
-                sync(Path(folder, file))
-            sync(Path(folder))
-        aside.replace(path)
-    except BaseException:
-        shutil.rmtree(aside, ignore_errors=True)
-        raise
+    with _locked_aside(path, Path.mkdir) as aside:
+        try:
+            yield aside
+            for folder, _, files in os.walk(aside):
+                for file in files:
+                    sync(Path(folder, file))
+                sync(Path(folder))
+            aside.replace(path)
+        except BaseException:
+            shutil.rmtree(aside, ignore_errors=True)
+            raise
     sync(path.parent)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what an interrupted writer left in `folder`. Call it while holding its lock."""
+    """Removes what interrupted writers left in `folder`, not what a living process writes there."""
     for path in folder.glob(f"{_PREFIX}*"):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+        with suppress(OSError), ExitStack() as stack:
+            descriptor = _open(path)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer lives
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """A new file or folder beside `path`, locked until the block ends or this process does.
+
+    Where the file system has no locks it stands unlocked, and `remove_leftovers` leaves it alone.
+    """
+    while True:
+        aside = path.with_name(f"{_PREFIX}{secrets.token_hex(4)}-{path.name}")
+        make(aside)
+        try:
+            descriptor = _open(aside)
+        except FileNotFoundError:  # taken for a leftover before it could be locked
+            continue
+        try:
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if aside.exists():  # as above
+                yield aside
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _open(path: Path) -> int:
+    """A descriptor of a file or folder, which can hold a lock on it while it is open."""
+    return os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # NFS locks what can write
 
 
 def refuse_existing(path: Path) -> None:

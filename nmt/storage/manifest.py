@@ -7,6 +7,7 @@ JSON (sorted keys, no spaces) without that key.
 
 import hashlib
 import json
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,16 @@ from nmt.storage.atomic import write_file
 FORMAT_VERSION = 1
 NAME = "manifest.json"
 _MAX_BYTES = 100_000_000
-_HASHES = ("tokenizer_sha256", "data_sha256")
+_HASHES: dict[str, type] = {"tokenizer_sha256": str, "data_sha256": str}
 _KEYS = {  # what each kind's readers rely on
-    "data": (*_HASHES, "settings", "shards", "origin_sha256"),
-    "checkpoint": (*_HASHES, "step"),
-    "model": (*_HASHES, "step"),
+    "data": _HASHES | {"settings": dict, "shards": dict, "origin_sha256": str},
+    "checkpoint": _HASHES | {"step": int},
+    "model": _HASHES | {"step": int},
 }
+
+
+class NewerFormatError(InputError):
+    """Written by a later version of nmt (status 2): nothing older is taken in its place."""
 
 
 def file_hash(path: Path) -> str:
@@ -69,9 +74,12 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
 
     Raises:
         NoModelError: missing, unreadable, damaged, or of another kind (status 3).
-        InputError: written by a newer version (status 2).
+        NewerFormatError: written by a newer version (status 2).
     """
     path = folder / NAME
+    damaged = NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
+    if path.exists() and not path.is_file():  # a named pipe would keep us waiting
+        raise damaged
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
@@ -79,20 +87,22 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
     except FileNotFoundError:
         raise NoModelError(f"no {NAME}, {folder}, this is no complete {kind} directory") from None
     except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict) or not _lists_files(content.get("files")):
-        raise NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
+        raise damaged from None
+    if not isinstance(content, dict):
+        raise damaged
     version = content.get("format_version")
-    if isinstance(version, int) and version > FORMAT_VERSION:
-        raise InputError(
+    if not isinstance(version, int) or version < 1:
+        raise damaged
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(
             f"format version {version} is newer than {FORMAT_VERSION}, {path}, update nmt"
         )
     own = value_hash({key: value for key, value in content.items() if key != "sha256"})
-    if content.get("sha256") != own:
-        raise NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
+    if content.get("sha256") != own or not _lists_files(content.get("files")):
+        raise damaged
     if content.get("kind") != kind:
         raise NoModelError(f"a {content.get('kind')} directory, {folder}, a {kind} was expected")
-    missing = [key for key in _KEYS[kind] if key not in content]
+    missing = [key for key, of in _KEYS[kind].items() if not isinstance(content.get(key), of)]
     if missing:
         raise NoModelError(f"manifest without {missing[0]}, {path}, restore it from a copy")
     return content
@@ -101,7 +111,8 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
 def _lists_files(files: Any) -> bool:
     """Whether it maps names that stay inside the folder to sizes and hashes."""
     return isinstance(files, dict) and all(
-        not Path(name).is_absolute()
+        name.isprintable()
+        and not Path(name).is_absolute()
         and ".." not in Path(name).parts
         and isinstance(entry, dict)
         and isinstance(entry.get("size"), int)
@@ -130,8 +141,11 @@ def verify(
         if expected is None:
             raise InputError(f"not in the manifest, {path}, restore it from a copy", status=status)
         try:
-            if path.stat().st_size != expected["size"]:
-                found = f"{path.stat().st_size} bytes, {expected['size']} in the manifest"
+            status_of = path.stat()
+            if not stat.S_ISREG(status_of.st_mode):
+                found = "no ordinary file"
+            elif status_of.st_size != expected["size"]:
+                found = f"{status_of.st_size} bytes, {expected['size']} in the manifest"
             else:
                 digest = file_hash(path)
                 if digest == expected["sha256"]:
