@@ -89,15 +89,35 @@ def stoppable(message: str) -> Iterator[None]:
             signal.signal(each, signal.SIG_IGN)  # ending takes a moment, and once is enough
         raise Stopped(number, message)
 
+    with _handled_by(stop):
+        yield
+
+
+@contextlib.contextmanager
+def _no_stop() -> Iterator[None]:
+    """Lets a signal that comes in the block wait for its end.
+
+    A mask would not do: it is the main thread's, and any other thread takes the signal instead.
+    """
+    came: list[int] = []
+    with _handled_by(lambda number, _: came.append(number)):
+        yield
+    if came:
+        signal.raise_signal(came[0])
+
+
+@contextlib.contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """`handler` for each signal that stops, in the block; only the main thread can set any."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    former = {number: signal.signal(number, stop) for number in _STOP_SIGNALS}
+    former = {number: signal.signal(number, handler) for number in _STOP_SIGNALS}
     try:
         yield
     finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+        for number, handler_before in former.items():
+            signal.signal(number, handler_before)
 
 
 class _Worker:
@@ -112,11 +132,12 @@ class _Worker:
         resource_tracker.ensure_running()  # its own start would unblock the signals
         # A Ctrl-C goes to all processes of a terminal; this one ends the others. The mask is
         # inherited, so that they are deaf to it from their first instruction.
-        former = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
-        try:
-            self._process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, former)
+        with _no_stop():  # half started, it would find its orders cut off and say so
+            former = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+            try:
+                self._process.start()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, former)
         self._theirs.close()  # so that reading ends when the process does
 
     def give(self, function: Callable[..., None], task: tuple[Any, ...]) -> None:

@@ -99,10 +99,11 @@ def test_ended_at_any_point_it_goes_on_from_there(
         process = start(path)
         seen = strike(process, tmp_path, files, number)
         said = ended(process)
-        assert (process.returncode, "Traceback" in said) == (status, False), said
+        assert process.returncode == status, said
         assert done.items() <= seen.items(), "a finished file was written again"
         assert not (tmp_path / "data/manifest.json").exists()
-        if number != signal.SIGKILL:
+        if number != signal.SIGKILL:  # after which a process that was just starting may complain
+            assert "Traceback" not in said, said
             assert re.search(r"^nmt: stopped, .* nmt prepare takes it up again$", said, re.M), said
             assert not list((tmp_path / "data").rglob(".tmp-*"))
         done = finished(tmp_path)

@@ -1,11 +1,15 @@
 """Calls over several processes: all of them made, their errors told, nobody left behind."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from multiprocessing import resource_tracker, util
 from pathlib import Path
 
 import pytest
@@ -93,6 +97,27 @@ def test_signals_are_for_the_parent_alone(tmp_path: Path) -> None:
         signal.pause()
     assert caught.value.status == 143
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_signal_waits_until_a_worker_has_its_orders(monkeypatch, capfd) -> None:
+    """A thread that does not block it takes it, as those of Arrow do."""
+    spawn, started, is_time = util.spawnv_passfds, [], threading.Event()
+
+    def spawn_and_signal(*arguments) -> int:
+        started.append(spawn(*arguments))
+        is_time.set()
+        taker.join()
+        return started[-1]
+
+    resource_tracker.ensure_running()  # is spawned too
+    taker = threading.Thread(target=lambda: (is_time.wait(), os.kill(os.getpid(), signal.SIGTERM)))
+    taker.start()
+    monkeypatch.setattr(util, "spawnv_passfds", spawn_and_signal)
+    with pytest.raises(Stopped), workers.stoppable("stopped"):
+        workers.run_apart(time.sleep, 3600)
+    with contextlib.suppress(ChildProcessError):  # it was waited for already
+        os.waitpid(started[-1], 0)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_workers_end_when_their_parent_is_killed() -> None:
