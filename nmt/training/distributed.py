@@ -79,22 +79,11 @@ class Ranks:
         return values
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """`module` under DistributedDataParallel where there is more than one rank.
-
-        Gradients are summed over ranks, not averaged: losses are divided by the tokens of the
-        whole step already.
-        """
+        """`module` under DistributedDataParallel, which averages gradients over ranks, if several."""
         if self.world_size == 1:
             return module
         ids = [self.device.index] if self.device.type == "cuda" else None
-        wrapped = DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
-        wrapped.register_comm_hook(None, _sum_gradients)
-        return wrapped
-
-
-def _sum_gradients(_: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    work = dist.all_reduce(bucket.buffer(), async_op=True)
-    return work.get_future().then(lambda future: future.value()[0])
+        return DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
 
 
 def _cpu_name() -> str:

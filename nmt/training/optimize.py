@@ -63,6 +63,7 @@ def optimizer_step(
             are touched (4).
     """
     settings = config.training
+    tokens_per_rank = target_tokens / ranks.world_size
     optimizer.zero_grad()
     sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
     for place, (slot, batch) in enumerate(slots):
@@ -70,7 +71,7 @@ def optimizer_step(
         is_last = place == len(slots) - 1
         waits = isinstance(module, DistributedDataParallel) and not is_last
         with module.no_sync() if waits else nullcontext(), _naming(step, slot, batch):  # type: ignore[operator]
-            slot_loss, slot_nll = add_gradients(module, batch, target_tokens, config)
+            slot_loss, slot_nll = add_gradients(module, batch, tokens_per_rank, config)
         sums = sums + torch.stack([slot_loss, slot_nll]).double()
     loss, nll = ranks.sum(sums.tolist())
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
@@ -93,12 +94,18 @@ def optimizer_step(
 
 
 def add_gradients(
-    module: nn.Module, batch: Batch, target_tokens: int, config: Config
+    module: nn.Module, batch: Batch, tokens_per_rank: float, config: Config
 ) -> tuple[Tensor, Tensor]:
-    """Forward and backward of one slot; its smoothed and unsmoothed loss, summed, in nats."""
+    """Forward and backward of one slot; its smoothed and unsmoothed loss, summed, in nats.
+
+    Args:
+        tokens_per_rank: target tokens of the whole step by the number of ranks, over which
+            gradients are averaged: together they divide by the tokens of the step, and lose no
+            bit if the ranks are a power of two.
+    """
     with autocast(config, batch.tgt_out.device):
         loss, nll = module(batch)
-    (loss / target_tokens).backward()
+    (loss / tokens_per_rank).backward()
     return loss.detach(), nll
 
 

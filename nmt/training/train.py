@@ -255,8 +255,8 @@ def _settled(training: Training, steps: Iterator[Step]) -> Iterator[Step]:
     """
     first = next(steps)
     if training.run.ranks.world_size > 1:
-        plan, slots = first
-        add_gradients(training.module, slots[0][1], plan.target_tokens, training.run.config)
+        _, slots = first
+        add_gradients(training.module, slots[0][1], 1.0, training.run.config)
     return chain([first], steps)
 
 

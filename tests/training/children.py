@@ -5,6 +5,7 @@ seconds. As a program, under torchrun, this module runs `nmt` with the fault tha
 argument names: `-m tests.training.children kill:1:5 train config.yaml`.
 """
 
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
 import torch.distributed as dist
 
 import nmt.training.train as training
@@ -46,7 +48,10 @@ class Child:
     def wait(self, timeout: float = 120) -> int:
         """The exit status; negative after a signal that was not handled."""
         self.process.join(timeout)
-        assert self.process.exitcode is not None, "still running"
+        if self.process.exitcode is None:
+            os.kill(self.process.pid, signal.SIGUSR2)  # it says where it hangs
+            self.process.join(2)
+            pytest.fail(f"still running after {timeout} s\n{self.said}")
         return self.process.exitcode
 
     @property
@@ -64,6 +69,7 @@ def _run(arguments: list[str], said: str, fault: Fault | None, environment: dict
     torch.set_num_threads(1)
     for number, path in ((1, os.devnull), (2, said)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
+    faulthandler.register(signal.SIGUSR2, file=2)
     if fault:
         fault()
     sys.exit(main(arguments))
