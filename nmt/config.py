@@ -26,9 +26,10 @@ Layers = Annotated[int, Field(ge=1, le=1000)]
 Width = Annotated[int, Field(ge=1, le=100_000)]
 Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]  # or a path, or a name
 Probability = Annotated[float, Field(ge=0, le=0.99)]
-Weight = Annotated[float, Field(gt=0, le=10_000)]
+Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
+MAX_BEAM = 1000
 
 
 class Section(BaseModel):
@@ -192,7 +193,7 @@ class Training(Section):
 
 
 class Decoding(Section):
-    beam: Annotated[int, Field(ge=1, le=1000)] = 4
+    beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = 4
     length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6  # alpha, §6.1
     # target tokens beyond the source's, §6.1
     max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = 50

@@ -11,6 +11,7 @@ from nmt.config import Config, differences, load
 from nmt.errors import InputError
 
 CONFIGS = Path(__file__).parent.parent / "configs"
+RECIPES = CONFIGS.parent / "recipes"
 
 GOOD = """\
 data:
@@ -197,6 +198,8 @@ def test_r18_bad_files(tmp_path: Path, monkeypatch, capfd, text: str | bytes, ex
         ("data.train=[]", "data.train must not be empty"),
         ("data.train.0.weight=3", "data.train must be a list of corpora"),
         ("base=x.yaml", "unknown key base"),
+        # so rarely that no epoch would ever have a pair
+        ("data.train=[{hub: x, split: y, weight: 1e-9}]", "weight must be a number from 0.0001"),
         ("training.learning_rate_factor=!!python/name:os.system", "not valid YAML"),
     ],
 )
@@ -224,6 +227,17 @@ def test_r18_files_that_cannot_be_read(tmp_path: Path):
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_configuration_loads(path: Path):
     assert isinstance(load(path), Config)
+
+
+def test_shipped_configurations_with_one_data_directory_agree_on_its_content():
+    """Otherwise the second would prepare anew what a run of the first was trained on."""
+    found: dict[str, list[tuple]] = {}
+    for path in [*CONFIGS.rglob("*.yaml"), *RECIPES.rglob("*.yaml")]:
+        config = load(path)
+        found.setdefault(config.data.directory, []).append((config.data, config.tokenizer))
+    assert len(found) < sum(map(len, found.values()))
+    for directory, contents in found.items():
+        assert all(content == contents[0] for content in contents), directory
 
 
 def test_the_shipped_configurations_that_others_name_are_there():
