@@ -353,7 +353,7 @@ def _info(arguments: argparse.Namespace) -> None:
 
         if arguments.overrides:
             raise InputError("a model's settings stand, command line, leave out KEY=VALUE")
-        config = read_config(find_model(arguments.config)[0])
+        config = read_config(find_model(arguments.config, _say)[0])
     else:
         config = load(arguments.config, arguments.overrides)
     content = info(config)

@@ -13,7 +13,7 @@ from nmt.checkpoints.model_directory import (
     read_tensors,
     save_model,
 )
-from nmt.errors import InputError
+from nmt.errors import InputError, NoModelError
 from nmt.storage import manifest
 from nmt.storage.atomic import refuse_existing
 
@@ -38,9 +38,14 @@ def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> 
 
     Raises:
         InputError: fewer than `last` sound checkpoints, or `output` exists.
+        NoModelError: no sound checkpoint at all.
     """
     refuse_existing(output)
+    if not run.is_dir():
+        raise InputError(f"no such run directory, {run}, correct the path")
     checkpoints = sound_checkpoints(run, last, note)
+    if not checkpoints:
+        raise NoModelError(f"no sound checkpoint, {run}, name a run that has some")
     if len(checkpoints) < last:
         raise InputError(
             f"{len(checkpoints)} sound checkpoints, {run}, average at most as many as there are"

@@ -131,17 +131,22 @@ def newest(run: Path, note: Callable[[str], None]) -> Checkpoint | None:
 
 
 def sound_checkpoints(
-    run: Path, at_most: int, note: Callable[[str], None], every: int = 1
+    run: Path,
+    at_most: int,
+    note: Callable[[str], None],
+    every: int = 1,
+    last: int | None = None,
 ) -> list[tuple[int, Path]]:
     """The newest scheduled checkpoints whose model files verify, newest first, with their steps.
 
     Args:
         note: is told of each checkpoint passed over, and why.
         every: see `scheduled`; 1 takes all there are.
+        last: likewise; None: the newest there is.
     """
     steps = [step for step, _ in _by_step(run)]
     found: list[tuple[int, Path]] = []
-    for step in scheduled(steps, every, max(steps, default=0)):
+    for step in scheduled(steps, every, max(steps, default=0) if last is None else last):
         if len(found) == at_most:
             break
         folder = directory(run, step)

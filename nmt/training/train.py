@@ -73,7 +73,7 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         step = start.step if start else 0
         if len(set(ranks.gather(step))) > 1:
             raise InputError(f"ranks see different checkpoints, {directory}, use one file system")
-        training = Training.begin(run, start)
+        training = Training.begin(run, start, note)
         if training.is_over(step) and _model_step(directory) == step:
             note(f"nothing to do: {directory} is finished at step {step}")
             return directory / "model"
@@ -131,10 +131,10 @@ class Training:
     best: Best
 
     @classmethod
-    def begin(cls, run: Run, start: Checkpoint | None) -> "Training":
-        """From a checkpoint, or from the first step."""
+    def begin(cls, run: Run, start: Checkpoint | None, note: Callable[[str], None]) -> "Training":
+        """From a checkpoint, or from the first step; `note` is told what is fine-tuned."""
         settings = run.config.training
-        transformer = _initial_transformer(run, start).to(run.ranks.device).train()
+        transformer = _initial_transformer(run, start, note).to(run.ranks.device).train()
         loss_module = TransformerLoss(transformer, settings.label_smoothing)
         optimizer = adam(transformer)
         if start:
@@ -295,7 +295,9 @@ def _slots(run: Run, after: int) -> Iterator[Step]:
         yield step, batches
 
 
-def _initial_transformer(run: Run, start: Checkpoint | None) -> Transformer:
+def _initial_transformer(
+    run: Run, start: Checkpoint | None, note: Callable[[str], None]
+) -> Transformer:
     """With the weights of a checkpoint, of a model to fine-tune, or newly drawn."""
     transformer, origin = Transformer(run.config), run.config.training.initialize_from
     if start:
@@ -306,7 +308,7 @@ def _initial_transformer(run: Run, start: Checkpoint | None) -> Transformer:
             )
         weights = start.weights
     elif origin:
-        model = load_model(Path(origin), device=torch.device("cpu"))
+        model = load_model(Path(origin), device=torch.device("cpu"), note=note)
         if model.tokenizer.sha256 != run.tokenizer.sha256:
             raise InputError(
                 f"its tokenizer is not the data's, training.initialize_from {origin}, prepare "
@@ -326,7 +328,7 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
     run.ranks.wait()  # for the main process to have saved the last of them
     settings = run.config.training
     sound = checkpoints.sound_checkpoints(
-        run.directory, settings.average_last, log.note, settings.checkpoint_every
+        run.directory, settings.average_last, log.note, settings.checkpoint_every, step
     )
     weights = mean_weights([folder / WEIGHTS for _, folder in sound])
     facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}

@@ -12,6 +12,7 @@ from nmt.data.layout import one_per_row, pairs_of
 from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
+from nmt.errors import InputError
 from nmt.evaluation.bleu import score
 from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.loss import TransformerLoss
@@ -65,6 +66,9 @@ def validate(
 
     Returns:
         None on every rank if one was asked to stop before it had done its part.
+
+    Raises:
+        InputError: no pair is short enough for the model's learned positions.
     """
     training = loss_module.training
     loss_module.eval()
@@ -87,6 +91,12 @@ def validate(
     if ranks.max(is_interrupted):
         return None
     sums = ranks.sum(own_sums)
+    if not sums[2]:
+        limit = loss_module.transformer.max_length
+        raise InputError(
+            f"no pair of at most {limit} tokens a side, as many as there are learned positions, "
+            "data.validation, raise data.max_length"
+        )
     own_rows = list(zip(own.tolist(), sources, references, translations, strict=True))
     rows = sorted(row for part in ranks.gather(own_rows) for row in part)
     scores = score(

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from nmt.checkpoints.average import average
+from nmt.cli import main
 from nmt.data import stages
 from nmt.data.prepare import prepare
 from nmt.errors import InputError, NoModelError, Status, Stopped
@@ -128,8 +129,13 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
             torch.testing.assert_close(tensor, (parts[0][name] + parts[1][name]) / 2)
     with pytest.raises(InputError, match="not an empty folder"):
         average(straight, 2, tmp_path / "averaged", print)
-    with pytest.raises(InputError, match="sound checkpoints"):
+    with pytest.raises(InputError, match="4 sound checkpoints"):
         average(straight, 9, tmp_path / "other", print)
+    (tmp_path / "empty").mkdir()
+    for run_directory, status in ((tmp_path / "none", 2), (tmp_path / "empty", 3)):
+        with pytest.raises(InputError, match=r"no su|no sound") as error:
+            average(run_directory, 1, tmp_path / "other", print)
+        assert error.value.status == status
 
 
 def test_rotation_keeps_the_newest_the_best_and_two_optimizer_states(settings):
@@ -189,7 +195,7 @@ def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
 ):
     other = [{"demo": {"pairs": 60, "seed": 9}}]
     changes = {"data__train": other, "training__initialize_from": str(straight)}
-    directory, _ = run(
+    directory, said = run(
         settings(
             **changes,
             data__directory=str(tmp_path / "other"),
@@ -197,6 +203,7 @@ def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
             training__warmup_steps=10**6,
         )
     )
+    assert f"using {straight / 'model'}" in said
     used = (tmp_path / "other/tokenizer.model").read_bytes()
     assert used == (straight / "tokenizer.model").read_bytes()
     tuned = load_file(directory / "model/model.safetensors")
@@ -273,6 +280,20 @@ def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: 
     assert (directory / "model").is_dir()
 
 
+def test_validation_pairs_that_are_all_beyond_the_learned_positions(settings, tmp_path: Path):
+    (tmp_path / "long").write_text("the man " * 99)
+    corpus = {"text": {"source": str(tmp_path / "long"), "target": str(tmp_path / "long")}}
+    changes = {"model__positions": "learned", "training__validate_every": 1,
+               "data__validation": [corpus], "data__directory": str(tmp_path / "d")}  # fmt: skip
+    with pytest.raises(InputError, match=r"no pair of at most 60 tokens.*data.validation"):
+        run(settings(**changes))
+
+
+def test_info_says_which_model_of_a_run_it_describes(straight: Path, capsys):
+    assert main(["info", str(straight)]) == 0
+    assert f"using {straight / 'model'}" in capsys.readouterr().err
+
+
 def test_bf16_and_clipping_train(settings):
     directory, _ = run(settings(training__precision="bf16", training__gradient_clip=0.5))
     lines = [line for line in read_log(directory) if "event" not in line]
@@ -327,5 +348,7 @@ def test_r24_a_broken_newer_checkpoint_never_pushes_out_the_sound_ones(settings,
     run(settings(**changes, training__max_steps=9))
     assert (copy / "checkpoints/step-00000009/optimizer.safetensors").exists()
     assert (copy / "checkpoints/step-00000012").is_dir()  # named, and left in place
+    weights, _, model = fingerprint(copy, 9)
+    assert model == weights  # the mean of the last one
     directory, _ = run(settings(**changes))
     assert fingerprint(directory, 12)[:2] == fingerprint(straight, 12)[:2]
