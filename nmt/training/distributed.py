@@ -53,7 +53,7 @@ class Ranks:
         """Sums over ranks, in float64; every rank gets the same."""
         if self.world_size == 1:
             return values
-        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+        total = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(total)
         return total.tolist()
 
@@ -61,7 +61,7 @@ class Ranks:
         """The greatest of the ranks' values; every rank gets the same."""
         if self.world_size == 1:
             return value
-        greatest = torch.tensor(value, device=self.device)
+        greatest = torch.tensor(value)
         dist.all_reduce(greatest, dist.ReduceOp.MAX)
         return int(greatest)
 
@@ -79,7 +79,7 @@ class Ranks:
         return values
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """`module` under DistributedDataParallel, which averages gradients over ranks, if several."""
+        """`module` under DistributedDataParallel, which averages gradients, if ranks are several."""
         if self.world_size == 1:
             return module
         ids = [self.device.index] if self.device.type == "cuda" else None
@@ -117,10 +117,11 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         return
     timeout = timedelta(seconds=timeout_s)
     try:
-        dist.init_process_group("nccl" if has_gpu else "gloo", timeout=timeout)
+        # What ranks tell each other is on the CPU, so that no step waits for a GPU on its account.
+        dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=timeout)
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         server = dist.TCPStore(address, port, is_master=False, timeout=timeout)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:  # ValueError: WORLD_SIZE is set, others are not
         reason = str(error).split("\n")[0]
         raise InputError(
             f"{world_size()} processes cannot reach each other ({reason}), torchrun, check "

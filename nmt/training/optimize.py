@@ -73,13 +73,15 @@ def optimizer_step(
         with module.no_sync() if waits else nullcontext(), _naming(step, slot, batch):  # type: ignore[operator]
             slot_loss, slot_nll = add_gradients(module, batch, tokens_per_rank, config)
         sums = sums + torch.stack([slot_loss, slot_nll]).double()
-    loss, nll = ranks.sum(sums.tolist())
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
-    if not (math.isfinite(loss) and math.isfinite(norm)):
+    *own_sums, gradient_norm = torch.stack([*sums, norm.double()]).tolist()  # waits for a GPU once
+    loss, nll = ranks.sum(own_sums)
+    if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
         raise InputError(
-            f"training diverged (loss {loss / target_tokens}, gradient norm {norm}), step {step}, "
-            "lower training.learning_rate_factor, raise training.warmup_steps or clip gradients",
+            f"training diverged (loss {loss / target_tokens}, gradient norm {gradient_norm}), "
+            f"step {step}, lower training.learning_rate_factor, raise training.warmup_steps "
+            "or clip gradients",
             status=Status.DIVERGED,
         )
     if settings.gradient_clip is not None:
@@ -90,7 +92,7 @@ def optimizer_step(
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
-    return StepResult(loss / target_tokens, nll / target_tokens, float(norm), rate)
+    return StepResult(loss / target_tokens, nll / target_tokens, gradient_norm, rate)
 
 
 def add_gradients(

@@ -14,6 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from nmt.errors import InputError
+from nmt.training.distributed import process_group
 from nmt.training.run_log import read_log
 from tests.training.children import at_step, before, send, train, train_on
 from tests.training.runs import fingerprint, losses
@@ -50,6 +52,15 @@ def torchrun(*arguments: str, **options) -> subprocess.Popen:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1"}, **options,
     )  # fmt: skip
+
+
+def test_a_world_without_addresses_is_told(monkeypatch):
+    """As schedulers leave it that set WORLD_SIZE alone."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(InputError, match=r"RANK expected.*torchrun"), process_group(1):
+        pass
 
 
 def test_r6_torchrun_with_two_processes_equals_one_with_two_slots(settings, alone, tmp_path):
