@@ -209,8 +209,15 @@ def _is_prepared(job: Job, report: Report) -> bool:
 def _refuse_if_used(job: Job) -> None:
     wanted = manifest.value_hash(job.origin)
     for path in sorted((job.directory / _USED_BY).glob("*.json")):
-        note = json.loads(path.read_bytes())
-        if note["origin_sha256"] == wanted or not Path(note["run"]).is_dir():
+        try:
+            note = json.loads(path.read_bytes())
+            run, used = Path(note["run"]), note["origin_sha256"]
+        except (ValueError, KeyError, TypeError):
+            raise InputError(
+                f"damaged note of a run that was trained on these data, {path}, "
+                "name another data.directory, or remove the note if that run is gone"
+            ) from None
+        if used == wanted or not run.is_dir():
             continue
         try:
             changed = _changed(_manifest(job.directory)["settings"], job.origin["settings"])
@@ -218,7 +225,7 @@ def _refuse_if_used(job: Job) -> None:
             changed = "their manifest is lost"
         raise InputError(
             f"a run was trained on these data, which would change ({changed}), "
-            f"{note['run']} on {job.directory}, name another data.directory or remove the run"
+            f"{run} on {job.directory}, name another data.directory or remove the run"
         )
 
 

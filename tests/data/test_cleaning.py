@@ -1,5 +1,6 @@
 """Normalisation by property, each cleaning rule by pairs that it must and must not catch."""
 
+import tracemalloc
 import unicodedata
 
 import numpy as np
@@ -87,6 +88,15 @@ def test_what_gives_an_evaluation_pair_away() -> None:
 def test_first_occurrences(hashes: list[int]) -> None:
     expected = [hashes.index(value) == i for i, value in enumerate(hashes)]
     assert cleaning.first_occurrences(np.array(hashes, dtype=np.uint64)).tolist() == expected
+
+
+def test_first_occurrences_needs_a_few_bytes_an_entry() -> None:
+    hashes = np.random.default_rng(0).integers(2**64, size=1 << 20, dtype=np.uint64)
+    tracemalloc.start()
+    cleaning.first_occurrences(hashes)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak - len(hashes) <= 6 * len(hashes)  # beside the result
 
 
 def test_pair_hash_knows_the_sides_apart() -> None:

@@ -356,6 +356,12 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
         InputError, match=r"a run was trained on these data.*max_length was 60.*/run on"
     ):
         run(changed)
+    [note] = (tmp_path / "data" / ".used-by").iterdir()
+    content = note.read_bytes()
+    note.write_bytes(content[:-9])
+    with pytest.raises(InputError, match=r"damaged note of a run.*\.used-by"):
+        run(changed)
+    note.write_bytes(content)
     assert "nothing to do" in run(wanted)[-1]
     (tmp_path / "data" / "tokenizer.model").unlink()
     assert "prepared" in run(wanted)[-1]  # the run's own data may be made again
