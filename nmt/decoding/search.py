@@ -130,7 +130,8 @@ def _candidates(
     # Log-probabilities are the model's, so the normaliser is taken before tokens are ruled out.
     # It and the top k cost less than a log-softmax of everything.
     normaliser = logits.float().logsumexp(-1, keepdim=True)  # (b, W, 1)
-    logits[..., _NEVER_GENERATED] = -torch.inf
+    for token in _NEVER_GENERATED:  # a list as index would be sent to the GPU, which waits
+        logits[..., token].fill_(-torch.inf)
     k = min(2 * W, V)
     top, tokens = logits.topk(k)  # (b, W, k)
     totals = live[..., None] + (top.float() - normaliser).clamp(max=0)  # (b, W, k)

@@ -10,11 +10,11 @@ from typing import Literal, Self
 import torch
 
 from nmt.checkpoints.model_directory import load_model
-from nmt.config import Config
+from nmt.config import MAX_BEAM, Config
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import EOS_ID, PAD_ID, Tokenizer
 from nmt.decoding.search import Hypothesis, search
-from nmt.errors import InputError
+from nmt.errors import InputError, is_out_of_memory
 from nmt.model.transformer import Transformer
 
 Precision = Literal["fp32", "bf16"]
@@ -58,6 +58,8 @@ class SearchOptions:
         ):  # fmt: skip
             if value is not None and value < 1:
                 raise InputError(f"must be at least 1, --{name} {value}, correct it")
+        if self.beam is not None and self.beam > MAX_BEAM:
+            raise InputError(f"must be at most {MAX_BEAM}, --beam {self.beam}, correct it")
         alpha = self.length_penalty
         if alpha is not None and not (math.isfinite(alpha) and alpha >= 0):
             raise InputError(f"must be a number from 0, --length-penalty {alpha}, correct it")
@@ -164,7 +166,7 @@ class Translator:
         parts = [part for part in _SENTENCE_ENDS.split(text) if part.strip()]
         if len(parts) == 1:
             parts = _halves(text)
-        if len(parts) == 1:
+        if parts == [text]:
             return [ids[i : i + self.max_piece] for i in range(0, len(ids), self.max_piece)]
         encoded = self.tokenizer.encode_batch(parts)
         return [
@@ -210,8 +212,8 @@ class Translator:
                     n_best=options.n_best,
                     device=self.device,
                 )
-        except RuntimeError as error:
-            if "tried to allocate" not in str(error).lower():  # as both CPU and GPU say it
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
                 raise
             raise InputError(
                 f"out of memory, {len(rows)} sentences of {longest} tokens with beam {beam} "
@@ -232,7 +234,7 @@ def choose_device(name: str | None) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):
+    except (RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError):
         raise unknown from None
     if device.type == "meta":  # has shapes but no numbers
         raise unknown
@@ -266,6 +268,8 @@ def _joined(parts: list[Translation]) -> Translation:
 
 def _halves(text: str) -> list[str]:
     """Two parts, split at the space nearest the middle; one if there is none inside.
+
+    Spaces at the ends of the text are left out.
 
     "to be or not" -> ["to be", "or not"]
     """

@@ -8,9 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.data.tokenizer import BOS_ID, EOS_ID
-from nmt.decoding.search import Hypothesis, length_penalty, search
+from nmt.decoding.search import Hypothesis, _candidates, length_penalty, search
 from nmt.errors import NoModelError
 
 V = 8  # the four special tokens and four of content
@@ -210,6 +211,23 @@ def test_equal_candidates_rank_by_token():
 def test_penalty_beyond_all_bounds():
     [[best]] = toy_search([3], [6], beam=4, alpha=1e6)
     assert best.tokens and best.score == pytest.approx(0)
+
+
+def test_candidates_are_picked_without_host_values():
+    """On a GPU an index made of Python numbers would be a copy that the host waits for."""
+
+    class Recorded(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            called.append(function)
+            return function(*args, **(kwargs or {}))
+
+    host_made = {torch.ops.aten.lift_fresh.default, torch.ops.aten.index_put_.default}
+    called: list = []
+    with Recorded():
+        _candidates(torch.zeros(2, 3, V), torch.zeros(2, 3))
+        assert called and not host_made & set(called)
+        torch.zeros(3)[[0]] = 1.0
+    assert host_made <= set(called)  # as it would be seen
 
 
 def test_scores_that_are_no_numbers():

@@ -239,6 +239,7 @@ def test_bf16(translator, tokenizer):
     ("options", "message"),
     [
         ({"beam": 0}, "--beam 0"),
+        ({"beam": 1001}, "at most 1000, --beam 1001"),
         ({"n_best": 0}, "--n-best 0"),
         ({"batch_tokens": -1}, "--batch-tokens -1"),
         ({"length_penalty": -1.0}, "--length-penalty -1.0"),
@@ -251,6 +252,11 @@ def test_options_out_of_range(translator, options, message):
         translator.translate(["the man"], SearchOptions(**options))
 
 
+def test_no_piece_of_a_long_line_is_blank(translator):
+    [pieces] = translator._cut(["the" + " " * 999 + "man" + " " * 999])
+    assert [translator.tokenizer.decode(piece).strip() for piece in pieces] == ["the", "man"]
+
+
 def test_out_of_memory(translator, monkeypatch):
     monkeypatch.setattr(
         translator.transformer, "start", lambda *_: torch.empty(1 << 60, dtype=torch.uint8)
@@ -259,7 +265,7 @@ def test_out_of_memory(translator, monkeypatch):
         translator.translate(["the man"])
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda:99", "meta", "", "cpu:x"])
+@pytest.mark.parametrize("name", ["gpu", "cuda:99", "meta", "", "cpu:x", "hpu"])
 def test_no_such_device(name):
     with pytest.raises(InputError, match="no such device"):
         choose_device(name)
