@@ -3,6 +3,7 @@
 The paper gives single figures without intervals, and no signature for its BLEU.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,5 +110,10 @@ def _is_wmt14(corpus: Hub) -> bool:
 
 
 def sustained_flops(device: str) -> float | None:
-    """The paper's figure for a GPU of that name; None if it has none."""
-    return next((flops for name, flops in SUSTAINED_FLOPS.items() if name in device), None)
+    """The paper's figure for a GPU of that name; None if it has none.
+
+    >>> sustained_flops("Tesla K40m"), sustained_flops("Quadro P1000")
+    (3700000000000.0, None)
+    """
+    found = re.search(rf"\b({'|'.join(SUSTAINED_FLOPS)})(?!\d)", device)
+    return SUSTAINED_FLOPS[found[1]] if found else None
