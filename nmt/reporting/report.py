@@ -39,7 +39,7 @@ def report(runs: Sequence[Path], output: Path, note: Note) -> None:
     check_output(output)
     page = render(read_runs(runs, note), note)
     with opened_output(output) as file:
-        file.write(page.encode())
+        file.write(page.encode(errors="replace"))  # a folder's name may be no text
 
 
 def render(runs: Sequence[RunRecord], note: Note) -> str:
@@ -106,6 +106,11 @@ def _missing(runs: Sequence[RunRecord]) -> list[str]:
             reasons.append("test scores: the settings name no data.test")
         elif run.model is None:
             reasons.append("test scores: there is no finished model yet")
+        if run.model is not None and run.model["step"] < run.step:
+            reasons.append(
+                f"scores of step {run.step:,}: the finished model is of step "
+                f"{run.model['step']:,}, and so is what follows from it"
+            )
         found += [f"{run.name}: {reason}" if len(runs) > 1 else reason for reason in reasons]
     return found
 

@@ -89,7 +89,7 @@ def _validation_table(runs: Sequence[RunRecord]) -> Table:
     rows = []
     for run in runs:
         best = max(run.points("bleu", validation=True), key=lambda p: p.value, default=None)
-        entries = [("last checkpoint", line) for line in run.validations[-1:]]
+        entries = [(f"step {line['step']:,}", line) for line in run.validations[-1:]]
         if run.final_validation:
             entries.append(("finished model", run.final_validation))
         for name, line in entries:
@@ -120,20 +120,26 @@ def _paper_table(run: RunRecord) -> Table:
     if row and tested == "newstest2013" and run.config.training.average_last == 1:
         rows.append(_tested_beside(run, f"{tested}, Table 3, {row.name}", row.bleu))
     elif row and last:
-        name = f"newstest2013, Table 3, {row.name}: BLEU while training"
+        name = f"newstest2013, Table 3, {row.name}: sacreBLEU at step {last['step']:,}"
         rows.append(_beside(name, number(last.get("bleu")), None, row.bleu))
     if row and last:
-        name = f"newstest2013, Table 3, {row.name}: perplexity"
+        name = f"newstest2013, Table 3, {row.name}: perplexity at step {last['step']:,}"
         rows.append(_beside(name, number(last.get("ppl")), None, row.ppl))
         notes.append(
-            "newstest2013: the last checkpoint alone, as in Table 3. Perplexity is per piece of "
-            f"the vocabulary, here {run.info['vocabulary_size']:,}; others do not compare exactly."
+            "A step's figures are of its weights alone, without averaging, as in Table 3. "
+            "Perplexity is per piece of the vocabulary, here "
+            f"{run.info['vocabulary_size']:,}; others do not compare exactly."
         )
     if rows:
         notes.insert(0, "95% intervals are of our test set's sampling; the paper gives none.")
+        if any("sacreBLEU" in name for name, *_ in rows):
+            notes.insert(0, "sacreBLEU compares with the paper's BLEU only roughly: for German it "
+                            "is about a point lower.")  # fmt: skip
         differing = len(run.info["paper"]["differences"])
         if differing:
-            notes.insert(0, f"{differing} settings differ from the paper's {nearest}, see below.")
+            notes.insert(
+                0, f"Settings that differ from the paper's {nearest}: {differing}, see below."
+            )
     columns = ["", "this run", "paper", "difference", "its 95% interval"]
     return Table(f"{run.name} beside the paper", columns, rows, tuple(notes))
 
@@ -143,7 +149,7 @@ def _tested_beside(run: RunRecord, name: str, paper: float) -> list[str]:
     assert run.test
     scores = run.test.scores
     key = "paper_bleu" if "paper_bleu" in scores else "bleu"
-    full_name = f"{name}: {METRICS[key]}"
+    full_name = f"{name}: {METRICS[key] if key == 'paper_bleu' else 'sacreBLEU'}"
     return _beside(full_name, number(scores.get(key)), _bounds(scores, key), paper)
 
 

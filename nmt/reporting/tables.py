@@ -63,7 +63,10 @@ def _plain(value: Any) -> str:
 
 def described(run: RunRecord, split: str) -> str:
     """The corpora of a split in a few words."""
-    return ", ".join(describe(corpus) for corpus in getattr(run.config.data, split))
+    return ", ".join(
+        describe(corpus) + (f", weight {corpus.weight:g}" if corpus.weight != 1 else "")
+        for corpus in getattr(run.config.data, split)
+    )
 
 
 def cleaning_tables(runs: Sequence[RunRecord]) -> list[Table]:
@@ -139,12 +142,11 @@ def machine(sitting: Sitting) -> str:
 
 def _tokens(run: RunRecord) -> tuple[float, float]:
     """Source and target tokens that the run has trained on, from the mean of the logged steps."""
-    steps = max((line["step"] for line in run.steps), default=0)
     means = []
     for key in ("source_tokens", "target_tokens"):
         values = [point.value for point in run.points(key)]
         means.append(sum(values) / len(values) if values else 0.0)
-    return means[0] * steps, means[1] * steps
+    return means[0] * run.step, means[1] * run.step
 
 
 def _median_speed(run: RunRecord) -> str:

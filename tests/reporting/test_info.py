@@ -75,12 +75,19 @@ def test_flops_and_learning_rate():
 def test_what_differs_from_the_paper_is_computed():
     assert differences_from_paper(load(BASE)) == ("base", {})
     assert differences_from_paper(load(BIG)) == ("big", {})
-    changed = load(BASE, ["model.d_k=16", "model.attention_window=9", "tokenizer.bpe_dropout=0.1"])
+    for name in ("base", "big"):  # 32,000 pieces, dropout 0.1 for both (§5.1, §6.1)
+        assert differences_from_paper(load(CONFIGS / f"wmt14_en_fr_{name}.yaml")) == (name, {})
+    changed = load(
+        BASE,
+        ["model.d_k=16", "model.attention_window=9", "tokenizer.bpe_dropout=0.1",
+         "tokenizer.vocabulary_size=32000"],
+    )  # fmt: skip
     assert differences_from_paper(changed) == (
         "base",
         {
             "model.d_k": {"ours": 16, "paper": 64},
             "model.attention_window": {"ours": 9, "paper": None},
+            "tokenizer.vocabulary_size": {"ours": 32_000, "paper": 37_000},
             "tokenizer.bpe_dropout": {"ours": 0.1, "paper": 0.0},
         },
     )

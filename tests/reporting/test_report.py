@@ -1,8 +1,10 @@
 """The page of `nmt report`: its figures are the run's, it is whole and safe, bad runs are said."""
 
 import json
+import os
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,10 +18,11 @@ from nmt.errors import InputError
 from nmt.reporting import run_record
 from nmt.reporting.chart import Point, progress_axis, thinned, value_axis
 from nmt.reporting.info import info
-from nmt.reporting.paper_results import TABLE_3, table_3_row
+from nmt.reporting.paper_results import TABLE_3, sustained_flops, table_3_row
 from nmt.reporting.report import render, report
 from nmt.reporting.run_record import RunRecord, TestScores, read_runs
 from nmt.reporting.samples import samples
+from nmt.reporting.tables import cost_table, settings_tables
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.train import train
 from tests.tiny import tiny_settings
@@ -168,6 +171,13 @@ def test_text_is_never_markup(run: Path):
     assert harmless.name in page.text
 
 
+def test_a_run_may_have_a_name_that_is_no_text(run: Path):
+    odd = run.with_name(os.fsdecode(b"run-\xff"))
+    run.rename(odd)
+    page, _ = page_of(odd)
+    assert "run-?" in page.texts["h1"]
+
+
 def test_runs_of_one_name_are_told_apart_and_compared(run: Path, trained: Path):
     path = run / "config.yaml"
     text = path.read_text().replace("dropout: 0.1\n", "dropout: 0.25\n", 1)
@@ -223,6 +233,12 @@ def damaged_model(run: Path):
     (run / "model/manifest.json").write_text("{}")
 
 
+def model_of_a_former_end(run: Path):
+    """As while `training.max_steps` was raised and the run goes on."""
+    with (run / "log.jsonl").open("a") as log:
+        log.write(json.dumps({"step": 20, "loss": 1.0, "nll": 1.0}) + "\n")
+
+
 def lost_data(run: Path):
     path = run / "config.yaml"
     path.write_text(path.read_text().replace("/data\n", "/gone\n", 1))
@@ -235,6 +251,7 @@ def lost_data(run: Path):
         (one_step_in_a_torn_log, "not finished: step 1 of 12"),
         (odd_values, "12 steps"),
         (damaged_model, "damaged manifest"),
+        (model_of_a_former_end, "scores of step 20: the finished model is of step 12"),
         (lost_data, "gone, this is no complete data directory"),
     ],
 )
@@ -290,6 +307,10 @@ def test_the_papers_figures_stand_beside_with_difference_and_interval():
     run = wmt_record([line | hardware for line in lines], ONE, **scores)
     page = Page(render([run], print))
     beside = [cells for cells in page.rows if cells[0].startswith("newstest")]
+    assert [cells[0].rpartition(": ")[2] for cells in beside] == [
+        "BLEU as the paper counts", "sacreBLEU at step 100,000", "perplexity at step 100,000",
+    ]  # fmt: skip
+    assert "sacreBLEU compares with the paper's BLEU only roughly" in page.text
     assert [cells[1:] for cells in beside] == [
         ["27.00", "27.3", "−0.30", "−1.10 to +0.50"],
         ["25.50", "25.8", "−0.30", ""],
@@ -299,6 +320,32 @@ def test_the_papers_figures_stand_beside_with_difference_and_interval():
     counted = info(run.config)["flops"]["per_token_pair"] * 2.5e9
     assert row(page, "FLOPs counted by formula")[0].startswith(f"{counted:.2e}"[:4])
     assert row(page, "Training time, validation included") == ["12 h"]
+
+
+@pytest.mark.parametrize(
+    ("device", "flops"),
+    [("Tesla P100-SXM2-16GB", 9.5e12), ("Tesla K40m", 3.7e12), ("Tesla M40 24GB", 6.0e12),
+     ("Tesla K80", 2.8e12), ("Quadro P1000", None), ("Quadro M4000", None), ("Quadro K4000", None),
+     ("NVIDIA H100 80GB HBM3", None)],
+)  # fmt: skip
+def test_the_papers_flops_are_of_its_gpus_alone(device: str, flops: float | None):
+    assert sustained_flops(device) == flops
+
+
+def test_corpora_of_other_weight_are_told_apart():
+    run = wmt_record([], ONE, bleu=1.0)
+    train = "data.train=[{hub: wmt/wmt14, name: de-en, split: train, weight: 2}]"
+    other = replace(run, config=configuration.load(CONFIGS / "transformer_base.yaml", [train]))
+    (cells,) = settings_tables([run, other])[0].rows
+    assert cells == ["data.train", *(f"hub wmt/wmt14 de-en train{w}" for w in ("", ", weight 2"))]
+
+
+def test_steps_behind_the_last_logged_one_count_too():
+    """As where early stopping ended the run between two lines of the log."""
+    line = {"step": 100, "source_tokens": 10, "target_tokens": 10}
+    run = wmt_record([line, {"event": "validation", "step": 150}], ONE, bleu=1.0)
+    cells = {name: cell for name, cell in cost_table([replace(run, model=None)]).rows}
+    assert cells["Target tokens seen, about"] == "1.50 × 10³"
 
 
 def test_samples_are_best_median_and_worst():

@@ -11,7 +11,8 @@ function element(name, className, text) {
 
 function figure(value) {
   const small = value !== 0 && Math.abs(value) < 1e-3;
-  return small ? value.toExponential(2) : value.toLocaleString("en", { maximumSignificantDigits: 4 });
+  const digits = Math.abs(value) >= 1e4 ? { maximumFractionDigits: 0 } : { maximumSignificantDigits: 4 };
+  return small ? value.toExponential(2) : value.toLocaleString("en", digits);
 }
 
 function height({ low, high, log }, value) {
