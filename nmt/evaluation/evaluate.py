@@ -81,8 +81,10 @@ class Evaluation:
             f"chrF = {scores.chrf:.2f}  {scores.chrf_signature}",
             f"TER = {self.ter:.2f}  {self.ter_signature}",
         ]
-        if self.paper_bleu is not None:
-            lines.append(f"paper BLEU = {self.paper_bleu:.2f}  ({CONVENTION})")
+        if self.paper_bleu is not None and self.paper_bleu_interval is not None:
+            low, high = self.paper_bleu_interval
+            interval = f"95%: {low:.2f} to {high:.2f}"
+            lines.append(f"paper BLEU = {self.paper_bleu:.2f}  ({interval})  {CONVENTION}")
         if self.comet is not None:
             lines.append(f"COMET = {self.comet:.4f}  {self.comet_model}")
         if (baseline := self.comparison) is not None:

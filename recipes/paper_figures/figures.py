@@ -201,4 +201,5 @@ if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
     except InputError as error:
-        sys.exit(f"figures: error: {error}")
+        print(f"figures: error: {error}", file=sys.stderr)
+        sys.exit(error.status)

@@ -251,6 +251,7 @@ def table(results: Sequence[Result]) -> str:
         "",
         "95% intervals: over seeds (Student's t) where a row has several, else over sentences.",
         f"BLEU: {results[0].bleu_signature}; beside it as the paper counts it, and the paper's.",
+        "The paper's figures: WMT14 EN-DE, newstest2013.",
     ]
     return "\n".join(lines) + "\n"
 
