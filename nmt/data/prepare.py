@@ -125,10 +125,10 @@ def mark_used(directory: Path, run: Path) -> None:
     note = {"run": str(run.resolve()), "origin_sha256": _manifest(directory)["origin_sha256"]}
     name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
     try:
-        path, text = directory / _USED_BY / name, json.dumps(note) + "\n"
+        path, content = directory / _USED_BY / name, (json.dumps(note) + "\n").encode()
         path.parent.mkdir(exist_ok=True)
-        if not path.exists() or path.read_text() != text:
-            atomic.write_file(path, text)
+        if not path.exists() or path.read_bytes() != content:
+            atomic.write_file(path, content)
     except OSError:
         if os.access(directory, os.W_OK):
             raise

@@ -174,7 +174,7 @@ def _side(column: pa.ListArray, path: Path) -> Side:
     values, offsets = column.values, column.offsets
     if column.null_count or values.null_count or column.offset:
         raise InputError(f"damaged file (missing values), {path}, run nmt prepare again")
-    return Side(values.to_numpy(), offsets.to_numpy())
+    return Side(np.from_dlpack(values), np.from_dlpack(offsets))  # to_numpy() imports pandas
 
 
 def verify_shard(directory: Path, content: dict[str, Any], shard: Shard) -> None:

@@ -139,7 +139,9 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
     try:
         file_lock.acquire(timeout=0)
     except Timeout:
-        by = holder.read_text(errors="replace").strip() if holder.exists() else "another process"
+        by = "another process"
+        with suppress(FileNotFoundError):  # not yet written, or just removed
+            by = holder.read_text(errors="replace").strip()
         raise InputError(f"in use by {by}, {folder}, wait for it or stop it") from None
     try:
         write_file(holder, f"{purpose}, process {os.getpid()} on {socket.gethostname()}\n")
