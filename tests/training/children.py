@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import torch.distributed as dist
 
 import nmt.training.train as training
 from nmt.config import Config
+from tests.patience import PATIENCE_S
 
 Fault = Callable[[], None]
 
@@ -45,13 +47,15 @@ class Child:
         )
         self.process.start()
 
-    def wait(self, timeout: float = 120) -> int:
+    def wait(self) -> int:
         """The exit status; negative after a signal that was not handled."""
-        self.process.join(timeout)
+        self.process.join(PATIENCE_S)
         if self.process.exitcode is None:
-            os.kill(self.process.pid, signal.SIGUSR2)  # it says where it hangs
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGUSR2)  # it says where it hangs
             self.process.join(2)
-            pytest.fail(f"still running after {timeout} s\n{self.said}")
+            self.process.kill()
+            pytest.fail(f"still running after {PATIENCE_S} s\n{self.said}")
         return self.process.exitcode
 
     @property
@@ -144,7 +148,7 @@ def send(number: signal.Signals) -> Callable[[], None]:
 
 
 def _send(number: signal.Signals) -> None:
-    os.kill(os.getpid(), number)
+    signal.raise_signal(number)  # to this thread, so that the next call finds it handled
 
 
 def slow_steps(seconds: float) -> Fault:
