@@ -29,6 +29,8 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _STORES: list[dist.TCPStore] = []
 _PRELOADED = ["nmt.cli", "torch.utils.tensorboard", "sacrebleu", "tests.training.children"]
 _CONTEXT.set_forkserver_preload(_PRELOADED)
+# the server forks, so no thread of its own may hold a lock: Arrow would start one
+os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 
 class Child:
