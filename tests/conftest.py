@@ -10,12 +10,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis_settings
 
 from nmt.config import Config, validate
 from nmt.data.prepare import prepare
 from tests.tiny import tiny_settings
 
 Settings = Callable[..., Config]
+
+# a slow moment of the machine is no failure
+hypothesis_settings.register_profile(
+    "unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+hypothesis_settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)

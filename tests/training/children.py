@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import torch.distributed as dist
 
 import nmt.training.train as training
 from nmt.config import Config
+from tests.patience import PATIENCE_S
 
 Fault = Callable[[], None]
 
@@ -27,6 +29,8 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _STORES: list[dist.TCPStore] = []
 _PRELOADED = ["nmt.cli", "torch.utils.tensorboard", "sacrebleu", "tests.training.children"]
 _CONTEXT.set_forkserver_preload(_PRELOADED)
+# the server forks, so no thread of its own may hold a lock: Arrow would start one
+os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 
 class Child:
@@ -45,13 +49,15 @@ class Child:
         )
         self.process.start()
 
-    def wait(self, timeout: float = 120) -> int:
+    def wait(self) -> int:
         """The exit status; negative after a signal that was not handled."""
-        self.process.join(timeout)
+        self.process.join(PATIENCE_S)
         if self.process.exitcode is None:
-            os.kill(self.process.pid, signal.SIGUSR2)  # it says where it hangs
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, signal.SIGUSR2)  # it says where it hangs
             self.process.join(2)
-            pytest.fail(f"still running after {timeout} s\n{self.said}")
+            self.process.kill()
+            pytest.fail(f"still running after {PATIENCE_S} s\n{self.said}")
         return self.process.exitcode
 
     @property
@@ -144,7 +150,7 @@ def send(number: signal.Signals) -> Callable[[], None]:
 
 
 def _send(number: signal.Signals) -> None:
-    os.kill(os.getpid(), number)
+    signal.raise_signal(number)  # to this thread, so that the next call finds it handled
 
 
 def slow_steps(seconds: float) -> Fault:

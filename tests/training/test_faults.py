@@ -11,6 +11,7 @@ import pytest
 
 from nmt.config import Config
 from nmt.training.run_log import read_log
+from tests.patience import wait_until
 from tests.training.children import (
     at_step,
     before,
@@ -151,15 +152,21 @@ def test_r5_a_signal_in_the_last_validation_leaves_the_model_to_the_next_call(
 
 def test_r5_the_second_signal_ends_it_at_once(settings, tmp_path):
     config = settings(**LONG)
-    child = train(config, tmp_path / "child", at_step(3, partial(time.sleep, 100)))
-    log = tmp_path / "run/log.jsonl"
-    deadline = time.monotonic() + 60
-    while (not log.exists() or log.read_bytes().count(b"\n") < 2) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    asleep = tmp_path / "asleep"
+    child = train(config, tmp_path / "child", at_step(3, partial(fall_asleep, asleep)))
+    wait_until(asleep.exists)
     child.process.terminate()
-    time.sleep(2.2)
-    child.process.terminate()
-    assert child.wait(timeout=20) == 143
+    child.process.join(3)  # longer than the same request may take to come twice
+    assert child.process.exitcode is None
+    for _ in range(10):  # more than one: the first may have been noticed late
+        child.process.terminate()
+        child.process.join(3)
+    assert child.process.exitcode == 143
+
+
+def fall_asleep(sign: Path) -> None:
+    sign.touch()
+    time.sleep(3600)
 
 
 def test_r13_damage_anywhere_in_a_run_is_found_or_harmless(settings, undisturbed, tmp_path):
@@ -219,7 +226,7 @@ def test_r29_two_thousand_steps_with_forty_faults(settings, tmp_path: Path):
     long = {"training__max_steps": 2000, "training__checkpoint_every": 20,
             "training__validate_every": 500, "training__log_every": 1}  # fmt: skip
     straight = settings(**long, training__run_directory=str(tmp_path / "straight"))
-    assert train(straight, tmp_path / "child").wait(timeout=400) == 0
+    assert train(straight, tmp_path / "child").wait() == 0
     chance, config = random.Random(5), settings(**long)
     for _ in range(40):
         reached = max((line["step"] for line in read_log(tmp_path / "run")), default=0)
@@ -231,11 +238,11 @@ def test_r29_two_thousand_steps_with_forty_faults(settings, tmp_path: Path):
             "save": die_while_saving(-(-at // 20) * 20, chance.randrange(30)),
             "damage": at_step(at, send(signal.SIGKILL)),
         }
-        train(config, tmp_path / "child", faults[kind]).wait(timeout=400)
+        train(config, tmp_path / "child", faults[kind]).wait()
         folders = sorted((tmp_path / "run/checkpoints").glob("step-*"))
         if kind == "damage" and len(folders) > 2:
             path = chance.choice(sorted(folders[-1].iterdir()))
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    assert train(config, tmp_path / "child").wait(timeout=400) == 0
+    assert train(config, tmp_path / "child").wait() == 0
     assert fingerprint(tmp_path / "run", 2000) == fingerprint(tmp_path / "straight", 2000)
     assert losses(tmp_path / "run") == losses(tmp_path / "straight")

@@ -25,11 +25,11 @@ FAST = {
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_compiled_bf16_run_resumes_to_the_bit(settings, tmp_path: Path, number):
     straight = settings(**FAST, training__run_directory=str(tmp_path / "straight"))
-    assert train(straight, tmp_path / "a").wait(timeout=600) == 0
+    assert train(straight, tmp_path / "a").wait() == 0
     config = settings(**FAST)
-    stopped = train(config, tmp_path / "b", at_step(33, send(number))).wait(timeout=600)
+    stopped = train(config, tmp_path / "b", at_step(33, send(number))).wait()
     assert stopped == (143 if number == signal.SIGTERM else -number)
-    assert train(config, tmp_path / "b").wait(timeout=600) == 0
+    assert train(config, tmp_path / "b").wait() == 0
     assert fingerprint(tmp_path / "run", 60) == fingerprint(tmp_path / "straight", 60)
     assert losses(tmp_path / "run") == losses(tmp_path / "straight")
 
@@ -39,7 +39,7 @@ def test_the_cost_of_deterministic_mode(settings, tmp_path: Path, capsys):
     for turn in range(3):  # in turn, so that both meet the same machine
         for deterministic in speeds:
             config = settings(**FAST, training__deterministic=deterministic)
-            assert train(config, tmp_path / f"{turn}{deterministic}").wait(timeout=600) == 0
+            assert train(config, tmp_path / f"{turn}{deterministic}").wait() == 0
             lines = [line for line in read_log(tmp_path / "run") if "event" not in line]
             speeds[deterministic].append(
                 statistics.median(line["tokens_per_second"] for line in lines[20:])

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from nmt.errors import InputError, NoModelError, Status, Stopped
 from nmt.training import train as training
 from nmt.training.loss import TransformerLoss
 from nmt.training.run_log import read_log
+from tests.patience import PATIENCE_S, wait_until
 from tests.training.runs import fingerprint, losses, run
 
 
@@ -293,11 +293,9 @@ def test_r5_a_signal_saves_the_run(settings, tmp_path: Path, number, status):
     path.write_text(config.to_yaml())
     process = command("train", str(path))
     log = Path(config.training.run_directory) / "log.jsonl"
-    deadline = time.monotonic() + 60
-    while (not log.exists() or log.read_bytes().count(b"\n") < 2) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until(lambda: log.exists() and log.read_bytes().count(b"\n") >= 2)
     process.send_signal(number)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == status
     assert "saved in" in said
     assert "Traceback" not in said
@@ -313,7 +311,7 @@ def test_r22_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Pat
         path = tmp_path / "config.yaml"
         path.write_text(settings().to_yaml())
         process = command("train", str(path))
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 2
     assert f"process {os.getpid()}" in said
 
