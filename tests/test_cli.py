@@ -13,6 +13,7 @@ import pytest
 from nmt.cli import main
 from nmt.config import Config
 from nmt.training.train import train
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def model(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def nmt(*arguments: object, text: bytes = b"", **options) -> subprocess.CompletedProcess:
     return subprocess.run(
         [sys.executable, "-m", "nmt", *map(str, arguments)],
-        input=text, capture_output=True, timeout=120, **options,
+        input=text, capture_output=True, timeout=PATIENCE_S, **options,
     )  # fmt: skip
 
 
@@ -131,7 +132,9 @@ def test_r21_a_closed_pipe_is_silent(model: Path, tmp_path: Path):
         f"yes 'The dog sees a cat.' | {sys.executable} -m nmt translate {model} 2>err | head -1"
     )
     command += "; echo ${PIPESTATUS[1]}; cat err"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, timeout=60, cwd=tmp_path)
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, timeout=PATIENCE_S, cwd=tmp_path
+    )
     _, status, said = result.stdout.split(b"\n", 2)
     assert status == b"0"
     assert said == b"using %b\n" % os.fsencode(model / "model")
@@ -142,7 +145,9 @@ def test_r21_closed_streams(model: Path, tmp_path: Path):
     command = f"echo 'The dog.' | {sys.executable} -m nmt translate {model / 'model'} --beam 1 "
 
     def said(redirection: str) -> tuple[int, bytes, bytes]:
-        run = subprocess.run(["bash", "-c", command + redirection], capture_output=True, timeout=60)
+        run = subprocess.run(
+            ["bash", "-c", command + redirection], capture_output=True, timeout=PATIENCE_S
+        )
         return run.returncode, run.stdout, run.stderr
 
     code = "from nmt.cli import main; main(['x']); print(open('/dev/null').fileno() > 2)"
@@ -272,9 +277,11 @@ def test_r27_a_run_that_may_not_be_written(two_steps: Path, tmp_path: Path):
         path.chmod(path.stat().st_mode & ~0o222)
     try:
         command = [*powerless, sys.executable, "-m", "nmt"]
-        train = subprocess.run([*command, "train", str(two_steps)], capture_output=True, timeout=60)
+        train = subprocess.run(
+            [*command, "train", str(two_steps)], capture_output=True, timeout=PATIENCE_S
+        )
         translate = subprocess.run(
-            [*command, "translate", str(run)], input=b"a\n", capture_output=True, timeout=60
+            [*command, "translate", str(run)], input=b"a\n", capture_output=True, timeout=PATIENCE_S
         )
     finally:
         for path in paths:
@@ -404,7 +411,7 @@ def test_training_on_unprepared_data_under_torchrun(settings, tmp_path: Path):
     result = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
          "-m", "nmt", "train", str(path)],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert result.returncode == 1  # torchrun's own, whatever its workers return
     assert "run nmt prepare before torchrun" in result.stderr

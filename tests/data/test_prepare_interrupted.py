@@ -15,16 +15,28 @@ from nmt import config
 from nmt.cli import main
 from nmt.data import prepare, stages, workers
 from tests.data.test_prepare import content
+from tests.patience import PATIENCE_S, wait_until
 from tests.tiny import tiny_settings
 
 SHARD_PAIRS = 50
-# A process of its own with small shards, and with a vocabulary that is learnt apart.
+# A process of its own with small shards, and with a vocabulary that is learnt apart. Once so many
+# files are finished it begins a call in a worker and then does nothing more until it is told to go
+# on, so that what a test does to it finds it at work, however slow the test.
 COMMAND = f"""
-import resource, sys
+import resource, sys, time
+from pathlib import Path
 from nmt.cli import main
-from nmt.data import stages
+from nmt.data import stages, workers
+from tests.data.test_prepare_interrupted import finished
 stages.SHARD_PAIRS, stages._LEARN_APART_BYTES = {SHARD_PAIRS}, 0
-if limit := int(sys.argv.pop(1)):
+limit, halt_at, give = int(sys.argv.pop(1)), int(sys.argv.pop(1)), workers._Worker.give
+directory = Path(sys.argv[2]).parent
+def give_and_halt(*arguments):
+    give(*arguments)
+    while halt_at and len(finished(directory)) >= halt_at and not (directory / "go on").exists():
+        time.sleep(0.01)
+workers._Worker.give = give_and_halt
+if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 sys.exit(main())
 """
@@ -41,17 +53,19 @@ def saved(directory: Path, pairs: int = 400) -> Path:
     return path
 
 
-def start(path: Path, processes: int = 2, file_limit: int = 0) -> subprocess.Popen:
+def start(
+    path: Path, processes: int = 2, file_limit: int = 0, halt_at: int = 0
+) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, str(file_limit), "prepare", str(path),
+        [sys.executable, "-c", COMMAND, str(file_limit), str(halt_at), "prepare", str(path),
          "--processes", str(processes)],
-        stderr=subprocess.PIPE, text=True, start_new_session=True,
+        stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=Path(__file__).parents[2],
     )  # fmt: skip
 
 
 def ended(process: subprocess.Popen) -> str:
     """What it said. Ends only when no process of it is left that could say more."""
-    return process.communicate(timeout=100)[1]
+    return process.communicate(timeout=PATIENCE_S)[1]
 
 
 def finished(directory: Path) -> dict[str, int]:
@@ -65,11 +79,13 @@ def finished(directory: Path) -> dict[str, int]:
 
 
 def strike(process: subprocess.Popen, directory: Path, files: int, number: int) -> dict[str, int]:
-    """Sends a signal when so many files are finished; SIGINT to all its processes, as Ctrl-C."""
-    seen: dict[str, int] = {}
-    while process.poll() is None and len(seen) < files:
-        time.sleep(0.001)
-        seen = finished(directory)
+    """Sends a signal when so many files are finished; SIGINT to all its processes, as Ctrl-C.
+
+    The process was started to halt there.
+    """
+    wait_until(lambda: len(finished(directory)) >= files or process.poll() is not None, 0.001)
+    assert process.poll() is None, ended(process)
+    seen = finished(directory)
     (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
     return seen
 
@@ -96,7 +112,7 @@ def test_ended_at_any_point_it_goes_on_from_there(
         (24, signal.SIGTERM, 143),  # while it learns the vocabulary
         (28, signal.SIGKILL, -9),
     ):
-        process = start(path)
+        process = start(path, halt_at=files)
         seen = strike(process, tmp_path, files, number)
         said = ended(process)
         assert process.returncode == status, said
@@ -107,7 +123,7 @@ def test_ended_at_any_point_it_goes_on_from_there(
             assert re.search(r"^nmt: stopped, .* nmt prepare takes it up again$", said, re.M), said
             assert not list((tmp_path / "data").rglob(".tmp-*"))
         done = finished(tmp_path)
-    assert start(path).wait(100) == 0
+    assert start(path).wait(PATIENCE_S) == 0
     assert content(tmp_path / "data") == expected
     shards = {path.stat().st_ino for path in (tmp_path / "data").rglob("*.arrow")}
     moved = {inode for name, inode in done.items() if re.search(r"tokens-.*train.*arrow", name)}
@@ -123,7 +139,7 @@ def test_a_killed_worker_is_one_line(
 
     def give_and_kill(worker, function, task) -> None:
         if is_given:
-            give(worker, function, task)
+            give(worker, time.sleep, (3600,))
         worker._process.kill()
         worker._process.join()
         [text] = (tmp_path / "data/.work").glob("text-*")
@@ -161,7 +177,7 @@ def test_r12_a_full_disk_is_one_line_and_leaves_nothing_half_written(
         assert all(file.name.startswith(".") for file in (tmp_path / "data").iterdir())
     assert sizes[0].endswith("arrow")
     assert sizes[1].startswith("tokenizer-")
-    assert start(path, processes).wait(100) == 0
+    assert start(path, processes).wait(PATIENCE_S) == 0
     assert content(tmp_path / "data") == expected
 
 
@@ -169,11 +185,11 @@ def test_r22_of_two_at_once_the_second_is_refused_and_the_result_is_whole(
     tmp_path: Path, expected: dict[str, bytes], capsys
 ) -> None:
     path = saved(tmp_path)
-    first = start(path)
-    while first.poll() is None and not finished(tmp_path):
-        time.sleep(0.001)
+    first = start(path, halt_at=1)
+    wait_until(lambda: finished(tmp_path) or first.poll() is not None)
     assert main(["prepare", str(path)]) == 2
     assert f"in use by nmt prepare, process {first.pid} on" in capsys.readouterr().err
+    (tmp_path / "go on").touch()
     ended(first)
     assert first.returncode == 0
     assert content(tmp_path / "data") == expected

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
 from nmt.errors import InputError, NoModelError
+from tests.patience import PATIENCE_S
 
 TEXT = "der die das ein Hund Katze Haus läuft schläft the a dog cat house runs sleeps 12 7, ß Ü ."
 WORDS = TEXT.split()
@@ -229,7 +230,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import NoModelError
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
+resource.setrlimit(resource.RLIMIT_CPU, (400, 400))
 sound, path, rng, loaded = Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), random.Random(1), 0
 ordinary = sound.index(b"<0xFF>")
 for _ in range(500):
@@ -256,6 +257,6 @@ print(loaded)
 def test_r17_no_model_that_is_let_through_ends_the_process(model: Path, tmp_path: Path) -> None:
     """Random changes of a sound model, in a child; many change a piece only and are let through."""
     command = [sys.executable, "-c", CHILD, str(model), str(tmp_path / "changed.model")]
-    child = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    child = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert child.returncode == 0, child.stderr
     assert int(child.stdout) > 30

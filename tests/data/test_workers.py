@@ -16,6 +16,7 @@ import pytest
 
 from nmt.data import workers
 from nmt.errors import InputError, Status, Stopped
+from tests.patience import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +44,11 @@ def interrupt_itself(folder: Path, name: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
         os.kill(os.getpid(), number)
     note(folder, name)
+
+
+def fall_asleep() -> None:
+    print("asleep", flush=True)
+    time.sleep(3600)
 
 
 def tasks(folder: Path, number: int) -> list[tuple[Path, str]]:
@@ -93,8 +99,7 @@ def test_signals_are_for_the_parent_alone(tmp_path: Path) -> None:
     workers.run(interrupt_itself, tasks(tmp_path, 3), 2)
     assert len(list(tmp_path.iterdir())) == 3
     with pytest.raises(Stopped) as caught, workers.stoppable("stopped"):
-        os.kill(os.getpid(), signal.SIGTERM)
-        signal.pause()
+        signal.raise_signal(signal.SIGTERM)
     assert caught.value.status == 143
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
@@ -122,10 +127,14 @@ def test_a_signal_waits_until_a_worker_has_its_orders(monkeypatch, capfd) -> Non
 
 def test_workers_end_when_their_parent_is_killed() -> None:
     """They hold its standard error open: reading that ends when the last of them has ended."""
-    code = "import time; from nmt.data import workers; workers.run(time.sleep, [(3600,)] * 3, 2)"
-    parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE)
-    assert parent.stderr
-    with pytest.raises(subprocess.TimeoutExpired):
-        parent.wait(1.5)  # they are asleep by then, or still starting: both must do
+    code = (
+        "from nmt.data import workers; from tests.data.test_workers import fall_asleep\n"
+        "workers.run(fall_asleep, [()] * 3, 2)"
+    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2], **pipes)
+    assert parent.stdout
+    # while one is starting, it would find its orders cut off and say so
+    assert [parent.stdout.readline() for _ in range(2)] == [b"asleep\n"] * 2
     parent.kill()
-    assert parent.communicate(timeout=60)[1] == b""
+    assert parent.communicate(timeout=PATIENCE_S) == (b"", b"")

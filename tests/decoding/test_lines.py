@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import random
+import select
 import threading
 import time
 from pathlib import Path
@@ -17,6 +18,7 @@ from nmt.decoding import lines
 from nmt.decoding.lines import LineOptions, run_translate, translate_stream
 from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
 from nmt.errors import InputError
+from tests.patience import PATIENCE_S, wait_until
 
 SPACES = [b"\n", b"\r\n", b" ", b"\t", b"\x00", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85"]
 
@@ -113,7 +115,8 @@ class Pipes:
         source, self._into = os.pipe()
         self._out_of, target = os.pipe()
         self.error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, args=(source, target))
+        # a daemon: a test that fails leaves nothing to wait for
+        self._thread = threading.Thread(target=self._run, args=(source, target), daemon=True)
         self._thread.start()
 
     def _run(self, source: int, target: int) -> None:
@@ -127,6 +130,9 @@ class Pipes:
     def send(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._into, data) :]
+
+    def has_answer(self) -> bool:
+        return bool(select.select([self._out_of], [], [], 0)[0])
 
     def receive(self) -> bytes:
         return os.read(self._out_of, 1 << 20)
@@ -183,12 +189,15 @@ def test_lines_that_come_together_are_translated_together():
 
 
 def test_a_line_does_not_wait_for_a_pause_for_ever(monkeypatch):
-    monkeypatch.setattr(lines, "PAUSE_S", 60.0)
+    monkeypatch.setattr(lines, "PAUSE_S", 3600.0)
     monkeypatch.setattr(lines, "_OLDEST_S", 0.05)
     pipes = Pipes()
-    for _ in range(20):
+
+    def is_answered() -> bool:
         pipes.send(b"a\n")
-        time.sleep(0.01)
+        return pipes.has_answer()
+
+    wait_until(is_answered)
     assert pipes.receive().startswith(b"A\n")
     pipes.end()
 
@@ -287,7 +296,7 @@ def test_a_named_pipe_is_written_to_not_replaced(run):
     reader.start()
     run()
     assert Path("out").is_fifo()
-    reader.join(5)
+    reader.join(PATIENCE_S)
     assert read == [b"A\n"]
 
 

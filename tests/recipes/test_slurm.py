@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 SCRIPT = Path(__file__).parents[2] / "recipes" / "wmt14_en_de" / "train.sbatch"
 
 SRUN = """#!/bin/bash
@@ -51,7 +53,7 @@ def submit(folder: Path, **environment: str) -> tuple[int, list[str]]:
     told = {"FAILS": "0", "SIGNAL": "", "STATE": "RUNNING"} | environment
     result = subprocess.run(
         ["bash", SCRIPT, "configs/x.yaml", "data.train=[{hub: a b, split: train}]"],
-        cwd=folder, env={"PATH": f"{folder}:/usr/bin:/bin"} | slurm | told, timeout=30,
+        cwd=folder, env={"PATH": f"{folder}:/usr/bin:/bin"} | slurm | told, timeout=PATIENCE_S,
     )  # fmt: skip
     calls = folder / "scontrol.calls"
     return result.returncode, calls.read_text().splitlines() if calls.exists() else []
