@@ -79,7 +79,7 @@ class Ranks:
         return values
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """`module` under DistributedDataParallel, which averages gradients, if ranks are several."""
+        """`module` under DistributedDataParallel, which averages gradients over several ranks."""
         if self.world_size == 1:
             return module
         ids = [self.device.index] if self.device.type == "cuda" else None
