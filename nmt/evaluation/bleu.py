@@ -102,6 +102,7 @@ def compare(
     """Paired bootstrap test (Koehn, 2004) of translations against a baseline's.
 
     1000 resamples, as `sacrebleu --paired-bs` has them; see `bleu_interval` for the generator.
+    Equal scores have p = 1, where sacreBLEU has 0.001 if no resample tells the two apart.
     """
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
@@ -114,8 +115,12 @@ def compare(
     found: dict[str, Any] = dict(test()[1])
     (bleu, bleu_tested), (chrf, chrf_tested) = found["BLEU"], found["chrF2"]
     return Comparison(
-        bleu.score, float(bleu_tested.p_value), chrf.score, float(chrf_tested.p_value)
+        bleu.score, _p_value(bleu, bleu_tested), chrf.score, _p_value(chrf, chrf_tested)
     )
+
+
+def _p_value(baseline: Any, tested: Any) -> float:
+    return 1.0 if baseline.score == tested.score else float(tested.p_value)
 
 
 def _bleu(target_language: str | None) -> BLEU:

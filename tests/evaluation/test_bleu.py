@@ -83,6 +83,11 @@ def test_comparison_equals_the_sacrebleu_command(tmp_path, monkeypatch):
     assert 0 < found.bleu_p_value < 1
 
 
+def test_equal_translations_do_not_differ():
+    found = compare(HYPOTHESES, HYPOTHESES, REFERENCES)
+    assert (found.bleu_p_value, found.chrf_p_value) == (1.0, 1.0)
+
+
 def numbers(row: str) -> list[float]:
     """Those of a row of sacreBLEU's table: score, mean and interval for each metric."""
     return [float(number) for number in re.findall(r"\d+\.\d+", row)]
