@@ -344,7 +344,7 @@ def test_steps_behind_the_last_logged_one_count_too():
     """As where early stopping ended the run between two lines of the log."""
     line = {"step": 100, "source_tokens": 10, "target_tokens": 10}
     run = wmt_record([line, {"event": "validation", "step": 150}], ONE, bleu=1.0)
-    cells = {name: cell for name, cell in cost_table([replace(run, model=None)]).rows}
+    cells = dict(cost_table([replace(run, model=None)]).rows)
     assert cells["Target tokens seen, about"] == "1.50 × 10³"
 
 
