@@ -5,12 +5,11 @@ change what a run does next are taken by all ranks together, from sums that all 
 ends a run is said once, by the lowest of the ranks that it befell.
 """
 
-import ctypes
 import os
 import platform
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,9 +27,7 @@ from nmt.errors import InputError, Status, of_system
 
 # torchrun passes on the signal that a scheduler has sent to every process already
 _ONE_REQUEST_S = 2.0
-_LAST_WORDS_S = 10.0  # within which ranks that still live have told the others what befell them
-
-_Words = dict[int, tuple[Status, str]]  # by rank: how its part ended, and its text if it has one
+_LAST_WORDS_S = 5.0  # within which ranks that still live have told the others what befell them
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ class Ranks:
         return values
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """`module` under DistributedDataParallel, which averages gradients; alone as it is."""
+        """`module` under DistributedDataParallel, which averages gradients, if several."""
         if self.world_size == 1:
             return module
         ids = [self.device.index] if self.device.type == "cuda" else None
@@ -136,9 +133,6 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         try:
             yield ranks
             ranks.wait()  # a rank that leaves early would be taken for lost
-        except Exception:
-            _keep_for_ever(dist.group.WORLD)
-            raise
         finally:
             dist.destroy_process_group()
     except InputError as error:
@@ -150,14 +144,6 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
             raise _agreed(board, ranks, None) from error
         board.set(str(ranks.rank), f"{int(Status.BUG)}\n{error!r}")  # others leave it to this one
         raise
-
-
-def _keep_for_ever(group: Any) -> None:
-    """Lets a broken group never be freed, which would wait for what it has begun with others.
-
-    They wait for this process, and would learn only from its end that they do so in vain.
-    """
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
 def _gpu() -> torch.device:
@@ -180,9 +166,8 @@ def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputE
     """What this rank raises, given what the others have said of how their part ended.
 
     A rank with a reason waits for lower ones alone, which tell the same at the same time, and
-    then leaves, for only its end tells the others, whom it has left waiting. So does a rank that
-    has lost another, once a lower one has: those who wait for it learn it in turn. The lowest
-    stays until all have spoken, and calls lost who is silent.
+    then leaves, for only its end tells the others, whom it has left waiting. They wait for all:
+    whoever is silent is lost.
 
     Args:
         board: where ranks leave their last words, apart from the group that has broken.
@@ -190,15 +175,9 @@ def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputE
     """
     own = "\n".join(error.problems) if error else ""
     status = error.status if error else Status.INPUT
-
-    def is_enough(words: _Words) -> bool:
-        if error:
-            return words.keys() >= set(range(ranks.rank))
-        is_explained = any(text for _, text in words.values())
-        return is_explained or min(words) < ranks.rank or len(words) == ranks.world_size
-
+    awaited = range(ranks.rank) if error else range(ranks.world_size)
     try:
-        words = _last_words(board, ranks, f"{int(status)}\n{own}", is_enough)
+        words = _last_words(board, ranks, f"{int(status)}\n{own}", awaited)
     except RuntimeError:  # the board was on a machine that is lost
         words = {}
     if error:
@@ -216,20 +195,16 @@ def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputE
 
 
 def _last_words(
-    board: dist.Store, ranks: Ranks, own: str, is_enough: Callable[[_Words], bool]
-) -> _Words:
-    """What ranks say, this one among them, as soon as it is enough or time is up."""
+    board: dist.Store, ranks: Ranks, own: str, awaited: range
+) -> dict[int, tuple[Status, str]]:
+    """Status and text of each rank that answers in time, this one among them."""
     board.set(str(ranks.rank), own)
     deadline = time.monotonic() + _LAST_WORDS_S
-    words: _Words = {}
-    while True:
-        for rank in set(range(ranks.world_size)) - words.keys():
-            if board.check([str(rank)]):
-                status, text = board.get(str(rank)).decode().split("\n", 1)
-                words[rank] = Status(int(status)), text
-        if is_enough(words) or time.monotonic() > deadline:
-            return words
+    while time.monotonic() < deadline and not board.check([str(rank) for rank in awaited]):
         time.sleep(0.05)
+    present = [rank for rank in range(ranks.world_size) if board.check([str(rank)])]
+    parts = {rank: board.get(str(rank)).decode().split("\n", 1) for rank in present}
+    return {rank: (Status(int(status)), text) for rank, (status, text) in parts.items()}
 
 
 class StopRequest:

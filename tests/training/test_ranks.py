@@ -149,18 +149,6 @@ def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, alone, tmp_path):
     assert fingerprint(tmp_path / "run", STEPS) == fingerprint(alone[2], STEPS)
 
 
-@pytest.mark.parametrize("killed", [0, 1, 2])
-def test_r8_of_four_ranks_the_killed_one_alone_is_named(settings, tmp_path, killed):
-    """Only its neighbours in the ring lose their connection; the others wait for these."""
-    fault = {killed: at_step(5, send(signal.SIGKILL))}
-    children = train_on(4, settings(**FOUR), tmp_path / "a", fault)
-    statuses = [child.wait() for child in children]
-    assert statuses == [-signal.SIGKILL if rank == killed else 2 for rank in range(4)]
-    said = [line for child in children for line in child.said.splitlines() if "error" in line]
-    assert len(said) == 1, said
-    assert f"lost rank {killed} of 4" in said[0]
-
-
 def test_r8_a_halted_rank_is_given_up_after_the_time_out(settings, tmp_path):
     # longer than a rank that is only slow keeps the other waiting
     config = settings(**TWO, training__process_group_timeout_s=15)
