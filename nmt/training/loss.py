@@ -93,7 +93,7 @@ class TransformerLoss(nn.Module):
     # its chunks are large products already, and to a compiler each number of tokens is a new graph
     @torch.compiler.disable
     def _of(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        if hidden.device.type == "cpu":  # elsewhere fixed shapes are worth more than the padding
+        if hidden.device.type == "cpu":  # a GPU would make the host wait for how many there are
             real = targets.nonzero().squeeze(1)
             hidden, targets = hidden[real], targets[real]
         return smoothed_cross_entropy(
