@@ -32,41 +32,43 @@ _NOT_OF_TABLE_3 = {
 class Row:
     """A row of Table 3: newstest2013 EN-DE, last checkpoint alone."""
 
-    name: str
+    name: str  # of its file in configs/table3
     ppl: float  # per word piece
     bleu: float
+    parameters: int | None  # in millions, where the paper states them
     changes: dict[str, Any]  # against the base model
 
 
-def _row(name: str, ppl: float, bleu: float, **changes: Any) -> Row:
+def _row(name: str, ppl: float, bleu: float, parameters: int | None = None, **changes: Any) -> Row:
     keys = {
         key: f"training.{key}" if key == "label_smoothing" else f"model.{key}" for key in changes
     }
-    return Row(name, ppl, bleu, {keys[key]: value for key, value in changes.items()})
+    changes = {keys[key]: value for key, value in changes.items()}
+    return Row(name, ppl, bleu, parameters, changes)
 
 
 _BIG_CHANGES = {key: value for key, value in PAPER_BIG.items() if PAPER_BASE[key] != value}
 TABLE_3 = (
-    _row("base", 4.92, 25.8),
-    _row("A, h = 1", 5.29, 24.9, heads=1, d_k=512, d_v=512),
-    _row("A, h = 4", 5.00, 25.5, heads=4, d_k=128, d_v=128),
-    _row("A, h = 16", 4.91, 25.8, heads=16, d_k=32, d_v=32),
-    _row("A, h = 32", 5.01, 25.4, heads=32, d_k=16, d_v=16),
-    _row("B, d_k = 16", 5.16, 25.1, d_k=16),
-    _row("B, d_k = 32", 5.01, 25.4, d_k=32),
-    _row("C, N = 2", 6.11, 23.7, encoder_layers=2, decoder_layers=2),
-    _row("C, N = 4", 5.19, 25.3, encoder_layers=4, decoder_layers=4),
-    _row("C, N = 8", 4.88, 25.5, encoder_layers=8, decoder_layers=8),
-    _row("C, d_model = 256", 5.75, 24.5, d_model=256, d_k=32, d_v=32),
-    _row("C, d_model = 1024", 4.66, 26.0, d_model=1024, d_k=128, d_v=128),
-    _row("C, d_ff = 1024", 5.12, 25.4, d_ff=1024),
-    _row("C, d_ff = 4096", 4.75, 26.2, d_ff=4096),
-    _row("D, P_drop = 0", 5.77, 24.6, dropout=0.0),
-    _row("D, P_drop = 0.2", 4.95, 25.5, dropout=0.2),
-    _row("D, smoothing 0", 4.67, 25.3, label_smoothing=0.0),
-    _row("D, smoothing 0.2", 5.47, 25.7, label_smoothing=0.2),
-    _row("E, learned positions", 4.92, 25.7, positions="learned"),
-    Row("big", 4.33, 26.4, _BIG_CHANGES),
+    _row("base", 4.92, 25.8, 65),
+    _row("a_heads_1", 5.29, 24.9, heads=1, d_k=512, d_v=512),
+    _row("a_heads_4", 5.00, 25.5, heads=4, d_k=128, d_v=128),
+    _row("a_heads_16", 4.91, 25.8, heads=16, d_k=32, d_v=32),
+    _row("a_heads_32", 5.01, 25.4, heads=32, d_k=16, d_v=16),
+    _row("b_d_k_16", 5.16, 25.1, 58, d_k=16),
+    _row("b_d_k_32", 5.01, 25.4, 60, d_k=32),
+    _row("c_layers_2", 6.11, 23.7, 36, encoder_layers=2, decoder_layers=2),
+    _row("c_layers_4", 5.19, 25.3, 50, encoder_layers=4, decoder_layers=4),
+    _row("c_layers_8", 4.88, 25.5, 80, encoder_layers=8, decoder_layers=8),
+    _row("c_d_model_256", 5.75, 24.5, 28, d_model=256, d_k=32, d_v=32),
+    _row("c_d_model_1024", 4.66, 26.0, 168, d_model=1024, d_k=128, d_v=128),
+    _row("c_d_ff_1024", 5.12, 25.4, 53, d_ff=1024),
+    _row("c_d_ff_4096", 4.75, 26.2, 90, d_ff=4096),
+    _row("d_dropout_0", 5.77, 24.6, dropout=0.0),
+    _row("d_dropout_0.2", 4.95, 25.5, dropout=0.2),
+    _row("d_smoothing_0", 4.67, 25.3, label_smoothing=0.0),
+    _row("d_smoothing_0.2", 5.47, 25.7, label_smoothing=0.2),
+    _row("e_learned_positions", 4.92, 25.7, positions="learned"),
+    Row("big", 4.33, 26.4, 213, _BIG_CHANGES),
 )
 
 

@@ -25,35 +25,14 @@ from typing import Any
 
 from nmt.config import Config, differences, load
 from nmt.errors import InputError
+from nmt.reporting.paper_results import TABLE_3
 from nmt.storage import atomic, manifest
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "table3"
 RESULT, SECONDS = "table3.json", "seconds"  # in each run's directory
 _TICK_S = 10.0  # how often the seconds are written down
 
-# Row -> PPL and BLEU on newstest2013, and parameters in millions where the paper states them.
-PAPER: dict[str, tuple[float, float, int | None]] = {
-    "base": (4.92, 25.8, 65),
-    "a_heads_1": (5.29, 24.9, None),
-    "a_heads_4": (5.00, 25.5, None),
-    "a_heads_16": (4.91, 25.8, None),
-    "a_heads_32": (5.01, 25.4, None),
-    "b_d_k_16": (5.16, 25.1, 58),
-    "b_d_k_32": (5.01, 25.4, 60),
-    "c_layers_2": (6.11, 23.7, 36),
-    "c_layers_4": (5.19, 25.3, 50),
-    "c_layers_8": (4.88, 25.5, 80),
-    "c_d_model_256": (5.75, 24.5, 28),
-    "c_d_model_1024": (4.66, 26.0, 168),
-    "c_d_ff_1024": (5.12, 25.4, 53),
-    "c_d_ff_4096": (4.75, 26.2, 90),
-    "d_dropout_0": (5.77, 24.6, None),
-    "d_dropout_0.2": (4.95, 25.5, None),
-    "d_smoothing_0": (4.67, 25.3, None),
-    "d_smoothing_0.2": (5.47, 25.7, None),
-    "e_learned_positions": (4.92, 25.7, None),
-    "big": (4.33, 26.4, 213),
-}
+PAPER = {row.name: row for row in TABLE_3}
 
 # Student's t at 97.5% for 1, 2, ... degrees of freedom; the last for more, which is cautious
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
@@ -259,7 +238,7 @@ def table(results: Sequence[Result]) -> str:
 def _cells(results: Sequence[Result]) -> list[str]:
     """A row of the table from its runs."""
     first = results[0]
-    ppl, bleu, parameters = PAPER.get(first.row, ("", "", None))
+    paper = PAPER.get(first.row)
     changes = ", ".join(f"{key.split('.')[1]} {value}" for key, value in first.changes.items())
     steps = sorted({result.steps for result in results})
     counted = [result.paper_bleu for result in results if result.paper_bleu is not None]
@@ -268,12 +247,12 @@ def _cells(results: Sequence[Result]) -> list[str]:
         changes,
         f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}",
         _estimate([result.ppl for result in results]),
-        f"{ppl:.2f}" if ppl else "",
+        f"{paper.ppl:.2f}" if paper else "",
         _estimate([result.bleu for result in results], first.bleu_interval),
         f"{mean(counted):.2f}" if counted else "",
-        str(bleu),
+        f"{paper.bleu:.1f}" if paper else "",
         f"{first.parameters / 1e6:.1f} M",
-        f"{parameters} M" if parameters else "",
+        f"{paper.parameters} M" if paper and paper.parameters else "",
     ]
 
 

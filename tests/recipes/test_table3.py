@@ -11,6 +11,7 @@ import pytest
 from nmt.config import load
 from nmt.errors import InputError
 from nmt.reporting.info import info
+from nmt.reporting.paper_results import TABLE_3, Row
 from nmt.training.train import train
 from recipes.table3 import table3
 
@@ -18,21 +19,22 @@ SMALL = Path(table3.__file__).parent / "multi30k"
 SMALL_ROWS = sorted(path.stem for path in SMALL.glob("*.yaml"))
 
 
-@pytest.mark.parametrize("row", table3.PAPER)
-def test_each_row_has_its_configuration_headed_by_its_figures(row: str):
-    path = table3.CONFIGS / f"{row}.yaml"
+@pytest.mark.parametrize("row", TABLE_3, ids=lambda row: row.name)
+def test_each_row_has_its_configuration_headed_by_its_figures(row: Row):
+    path = table3.CONFIGS / f"{row.name}.yaml"
     head = path.read_text(encoding="utf-8")
     found = re.search(r"PPL ([\d.]+), BLEU ([\d.]+)[,;] (?:(\d+) M )?parameters", head)
     assert found
     ppl, bleu, parameters = found.groups()
-    assert (float(ppl), float(bleu), parameters and int(parameters)) == table3.PAPER[row]
+    stated = (float(ppl), float(bleu), int(parameters) if parameters else None)
+    assert stated == (row.ppl, row.bleu, row.parameters)
     ours = re.search(r"\((?:ours: )?([\d.]+) M", head)
     assert ours
     assert ours[1] == f"{info(load(path))['parameters']['total'] / 1e6:.1f}"
 
 
 def test_no_configuration_is_without_figures():
-    assert {path.stem for path in table3.CONFIGS.glob("*.yaml")} == table3.PAPER.keys()
+    assert {path.stem for path in table3.CONFIGS.glob("*.yaml")} == {row.name for row in TABLE_3}
     assert len(SMALL_ROWS) == 6
 
 
