@@ -7,7 +7,7 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from nmt.evaluation.bleu import Comparison, Scores, bleu_interval, compare, scor
 from nmt.evaluation.comet import comet_score, load_comet
 from nmt.evaluation.paper_bleu import CONVENTION, paper_bleu, paper_bleu_interval
 from nmt.evaluation.plain_text import check_plain_text
+
+_AS_IT_COMES = (None, None, SearchOptions())  # device, precision and options of a search
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,10 @@ class Evaluation:
     paper_bleu: float | None  # 0 to 100; None: the target is not German
     paper_bleu_interval: tuple[float, float] | None  # 95%
     comparison: Comparison | None  # with a baseline
-    comet: float | None
-    comet_model: str | None
     test_set: TestSet
     translations: list[str]
+    comet: float | None = None
+    comet_model: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         content: dict[str, Any] = {
@@ -122,6 +124,7 @@ def evaluate(
         test_set: one of sacreBLEU's, "wmt14/full" for instance. With neither reference nor test
             set, the model's own `data.test`.
         hypothesis: translations to score; nothing is translated. COMET wants their `source` too.
+        device, precision, options: how to translate.
         baseline: translations by another system, for a paired significance test.
         comet: name of a COMET model that scores the translations as well.
         target_language: the model's if None.
@@ -137,6 +140,11 @@ def evaluate(
     _check_arguments(
         model, source, reference, test_set, hypothesis, target_language, comet is not None
     )
+    if hypothesis is not None and (device, precision, options or SearchOptions()) != _AS_IT_COMES:
+        raise InputError(
+            "options of translating beside --hypothesis, command line, leave out --beam, "
+            "--length-penalty, --batch-tokens, --device and --precision"
+        )
     if output is not None:
         check_output(Path(output))
     config = _config(Path(model)) if model is not None else None
@@ -157,21 +165,29 @@ def evaluate(
             file.write("".join(f"{line}\n" for line in translations).encode())
     if hypothesis is None:
         check_plain_text(translations, "the translations", note)
+    result = _scored(translations, others, tests, language)
+    if comet_model is None:
+        return result
+    value = comet_score(comet_model, tests.sources or [], translations, tests.references[0])
+    return replace(result, comet=value, comet_model=comet)
+
+
+def _scored(
+    translations: list[str], others: list[str] | None, tests: TestSet, language: str
+) -> Evaluation:
+    """All but COMET; `others` are the baseline's translations, `language` is the target's."""
     texts = (translations, *tests.references)
     is_german = re.split("[-_]", language.lower())[0] == "de"
+    comparison = None
+    if others is not None:
+        comparison = compare(translations, others, *tests.references, target_language=language)
     return Evaluation(
         score(*texts, target_language=language),
         bleu_interval(*texts, target_language=language),
         *ter(*texts),
         paper_bleu(*texts) if is_german else None,
         paper_bleu_interval(*texts) if is_german else None,
-        compare(translations, others, *tests.references, target_language=language)
-        if others is not None
-        else None,
-        comet_score(comet_model, tests.sources or [], translations, tests.references[0])
-        if comet is not None
-        else None,
-        comet,
+        comparison,
         tests,
         translations,
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nmt.config import Config, validate
-from nmt.decoding.translator import EMPTY, Translation, Translator
+from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
 from nmt.errors import InputError, Status
 from nmt.evaluation import evaluate as module
 from nmt.evaluation.bleu import bleu_interval, compare, score, ter
@@ -285,6 +285,8 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
         ({"model": "m", "reference": "ref", "test_set": "x"}, "both --reference and --test-set"),
         ({"model": "m", "source": "src", "reference": "ref", "hypothesis": "src"},
          "both --source and --hypothesis"),
+        ({"model": "m", "hypothesis": "src", "options": SearchOptions(beam=5)}, "leave out --beam"),
+        ({"model": "m", "hypothesis": "src", "precision": "bf16"}, "leave out --beam"),
         ({"model": None, "source": "src", "reference": "ref"}, "neither MODEL nor --hypothesis"),
         ({"model": None, "hypothesis": "src"}, "nothing to compare with"),
         ({"model": None, "hypothesis": "src", "reference": "ref"}, "no --target-language"),
