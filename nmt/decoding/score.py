@@ -1,7 +1,7 @@
 """`nmt score`: the log-probability that a model gives to given translations."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from nmt.errors import InputError
 from nmt.model.transformer import Transformer
 
 _BATCH_TOKENS = 2048  # padded target tokens whose logits are in memory at once
+_WINDOW_LINES = 2048  # tokenised and sorted by length together
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,10 @@ def log_probabilities(
 
 def score_translations(
     translator: Translator, sources: Sequence[str], targets: Sequence[str]
-) -> list[ScoredTranslation]:
+) -> Iterator[ScoredTranslation]:
     """What the model thinks of each target as the translation of its source, tokenised as usual.
+
+    In order, and as they are found, so that the results of many lines need not be in memory.
 
     Raises:
         InputError: different numbers of lines; a sentence beyond the model's learned positions.
@@ -66,20 +69,29 @@ def score_translations(
             f"{len(sources):,} source lines but {len(targets):,} target lines, --source and "
             "--target, give files of as many lines"
         )
-    sides = [
-        [np.array([*ids, EOS_ID]) for ids in translator.tokenizer.encode_batch(texts)]
-        for texts in ([normalize(text) for text in side] for side in (sources, targets))
-    ]
-    pairs = list(zip(*sides, strict=True))
+    return _scored(translator, sources, targets)
+
+
+def _scored(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+) -> Iterator[ScoredTranslation]:
     limit = translator.transformer.max_length or math.inf
-    for number, pair in enumerate(pairs, start=1):
-        if max(map(len, pair)) > limit:
-            raise InputError(f"more than {limit} tokens, line {number}, shorten it")
-    logs = log_probabilities(translator.transformer, pairs)
-    return [
-        ScoredTranslation(translator.tokenizer.pieces(target), values)
-        for (_, target), values in zip(pairs, logs, strict=True)
-    ]
+    for begin in range(0, len(sources), _WINDOW_LINES):
+        end = begin + _WINDOW_LINES
+        pairs = list(
+            zip(*(_ids(translator, side[begin:end]) for side in (sources, targets)), strict=True)
+        )
+        for number, pair in enumerate(pairs, start=begin + 1):
+            if max(map(len, pair)) > limit:
+                raise InputError(f"more than {limit} tokens, line {number}, shorten it")
+        logs = log_probabilities(translator.transformer, pairs)
+        for (_, target), values in zip(pairs, logs, strict=True):
+            yield ScoredTranslation(translator.tokenizer.pieces(target), values)
+
+
+def _ids(translator: Translator, texts: Sequence[str]) -> list[np.ndarray]:
+    encoded = translator.tokenizer.encode_batch([normalize(text) for text in texts])
+    return [np.array([*ids, EOS_ID]) for ids in encoded]
 
 
 def run_score(
@@ -91,8 +103,8 @@ def run_score(
     device: str | None,
     precision: Precision | None,
     note: Callable[[str], None],
-) -> list[str]:
-    """The lines that `nmt score` prints; perplexities go to `note`.
+) -> Iterator[str]:
+    """The lines that `nmt score` prints, as they are found; perplexities go to `note` at the end.
 
     Args:
         each_token: instead of a sum, each token with its log-probability, tab-separated pairs
@@ -104,24 +116,24 @@ def run_score(
     """
     sources, targets = list(read_lines(source)), list(read_lines(target))
     translator = Translator.load(model, device=device, precision=precision, note=note)
-    scored = score_translations(translator, sources, targets)
-    total = math.fsum(line.log_probability for line in scored)
-    tokens = sum(len(line.pieces) for line in scored)
+    total, tokens = 0.0, 0
+    for line in score_translations(translator, sources, targets):
+        total += line.log_probability
+        tokens += len(line.pieces)
+        yield _formatted(line, each_token)
     words = sum(len(text.split()) for text in targets)
     if words:
         note(
             f"perplexity {_exp(-total / tokens):.3f} a token ({tokens:,} with end symbols), "
             f"{_exp(-total / words):.3f} a word ({words:,})"
         )
+
+
+def _formatted(line: ScoredTranslation, each_token: bool) -> str:
     if not each_token:
-        return [f"{line.log_probability:.6f}" for line in scored]
-    return [
-        "\t".join(
-            f"{piece} {value:.6f}"
-            for piece, value in zip(line.pieces, line.log_probabilities, strict=True)
-        )
-        for line in scored
-    ]
+        return f"{line.log_probability:.6f}"
+    each = zip(line.pieces, line.log_probabilities, strict=True)
+    return "\t".join(f"{piece} {value:.6f}" for piece, value in each)
 
 
 def _exp(nll: float) -> float:

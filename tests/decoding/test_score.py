@@ -8,6 +8,7 @@ import torch
 
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import EOS_ID, Tokenizer
+from nmt.decoding import score
 from nmt.decoding.score import log_probabilities, score_translations
 from nmt.decoding.search import search
 from nmt.decoding.translator import Translator
@@ -42,10 +43,11 @@ def test_equals_what_the_search_reports_for_the_same_tokens(translator: Translat
         assert math.fsum(values) == pytest.approx(expected, abs=1e-4)
 
 
-def test_order_batches_and_empty_lines_do_not_matter(translator: Translator):
+def test_order_batches_and_empty_lines_do_not_matter(translator: Translator, monkeypatch):
+    monkeypatch.setattr(score, "_WINDOW_LINES", 3)
     sources = ["The dog sees a cat.", "", "Why?", "The old man reads."]
     targets = ["Der Hund sieht eine Katze.", "", "Warum?", ""]
-    together = score_translations(translator, sources, targets)
+    together = list(score_translations(translator, sources, targets))
     assert [line.pieces[-1] for line in together] == ["</s>"] * 4
     for source, target, line in zip(sources, targets, together, strict=True):
         (alone,) = score_translations(translator, [source], [target])
@@ -61,6 +63,16 @@ def test_probabilities_of_all_next_tokens_sum_to_one(translator: Translator):
         batch = one_per_row([(source, np.array([50, 5]))])
         logits = translator.transformer.logits(translator.transformer(batch.src, batch.tgt_in))
     assert total + logits[0, 1].softmax(-1)[0].item() == pytest.approx(1, abs=1e-4)
+
+
+def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monkeypatch):
+    config = settings(model__positions="learned", data__max_length=8)
+    tokenizer = Tokenizer.load(tiny_data / "data/tokenizer.model")
+    learned = Translator(Transformer(config).eval(), tokenizer, config)
+    monkeypatch.setattr(score, "_WINDOW_LINES", 2)
+    lines = ["The dog.", "Why?", "The cat.", "The old man sees the old dog and reads a long book."]
+    with pytest.raises(InputError, match=r"line 4, shorten it"):
+        list(score_translations(learned, lines, lines))
 
 
 def test_line_counts_must_match(translator: Translator):
