@@ -19,7 +19,10 @@ from nmt.storage.atomic import refuse_existing
 
 
 def mean_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in safetensors files, in fp32, two models in memory at most."""
+    """The mean of the weights in safetensors files, in fp32, one model in memory.
+
+    The files are mapped: what has been read of them can be dropped from memory again.
+    """
     mean = read_tensors(paths[0])
     for path in paths[1:]:
         for name, tensor in read_tensors(path).items():
