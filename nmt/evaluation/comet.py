@@ -23,14 +23,14 @@ def load_comet(name: str):
             'COMET is not installed, --comet, pip install "nmt[comet]" in an environment of its own'
         ) from None
     try:
-        checkpoint = download_model(name)
+        return load_from_checkpoint(download_model(name))  # its encoder's vocabulary comes too
     except (KeyError, OSError) as error:  # COMET's KeyError stands for whatever went wrong
+        first_line = str(error.args[0] if error.args else error).partition("\n")[0]
         raise InputError(
-            f"the COMET model cannot be downloaded ({error.args[0]}), --comet {name}, "
+            f"the COMET model cannot be had ({first_line}), --comet {name}, "
             "check the name and the network",
             status=Status.STORAGE,
         ) from None
-    return load_from_checkpoint(checkpoint)
 
 
 def comet_score(

@@ -214,11 +214,13 @@ class FakeComet(types.ModuleType):
     """Stands in for the package: the score is the share of rows whose three texts differ."""
 
     def download_model(self, name):
-        if name != "known":
+        if name == "unknown":
             raise KeyError(f"Model '{name}' not supported by COMET.")
-        return "checkpoint"
+        return name
 
     def load_from_checkpoint(self, path):
+        if path == "other":  # transformers looks for the encoder's vocabulary
+            raise OSError("We couldn't connect to the hub.\nCheck your connection.")
         return self
 
     def predict(self, rows, **_):
@@ -235,9 +237,10 @@ def test_comet(model, monkeypatch):
     assert found.as_json()["comet"] == 1 and "COMET = 1.0000  known" in found.as_text()
     with pytest.raises(InputError, match="--comet without --source"):
         evaluate("m", **files, comet="known")
-    with pytest.raises(InputError, match=r"not supported by COMET.*, --comet other") as caught:
-        evaluate("m", **files, source="src", comet="other")
-    assert caught.value.status == Status.STORAGE
+    for name, reason in (("unknown", "not supported by COMET."), ("other", "to the hub.")):
+        with pytest.raises(InputError, match=rf"{reason}\), --comet {name}") as caught:
+            evaluate("m", **files, source="src", comet=name)
+        assert caught.value.status == Status.STORAGE
 
 
 def test_comet_is_missing(model, monkeypatch):
