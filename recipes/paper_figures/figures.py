@@ -8,7 +8,7 @@ writes learning_rate.png, positions.png, scaling.png and table1.png.
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ KEYS, QUERIES, SEEDS = 64, 256, 20  # of the picture of scaling
 # Table 1's d, r and k; the representation of size d is that of every layer type
 D_MODEL, HEADS, NEIGHBOURHOOD, KERNEL = 256, 4, 64, 3
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
-REPEATS = 5
+REPEATS = 9
 
 
 def main(output: str = "figures", *_: str) -> None:
@@ -168,8 +168,8 @@ def draw_table1(axes: Any, lengths: Sequence[int] = LENGTHS, repeats: int = REPE
     """Table 1 in seconds: one layer of each type, forward and backward, against length."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(1)
-    for name, layer in layers().items():
-        times = [seconds(layer.to(device), length, repeats) for length in lengths]
+    medians = timed({name: layer.to(device) for name, layer in layers().items()}, lengths, repeats)
+    for name, times in medians.items():
         axes.loglog(lengths, times, marker="o", label=name, base=2)
         if name.startswith(("self", "recurrent")):
             power = 2 if name.startswith("self") else 1
@@ -182,19 +182,34 @@ def draw_table1(axes: Any, lengths: Sequence[int] = LENGTHS, repeats: int = REPE
     axes.legend(title=f"medians of {repeats}; dotted: slopes of n and n²")
 
 
-def seconds(layer: Callable[..., Tensor], length: int, repeats: int) -> float:
-    """Median time of a layer's forward and backward pass over one sequence."""
+def timed(
+    by_name: dict[str, nn.Module], lengths: Sequence[int], repeats: int
+) -> dict[str, list[float]]:
+    """Median seconds of each layer at each length.
+
+    Every layer is timed once at every length before any is timed again, so that a machine's slow
+    moments spoil single times and not a curve.
+    """
+    times: dict[tuple[str, int], list[float]] = {}
+    for _ in range(repeats + 1):
+        for length in lengths:
+            for name, layer in by_name.items():
+                times.setdefault((name, length), []).append(seconds(layer, length))
+    return {  # the first of each has warmed up
+        name: [statistics.median(times[name, length][1:]) for length in lengths] for name in by_name
+    }
+
+
+def seconds(layer: nn.Module, length: int) -> float:
+    """Time of a layer's forward and backward pass over one sequence."""
     device = next(layer.parameters()).device
     x = torch.randn(1, length, D_MODEL, device=device, requires_grad=True)
-    times = []
-    for _ in range(repeats + 1):
-        began = time.perf_counter()
-        out = layer(x, None) if type(layer) is SelfAttention else layer(x)
-        out.sum().backward()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times[1:])  # the first warms up
+    began = time.perf_counter()
+    out = layer(x, None) if type(layer) is SelfAttention else layer(x)
+    out.sum().backward()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began
 
 
 if __name__ == "__main__":
