@@ -155,7 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--source", required=True, metavar="TEXT", help="a sentence")
     sub.add_argument("--target", metavar="TEXT", help="its translation; default: the model's own")
     sub.add_argument("--output", type=Path, required=True, metavar="F",
-                     help=".html: to explore; .png: a grid (extra nmt[plots])")  # fmt: skip
+                     help=".html: to explore; .png: a grid (extra plots)")  # fmt: skip
     sub = command("average", "mean of a run's last checkpoints, as a model directory",
                   "nmt average runs/multi30k --last 5 --output averaged", _average)  # fmt: skip
     sub.add_argument("model", metavar="RUN", type=Path, help="run directory")
@@ -220,7 +220,7 @@ def _add_evaluate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--baseline", type=Path, metavar="F",
                      help="another translation, for a paired significance test")  # fmt: skip
     sub.add_argument("--comet", nargs="?", const="Unbabel/wmt22-comet-da", metavar="MODELNAME",
-                     help="COMET too, %(const)s if none is named; extra nmt[comet]")  # fmt: skip
+                     help="COMET too, %(const)s if none is named; extra comet")  # fmt: skip
     sub.add_argument("--target-language", metavar="L", help="of the hypothesis, such as de")
     sub.add_argument("--json", action="store_true", help="for programs")
     sub.add_argument("--output", type=Path, metavar="F", help="receives the translations")

@@ -33,6 +33,9 @@ def mean_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
 def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> list[int]:
     """Writes the mean of a run's last sound checkpoints as a model directory.
 
+    They are those that the end of training would take: a whole `training.checkpoint_every` apart,
+    and the newest. The best by validation, or one that a stop has left, does not count.
+
     Args:
         note: is told of checkpoints passed over.
 
@@ -46,19 +49,21 @@ def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> 
     refuse_existing(output)
     if not run.is_dir():
         raise InputError(f"no such run directory, {run}, correct the path")
-    checkpoints = sound_checkpoints(run, last, note)
-    if not checkpoints:
+    found = sound_checkpoints(run, 1, note)
+    if not found:
         raise NoModelError(f"no sound checkpoint, {run}, name a run that has some")
+    [(step, newest)] = found
+    config = read_config(newest)
+    checkpoints = sound_checkpoints(run, last, note, config.training.checkpoint_every, step)
     if len(checkpoints) < last:
         raise InputError(
             f"{len(checkpoints)} sound checkpoints, {run}, average at most as many as there are"
         )
-    _, newest = checkpoints[0]
     facts = manifest.read(newest, "checkpoint")
     steps = sorted(step for step, _ in checkpoints)
     save_model(
         output,
-        read_config(newest),
+        config,
         (newest / TOKENIZER).read_bytes(),
         mean_weights([folder / WEIGHTS for _, folder in checkpoints]),
         {

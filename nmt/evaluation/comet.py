@@ -20,7 +20,7 @@ def load_comet(name: str):
         from comet import download_model, load_from_checkpoint
     except ImportError:
         raise InputError(
-            'COMET is not installed, --comet, pip install "nmt[comet]" in an environment of its own'
+            "COMET is not installed, --comet, pip install -e '.[comet]' in another environment"
         ) from None
     try:
         return load_from_checkpoint(download_model(name))  # its encoder's vocabulary comes too

@@ -11,7 +11,7 @@ from nmt.training.schedule import peak_learning_rate
 LENGTH = 27  # tokens a sentence at which attention's FLOPs are counted; WMT14's mean
 
 # Vaswani et al. (2017), §5 and Table 3, EN-DE, whose vocabulary is of "about 37000" pieces;
-# averaging by steps is §6.1's ten minutes at their speed
+# averaging by steps is §6.1's ten minutes at their speed, precision that of footnote 5
 PAPER_BASE: dict[str, Any] = {
     "model.encoder_layers": 6, "model.decoder_layers": 6, "model.d_model": 512,
     "model.d_ff": 2048, "model.heads": 8, "model.d_k": 64, "model.d_v": 64,
@@ -21,7 +21,7 @@ PAPER_BASE: dict[str, Any] = {
     "training.max_steps": 100_000, "training.batch_tokens": 25_000,
     "training.warmup_steps": 4000, "training.learning_rate_factor": 1.0,
     "training.label_smoothing": 0.1, "training.gradient_clip": None,
-    "training.average_last": 5, "training.checkpoint_every": 1500,
+    "training.average_last": 5, "training.checkpoint_every": 1500, "training.precision": "fp32",
     "decoding.beam": 4, "decoding.length_penalty": 0.6, "decoding.max_extra_length": 50,
 }  # fmt: skip
 PAPER_BIG: dict[str, Any] = PAPER_BASE | {

@@ -21,10 +21,11 @@ TRAINING_FLOPS = {"base": 3.3e18, "big": 2.3e19}
 # Footnote 5, sustained single-precision FLOP/s of a GPU
 SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 
-# how often checkpoints are written and how many are averaged: Table 3 averages none (§6.2); and
-# the vocabulary, which the paper gives as "about 37000"
+# how often checkpoints are written and how many are averaged: Table 3 averages none (§6.2); the
+# vocabulary, which the paper gives as "about 37000"; and the arithmetic
 _NOT_OF_TABLE_3 = {
-    "training.average_last", "training.checkpoint_every", "tokenizer.vocabulary_size",
+    "training.average_last", "training.checkpoint_every", "training.precision",
+    "tokenizer.vocabulary_size",
 }  # fmt: skip
 
 

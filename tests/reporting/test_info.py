@@ -73,14 +73,17 @@ def test_flops_and_learning_rate():
 
 
 def test_what_differs_from_the_paper_is_computed():
-    assert differences_from_paper(load(BASE)) == ("base", {})
-    assert differences_from_paper(load(BIG)) == ("big", {})
+    alone = {"training.precision": {"ours": "bf16", "paper": "fp32"}}
+    assert differences_from_paper(load(BASE)) == ("base", alone)
+    assert differences_from_paper(load(BIG)) == ("big", alone)
     for name in ("base", "big"):  # 32,000 pieces, dropout 0.1 for both (§5.1, §6.1)
-        assert differences_from_paper(load(CONFIGS / f"wmt14_en_fr_{name}.yaml")) == (name, {})
+        assert differences_from_paper(load(CONFIGS / f"wmt14_en_fr_{name}.yaml")) == (name, alone)
+    in_fp32 = ["training.precision=fp32"]
+    assert differences_from_paper(load(BASE, in_fp32)) == ("base", {})
     changed = load(
         BASE,
         ["model.d_k=16", "model.attention_window=9", "tokenizer.bpe_dropout=0.1",
-         "tokenizer.vocabulary_size=32000"],
+         "tokenizer.vocabulary_size=32000", *in_fp32],
     )  # fmt: skip
     assert differences_from_paper(changed) == (
         "base",
@@ -91,5 +94,5 @@ def test_what_differs_from_the_paper_is_computed():
             "tokenizer.bpe_dropout": {"ours": 0.1, "paper": 0.0},
         },
     )
-    assert "as the paper's base model" in as_text(info(load(BASE)))
+    assert "as the paper's base model" in as_text(info(load(BASE, in_fp32)))
     assert "model.d_k" in as_text(info(changed))
