@@ -127,7 +127,7 @@ class Tokenizer(Section):
     """
 
     vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = 37_000  # 256 bytes + 4 + text
-    bpe_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0  # see above
+    bpe_dropout: Probability = 0.0  # see above
 
 
 class Model(Section):
@@ -265,6 +265,8 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
 def load_resolved(path: Path) -> Config:
     """The configuration in a file that `to_yaml` wrote: no `base:` leads out of it."""
     content, lines = strict_yaml.read(path)
+    if not isinstance(content, dict):
+        raise InputError(f"no settings, {path}, a mapping of sections was expected")
     return validate(content, {key: f"{path}:{line}" for key, line in lines.items()}, str(path))
 
 

@@ -84,13 +84,14 @@ def rotate(run: Path, newest: int, every: int, keep: int, best: int | None) -> N
     remove_leftovers(run / "checkpoints")
     steps = [step for step, folder in _by_step(run) if step <= newest and _is_listed(folder)]
     kept = {*scheduled(steps, every, newest)[:keep], best}
+    with_state = [step for step in steps if step in kept][:_OPTIMIZER_STATES_KEPT]
     for step in steps:
         folder = directory(run, step)
         remove_leftovers(folder)
         if step not in kept:
             # first under a name that no reader takes for a checkpoint: none is ever half gone
             folder.replace(folder.with_name(f".tmp-{folder.name}"))
-        elif step in steps[_OPTIMIZER_STATES_KEPT:] and (folder / OPTIMIZER).exists():
+        elif step not in with_state and (folder / OPTIMIZER).exists():
             content = manifest.read(folder, "checkpoint")
             content["files"].pop(OPTIMIZER, None)
             manifest.rewrite(folder, content)

@@ -64,7 +64,7 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
     if (path / manifest.NAME).is_file():
         kind = "checkpoint" if (path / "state.json").exists() else "model"
         content = manifest.read(path, kind)
-        manifest.verify(path, content, (CONFIG,))
+        manifest.verify(path, content, (CONFIG, TOKENIZER))
         return path, content
     if not (path / "checkpoints").is_dir() and not (path / "model").is_dir():
         raise NoModelError(f"no model, checkpoint or run, {path}, it has no {manifest.NAME}")

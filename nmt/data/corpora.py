@@ -11,7 +11,7 @@ import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,6 +35,7 @@ from nmt.config import (
 from nmt.errors import InputError, Status
 
 MAX_LINE_BYTES = 10_000_000  # a file without line ends must not fill the memory
+_CHUNK_CHARACTERS = 200_000_000  # lines as long as documents make smaller chunks
 _BATCH = 10_000  # rows of a columnar file in memory at a time
 
 Pairs = Iterator[tuple[str, str]]
@@ -63,7 +64,7 @@ def read_corpus(corpus: Corpus, data: config.Data, split: str) -> Pairs:
 def read_chunks(
     corpus: Corpus, data: config.Data, split: str, size: int
 ) -> Iterator["list[tuple[str, str]] | DemoChunk"]:
-    """What `read_corpus` gives, `size` pairs at a time, for other processes to work on.
+    """What `read_corpus` gives, at most `size` pairs at a time, for other processes to work on.
 
     Files are read here. The demo grammar needs ten times as long for a pair as cleaning does, so
     its chunks are written by whoever loops over them.
@@ -73,8 +74,15 @@ def read_chunks(
             last = min(first + size, corpus.demo.pairs)
             yield _demo(corpus.demo, data, split, first, last)
         return
-    pairs = read_corpus(corpus, data, split)
-    while chunk := list(islice(pairs, size)):
+    chunk: list[tuple[str, str]] = []
+    characters = 0
+    for pair in read_corpus(corpus, data, split):
+        chunk.append(pair)
+        characters += len(pair[0]) + len(pair[1])
+        if len(chunk) == size or characters >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
         yield chunk
 
 
@@ -123,7 +131,7 @@ def check_corpus(corpus: Corpus, data: config.Data) -> None:
             two text files differ in their number of lines.
     """
     for file in input_files(corpus):
-        if file.stat().st_size == 0:
+        if file.stat().st_size == 0 and not isinstance(corpus, Hub):  # there they mean nothing
             raise _empty(file)
     match corpus:
         case Hub():
@@ -291,7 +299,7 @@ def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
             yield file
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(f"damaged parquet ({reason}), {path}, copy it again") from None
 
@@ -301,7 +309,8 @@ def _parquet_pairs(file: ColumnsFile) -> Pairs:
         source = _resolve(parquet.schema_arrow, file.source_column, file.path)
         target = _resolve(parquet.schema_arrow, file.target_column, file.path)
         for batch in parquet.iter_batches(_BATCH, columns=sorted({source[0], target[0]})):
-            yield from zip(_strings(batch, source), _strings(batch, target), strict=True)
+            sides = (_strings(batch, column, file.path) for column in (source, target))
+            yield from zip(*sides, strict=True)
 
 
 def _leaves(fields: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], pa.DataType]:
@@ -329,18 +338,24 @@ def _resolve(schema: pa.Schema, dotted: str, where: str) -> tuple[str, ...]:
     return path
 
 
-def _strings(rows: pa.Table | pa.RecordBatch, path: tuple[str, ...]) -> list[str]:
+def _strings(rows: pa.Table | pa.RecordBatch, path: tuple[str, ...], where: str) -> list[str]:
     column = rows.column(path[0])
     for key in path[1:]:
         column = pc.struct_field(column, key)
-    return [text or "" for text in column.to_pylist()]  # null: an empty side, dropped and counted
+    try:
+        return [text or "" for text in column.to_pylist()]  # null: an empty side, dropped, counted
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"column {'.'.join(path)} is not UTF-8 ({error.reason}), {where}, write it as UTF-8"
+        ) from None
 
 
 def _hub(corpus: Hub, data: config.Data) -> Pairs:
     dataset = _load_hub(corpus)
-    source, target = _hub_columns(dataset, corpus, data)
+    columns = _hub_columns(dataset, corpus, data)
     for rows in dataset.with_format("arrow").iter(_BATCH):
-        yield from zip(_strings(rows, source), _strings(rows, target), strict=True)
+        sides = (_strings(rows, column, describe(corpus)) for column in columns)
+        yield from zip(*sides, strict=True)
 
 
 def _hub_columns(dataset: Any, corpus: Hub, data: config.Data) -> list[tuple[str, ...]]:
@@ -366,10 +381,18 @@ def _load_hub(corpus: Hub) -> Any:
         return datasets.load_dataset(corpus.hub, corpus.name, split=corpus.split)
     except Exception as error:  # the library raises dozens of kinds: everything becomes one line
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
-        offline = isinstance(error, ConnectionError)
-        hint = "check the network, or name a local folder" if offline else "correct the entry"
-        status = Status.STORAGE if offline else Status.INPUT
+        hint, status = "correct the entry", Status.INPUT
+        if isinstance(error, ConnectionError):
+            hint, status = "check the network, or name a local folder", Status.STORAGE
+        elif any(map(_is_of_storage, (error, error.__cause__))):
+            hint, status = "make room or allow access", Status.STORAGE
         raise InputError(f"{reason}, {describe(corpus)}, {hint}", status=status) from None
+
+
+def _is_of_storage(error: BaseException | None) -> bool:
+    if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
+        return False
+    return error.errno is not None or "disk space" in str(error)  # so `datasets` words its own
 
 
 @dataclass(frozen=True)

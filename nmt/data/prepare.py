@@ -24,6 +24,7 @@ from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest
 
 _USED_BY = ".used-by"
+_PUBLISHED = (TOKENIZER, "train", "validation")  # and the manifest
 
 
 def prepare(
@@ -48,7 +49,8 @@ def prepare(
 
     Raises:
         InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
-            prepares the same directory, or a run was trained on data of other settings there.
+            prepares the same directory, a run was trained on data of other settings there, or
+            files stand there that were not prepared.
         Stopped: a signal came; the next call goes on from there.
     """
     began = time.monotonic()
@@ -61,6 +63,7 @@ def prepare(
             report(f"{directory} is prepared already and whole: nothing to do")
             _remove_work(job)
             return
+        _refuse_foreign(job)
         _refuse_if_used(job)
         for part in job.parts:
             check_corpus(part.corpus, config.data)
@@ -73,6 +76,7 @@ def prepare(
                 stages.run(replace(job, processes=processes or workers.default_processes()), report)
             finally:
                 stages.remove_leftovers(job)  # of workers that were ended
+            _refuse_if_used(job)  # by a run that has begun meanwhile
             _publish(job)
     report(f"prepared {directory} in {time.monotonic() - began:.0f} s")
 
@@ -83,7 +87,7 @@ def _unheard(line: str) -> None:
 
 def _remove_work(job: Job) -> None:
     """Removes what the last call left if it was killed at its very end."""
-    if job.work.exists():
+    if job.tokens.exists():  # not what an interrupted preparation of other settings left
         # Who holds the lock prepares other settings there.
         with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
             shutil.rmtree(job.work, ignore_errors=True)
@@ -206,6 +210,18 @@ def _is_prepared(job: Job, report: Report) -> bool:
     return True
 
 
+def _refuse_foreign(job: Job) -> None:
+    """Keeps `_publish` from removing what somebody else has put under its names."""
+    if (job.directory / manifest.NAME).exists() or job.work.exists():
+        return
+    for name in _PUBLISHED:
+        if os.path.lexists(job.directory / name):
+            raise InputError(
+                f"not made by nmt prepare, {job.directory / name}, move it away, "
+                "or name another data.directory"
+            )
+
+
 def _refuse_if_used(job: Job) -> None:
     wanted = manifest.value_hash(job.origin)
     for path in sorted((job.directory / _USED_BY).glob("*.json")):
@@ -233,7 +249,7 @@ def _publish(job: Job) -> None:
     """Moves what is finished under its final names, the manifest last; may be called again."""
     described = manifest.read(job.final, "data")["files"]
     (job.directory / manifest.NAME).unlink(missing_ok=True)
-    for name in (TOKENIZER, "train", "validation", manifest.NAME):
+    for name in (*_PUBLISHED, manifest.NAME):
         new, old = job.final / name, job.directory / name
         gone = not any(file == name or file.startswith(f"{name}/") for file in described)
         if old.is_dir() and (new.exists() or gone):

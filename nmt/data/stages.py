@@ -45,7 +45,6 @@ _ENCODE_BATCH = 10_000  # pairs whose ids are Python objects at a time
 # From so much text on, a vocabulary is learnt in a process of its own: sentencepiece keeps its
 # memory, and a signal has no effect until it has finished.
 _LEARN_APART_BYTES = 20_000_000
-_SEED = 1  # not training.seed: runs that differ in their seed share their data
 
 Report = Callable[[str], None]
 
@@ -101,7 +100,7 @@ class Job:
 
     @property
     def tokens(self) -> Path:
-        return self.work / f"tokens-{_short_hash([RECIPE, self.origin])}"
+        return self.work / f"tokens-{_short_hash(self.origin)}"
 
     @property
     def final(self) -> Path:
@@ -319,7 +318,7 @@ def _make_tokenizer(job: Job, report: Report) -> None:
 def learn_tokenizer(job: Job) -> None:
     """Learns the vocabulary from the cleaned text that `job` has by now."""
     sentences = _sample(job, _deduplicate(job))
-    train_tokenizer(sentences, job.config.tokenizer.vocabulary_size, _SEED, job.tokenizer)
+    train_tokenizer(sentences, job.config.tokenizer.vocabulary_size, job.tokenizer)
 
 
 def _text_bytes(job: Job) -> int:

@@ -8,7 +8,7 @@ that every normalized text is encoded without an unknown and `decode(encode(text
 import hashlib
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import add
 from pathlib import Path
@@ -81,9 +81,9 @@ class Tokenizer:
         """The ids of a normalized text, without BOS and EOS; of an empty text, none."""
         return self._processor.encode(_escape(text))
 
-    def encode_batch(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """`encode` for many texts at once; the result does not depend on `threads`."""
-        return self._processor.encode([_escape(text) for text in texts], num_threads=threads)
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for many texts at once."""
+        return self._processor.encode([_escape(text) for text in texts], num_threads=1)
 
     def sample(self, text: str, dropout: float, random: Random) -> list[int]:
         """The ids of a random segmentation of a normalized text; `decode` gives it back as well.
@@ -133,28 +133,35 @@ class Tokenizer:
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
 
-def train_tokenizer(
-    sentences: Iterable[str], vocabulary_size: int, seed: int, output: Path
-) -> None:
+def train_tokenizer(sentences: Iterable[str], vocabulary_size: int, output: Path) -> None:
     """Learns a BPE vocabulary and writes the model, whole or not at all.
 
-    The same sentences give the same bytes, whatever the seed or the number of threads: BPE draws
-    no random numbers. The seed is set nevertheless, should that ever change.
+    The same sentences give the same bytes: BPE draws no random numbers.
 
     Args:
         sentences: normalized texts of both languages; all are held in memory.
         vocabulary_size: number of ids, 4 special ones and 256 bytes included.
-        seed: for sentencepiece's generator.
         output: the model file.
 
     Raises:
         InputError: the text has too few or too many different pieces for `vocabulary_size`.
+        BaseException: whatever `sentences` raise.
     """
     model = io.BytesIO()
-    sentencepiece.set_random_generator_seed(seed)
+    raised: list[BaseException] = []
+
+    def escaped() -> Iterator[str]:
+        try:
+            yield from map(_escape, sentences)
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # of which sentencepiece would make a RuntimeError
+            raised.append(error)
+            raise
+
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=map(_escape, sentences),
+            sentence_iterator=escaped(),
             model_writer=model,
             model_type="bpe",
             vocab_size=vocabulary_size,
@@ -172,6 +179,8 @@ def train_tokenizer(
             minloglevel=2,
         )
     except RuntimeError as error:
+        if raised:
+            raise raised[0] from None
         raise _training_problem(str(error), vocabulary_size) from None
     atomic.write_file(output, model.getvalue())
 

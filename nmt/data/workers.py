@@ -62,8 +62,8 @@ def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], process
             _free(team, processes, stack).give(function, held)
         elif held is not None:
             function(*held)
-        for worker in team:
-            worker.finish()
+        for _ in team:  # in the order of their ends, so that a killed one is noticed at once
+            _free(team, len(team), stack)
 
 
 def run_apart(function: Callable[..., None], *arguments: Any) -> None:

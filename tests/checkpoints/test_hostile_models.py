@@ -89,6 +89,13 @@ def test_r15_tokenizer_or_vocabulary_of_another_model(model: Path, capsys):
     assert "400 pieces, the configuration says 401" in refusal(capsys, model)
 
 
+@pytest.mark.parametrize("text", ["", "[]", "3"])
+def test_a_configuration_without_settings_is_one_line(model: Path, text: str, capsys):
+    (model / "config.yaml").write_text(text)
+    describe(model)
+    assert "no settings" in refusal(capsys, model)
+
+
 def test_r15_data_or_tokenizer_of_another_run(settings, tiny_data, tmp_path: Path, capsys):
     shutil.copytree(tiny_data / "data", tmp_path / "data")
     path = tmp_path / "config.yaml"

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nmt import config
+from nmt.data import corpora
 from nmt.data.corpora import check_corpus, read_corpus
 from nmt.errors import InputError, Status
 
@@ -204,6 +205,48 @@ def test_rows_that_cannot_be_read(tmp_path: Path, kind: str, content: str, messa
     corpus = {"tsv": {"path": str(path)}} if kind == "tsv" else columns(kind, path)
     with pytest.raises(InputError, match=message):
         read(corpus)
+
+
+def test_parquet_text_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
+    latin1 = pa.array([b"M\xfcller"]).cast(pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"en": ["a"], "de": latin1}), tmp_path / "a.parquet")
+    file = {"path": f"{tmp_path}/a.parquet", "source_column": "en", "target_column": "de"}
+    with pytest.raises(InputError, match=r"column de is not UTF-8 .*, .*a.parquet, write it"):
+        read({"parquet": file})
+
+
+def test_lines_as_long_as_documents_make_small_chunks(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "a").write_text("".join(f"{number} {'x' * 50}\n" for number in range(10)))
+    corpus = {"text": {"source": f"{tmp_path}/a", "target": f"{tmp_path}/a"}}
+    data = settings(corpus)
+    for characters, sizes in ((10**9, [4, 4, 2]), (250, [3, 3, 3, 1])):
+        monkeypatch.setattr(corpora, "_CHUNK_CHARACTERS", characters)
+        chunks = list(corpora.read_chunks(data.train[0], data, "train", 4))
+        assert list(map(len, chunks)) == sizes
+        assert [pair for chunk in chunks for pair in chunk] == read(corpus)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (OSError(28, "No space left on device"), Status.STORAGE),
+        (OSError("Not enough disk space. Needed: 5 GiB"), Status.STORAGE),
+        (ConnectionError("no route"), Status.STORAGE),
+        (FileNotFoundError(2, "no such file"), Status.INPUT),
+        (ValueError("no split x"), Status.INPUT),
+    ],
+)
+def test_a_full_disk_is_told_from_a_wrong_entry(monkeypatch, error, status) -> None:
+    datasets = pytest.importorskip("datasets")
+    wrapped = RuntimeError("failed")
+    wrapped.__cause__ = error
+    for raised in (error, *([] if isinstance(error, ConnectionError) else [wrapped])):
+
+        def load(*_: object, raised: Exception = raised, **__: object) -> None:
+            raise raised
+
+        monkeypatch.setattr(datasets, "load_dataset", load)
+        assert fault({"hub": "a/b", "split": "train"}).status == status
 
 
 def test_parquet_columns_are_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -374,6 +375,39 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
     (tmp_path / "run").rmdir()
     run(changed)
     assert prepare.read_manifest(changed)["corpora"][0]["read"] == 251
+
+
+def test_what_prepare_has_not_made_stays(tmp_path: Path) -> None:
+    wanted = settings(tmp_path)
+    corpus = tmp_path / "data" / "train" / "corpus.en"
+    corpus.parent.mkdir(parents=True)
+    corpus.write_text("mine")
+    with pytest.raises(InputError, match=r"not made by nmt prepare, .*data/train, move it away"):
+        run(wanted)
+    assert corpus.read_text() == "mine"
+
+
+def test_a_run_that_begins_while_other_settings_are_prepared_keeps_its_data(
+    tmp_path: Path, monkeypatch
+) -> None:
+    wanted = settings(tmp_path)
+    run(wanted)
+    (tmp_path / "run").mkdir()
+    work = stages.run
+
+    def begin_meanwhile(*arguments: Any) -> None:
+        work(*arguments)
+        prepare.mark_used(tmp_path / "data", tmp_path / "run")
+
+    monkeypatch.setattr(stages, "run", begin_meanwhile)
+    changed = placed(wanted, tmp_path / "data", max_length=30)
+    with pytest.raises(InputError, match="a run was trained on these data"):
+        run(changed)
+    prepare.read_manifest(wanted)
+    monkeypatch.undo()
+    done = set((tmp_path / "data" / ".work").rglob("*.arrow"))
+    assert done and "nothing to do" in run(wanted)[-1]
+    assert set((tmp_path / "data" / ".work").rglob("*.arrow")) == done  # for the other settings
 
 
 def test_a_vocabulary_too_large_leaves_the_cleaned_text_for_the_next_try(tmp_path: Path) -> None:

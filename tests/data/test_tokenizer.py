@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
-from nmt.errors import InputError, NoModelError
+from nmt.errors import InputError, NoModelError, Stopped
 from tests.patience import PATIENCE_S
 
 TEXT = "der die das ein Hund Katze Haus läuft schläft the a dog cat house runs sleeps 12 7, ß Ü ."
@@ -33,7 +34,7 @@ SENTENCES = [
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
-    train_tokenizer(SENTENCES, 330, 1, path)
+    train_tokenizer(SENTENCES, 330, path)
     return path
 
 
@@ -65,7 +66,7 @@ def test_decode_inverts_encode(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
     assert all(UNK_ID < i < tokenizer.vocabulary_size for i in ids)
-    assert tokenizer.encode_batch([text, "Hund"], threads=2) == [ids, tokenizer.encode("Hund")]
+    assert tokenizer.encode_batch([text, "Hund"]) == [ids, tokenizer.encode("Hund")]
     assert tokenizer.decode([BOS_ID, *ids, EOS_ID, PAD_ID]) == text
 
 
@@ -129,7 +130,7 @@ def test_bytes_that_are_no_text_become_replacement_characters(tokenizer: Tokeniz
 def test_same_text_same_bytes_and_quiet(
     model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    train_tokenizer(iter(SENTENCES), 330, 2, tmp_path / "again.model")
+    train_tokenizer(iter(SENTENCES), 330, tmp_path / "again.model")
     assert (tmp_path / "again.model").read_bytes() == model.read_bytes()
     assert capfd.readouterr() == ("", "")
     assert [path.name for path in tmp_path.iterdir()] == ["again.model"]
@@ -140,16 +141,16 @@ def test_vocabulary_that_does_not_fit_names_the_one_that_does(tmp_path: Path) ->
     with pytest.raises(
         InputError, match=r"no 5,000 different pieces.*set it to (\d+) or less"
     ) as caught:
-        train_tokenizer(SENTENCES, 5000, 1, path)
+        train_tokenizer(SENTENCES, 5000, path)
     largest = int(str(caught.value).split(" or less")[0].split()[-1])
     with pytest.raises(InputError, match=f"set it to {largest} or less"):
-        train_tokenizer(SENTENCES, largest + 1, 1, path)
+        train_tokenizer(SENTENCES, largest + 1, path)
     with pytest.raises(InputError, match=r"too small for the characters .*set it to (\d+) or more"):
-        train_tokenizer(SENTENCES, 264, 1, path)
+        train_tokenizer(SENTENCES, 264, path)
     with pytest.raises(InputError, match="no text"):
-        train_tokenizer([], 300, 1, path)
+        train_tokenizer([], 300, path)
     assert not path.exists()
-    train_tokenizer(SENTENCES, largest, 1, path)
+    train_tokenizer(SENTENCES, largest, path)
     assert Tokenizer.load(path).vocabulary_size == largest
 
 
@@ -260,3 +261,15 @@ def test_r17_no_model_that_is_let_through_ends_the_process(model: Path, tmp_path
     child = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert child.returncode == 0, child.stderr
     assert int(child.stdout) > 30
+
+
+def test_what_the_sentences_raise_is_raised(tmp_path: Path) -> None:
+    """The exception of a signal, not what sentencepiece makes of it."""
+
+    def stopped() -> Iterator[str]:
+        yield from SENTENCES
+        raise Stopped(15, "stopped")
+
+    with pytest.raises(Stopped):
+        train_tokenizer(stopped(), 330, tmp_path / "tokenizer.model")
+    assert not list(tmp_path.iterdir())

@@ -33,7 +33,7 @@ def tokenizer(tmp_path_factory) -> Tokenizer:
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.model"
     rng = random.Random(1)
     text = [" ".join(rng.choices(WORDS, k=8)) for _ in range(200)]
-    train_tokenizer(text, VOCABULARY, 1, path)
+    train_tokenizer(text, VOCABULARY, path)
     return Tokenizer.load(path)
 
 

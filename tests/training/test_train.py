@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from nmt.checkpoints.average import average
 from nmt.cli import main
+from nmt.config import Config
 from nmt.data import stages
 from nmt.data.prepare import prepare
 from nmt.errors import InputError, NoModelError, Status, Stopped
@@ -39,23 +40,28 @@ def straight(tiny_data, tmp_path_factory) -> Path:
     return run(validate(content, {}, "tiny"))[0]
 
 
+def run_with_stops(config: Config, stops: list[int], monkeypatch) -> None:
+    """Takes the run up again and again, stopped by a signal in each of these steps."""
+    step, left = training.optimizer_step, set(stops)
+
+    def with_signal(module, loss_module, optimizer, slots, number, *rest):
+        if number in left:
+            left.remove(number)
+            signal.raise_signal(signal.SIGTERM)
+        return step(module, loss_module, optimizer, slots, number, *rest)
+
+    monkeypatch.setattr(training, "optimizer_step", with_signal)
+    for stop in stops:
+        with pytest.raises(Stopped, match=f"after step {stop}"):
+            run(config)
+
+
 @pytest.mark.parametrize("stops", [[1], [4], [5, 6, 7], [11]])
 def test_r5_stopped_and_resumed_equals_undisturbed_to_the_bit(
     settings, straight: Path, stops, monkeypatch
 ):
     """Stops by a signal in a step, as a scheduler would: weights, moments, model and log."""
-    step = training.optimizer_step
-
-    def with_signal(module, loss_module, optimizer, slots, number, *rest):
-        if number in stops:
-            stops.remove(number)
-            signal.raise_signal(signal.SIGTERM)
-        return step(module, loss_module, optimizer, slots, number, *rest)
-
-    monkeypatch.setattr(training, "optimizer_step", with_signal)
-    for stop in list(stops):
-        with pytest.raises(Stopped, match=f"after step {stop}"):
-            run(settings(training__micro_batches=2))
+    run_with_stops(settings(training__micro_batches=2), stops, monkeypatch)
     directory, _ = run(settings(training__micro_batches=2))
     assert fingerprint(directory, 12) == fingerprint(straight, 12)
     assert losses(directory) == losses(straight)
@@ -146,6 +152,14 @@ def test_rotation_keeps_the_newest_the_best_and_two_optimizer_states(settings):
     assert steps == sorted({10, 11, 12} | {best["step"]})
     with_moments = [p.parent.name for p in directory.rglob("optimizer.safetensors")]
     assert sorted(with_moments) == ["step-00000011", "step-00000012"]
+
+
+def test_a_stop_between_checkpoints_leaves_two_that_can_be_resumed(settings, monkeypatch):
+    config = settings(training__checkpoint_every=4, training__validate_every=100)
+    run_with_stops(config, [5, 8], monkeypatch)
+    directory = Path(config.training.run_directory)
+    with_moments = [path.parent.name for path in directory.rglob("optimizer.safetensors")]
+    assert sorted(with_moments) == ["step-00000004", "step-00000008"]
 
 
 def test_the_gradient_does_not_depend_on_how_the_step_is_cut(settings):
