@@ -85,6 +85,8 @@ def _occupy_standard_descriptors() -> None:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stderr is None:  # libraries write to it without asking, or to standard output instead
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def _forget_output() -> None:
@@ -97,9 +99,8 @@ def _forget_output() -> None:
 
 
 def _say(text: str) -> None:
-    if sys.stderr:
-        with contextlib.suppress(OSError):  # nobody listens: no reason to stop
-            print(text, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # nobody listens: no reason to stop
+        print(text, file=sys.stderr, flush=True)
 
 
 def _print(text: object) -> None:

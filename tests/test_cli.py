@@ -155,6 +155,11 @@ def test_r21_closed_streams(model: Path, tmp_path: Path):
     assert subprocess.run(["bash", "-c", closed], capture_output=True).stdout == b"True\n"
     status, output, _ = said("2>&-")
     assert (status, output.count(b"\n")) == (0, 1)
+    evaluated = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m nmt evaluate {model / 'model'} --json 2>&-"],
+        capture_output=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert evaluated.returncode == 0 and json.loads(evaluated.stdout)["sentences"]
     status, _, error = said(">&-")
     assert status == 2
     assert error.startswith(b"nmt: error: standard output is closed") and error.count(b"\n") == 1

@@ -6,7 +6,7 @@ the same row of the two sides) for training, and `one_per_row` for pairs sorted 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,19 @@ def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[Pair]:
 def one_per_row(pairs: Sequence[Pair]) -> Batch:
     """Each pair in a row of its own, padded to the longest on either side."""
     return _fill([[pair] for pair in pairs])
+
+
+def by_length(pairs: Sequence[Pair], tokens: int) -> Iterator[list[int]]:
+    """Indices of pairs of like length, batch by batch, the longest first.
+
+    In rows of their own the pairs of a batch are at most `tokens` on either side, padding
+    counted, unless it is a single pair.
+    """
+    order = sorted(range(len(pairs)), key=lambda i: (max(map(len, pairs[i])), len(pairs[i][1])))
+    while order:
+        size = max(1, tokens // max(map(len, pairs[order[-1]])))
+        yield order[-size:]
+        del order[-size:]
 
 
 def packed(pairs: Sequence[Pair], capacity: int) -> Batch:

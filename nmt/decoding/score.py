@@ -10,13 +10,13 @@ import torch
 
 from nmt.data.cleaning import normalize
 from nmt.data.corpora import read_lines
-from nmt.data.layout import Pair, one_per_row
+from nmt.data.layout import Pair, by_length, one_per_row
 from nmt.data.tokenizer import EOS_ID, PAD_ID
 from nmt.decoding.translator import Precision, Translator
 from nmt.errors import InputError
 from nmt.model.transformer import Transformer
 
-_BATCH_TOKENS = 2048  # padded target tokens whose logits are in memory at once
+_BATCH_TOKENS = 2048  # padded, a side, in memory at once
 _WINDOW_LINES = 2048  # tokenised and sorted by length together
 
 
@@ -39,13 +39,10 @@ def log_probabilities(
     Args:
         transformer: in evaluation mode.
         pairs: source and target token ids, each with its end symbol.
-        batch_tokens: bound on the padded target tokens computed together.
+        batch_tokens: bound on the padded tokens a side computed together.
     """
-    order = sorted(range(len(pairs)), key=lambda i: (len(pairs[i][1]), len(pairs[i][0])))
     found: list[list[float]] = [[] for _ in pairs]
-    while order:
-        size = max(1, batch_tokens // len(pairs[order[-1]][1]))
-        some, order = order[-size:], order[:-size]
+    for some in by_length(pairs, batch_tokens):
         batch = one_per_row([pairs[i] for i in some]).to(transformer.embedding.device)
         logits = transformer.logits(transformer(batch.src, batch.tgt_in))  # (B, T, V)
         logs = logits.float().log_softmax(-1).gather(-1, batch.tgt_out[..., None])[..., 0]

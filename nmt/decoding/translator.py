@@ -217,7 +217,8 @@ class Translator:
                 raise
             raise InputError(
                 f"out of memory, {len(rows)} sentences of {longest} tokens with beam {beam} "
-                f"on {self.device}, use a smaller --batch-tokens or --beam"
+                f"on {self.device}, lower --batch-tokens or --beam, or decoding.beam where the "
+                "command has neither"
             ) from None
 
     def _translation(self, hypothesis: Hypothesis) -> Translation:

@@ -22,7 +22,6 @@ from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError
 from nmt.model.transformer import AttentionWeights
-from nmt.storage.atomic import write_file
 
 _MAX_PICTURE_PIXELS = 150_000_000
 _TOKEN_INCHES, _DPI = 0.13, 110
@@ -103,11 +102,11 @@ def run_attention(
     if output.suffix == ".png":
         _figure_class()  # before the model is read
     maps = attention_of(Translator.load(model, precision="fp32", note=note), source, target)
-    if output.suffix == ".html":
-        write_html(maps, output)
-        return
     with opened_output(output) as file:
-        write_png(maps, file)
+        if output.suffix == ".png":
+            write_png(maps, file)
+        else:
+            file.write((_PAGE + html_fragment(maps) + "</body>\n</html>\n").encode())
 
 
 def write_png(maps: AttentionMaps, output: Path | BinaryIO) -> None:
@@ -207,11 +206,6 @@ def html_fragment(maps: AttentionMaps) -> str:
     )
     template = resources.files("nmt.evaluation").joinpath("attention.html").read_text("utf-8")
     return template.replace("__DATA__", data.replace("<", "\\u003c"))  # no "</script>" from text
-
-
-def write_html(maps: AttentionMaps, path: Path) -> None:
-    """A page that holds nothing but `html_fragment`."""
-    write_file(path, _PAGE + html_fragment(maps) + "</body>\n</html>\n")
 
 
 _PAGE = """<!DOCTYPE html>

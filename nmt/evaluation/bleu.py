@@ -7,6 +7,7 @@ agree.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -128,12 +129,17 @@ def _bleu(target_language: str | None) -> BLEU:
 
     try:
         # force: no three lines about text that looks tokenised, see plain_text
-        return BLEU(trg_lang=target_language or "", force=True)
+        return BLEU(trg_lang=language_of(target_language or ""), force=True)
     except (ImportError, RuntimeError):  # ja and ko need a morphological analyser
         raise InputError(
             f"sacreBLEU's tokeniser is not installed, target language {target_language}, "
-            f'pip install "sacrebleu[{target_language}]"'
+            f'pip install "sacrebleu[{language_of(target_language or "")}]"'
         ) from None
+
+
+def language_of(tag: str) -> str:
+    """The language of a tag with a region or script: zh_CN, zh-Hant -> zh."""
+    return re.split("[-_]", tag.lower())[0]
 
 
 def check_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:

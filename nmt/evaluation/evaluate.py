@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import logging
-import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
@@ -17,9 +16,17 @@ from nmt.data.corpora import read_corpus, read_lines
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Precision, SearchOptions, Translator
 from nmt.errors import InputError, Status
-from nmt.evaluation.bleu import Comparison, Scores, bleu_interval, compare, score, ter
+from nmt.evaluation.bleu import (
+    Comparison,
+    Scores,
+    bleu_interval,
+    compare,
+    language_of,
+    score,
+    ter,
+)
 from nmt.evaluation.comet import comet_score, load_comet
-from nmt.evaluation.paper_bleu import CONVENTION, paper_bleu, paper_bleu_interval
+from nmt.evaluation.paper_bleu import CONVENTION, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 
 _AS_IT_COMES = (None, None, SearchOptions())  # device, precision and options of a search
@@ -177,16 +184,17 @@ def _scored(
 ) -> Evaluation:
     """All but COMET; `others` are the baseline's translations, `language` is the target's."""
     texts = (translations, *tests.references)
-    is_german = re.split("[-_]", language.lower())[0] == "de"
-    comparison = None
+    papers = papers_interval = comparison = None
+    if language_of(language) == "de":
+        papers, papers_interval = paper_bleu(*texts)
     if others is not None:
         comparison = compare(translations, others, *tests.references, target_language=language)
     return Evaluation(
         score(*texts, target_language=language),
         bleu_interval(*texts, target_language=language),
         *ter(*texts),
-        paper_bleu(*texts) if is_german else None,
-        paper_bleu_interval(*texts) if is_german else None,
+        papers,
+        papers_interval,
         comparison,
         tests,
         translations,
@@ -272,9 +280,11 @@ def _from_sacrebleu(
     if name not in DATASETS:
         raise InputError(f"no such test set, --test-set {name}, see sacrebleu --list")
     dataset = DATASETS[name]
-    pairs = [pair for pair in dataset.langpairs if pair.split("-")[1] == target_language]
+    target = language_of(target_language)
+    pairs = [pair for pair in dataset.langpairs if pair.split("-")[1] == target]
     if source_language is not None:
-        pairs = [pair for pair in pairs if pair.split("-")[0] == source_language]
+        source = language_of(source_language)
+        pairs = [pair for pair in pairs if pair.split("-")[0] == source]
     if not pairs:
         wanted = f"{source_language or '*'}-{target_language}"
         known = ", ".join(sorted(dataset.langpairs))
@@ -282,10 +292,10 @@ def _from_sacrebleu(
     pair = next((pair for pair in pairs if pair.startswith("en-")), pairs[0])
     note(f"test set {name}, {pair}")
     with _one_line_if_it_fails(name):
-        source = dataset.get_source_file(pair)
+        file = dataset.get_source_file(pair)
         references = dataset.get_reference_files(pair)
     return TestSet(
-        list(read_lines(Path(source))),
+        list(read_lines(Path(file))),
         [list(read_lines(Path(reference))) for reference in references],
         f"{name} {pair}",
     )

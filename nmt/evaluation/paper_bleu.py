@@ -14,12 +14,11 @@ sentence.
 import functools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt.evaluation.bleu import RESAMPLES, check_counts
 
 if TYPE_CHECKING:
-    from sacrebleu.metrics.bleu import BLEUScore
     from sacremoses import MosesTokenizer
 
 CONVENTION = (
@@ -39,36 +38,28 @@ _TO_ASCII = str.maketrans(_PUNCTUATION | _QUOTES)
 _COMPOUND = re.compile(rb"(\S)-(\S)")
 
 
-def paper_bleu(hypotheses: Sequence[str], *references: Sequence[str]) -> float:
+def paper_bleu(
+    hypotheses: Sequence[str], *references: Sequence[str]
+) -> tuple[float, tuple[float, float]]:
     """Corpus BLEU of detokenised German text in the paper's convention, 0 to 100.
 
     Args:
         hypotheses: one translation a sentence.
         references: one or more lists, each with one reference a sentence, as raw text.
 
+    Returns:
+        The score, and the bounds of its 95% confidence interval, see `bleu_interval`.
+
     Raises:
         InputError: nothing to score, or unequal numbers of lines.
     """
-    return _corpus_score(hypotheses, references).score
-
-
-def paper_bleu_interval(
-    hypotheses: Sequence[str], *references: Sequence[str]
-) -> tuple[float, float]:
-    """Bounds of its 95% confidence interval, see `bleu_interval`."""
-    found = _corpus_score(hypotheses, references, n_bootstrap=RESAMPLES)
-    return found._mean - found._ci, found._mean + found._ci
-
-
-def _corpus_score(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], n_bootstrap: int = 1
-) -> "BLEUScore":
     from sacrebleu.metrics.bleu import BLEU
 
     check_counts(hypotheses, references)
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)  # as multi-bleu.perl counts
     tokenised = [[paper_tokens(line) for line in side] for side in (hypotheses, *references)]
-    return bleu.corpus_score(tokenised[0], tokenised[1:], n_bootstrap=n_bootstrap)
+    found: Any = bleu.corpus_score(tokenised[0], tokenised[1:], n_bootstrap=RESAMPLES)
+    return found.score, (found._mean - found._ci, found._mean + found._ci)
 
 
 def paper_tokens(line: str) -> str:

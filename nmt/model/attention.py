@@ -86,6 +86,8 @@ class MultiHeadAttention(nn.Module):
     """§3.2.2, with heads, d_k and d_v free of each other and of d_model (Table 3, A and B).
 
     Projections that read the same input are one matrix, its rows ordered query, key, value.
+
+    Differs from Vaswani et al. (2017), §3.2.2: the projections have biases.
     """
 
     def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: Dropout):

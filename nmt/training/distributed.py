@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from nmt.errors import InputError, Status, of_system
+from nmt.errors import InputError, Status, is_out_of_memory, of_system
 
 # torchrun passes on the signal that a scheduler has sent to every process already
 _ONE_REQUEST_S = 2.0
@@ -142,6 +142,12 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
     except Exception as error:
         if _is_lost_connection(error):
             raise _agreed(board, ranks, None) from error
+        if is_out_of_memory(error):
+            told = InputError(
+                "out of memory, this machine, raise training.micro_batches, so that slots are "
+                "smaller"
+            )
+            raise _agreed(board, ranks, told) from None
         board.set(str(ranks.rank), f"{int(Status.BUG)}\n{error!r}")  # others leave it to this one
         raise
 

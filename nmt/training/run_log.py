@@ -72,13 +72,8 @@ class RunLog:
         self._board = SummaryWriter(run / "tensorboard", purge_step=step + 1)
         self._bar = tqdm(
             total=max_steps, initial=step, unit="step", dynamic_ncols=True,
-            disable=not (sys.stderr and sys.stderr.isatty()),
+            disable=not sys.stderr.isatty(),
         )  # fmt: skip
-
-    @classmethod
-    def silent(cls) -> Self:
-        """One that writes nothing."""
-        return cls(None)
 
     @property
     def elapsed_s(self) -> float:

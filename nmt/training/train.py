@@ -88,7 +88,7 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
 def _log(run: Run, start: Checkpoint | None) -> RunLog:
     """The run's log, taken up at a checkpoint; a silent one but on the main process."""
     if not run.ranks.is_main:
-        return RunLog.silent()
+        return RunLog(None)
     step, state = (start.step, start.state) if start else (0, {})
     hardware = {"device": run.ranks.device_name, "world_size": run.ranks.world_size}
     validated = state.get("best", {}).get("validated", 0)

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from nmt.config import Config
-from nmt.data.layout import one_per_row, pairs_of
+from nmt.data.layout import by_length, one_per_row, pairs_of
 from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError
+from nmt.errors import InputError, Status
 from nmt.evaluation.bleu import score
 from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.loss import TransformerLoss
@@ -68,7 +68,8 @@ def validate(
         None on every rank if one was asked to stop before it had done its part.
 
     Raises:
-        InputError: no pair is short enough for the model's learned positions.
+        InputError: no pair is short enough for the model's learned positions (2); the loss is not
+            finite (4).
     """
     training = loss_module.training
     loss_module.eval()
@@ -81,6 +82,12 @@ def validate(
     is_interrupted = False
     try:
         own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
+        if not math.isfinite(own_sums[0]):
+            raise InputError(
+                f"training diverged (validation loss {own_sums[0]}), this run, "
+                "resume with a lower training.learning_rate_factor",
+                status=Status.DIVERGED,
+            )
         translator = Translator(loss_module.transformer, tokenizer, config)
         with autocast(config, ranks.device):
             found = translator.translate(sources, progress=lambda _: _go_on(stop))
@@ -128,14 +135,10 @@ def _losses(
     """
     limit = loss_module.transformer.max_length or math.inf
     pairs = [pair for pair in pairs if max(map(len, pair)) <= limit]
-    by_length = sorted(pairs, key=lambda pair: (len(pair[1]), len(pair[0])))
     sums = [0.0, 0.0, 0.0]
-    while by_length:
+    for indices in by_length(pairs, _BATCH_TOKENS):
         _go_on(stop)
-        longest = max(len(side) for side in by_length[-1])
-        size = max(1, _BATCH_TOKENS // longest)
-        batch = one_per_row(by_length[-size:])
-        del by_length[-size:]
+        batch = one_per_row([pairs[i] for i in indices])
         with autocast(config, device):
             loss, nll = loss_module(batch.to(device))
         tokens = int((batch.tgt_out != 0).sum())

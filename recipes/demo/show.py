@@ -12,6 +12,7 @@ from nmt.config import Demo
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.demo import PHENOMENA, DemoPair, demo_pairs, word_for_word
 from nmt.decoding.translator import Translator
+from nmt.errors import InputError
 from nmt.evaluation.bleu import score
 
 
@@ -19,6 +20,8 @@ def main(model: str) -> None:
     keep_freed_memory()
     translator = Translator.load(model)
     pairs = test_pairs(translator)
+    if not pairs:
+        raise InputError(f"no demo test set, {model}, name a run of configs/demo.yaml")
     translations = [best[0].text for best in translator.translate([pair.source for pair in pairs])]
     print_examples(pairs, translations)
     print_phenomena(pairs)
@@ -60,4 +63,8 @@ def print_phenomena(pairs: list[DemoPair]) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(sys.argv[1] if len(sys.argv) > 1 else "runs/demo")
+    except InputError as error:
+        print(*(f"show: error: {problem}" for problem in error.problems), sep="\n", file=sys.stderr)
+        sys.exit(error.status)

@@ -196,11 +196,14 @@ def _seconds(run: Path) -> float:
 
 def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Result:
     """The figures of a finished run, which are then kept beside it."""
+    import torch
+
     from nmt.evaluation.evaluate import evaluate
     from nmt.reporting.info import info
 
     facts = manifest.read(run / "model", "model")
     scores = evaluate(run / "model", note=say).as_json()
+    torch.cuda.empty_cache()  # the next run may train there; without a GPU this does nothing
     result = Result(
         row=row,
         seed=config.training.seed,
@@ -273,6 +276,8 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _stop)
     try:
         main()
+    except KeyboardInterrupt:
+        sys.exit(130)
     except InputError as error:
         say("\n".join(f"table3: error: {problem}" for problem in error.problems))
         sys.exit(error.status)

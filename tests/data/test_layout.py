@@ -4,8 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from nmt.data.layout import Batch, one_per_row, packed, pairs_of
+from nmt.data.layout import Batch, by_length, one_per_row, packed, pairs_of
 from nmt.data.prepare import read_manifest
 from nmt.data.shards import open_split
 from nmt.data.tokenizer import BOS_ID, EOS_ID
@@ -77,3 +79,16 @@ def test_pairs_are_found_by_their_index_across_shards(settings):
     (a, _), (b, _) = pairs_of(halves, np.asarray([3, size + 3]))
     assert np.array_equal(a, b)
     assert np.array_equal(a, shards[0].source[3])
+
+
+@given(
+    lengths=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), max_size=60),
+    tokens=st.integers(1, 200),
+)
+def test_batches_of_like_length_hold_each_pair_once_and_not_too_much(lengths, tokens: int):
+    pairs = [(np.ones(source, int), np.ones(target, int)) for source, target in lengths]
+    batches = list(by_length(pairs, tokens))
+    assert sorted(index for batch in batches for index in batch) == list(range(len(pairs)))
+    for batch in batches:
+        longest = max(max(lengths[index]) for index in batch)
+        assert len(batch) == 1 or len(batch) * longest <= tokens

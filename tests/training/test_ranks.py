@@ -193,6 +193,11 @@ def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path)
     assert "out of memory, step 6, slot 1" in one_error(children)
     assert "training.micro_batches" in one_error(children)
 
+    early = before("_settled", _exhaust)  # in the pass whose gradients are thrown away
+    children = train_on(2, settings(**TWO), tmp_path / "early", {1: early})
+    assert [child.wait() for child in children] == [2, 2]
+    assert "out of memory" in one_error(children)
+
     children = train_on(2, settings(**TWO), tmp_path / "c", {0: full_disk()})
     assert [child.wait() for child in children] == [5, 5]
     assert "No space left on device" in one_error(children)

@@ -268,7 +268,12 @@ def test_r23_divergence_stops_before_the_update(settings, monkeypatch):
     assert all(t.isfinite().all() for t in load_file(folder / "optimizer.safetensors").values())
 
 
-def test_r23_weights_that_are_not_finite_are_never_saved(settings, monkeypatch):
+@pytest.mark.parametrize(
+    ("validate_every", "message"), [(100, "not finite, step 8"), (8, "diverged .validation loss")]
+)
+def test_r23_weights_that_are_not_finite_are_never_saved(
+    settings, monkeypatch, validate_every: int, message: str
+):
     """The loss and the gradient were finite, the update was too large."""
     step = training.optimizer_step
 
@@ -280,8 +285,8 @@ def test_r23_weights_that_are_not_finite_are_never_saved(settings, monkeypatch):
         return result
 
     monkeypatch.setattr(training, "optimizer_step", overflowing)
-    with pytest.raises(InputError, match="not finite, step 8") as error:
-        run(settings(training__validate_every=100))
+    with pytest.raises(InputError, match=message) as error:
+        run(settings(training__validate_every=validate_every))
     assert error.value.status == Status.DIVERGED
     folder = Path(settings().training.run_directory) / "checkpoints"
     assert [path.name for path in folder.iterdir()] == ["step-00000004"]
