@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale; paths as they came
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parsed(argv)
         out_of_memory = arguments.if_out_of_memory
         arguments.run(arguments)
         if sys.stdout:
@@ -107,6 +107,18 @@ def _print(text: object) -> None:
     if sys.stdout is None:
         raise InputError("standard output is closed, this command, give it somewhere to write")
     print(text)
+
+
+def _parsed(argv: list[str] | None) -> argparse.Namespace:
+    """The arguments; KEY=VALUE may stand behind options, which argparse alone refuses."""
+    parser = _parser()
+    arguments, late = parser.parse_known_args(argv)
+    overrides = [word for word in late if "=" in word and not word.startswith("-")]
+    if late != overrides or (late and not hasattr(arguments, "overrides")):
+        parser.error(f"unrecognized arguments: {' '.join(late)}")
+    if late:
+        arguments.overrides += late
+    return arguments
 
 
 def _parser() -> argparse.ArgumentParser:

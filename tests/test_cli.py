@@ -421,3 +421,12 @@ def test_training_on_unprepared_data_under_torchrun(settings, tmp_path: Path):
     assert result.returncode == 1  # torchrun's own, whatever its workers return
     assert "run nmt prepare before torchrun" in result.stderr
     assert not (tmp_path / "none").exists()
+
+
+def test_settings_may_stand_behind_options(model: Path, settings, tmp_path: Path):
+    path = saved(settings(), tmp_path)
+    content = nmt("info", path, "model.heads=1", "--json", "model.d_ff=12").stdout
+    changed = json.loads(content)["paper"]["differences"]
+    assert (changed["model.heads"]["ours"], changed["model.d_ff"]["ours"]) == (1, 12)
+    for words in (("info", path, "--json", "x"), ("info", path, "--jsn"), ("score", model, "a=b")):
+        assert nmt(*words).returncode == 2

@@ -27,6 +27,10 @@ from nmt.errors import InputError, Status, is_out_of_memory, of_system
 
 # torchrun passes on the signal that a scheduler has sent to every process already
 _ONE_REQUEST_S = 2.0
+# Groups are never freed. DistributedDataParallel holds the last reference to one, and when Python
+# drops that, gloo waits for its threads with the interpreter's lock held, for which one of them
+# may be waiting to let go of a tensor: a rank that was done hung for ever (torch 2.13).
+_kept: list[dist.ProcessGroup | None] = []
 _LAST_WORDS_S = 5.0  # within which ranks that still live have told the others what befell them
 
 
@@ -119,6 +123,7 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
     try:
         # What ranks tell each other is on the CPU, so that no step waits for a GPU on its account.
         dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=timeout)
+        _kept.append(dist.group.WORLD)
         address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         server = dist.TCPStore(address, port, is_master=False, timeout=timeout)
     except (RuntimeError, ValueError) as error:  # ValueError: WORLD_SIZE is set, others are not
