@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import InputError, NoModelError, Status
+from nmt.errors import InputError, NoModelError
 from nmt.storage.atomic import write_file
 
 FORMAT_VERSION = 1
@@ -121,25 +121,19 @@ def _lists_files(files: Any) -> bool:
     )
 
 
-def verify(
-    folder: Path,
-    content: dict[str, Any],
-    names: Iterable[str] | None = None,
-    status: Status = Status.NO_MODEL,
-) -> None:
+def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = None) -> None:
     """Checks files against a manifest read before.
 
     Args:
         names: the files to check; all that the manifest lists if None.
-        status: the exit status of a damaged or missing file.
 
     Raises:
-        InputError: a file is missing or differs; names the first such file.
+        NoModelError: a file is missing or differs; names the first such file.
     """
     for name in content["files"] if names is None else names:
         path, expected = folder / name, content["files"].get(name)
         if expected is None:
-            raise InputError(f"not in the manifest, {path}, restore it from a copy", status=status)
+            raise NoModelError(f"not in the manifest, {path}, restore it from a copy")
         try:
             status_of = path.stat()
             if not stat.S_ISREG(status_of.st_mode):
@@ -152,7 +146,5 @@ def verify(
                     continue
                 found = f"sha256 {digest[:12]}…, {expected['sha256'][:12]}… in the manifest"
         except FileNotFoundError:
-            raise InputError(
-                f"missing file, {path}, restore it from a copy", status=status
-            ) from None
-        raise InputError(f"damaged file ({found}), {path}, restore it from a copy", status=status)
+            raise NoModelError(f"missing file, {path}, restore it from a copy") from None
+        raise NoModelError(f"damaged file ({found}), {path}, restore it from a copy")
