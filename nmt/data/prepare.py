@@ -212,7 +212,8 @@ def _is_prepared(job: Job, report: Report) -> bool:
 
 def _refuse_foreign(job: Job) -> None:
     """Keeps `_publish` from removing what somebody else has put under its names."""
-    if (job.directory / manifest.NAME).exists() or job.work.exists():
+    # asked in the order in which another process's publishing makes the one false and the other true
+    if job.work.exists() or (job.directory / manifest.NAME).exists():
         return
     for name in _PUBLISHED:
         if os.path.lexists(job.directory / name):
