@@ -212,7 +212,7 @@ def _is_prepared(job: Job, report: Report) -> bool:
 
 def _refuse_foreign(job: Job) -> None:
     """Keeps `_publish` from removing what somebody else has put under its names."""
-    # asked in the order in which another process's publishing makes the one false and the other true
+    # in the order in which another process, publishing, makes the one untrue and the other true
     if job.work.exists() or (job.directory / manifest.NAME).exists():
         return
     for name in _PUBLISHED:
