@@ -82,12 +82,6 @@ def validate(
     is_interrupted = False
     try:
         own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
-        if not math.isfinite(own_sums[0]):
-            raise InputError(
-                f"training diverged (validation loss {own_sums[0]}), this run, "
-                "resume with a lower training.learning_rate_factor",
-                status=Status.DIVERGED,
-            )
         translator = Translator(loss_module.transformer, tokenizer, config)
         with autocast(config, ranks.device):
             found = translator.translate(sources, progress=lambda _: _go_on(stop))
@@ -132,6 +126,9 @@ def _losses(
     """Smoothed loss and nll summed over target tokens, and the number of those tokens.
 
     Where positions are learned, pairs that reach beyond the last have no loss and are left out.
+
+    Raises:
+        InputError: the loss is not finite (4).
     """
     limit = loss_module.transformer.max_length or math.inf
     pairs = [pair for pair in pairs if max(map(len, pair)) <= limit]
@@ -143,4 +140,10 @@ def _losses(
             loss, nll = loss_module(batch.to(device))
         tokens = int((batch.tgt_out != 0).sum())
         sums = [a + b for a, b in zip(sums, (float(loss), float(nll), tokens), strict=True)]
+    if not math.isfinite(sums[0]):
+        raise InputError(
+            f"training diverged (validation loss {sums[0]}), this run, "
+            "resume with a lower training.learning_rate_factor",
+            status=Status.DIVERGED,
+        )
     return sums
