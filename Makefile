@@ -26,7 +26,7 @@ test: .venv/installed ## all tests, offline
 	.venv/bin/python -m pytest
 
 chaos: .venv/installed ## long storms of kills and damage; a quarter of an hour
-	.venv/bin/python -m pytest -m chaos
+	.venv/bin/python -m pytest -m chaos -n 0
 
 lint: .venv/installed ## ruff and mypy
 	.venv/bin/ruff check .
