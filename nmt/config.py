@@ -332,6 +332,11 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     return config
 
 
+def read_merged(path: Path) -> dict[str, Any]:
+    """What a file and its `base:` set, in one mapping, not checked; InputError as for `load`."""
+    return _read_with_base(path, seen=())[0]
+
+
 def load_resolved(path: Path) -> Config:
     """The configuration in a file that `to_yaml` wrote: no `base:` leads out of it."""
     content, lines = strict_yaml.read(path)
@@ -479,8 +484,12 @@ def _section_in(annotation: Any) -> type[Section] | None:
     return None
 
 
+def allowed(section: type[Section], key: str) -> str:
+    """What a setting may be: "a whole number from 1 to 1,000 or auto"."""
+    return _allowed(section.model_json_schema()["properties"][key])
+
+
 def _allowed(schema: Mapping[str, Any]) -> str:
-    """What the JSON schema of a setting allows: "a whole number from 1 to 1,000 or auto"."""
     if "anyOf" in schema:
         return " or ".join(_allowed(part) for part in schema["anyOf"])
     if "const" in schema:
@@ -534,8 +543,8 @@ def _describe(
     if problem["type"] == "too_short":
         return f"{key} must not be empty, {where}, name a corpus"
     section = _class_at(path[:-1], content)
-    schema = section.model_json_schema()["properties"][str(path[-1])] if section else {}
-    return f"{key} must be {_allowed(schema)}, found {found}, {where}, correct it"
+    wanted = allowed(section, str(path[-1])) if section else _allowed({})
+    return f"{key} must be {wanted}, found {found}, {where}, correct it"
 
 
 _UNION_BRANCHES = {kind.__name__ for kind in CORPUS_KINDS.values()} | {
