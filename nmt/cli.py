@@ -183,6 +183,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("config", metavar="CONFIG|MODEL", type=Path, help="configuration, or a model")
     sub.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings to override")
     sub.add_argument("--json", action="store_true", help="for programs")
+    sub = command("config", "every setting with its meaning; with a NAME, a shipped configuration",
+                  "nmt config demo > demo.yaml", _config)  # fmt: skip
+    sub.add_argument("name", metavar="NAME", nargs="?", help="printed as YAML, whole")
     sub = command("report", "one HTML page about a run, or about several compared",
                   "nmt report runs/multi30k --output report.html", _report)  # fmt: skip
     sub.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
@@ -371,6 +374,12 @@ def _info(arguments: argparse.Namespace) -> None:
         config = load(arguments.config, arguments.overrides)
     content = info(config)
     _print(json.dumps(content, indent=1) if arguments.json else as_text(content))
+
+
+def _config(arguments: argparse.Namespace) -> None:
+    from nmt.reporting.settings import settings_text, shipped_text
+
+    _print(shipped_text(arguments.name) if arguments.name else settings_text())
 
 
 def _report(arguments: argparse.Namespace) -> None:

@@ -36,70 +36,81 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
+_WEIGHT = "how often each pair is seen in an epoch"
+_SOURCE_NAME = "the source side's column, by name; a dot reaches into a struct: translation.en"
+_TARGET_NAME = "the target side's column, by name"
+
+
 class Hub(Section):
     """A dataset of the Hugging Face hub, or a local folder in the hub's layout."""
 
-    hub: Word
-    name: Word | None = None  # the dataset's configuration
-    split: Word
-    weight: Weight = 1.0  # how often each pair is seen in an epoch
+    hub: Word = Field(description="the dataset's name, such as wmt/wmt14, or a folder")
+    name: Word | None = Field(
+        default=None, description="the dataset's configuration, such as de-en"
+    )
+    split: Word = Field(description="the dataset's split, such as train")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class TextFiles(Section):
-    source: Word
-    target: Word
+    source: Word = Field(description="file of the source side, a sentence a line, plain or .gz")
+    target: Word = Field(description="file of the target side, as many lines")
 
 
 class Text(Section):
     """Two text files of as many lines, plain or .gz."""
 
-    text: TextFiles
-    weight: Weight = 1.0
+    text: TextFiles = Field(description="the two files")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class TsvFile(Section):
-    path: Word
-    source_column: Annotated[int, Field(ge=0, le=10_000)] = 0
-    target_column: Annotated[int, Field(ge=0, le=10_000)] = 1
+    path: Word = Field(description="the file, plain or .gz")
+    source_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        default=0, description="column of the source side, counted from 0"
+    )
+    target_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        default=1, description="column of the target side, counted from 0"
+    )
 
 
 class Tsv(Section):
     """One file of tab-separated columns, counted from 0, plain or .gz."""
 
-    tsv: TsvFile
-    weight: Weight = 1.0
+    tsv: TsvFile = Field(description="the file and its columns")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class ColumnsFile(Section):
-    path: Word
-    source_column: Word
-    target_column: Word
+    path: Word = Field(description="the file")
+    source_column: Word = Field(description=_SOURCE_NAME)
+    target_column: Word = Field(description=_TARGET_NAME)
 
 
 class Parquet(Section):
     """One parquet file, columns by name; a dot reaches into a struct: translation.en."""
 
-    parquet: ColumnsFile
-    weight: Weight = 1.0
+    parquet: ColumnsFile = Field(description="the file and its columns")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class JsonLines(Section):
     """One JSON object a line, plain or .gz, columns by name as for parquet."""
 
-    jsonl: ColumnsFile
-    weight: Weight = 1.0
+    jsonl: ColumnsFile = Field(description="the file and its columns")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class DemoPairs(Section):
-    pairs: Positive
-    seed: Seed = 1
+    pairs: Positive = Field(description="how many sentence pairs")
+    seed: Seed = Field(default=1, description="another seed writes other sentences")
 
 
 class Demo(Section):
     """Sentences that the embedded English-German grammar writes; the split is the list's."""
 
-    demo: DemoPairs
-    weight: Weight = 1.0
+    demo: DemoPairs = Field(description="how many pairs, and of which seed")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 CORPUS_KINDS: dict[str, type[Section]] = {
@@ -109,49 +120,73 @@ Corpus = Hub | Text | Tsv | Parquet | JsonLines | Demo
 
 
 class Data(Section):
-    directory: Word  # where the prepared data is put
-    source_language: Word
-    target_language: Word
-    max_length: Annotated[int, Field(ge=2, le=100_000)] = 256  # tokens a side, end symbol included
-    train: Annotated[tuple[Corpus, ...], Field(min_length=1)]
-    validation: tuple[Corpus, ...] = ()
-    test: tuple[Corpus, ...] = ()
+    directory: Word = Field(description="where the prepared data is put")
+    source_language: Word = Field(description="language translated from, a code such as en")
+    target_language: Word = Field(description="language translated to, a code such as de")
+    max_length: Annotated[int, Field(ge=2, le=100_000)] = Field(
+        default=256,
+        description="tokens a side, end symbol included; longer pairs are dropped from training",
+    )
+    train: Annotated[tuple[Corpus, ...], Field(min_length=1)] = Field(
+        description="corpora to train on"
+    )
+    validation: tuple[Corpus, ...] = Field(
+        default=(), description="corpora to validate on while training"
+    )
+    test: tuple[Corpus, ...] = Field(
+        default=(), description="the model's own test set, for nmt evaluate"
+    )
 
 
 class Tokenizer(Section):
-    """`bpe_dropout` is the chance that a merge is skipped where training pairs are segmented.
-
-    Provilkov et al. (2020): 0.1, for small corpora. Each training pair is then prepared in 16
-    random segmentations, and each epoch takes the next of them. Validation and translation always
-    have the usual segmentation, which also says whether a pair exceeds data.max_length.
-    """
-
-    vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = 37_000  # 256 bytes + 4 + text
-    bpe_dropout: Probability = 0.0  # see above
+    vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = Field(
+        default=37_000, description="pieces shared by both languages: 256 bytes, 4 symbols, text"
+    )
+    bpe_dropout: Probability = Field(
+        default=0.0,
+        description="chance that a merge is skipped where training pairs are segmented "
+        "(Provilkov et al., 2020: 0.1, for small corpora). Each training pair is then prepared in "
+        "16 random segmentations, one for each epoch in turn. Validation and translation always "
+        "have the usual segmentation, which also says whether a pair exceeds data.max_length",
+    )
 
 
 class Model(Section):
-    """Vaswani et al. (2017), Table 3; N is encoder_layers and decoder_layers, h is heads.
+    """Vaswani et al. (2017), Table 3, with its symbols."""
 
-    `attention_window` restricts self-attention, not cross-attention, to "a neighborhood of size r
-    in the input sequence centered around the respective output position" (§4). Size r is taken as
-    r positions in all: the token itself and r // 2 on either side, so that an even r counts as
-    r + 1. The decoder sees of them the token itself and the r // 2 before it.
-    """
-
-    encoder_layers: Layers = 6
-    decoder_layers: Layers = 6
-    d_model: Width = 512
-    d_ff: Width = 2048
-    heads: Annotated[int, Field(ge=1, le=1000)] = 8
-    d_k: Width = 64
-    d_v: Width = 64
-    dropout: Probability = 0.1  # on sub-layer outputs and embedding sums, §5.4
-    attention_dropout: Probability = 0.0  # the paper has none
-    activation_dropout: Probability = 0.0  # the paper has none
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    norm: Literal["post", "pre"] = "post"  # post: LayerNorm(x + Sublayer(x)), §3.1
-    attention_window: Positive | None = None  # r of §4, see above; the paper's models: none
+    encoder_layers: Layers = Field(default=6, description="N of the encoder")
+    decoder_layers: Layers = Field(default=6, description="N of the decoder")
+    d_model: Width = Field(
+        default=512, description="width of the embeddings and of every layer, even"
+    )
+    d_ff: Width = Field(default=2048, description="inner width of the feed-forward networks")
+    heads: Annotated[int, Field(ge=1, le=1000)] = Field(default=8, description="attention heads, h")
+    d_k: Width = Field(default=64, description="width of a head's queries and keys")
+    d_v: Width = Field(default=64, description="width of a head's values")
+    dropout: Probability = Field(
+        default=0.1, description="P_drop, on sub-layer outputs and embedding sums (§5.4)"
+    )
+    attention_dropout: Probability = Field(
+        default=0.0, description="dropout on attention weights; the paper has none"
+    )
+    activation_dropout: Probability = Field(
+        default=0.0,
+        description="dropout behind the feed-forward networks' ReLU; the paper has none",
+    )
+    positions: Literal["sinusoidal", "learned"] = Field(
+        default="sinusoidal", description="positional encoding (§3.5)"
+    )
+    norm: Literal["post", "pre"] = Field(
+        default="post",
+        description="post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))",
+    )
+    attention_window: Positive | None = Field(
+        default=None,
+        description="restricts self-attention, not cross-attention, to a neighborhood of size r "
+        "centered around each position (§4). Taken as r positions in all: the token itself and "
+        "r // 2 on either side, so that an even r counts as r + 1; the decoder sees of them the "
+        "token itself and the r // 2 before it. The paper's models: none",
+    )
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -161,26 +196,56 @@ class Model(Section):
 
 
 class Training(Section):
-    run_directory: Word
-    max_steps: Positive = 100_000
-    batch_tokens: Positive = 25_000  # bound on one step's tokens over all ranks, on each side
-    micro_batches: Positive | Literal["auto"] = "auto"  # slots a step is cut into; auto: one a rank
-    warmup_steps: Positive = 4000
-    learning_rate_factor: Scale = 1.0  # 1: the paper's Eq. 3
-    label_smoothing: Probability = 0.1
-    gradient_clip: Scale | None = None  # bound on the norm; the paper: none
-    precision: Literal["fp32", "bf16"] = "fp32"
-    seed: Seed = 1
-    deterministic: bool = False
-    compile: bool = False
-    checkpoint_every: Positive = 1500  # steps
-    keep_checkpoints: Positive = 10  # the newest ones; the best by validation stands beside them
-    average_last: Positive = 5  # checkpoints whose mean is the finished model
-    validate_every: Positive = 1500  # steps
-    log_every: Positive = 100  # steps
-    early_stopping: Positive | None = None  # validations without a better BLEU
-    initialize_from: Word | None = None  # a MODEL to fine-tune
-    process_group_timeout_s: Positive = 600
+    run_directory: Word = Field(description="where checkpoints, log and the model are put")
+    max_steps: Positive = Field(default=100_000, description="optimizer steps in all")
+    batch_tokens: Positive = Field(
+        default=25_000, description="bound on one step's tokens over all ranks, on each side"
+    )
+    micro_batches: Positive | Literal["auto"] = Field(
+        default="auto", description="slots that a step is cut into; auto: one a rank"
+    )
+    warmup_steps: Positive = Field(
+        default=4000,
+        description="steps over which the learning rate rises (Eq. 3); it sets the peak too",
+    )
+    learning_rate_factor: Scale = Field(
+        default=1.0, description="factor on Eq. 3's learning rate; 1: the paper"
+    )
+    label_smoothing: Probability = Field(
+        default=0.1,
+        description="share of the target distribution spread over the vocabulary (§5.4)",
+    )
+    gradient_clip: Scale | None = Field(
+        default=None, description="bound on the norm of a step's gradient; the paper: none"
+    )
+    precision: Literal["fp32", "bf16"] = Field(
+        default="fp32", description="of matrix products; weights are always fp32"
+    )
+    seed: Seed = Field(default=1, description="decides initial weights, batches and dropout")
+    deterministic: bool = Field(
+        default=False,
+        description="only operations that give the same bits every time, perhaps slower",
+    )
+    compile: bool = Field(default=False, description="run the model through torch.compile")
+    checkpoint_every: Positive = Field(default=1500, description="steps between checkpoints")
+    keep_checkpoints: Positive = Field(
+        default=10,
+        description="checkpoints kept, the newest; the best by validation stands beside them",
+    )
+    average_last: Positive = Field(
+        default=5, description="checkpoints whose mean is the finished model"
+    )
+    validate_every: Positive = Field(default=1500, description="steps between validations")
+    log_every: Positive = Field(default=100, description="steps between lines of the log")
+    early_stopping: Positive | None = Field(
+        default=None, description="validations without a better BLEU after which training ends"
+    )
+    initialize_from: Word | None = Field(
+        default=None, description="a model, checkpoint or run directory to fine-tune"
+    )
+    process_group_timeout_s: Positive = Field(
+        default=600, description="seconds after which a rank that hangs ends the job"
+    )
 
     @model_validator(mode="after")
     def _enough_to_average(self) -> Self:
@@ -193,18 +258,23 @@ class Training(Section):
 
 
 class Decoding(Section):
-    beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = 4
-    length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6  # alpha, §6.1
-    # target tokens beyond the source's, §6.1
-    max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = 50
+    beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = Field(
+        default=4, description="hypotheses kept for each sentence (§6.1); 1 is greedy"
+    )
+    length_penalty: Annotated[float, Field(ge=0, le=100)] = Field(
+        default=0.6, description="alpha: scores are divided by ((5 + tokens) / 6)^alpha (§6.1)"
+    )
+    max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=50, description="target tokens beyond the number of the source's (§6.1)"
+    )
 
 
 class Config(Section):
-    data: Data
-    tokenizer: Tokenizer = Tokenizer()
-    model: Model = Model()
-    training: Training
-    decoding: Decoding = Decoding()
+    data: Data = Field(description="corpora, and what is prepared from them")
+    tokenizer: Tokenizer = Field(default=Tokenizer(), description="the shared BPE vocabulary")
+    model: Model = Field(default=Model(), description="the Transformer's shape")
+    training: Training = Field(description="how the model is trained, and what a run keeps")
+    decoding: Decoding = Field(default=Decoding(), description="beam search")
 
     @model_validator(mode="after")
     def _longest_pair_fits(self) -> Self:
@@ -260,6 +330,11 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     if problems:
         raise InputError(*problems)
     return config
+
+
+def read_merged(path: Path) -> dict[str, Any]:
+    """What a file and its `base:` set, in one mapping, not checked; InputError as for `load`."""
+    return _read_with_base(path, seen=())[0]
 
 
 def load_resolved(path: Path) -> Config:
@@ -409,8 +484,12 @@ def _section_in(annotation: Any) -> type[Section] | None:
     return None
 
 
+def allowed(section: type[Section], key: str) -> str:
+    """What a setting may be: "a whole number from 1 to 1,000 or auto"."""
+    return _allowed(section.model_json_schema()["properties"][key])
+
+
 def _allowed(schema: Mapping[str, Any]) -> str:
-    """What the JSON schema of a setting allows: "a whole number from 1 to 1,000 or auto"."""
     if "anyOf" in schema:
         return " or ".join(_allowed(part) for part in schema["anyOf"])
     if "const" in schema:
@@ -464,8 +543,8 @@ def _describe(
     if problem["type"] == "too_short":
         return f"{key} must not be empty, {where}, name a corpus"
     section = _class_at(path[:-1], content)
-    schema = section.model_json_schema()["properties"][str(path[-1])] if section else {}
-    return f"{key} must be {_allowed(schema)}, found {found}, {where}, correct it"
+    wanted = allowed(section, str(path[-1])) if section else _allowed({})
+    return f"{key} must be {wanted}, found {found}, {where}, correct it"
 
 
 _UNION_BRANCHES = {kind.__name__ for kind in CORPUS_KINDS.values()} | {

@@ -55,7 +55,8 @@ def saved(config: Config, folder: Path) -> Path:
 def test_help_is_prompt_and_names_an_example():
     result = nmt("--help")
     assert result.returncode == 0
-    commands = ("prepare", "train", "translate", "evaluate", "score", "average", "info", "report")
+    commands = ("prepare", "train", "translate", "evaluate", "score", "average", "info", "report",
+                "config")  # fmt: skip
     for command in commands:
         assert command.encode() in result.stdout
         assert b"example:" in nmt(command, "--help").stdout
