@@ -409,10 +409,15 @@ class DemoChunk:
         return self.last - self.first
 
     def __iter__(self) -> Pairs:
-        from nmt.data.demo import demo_pairs
+        from nmt.demo_language import OutOfSentences, demo_pairs  # its lexicon is loaded here only
 
-        for pair in demo_pairs(self.last, self.seed, self.split, self.first):
-            yield (pair.source, pair.target) if self.english_first else (pair.target, pair.source)
+        try:
+            for pair in demo_pairs(self.last, self.seed, self.split, self.first):
+                english, german = pair.source, pair.target
+                yield (english, german) if self.english_first else (german, english)
+        except OutOfSentences as error:
+            where = f"data.{self.split}, demo, seed {self.seed}"
+            raise InputError(f"{error}, {where}, ask for fewer pairs") from None
 
 
 def _demo(

@@ -10,8 +10,8 @@ import sys
 
 from nmt.config import Demo
 from nmt.cpu_memory import keep_freed_memory
-from nmt.data.demo import PHENOMENA, DemoPair, demo_pairs, word_for_word
 from nmt.decoding.translator import Translator
+from nmt.demo_language import PHENOMENA, DemoPair, demo_pairs, word_for_word
 from nmt.errors import InputError
 from nmt.evaluation.bleu import score
 

@@ -258,9 +258,16 @@ def test_parquet_columns_are_named(tmp_path: Path) -> None:
 
 
 def test_demo_sentences_in_both_directions() -> None:
-    pytest.importorskip("nmt.data.demo")
     corpus = {"demo": {"pairs": 20, "seed": 3}}
     forth, back = read(corpus), read(corpus, source="de", target="en")
     assert len(forth) == 20
     assert back == [(target, source) for source, target in forth]
     assert "knows en and de, not en and fr" in str(fault(corpus, target="fr"))
+
+
+def test_a_demo_corpus_larger_than_the_language_is_one_line(monkeypatch) -> None:
+    monkeypatch.setattr("nmt.demo_language.corpus._PATIENCE", 0)  # with sentences of other splits
+    problem = (
+        r"no new sentence after \d+ of 99 pairs, data.train, demo, seed 3, ask for fewer pairs"
+    )
+    assert re.search(problem, str(fault({"demo": {"pairs": 99, "seed": 3}})))

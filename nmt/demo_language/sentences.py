@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from nmt.data.demo import clauses
-from nmt.data.demo.clauses import Clause
-from nmt.data.demo.phrases import THEY, NounPhrase
+from nmt.demo_language import clauses
+from nmt.demo_language.clauses import Clause
+from nmt.demo_language.phrases import THEY, NounPhrase
 
 Combination = tuple[str, str]
 

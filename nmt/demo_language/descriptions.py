@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from nmt.data.demo import adverbials, clauses
-from nmt.data.demo.adverbials import PLACES
-from nmt.data.demo.clauses import Clause, Words
-from nmt.data.demo.lexicon import NUMBER_WORDS, Adjective, Noun
-from nmt.data.demo.phrases import NounPhrase, Phrase
-from nmt.data.demo.selection import (
+from nmt.demo_language import adverbials, clauses
+from nmt.demo_language.adverbials import PLACES
+from nmt.demo_language.clauses import Clause, Words
+from nmt.demo_language.lexicon import NUMBER_WORDS, Adjective, Noun
+from nmt.demo_language.phrases import NounPhrase, Phrase
+from nmt.demo_language.selection import (
     ABSOLUTE,
     ANIMAL_PLACES,
     COLOURS,
@@ -18,7 +18,7 @@ from nmt.data.demo.selection import (
     nouns_of,
     verbs_of,
 )
-from nmt.data.demo.sentences import Draft, draft, said
+from nmt.demo_language.sentences import Draft, draft, said
 
 _EVENTS = nouns_of("event")
 _GOODS = nouns_of("thing", "private", "book", "novel", "magazine", "newspaper", "dictionary")

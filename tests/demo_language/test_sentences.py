@@ -7,14 +7,20 @@ from random import Random
 
 import pytest
 
-from nmt.data import demo
-from nmt.data.demo import PHENOMENA, DemoPair, combination_split, demo_pairs, word_for_word
-from nmt.data.demo.clauses import Clause, Words, english, english_question, german, german_zu
-from nmt.data.demo.grammar import Grammar
-from nmt.data.demo.lexicon import ADJECTIVES, ADVERBS, NOUNS, VERBS, Noun, Verb
-from nmt.data.demo.phrases import HE, ME, SHE, THEY, YOU, NounPhrase, prepositional, pronoun_for
-from nmt.data.demo.sentences import Draft
-from nmt.errors import InputError
+from nmt.demo_language import (
+    PHENOMENA,
+    SPLITS,
+    DemoPair,
+    OutOfSentences,
+    corpus,
+    demo_pairs,
+    word_for_word,
+)
+from nmt.demo_language.clauses import Clause, Words, english, english_question, german, german_zu
+from nmt.demo_language.grammar import Grammar
+from nmt.demo_language.lexicon import ADJECTIVES, ADVERBS, NOUNS, VERBS, Noun, Verb
+from nmt.demo_language.phrases import HE, ME, SHE, THEY, YOU, NounPhrase, prepositional, pronoun_for
+from nmt.demo_language.sentences import Draft
 
 HELD_OUT = ("validation", "test")
 
@@ -52,7 +58,7 @@ def test_same_seed_same_pairs_and_other_seed_others():
 
 def test_blocks_are_written_each_by_itself(monkeypatch):
     whole = list(demo_pairs(90, 7, "train"))
-    monkeypatch.setattr(demo, "BLOCK_PAIRS", 40)
+    monkeypatch.setattr(corpus, "BLOCK_PAIRS", 40)
     blocks = list(demo_pairs(90, 7, "train"))
     assert blocks[:40] == whole[:40]
     assert not set(blocks[40:80]) & set(blocks[:40])
@@ -73,13 +79,13 @@ def test_held_out_combinations_are_never_in_training(drafts):
     """Whatever the seed: a draft that could be trained on has training combinations only."""
     accepted = Counter()
     for draft in drafts:
-        splits = {combination_split(*pair) for pair in draft.combinations}
-        for split in demo.SPLITS:
-            if demo._belongs(draft.combinations, split):
+        splits = {corpus.combination_split(*pair) for pair in draft.combinations}
+        for split in SPLITS:
+            if corpus._belongs(draft.combinations, split):
                 accepted[split] += 1
                 assert splits <= {"train", split}
                 assert split == "train" or split in splits
-    assert all(accepted[split] > 1_000 for split in demo.SPLITS)
+    assert all(accepted[split] > 1_000 for split in SPLITS)
 
 
 def test_combinations_are_in_the_sentence(drafts):
@@ -143,14 +149,14 @@ def test_words_of_the_held_out_splits_are_in_training(splits):
         assert {word_for_word(word) for word in words(splits[split])} <= lemmas
 
 
-def test_too_many_pairs_is_an_input_error(monkeypatch):
+def test_too_many_pairs_and_wrong_arguments_are_errors(monkeypatch):
     draft = Grammar(Random("one")).sentence()
     monkeypatch.setattr(Grammar, "sentence", lambda self: draft)
-    with pytest.raises(InputError, match="ran out"):
+    with pytest.raises(OutOfSentences, match="after 1 of 2 pairs"):
         list(demo_pairs(2, 1, "train"))
-    with pytest.raises(InputError, match="split"):
+    with pytest.raises(ValueError, match="split"):
         demo_pairs(2, 1, "dev")
-    with pytest.raises(InputError, match="-1"):
+    with pytest.raises(ValueError, match="-1"):
         demo_pairs(-1, 1, "train")
 
 

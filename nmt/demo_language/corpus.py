@@ -1,4 +1,4 @@
-"""The embedded demo corpus: a bilingual grammar that writes aligned English-German sentences.
+"""Corpora of any size: which sentence pairs a seed and a split have.
 
 The pairs of a split follow from the seed and the split alone, each block of them from its number
 too, so that several processes can write one corpus.  Every (verb, object) and
@@ -15,11 +15,7 @@ from hashlib import sha256
 from itertools import islice
 from random import Random
 
-from nmt.data.demo.dictionary import word_for_word
-from nmt.data.demo.grammar import Grammar
-from nmt.errors import InputError
-
-__all__ = ["PHENOMENA", "DemoPair", "demo_pairs", "word_for_word"]
+from nmt.demo_language.grammar import Grammar
 
 PHENOMENA: tuple[str, ...] = (
     "gender",  # a pronoun or relative pronoun takes the gender of the noun it stands for
@@ -41,6 +37,10 @@ _VALIDATION_PERCENT = 5
 _TEST_PERCENT = 5
 BLOCK_PAIRS = 100_000  # pairs that are written, and told from one another, without any others
 _PATIENCE = 5_000  # sentences in a row without a new one for the split
+
+
+class OutOfSentences(ValueError):
+    """The grammar finds no more new sentences: fewer pairs must do."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +65,13 @@ def demo_pairs(pairs: int, seed: int, split: str, first: int = 0) -> Iterator[De
         first: the number of the first pair that is wanted, counted from 0.
 
     Raises:
-        InputError: a negative number, an unknown split, and, while it yields, when the grammar
-            finds no new sentence any more.
+        ValueError: a negative number or an unknown split.
+        OutOfSentences: while it yields, when the grammar finds no new sentence any more.
     """
     if split not in SPLITS:
-        raise InputError(f"unknown split {split!r} of the demo corpus: use one of {SPLITS}")
-    if pairs < 0:
-        raise InputError(f"{pairs} demo pairs were asked for: use a number from 0 up")
+        raise ValueError(f"unknown split {split!r}, use one of {', '.join(SPLITS)}")
+    if min(pairs, first) < 0:
+        raise ValueError(f"{pairs} pairs from {first} on, use numbers from 0 up")
     return _from(first, pairs, seed, split)
 
 
@@ -92,9 +92,9 @@ def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
         if draft.source in sources or not _belongs(draft.combinations, split):
             misses += 1
             if misses > _PATIENCE:
-                raise InputError(
-                    f"the demo corpus ran out of new sentences after {begin + len(sources)} of "
-                    f"the {begin + pairs} {split} pairs asked for: ask for fewer"
+                raise OutOfSentences(
+                    f"the demo language has no new sentence after {begin + len(sources)} of "
+                    f"{begin + pairs} pairs"
                 )
             continue
         misses = 0

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from nmt.data.demo import adverbials, clauses
-from nmt.data.demo.clauses import Clause, Words
-from nmt.data.demo.descriptions import Descriptions
-from nmt.data.demo.lexicon import Noun, Verb
-from nmt.data.demo.phrases import (
+from nmt.demo_language import adverbials, clauses
+from nmt.demo_language.clauses import Clause, Words
+from nmt.demo_language.descriptions import Descriptions
+from nmt.demo_language.lexicon import Noun, Verb
+from nmt.demo_language.phrases import (
     NOBODY,
     YOU,
     NounPhrase,
@@ -21,7 +21,7 @@ from nmt.data.demo.phrases import (
     pronoun_for,
     relative_pronoun,
 )
-from nmt.data.demo.selection import (
+from nmt.demo_language.selection import (
     DAT,
     FITTING,
     GIVE,
@@ -42,7 +42,7 @@ from nmt.data.demo.selection import (
     transitive,
     verbs_of,
 )
-from nmt.data.demo.sentences import (
+from nmt.demo_language.sentences import (
     Draft,
     asked,
     attached,

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from nmt.data.demo.clauses import gerund, third_person
-from nmt.data.demo.lexicon import (
+from nmt.demo_language.clauses import gerund, third_person
+from nmt.demo_language.lexicon import (
     ADJECTIVES,
     ADVERBS,
     FUNCTION_WORDS,

@@ -9,11 +9,11 @@ from dataclasses import replace
 from itertools import accumulate
 from random import Random
 
-from nmt.data.demo import adverbials, clauses
-from nmt.data.demo.adverbials import PLACES
-from nmt.data.demo.clauses import PAST_MODALS, Clause, Words
-from nmt.data.demo.lexicon import ADJECTIVES, NOUNS, NUMBER_WORDS, VERBS, Adjective, Noun, Verb
-from nmt.data.demo.phrases import (
+from nmt.demo_language import adverbials, clauses
+from nmt.demo_language.adverbials import PLACES
+from nmt.demo_language.clauses import PAST_MODALS, Clause, Words
+from nmt.demo_language.lexicon import ADJECTIVES, NOUNS, NUMBER_WORDS, VERBS, Adjective, Noun, Verb
+from nmt.demo_language.phrases import (
     HE,
     ME,
     NOBODY,

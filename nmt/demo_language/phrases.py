@@ -7,7 +7,7 @@ articles, weak, mixed and strong adjective endings, weak masculines and the dati
 import re
 from dataclasses import dataclass
 
-from nmt.data.demo.lexicon import NUMBER_WORDS, Adjective, Noun, weak_form
+from nmt.demo_language.lexicon import NUMBER_WORDS, Adjective, Noun, weak_form
 
 CASES = ("nom", "acc", "dat", "gen")
 

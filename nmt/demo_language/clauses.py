@@ -7,8 +7,8 @@ orders: "second" (statement), "first" (question, request) and "final" (subordina
 import re
 from dataclasses import dataclass
 
-from nmt.data.demo.lexicon import Verb
-from nmt.data.demo.phrases import NOBODY, SOMEBODY, NounPhrase, Phrase, prepositional
+from nmt.demo_language.lexicon import Verb
+from nmt.demo_language.phrases import NOBODY, SOMEBODY, NounPhrase, Phrase, prepositional
 
 # English modal: (third person, other persons, base after do or "", German singular, plural)
 MODALS: dict[str, tuple[str, str, str, str, str]] = {

@@ -2,9 +2,9 @@
 
 from random import Random
 
-from nmt.data.demo.clauses import Words, phrase_combinations
-from nmt.data.demo.lexicon import ADVERBS, MONTHS, NOUNS, NUMBER_WORDS, ORDINALS, WEEKDAYS
-from nmt.data.demo.phrases import NounPhrase, prepositional
+from nmt.demo_language.clauses import Words, phrase_combinations
+from nmt.demo_language.lexicon import ADVERBS, MONTHS, NOUNS, NUMBER_WORDS, ORDINALS, WEEKDAYS
+from nmt.demo_language.phrases import NounPhrase, prepositional
 
 _NUMBER = frozenset({"number or date"})
 _SMALL_NUMBERS = tuple(NUMBER_WORDS.items())
