@@ -51,7 +51,7 @@ class TextFiles(Section):
 
 
 class Text(Section):
-    """Two text files of as many lines, plain or .gz."""
+    """Two text files of as many lines, plain, gzip, bzip2 or xz."""
 
     text: TextFiles
     weight: Weight = 1.0
@@ -64,7 +64,7 @@ class TsvFile(Section):
 
 
 class Tsv(Section):
-    """One file of tab-separated columns, counted from 0, plain or .gz."""
+    """One file of tab-separated columns, counted from 0, plain or compressed as text is."""
 
     tsv: TsvFile
     weight: Weight = 1.0
@@ -84,7 +84,7 @@ class Parquet(Section):
 
 
 class JsonLines(Section):
-    """One JSON object a line, plain or .gz, columns by name as for parquet."""
+    """One JSON object a line, plain or compressed as text is, columns by name as for parquet."""
 
     jsonl: ColumnsFile
     weight: Weight = 1.0

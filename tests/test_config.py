@@ -1,5 +1,6 @@
 """Configuration: strict, with every problem named at once where it stands."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -216,6 +217,8 @@ def test_r18_bad_overrides(tmp_path: Path, monkeypatch, capfd, override: str, ex
 def test_r18_files_that_cannot_be_read(tmp_path: Path):
     assert "no such file" in problems(tmp_path / "none.yaml")[0]
     assert "a folder" in problems(tmp_path)[0]
+    os.mkfifo(tmp_path / "pipe.yaml")  # opening it would wait for ever
+    assert "a pipe or device" in problems(tmp_path / "pipe.yaml")[0]
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     with pytest.raises(OSError, match="symbolic links"):
         load(tmp_path / "loop.yaml")
