@@ -95,6 +95,8 @@ def dump(content: Any) -> str:
 
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
     """`parse` of a file. Raises InputError too if it is missing, too large or not UTF-8."""
+    if path.exists() and not path.is_file() and not path.is_dir():  # it might keep us waiting
+        raise InputError(f"a pipe or device, {path}, save its content as a file and name that")
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
