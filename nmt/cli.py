@@ -154,6 +154,11 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("evaluate", "translate a test set and score it, or score a translation",
                   "nmt evaluate runs/multi30k --json", _evaluate)  # fmt: skip
     _add_evaluate(sub)
+    sub.description = (
+        "Translates and scores a text with its reference, a test set of sacreBLEU, or, with "
+        "neither, the model's own: the text of data.test as RUN/test_set keeps it since training. "
+        "Files that a model's configuration names are never opened."
+    )
     sub = command("score", "log-probability of given translations, one number a line",
                   "nmt score runs/demo --source test.en --target test.de", _score)  # fmt: skip
     sub.add_argument("model", metavar="MODEL", type=Path, help="model, checkpoint or run directory")

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config
-from nmt.data import stages, workers
+from nmt.data import stages, test_set, workers
 from nmt.data.corpora import check_corpus, input_files
 from nmt.data.stages import TOKENIZER, WORK, Job, Part, Report
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest
 
 _USED_BY = ".used-by"
-_PUBLISHED = (TOKENIZER, "train", "validation")  # and the manifest
+_PUBLISHED = (TOKENIZER, "train", "validation", test_set.FOLDER)  # and the manifest
 
 
 def prepare(

@@ -21,6 +21,7 @@ from nmt.reporting.chart import Point
 from nmt.reporting.info import info
 from nmt.storage import manifest
 from nmt.storage.atomic import write_file
+from nmt.training.run import DATA_MANIFEST
 from nmt.training.run_log import read_log
 
 TEST = Path("evaluation", "test.json")  # in the run directory
@@ -161,7 +162,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _read(directory: Path, name: str, note: Note) -> RunRecord:
-    config = configuration.load(directory / CONFIG)
+    config = configuration.load_resolved(directory / CONFIG)
     missing: list[str] = []
 
     def tried(read: Callable[[], Any]) -> Any:
@@ -177,18 +178,9 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
         model = tried(lambda: manifest.read(directory / "model", "model"))
     if model and config.data.test:
         test = tried(lambda: _test_scores(directory, model["sha256"], note))
-    data = tried(lambda: _data(config, model))
+    data = tried(lambda: manifest.read(directory, "data", DATA_MANIFEST))
     log = read_log(directory)
     return RunRecord(directory, name, config, info(config), log, model, test, data, missing)
-
-
-def _data(config: Config, model: dict[str, Any] | None) -> dict[str, Any]:
-    """The manifest of the prepared data, if it is the data that the model was trained on."""
-    directory = Path(config.data.directory)
-    found = manifest.read(directory, "data")
-    if model and model["data_sha256"] != found["data_sha256"]:
-        raise InputError(f"not the data of this run, {directory}, restore them")
-    return found
 
 
 def _test_scores(directory: Path, model_sha256: str, note: Note) -> TestScores:

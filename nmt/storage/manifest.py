@@ -19,10 +19,11 @@ FORMAT_VERSION = 1
 NAME = "manifest.json"
 _MAX_BYTES = 100_000_000
 _HASHES: dict[str, type] = {"tokenizer_sha256": str, "data_sha256": str}
-_KEYS = {  # what each kind's readers rely on
+_KEYS: dict[str, dict[str, type]] = {  # what each kind's readers rely on
     "data": _HASHES | {"settings": dict, "shards": dict, "origin_sha256": str},
     "checkpoint": _HASHES | {"step": int},
     "model": _HASHES | {"step": int},
+    "test set": {"corpora": list},
 }
 
 
@@ -69,14 +70,17 @@ def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def read(folder: Path, kind: str) -> dict[str, Any]:
+def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     """The manifest of `folder`, itself checked.
+
+    Args:
+        name: of the file; a copy may have another.
 
     Raises:
         NoModelError: missing, unreadable, damaged, or of another kind (status 3).
         NewerFormatError: written by a newer version (status 2).
     """
-    path = folder / NAME
+    path = folder / name
     damaged = NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
     if path.exists() and not path.is_file():  # a named pipe would keep us waiting
         raise damaged
@@ -85,7 +89,7 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
             data = file.read(_MAX_BYTES + 1)
         content = json.loads(data) if len(data) <= _MAX_BYTES else None
     except FileNotFoundError:
-        raise NoModelError(f"no {NAME}, {folder}, this is no complete {kind} directory") from None
+        raise NoModelError(f"no {name}, {folder}, this is no complete {kind} directory") from None
     except (ValueError, RecursionError):
         raise damaged from None
     if not isinstance(content, dict):

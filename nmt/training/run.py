@@ -7,12 +7,14 @@ from pathlib import Path
 from nmt import config as configuration
 from nmt.checkpoints.model_directory import CONFIG, TOKENIZER, tokenizer_to_fine_tune
 from nmt.config import Config
-from nmt.data import prepare
+from nmt.data import prepare, test_set
 from nmt.data.shards import Shard, open_split, verify_shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import Ranks, world_size
+
+DATA_MANIFEST = "data.json"  # in the run directory: a copy of the data's manifest
 
 MAY_CHANGE = {
     "training.run_directory",  # a run may be moved
@@ -75,6 +77,9 @@ def open_run(config: Config, ranks: Ranks) -> Run:
         prepare.mark_used(data_directory, directory)
         _write_if_changed(directory / CONFIG, config.to_yaml().encode())
         _write_if_changed(directory / TOKENIZER, tokenizer_file)
+        # so that nobody who reads the run needs a path that its configuration names
+        _write_if_changed(directory / DATA_MANIFEST, (data_directory / manifest.NAME).read_bytes())
+        test_set.keep(data_directory, data, directory, config.data)
     verified: set[Path] = set()
 
     def verify(shard: Shard) -> None:

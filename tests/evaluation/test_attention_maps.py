@@ -17,7 +17,7 @@ from nmt.cli import main
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError
+from nmt.errors import InputError, NoModelError
 from nmt.evaluation.attention_maps import AttentionMaps, attention_of, html_fragment, write_png
 from nmt.model.transformer import Transformer
 
@@ -160,3 +160,17 @@ def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, 
     assert attention(tmp_path / "no model", tmp_path / "a.pdf") == 2
     assert "neither .png nor .html, --output" in capsys.readouterr().err
     assert not list(tmp_path.glob("a.*"))
+
+
+def test_more_weights_than_can_be_drawn(translator, monkeypatch):
+    """No bound on a target but memory, and a model's configuration sets that of its own."""
+    monkeypatch.setattr(translator.transformer, "forward", None)  # refused before it is called
+    with pytest.raises(InputError, match=r"100,000,000 can be drawn, sentences of \d+ and 6,\d+ t"):
+        attention_of(translator, SOURCE, "ä" * 6000)
+
+
+def test_weights_that_are_not_numbers_are_no_model(translator):
+    with torch.no_grad():
+        translator.transformer.embedding.fill_(float("nan"))
+    with pytest.raises(NoModelError, match="scores that are not numbers"):
+        attention_of(translator, SOURCE, TARGET)

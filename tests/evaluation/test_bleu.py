@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from nmt.config import Config, validate
+from nmt.data import test_set
 from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
 from nmt.errors import InputError, Status
 from nmt.evaluation import evaluate as module
 from nmt.evaluation.bleu import bleu_interval, compare, score, ter
 from nmt.evaluation.evaluate import evaluate
 from nmt.evaluation.paper_bleu import paper_bleu
+from nmt.storage import manifest
 
 REFERENCES = [
     "The quick brown fox (a male) jumps over the lazy dog.",
@@ -121,7 +123,7 @@ class LosesLastWord:
 
 @pytest.fixture
 def model(tmp_path, monkeypatch) -> Config:
-    """A model that loses the last word; its own test set is the files src and ref."""
+    """It loses the last word; its own test set is the files src and ref, as a run keeps it."""
     monkeypatch.chdir(tmp_path)
     text = {"text": {"source": write("src", REFERENCES), "target": write("ref", REFERENCES)}}
     content = {
@@ -130,6 +132,9 @@ def model(tmp_path, monkeypatch) -> Config:
         "training": {"run_directory": "r"},
     }  # fmt: skip
     config = validate(content, {}, "test")
+    kept = Path("test_set")
+    test_set.write(kept, config.data)
+    manifest.write(kept, "test set", {"corpora": config.model_dump(mode="json")["data"]["test"]})
     monkeypatch.setattr(module, "find_model", lambda path: (path, "model"))
     monkeypatch.setattr(module, "read_config", lambda path: config)
     monkeypatch.setattr(Translator, "load", lambda *_, **__: LosesLastWord())

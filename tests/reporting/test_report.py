@@ -240,8 +240,7 @@ def model_of_a_former_end(run: Path):
 
 
 def lost_data(run: Path):
-    path = run / "config.yaml"
-    path.write_text(path.read_text().replace("/data\n", "/gone\n", 1))
+    (run / "data.json").unlink()
 
 
 @pytest.mark.parametrize(
@@ -252,7 +251,7 @@ def lost_data(run: Path):
         (odd_values, "12 steps"),
         (damaged_model, "damaged manifest"),
         (model_of_a_former_end, "scores of step 20: the finished model is of step 12"),
-        (lost_data, "gone, this is no complete data directory"),
+        (lost_data, "no data.json"),
     ],
 )
 def test_what_cannot_be_had_is_said_and_the_rest_shown(run: Path, change, text: str):
