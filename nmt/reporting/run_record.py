@@ -161,7 +161,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _read(directory: Path, name: str, note: Note) -> RunRecord:
-    config = configuration.load(directory / CONFIG)
+    config = configuration.load_resolved(directory / CONFIG)
     missing: list[str] = []
 
     def tried(read: Callable[[], Any]) -> Any:
