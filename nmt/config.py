@@ -1,10 +1,10 @@
 """The whole configuration: what each setting means, its unit, its range and its default.
 
 A configuration is a YAML file, perhaps with a `base:` (another file, of which it overrides
-parts), and overrides of the form `section.key=value`. What none of them sets comes, in the sections
-model and tokenizer, from the model that is fine-tuned, if one is; else defaults are the paper's base
-model (Vaswani et al., 2017). Every problem of a configuration is reported at once, with file, line,
-key and, for a misspelt key, the nearest one there is.
+parts), and overrides of the form `section.key=value`. Defaults are the paper's base model
+(Vaswani et al., 2017); where a model is fine-tuned, its own model and tokenizer. Every problem of a
+configuration is reported at once, with file, line, key and, for a misspelt key, the nearest one
+there is.
 """
 
 import difflib
