@@ -2,8 +2,9 @@
 
 A configuration is a YAML file, perhaps with a `base:` (another file, of which it overrides
 parts), and overrides of the form `section.key=value`. Defaults are the paper's base model
-(Vaswani et al., 2017). Every problem of a configuration is reported at once, with file, line,
-key and, for a misspelt key, the nearest one there is.
+(Vaswani et al., 2017); where a model is fine-tuned, its own model and tokenizer. Every problem of a
+configuration is reported at once, with file, line, key and, for a misspelt key, the nearest one
+there is.
 """
 
 import difflib
@@ -307,6 +308,9 @@ class Config(Section):
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """The configuration in a file, with its `base:` and the overrides applied.
 
+    With `training.initialize_from`, what they do not set of `model` and `tokenizer` is that
+    model's; what its weights fix may not be set to anything else.
+
     Args:
         path: a YAML file.
         overrides: `dotted.key=value`, the value in YAML.
@@ -322,9 +326,14 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         except InputError as error:
             problems += error.problems
     try:
+        initial = _initial_config(content, origins)
+        if initial:
+            _inherit(content, initial)
         config = validate(content, origins, str(path))
     except InputError as error:
         raise InputError(*problems, *error.problems) from None
+    if initial:
+        problems += _misfits(config, initial, origins)
     if problems:
         raise InputError(*problems)
     return config
@@ -341,6 +350,58 @@ def load_resolved(path: Path) -> Config:
     if not isinstance(content, dict):
         raise InputError(f"no settings, {path}, a mapping of sections was expected")
     return validate(content, {key: f"{path}:{line}" for key, line in lines.items()}, str(path))
+
+
+def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) -> Config | None:
+    """The configuration of the model that `training.initialize_from` names, if it names one.
+
+    A run in which it was fine-tuned has the same model and tokenizer, and may outlive it.
+
+    Returns:
+        None as well if there is no such model yet and both sections are set: nothing is left to it.
+
+    Raises:
+        InputError: there is no such model, and something is left to it.
+    """
+    training = content.get("training")
+    origin = training.get("initialize_from") if isinstance(training, dict) else None
+    if not isinstance(origin, str) or not origin:
+        return None
+    folders = (Path(origin), Path(origin, "model"), Path(str(training.get("run_directory"))))  # type: ignore[union-attr]
+    for folder in folders:
+        if (folder / "config.yaml").is_file():
+            return load_resolved(folder / "config.yaml")
+    if {"model", "tokenizer"} <= content.keys():
+        return None
+    raise InputError(
+        f"no model to fine-tune, training.initialize_from {origin}, "
+        f"{origins[('training', 'initialize_from')]}, name a model, checkpoint or run directory"
+    )
+
+
+def _inherit(content: dict[str, Any], initial: Config) -> None:
+    """Fills in what a parsed configuration leaves to the model that it fine-tunes."""
+    given = initial.model_dump()
+    for section in ("model", "tokenizer"):
+        own = content.setdefault(section, {})
+        if isinstance(own, dict):
+            content[section] = given[section] | own
+    if initial.model.positions == "learned" and isinstance(content.get("data"), dict):
+        content["data"].setdefault("max_length", initial.data.max_length)  # their number
+
+
+def _misfits(config: Config, initial: Config, origins: Mapping[KeyPath, str]) -> list[str]:
+    """A line for each setting that contradicts the weights to start from; dropout never does."""
+    fixed = {f"model.{name}" for name in Model.model_fields if not name.endswith("dropout")}
+    fixed |= {"tokenizer.vocabulary_size"}
+    if config.model.positions == "learned":
+        fixed |= {"data.max_length"}
+    return [
+        f"{key} is {json.dumps(ours)}, {config.training.initialize_from} has "
+        f"{json.dumps(theirs)}, {origins[tuple(key.split('.'))]}, leave it out or set it so too"
+        for key, (theirs, ours) in differences(initial, config).items()
+        if key in fixed
+    ]
 
 
 def validate(content: Any, origins: Mapping[KeyPath, str], name: str) -> Config:

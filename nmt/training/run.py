@@ -112,7 +112,7 @@ def _refuse_changes(config: Config, directory: Path) -> None:
     """Raises InputError if the run in `directory` was started with other settings that matter."""
     if not (directory / CONFIG).exists():
         return
-    started = configuration.load(directory / CONFIG)
+    started = configuration.load_resolved(directory / CONFIG)
     problems = [
         f"{key} is {new}, the run was started with {old}, {directory}, restore it or name "
         "another training.run_directory"
