@@ -75,27 +75,6 @@ class Clause:
 # English
 
 
-def third_person(verb: str) -> str:
-    """The third person singular: buys, goes, carries."""
-    if verb == "have":
-        return "has"
-    if re.search(r"(s|x|z|ch|sh|o)$", verb):
-        return verb + "es"
-    return verb[:-1] + "ies" if re.search(r"[^aeiou]y$", verb) else verb + "s"
-
-
-_DOUBLED = ("cut", "get", "hug", "put", "run", "sit", "swim", "stop", "plan", "win", "begin")
-
-
-def gerund(verb: str) -> str:
-    """The -ing form: buying, running."""
-    if verb in ("cancel", "travel"):
-        return verb + "ling"
-    if verb in _DOUBLED:
-        return verb + verb[-1] + "ing"
-    return (verb[:-1] if re.search(r"[^e]e$", verb) else verb) + "ing"
-
-
 def _be(subject: Phrase, past: bool) -> str:
     if past:
         return "were" if subject.plural else "was"
@@ -109,9 +88,9 @@ def _english_verb(clause: Clause, question: bool) -> tuple[str, str]:
     if tense == "future":
         return "will", verb.english
     if tense == "perfect":
-        return ("has" if singular else "have"), verb.participle
+        return ("has" if singular else "have"), verb.english_participle
     if tense == "progressive":
-        return _be(subject, False), gerund(verb.english)
+        return _be(subject, False), verb.english_gerund
     if tense == "could" and not clause.negated:
         return _be(subject, True), f"able to {verb.english}"
     if tense == "may" and not question:
@@ -132,8 +111,8 @@ def _english_verb(clause: Clause, question: bool) -> tuple[str, str]:
     if question or clause.negated:
         return ("did" if past else "does" if singular else "do"), verb.english
     if past:
-        return "", verb.past
-    return "", third_person(verb.english) if singular else verb.english
+        return "", verb.english_past
+    return "", verb.english_third if singular else verb.english
 
 
 def _english_objects(clause: Clause) -> list[str]:
@@ -199,7 +178,7 @@ def _present(verb: Verb, subject: Phrase) -> str:
     if subject.plural:
         return plural
     if subject.person == 3:
-        return verb.third
+        return verb.german_third
     if verb.german.endswith("eln"):
         return first or verb.german[:-3] + "le"
     return first or re.sub(r"e?n$", "", verb.german) + "e"
@@ -207,8 +186,8 @@ def _present(verb: Verb, subject: Phrase) -> str:
 
 def _preterite(verb: Verb, subject: Phrase) -> str:
     if not subject.plural:
-        return verb.preterite
-    return verb.preterite + ("n" if verb.preterite.endswith("e") else "en")
+        return verb.german_preterite
+    return verb.german_preterite + ("n" if verb.german_preterite.endswith("e") else "en")
 
 
 def _auxiliary(verb: Verb, subject: Phrase) -> str:

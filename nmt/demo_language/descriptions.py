@@ -5,12 +5,10 @@ from dataclasses import replace
 from nmt.demo_language import adverbials, clauses
 from nmt.demo_language.adverbials import PLACES
 from nmt.demo_language.clauses import Clause, Words
-from nmt.demo_language.lexicon import NUMBER_WORDS, Adjective, Noun
+from nmt.demo_language.lexicon import NUMBERS, Adjective, Noun
 from nmt.demo_language.phrases import NounPhrase, Phrase
 from nmt.demo_language.selection import (
-    ABSOLUTE,
     ANIMAL_PLACES,
-    COLOURS,
     FITTING,
     KIN,
     PEOPLE,
@@ -31,11 +29,7 @@ _COUNTED = tuple(
 _DESCRIBED = nouns_of(
     "person", "animal", "food", "thing", "document", "vehicle", "place", "thought"
 )
-_TRADES = nouns_of(
-    *("teacher", "student", "doctor", "nurse", "baker", "farmer", "policeman", "lawyer", "judge"),
-    *("painter", "writer", "singer", "driver", "waitress", "chef", "engineer", "musician"),
-    *("actress", "hunter", "gardener", "fisherman", "pilot", "secretary", "dancer", "soldier"),
-)
+_TRADES = nouns_of("trade")
 _WHOLES = tuple(
     noun
     for noun in nouns_of("building", "vehicle", "clothes", "furniture", "room")
@@ -55,7 +49,7 @@ class Descriptions(Selection):
         """There are three old chairs in the kitchen."""
         noun = self.rng.choice(_COUNTED)
         plural = self.chance(0.6)
-        counts = ("many", "some", "no", "several", *NUMBER_WORDS, str(self.rng.randint(13, 60)))
+        counts = ("many", "some", "no", "several", *NUMBERS, str(self.rng.randint(13, 60)))
         determiner = self.rng.choice(counts) if plural else self.rng.choice(("a", "a", "no"))
         phrase = NounPhrase(noun, determiner, self.adjective(noun, 0.6), plural)
         past = self.chance(0.25)
@@ -99,7 +93,7 @@ class Descriptions(Selection):
             digits = str(self.rng.randint(100, 990))
             number = (digits, digits)
         elif "small" in subject.noun.classes and self.chance(0.5):
-            number = self.rng.choice(tuple(NUMBER_WORDS.items()))
+            number = self.rng.choice(tuple(NUMBERS.items()))
         price = Words(f"{number[0]} euros", f"{number[1]} Euro", frozenset({"number or date"}))
         tense = "present" if subject.plural else self.rng.choice(("present", "present", "past"))
         return said(Clause(subject, _COST, tense, predicate=price))
@@ -174,11 +168,11 @@ class Descriptions(Selection):
         fitting = FITTING[noun or PEOPLE[0]]
         reason = not isinstance(subject, NounPhrase)  # what is good, not what is red or too good
         if reason:
-            fitting = tuple(word for word in fitting if word not in COLOURS)
+            fitting = tuple(word for word in fitting if word.kind != "colour")
         human = noun is None or "person" in noun.classes
         adjective = self.rng.choice(fitting)
         predicate = Words(adjective.english, adjective.german)
-        if adjective not in ABSOLUTE and self.chance(0.4):
+        if not adjective.kind and self.chance(0.4):
             english, german = self.rng.choice(_NO_EXCESS if human or reason else adverbials.DEGREES)
             predicate = Words(f"{english} {adjective.english}", f"{german} {adjective.german}")
         if noun:
@@ -214,7 +208,7 @@ class Descriptions(Selection):
             shared = [word for word in FITTING[noun] if word in FITTING[other]]
             adjective = self.rng.choice(shared) if shared else None
             same_kind = noun is not other and _kind(noun) == _kind(other)
-            if adjective and same_kind and adjective not in ABSOLUTE:
+            if adjective and same_kind and not adjective.kind:
                 return noun, adjective, other
 
 

@@ -39,7 +39,6 @@ from nmt.demo_language.selection import (
     plain,
     resumed,
     same_subject,
-    transitive,
     verbs_of,
 )
 from nmt.demo_language.sentences import (
@@ -59,25 +58,7 @@ _RIDE, _THAT, _WHETHER, _INFINITIVE = (
 )
 (_BELONG,), (_PUT,) = verbs_of("belong"), verbs_of("put")
 # The boy found the key and (sold) it: what may come first and what then.
-_FIRST = tuple(
-    verb
-    for verb in TRANS
-    if verb
-    in transitive(
-        *("buy", "find", "take", "borrow", "wash", "steal", "choose", "order"),
-        *("repair", "clean", "check", "carry", "build", "unpack", "sew", "bake", "cook", "write"),
-        "open",
-    )
-)
-_SECOND = transitive(
-    *("sell", "hide", "throw away", "repair", "clean", "wash", "read", "use", "forget", "lose"),
-    *("break", "eat", "drink", "taste", "pack", "turn on", "turn off", "open", "close", "put on"),
-    *("look at", "translate", "sign", "paint", "admire", "drive"),
-)
-_UNASKED = transitive(
-    *("steal", "destroy", "break", "discover", "win", "forget", "find", "lose", "have", "see"),
-    *("hear", "know", "love", "like", "need", "understand", "build", "admire", "kiss", "protect"),
-)
+_FIRST = tuple(verb for verb in TRANS if "first" in verb.flags)
 _ONE = tuple(verb for verb in TRANS if verb.english != "count")  # take a singular, too
 _WITH_THINGS = tuple(
     verb for verb in TRANS if not any("person" in noun.classes for noun in OBJECTS[verb])
@@ -141,7 +122,7 @@ class Grammar(Descriptions):
     def _request(self) -> Draft:
         """Please close the door."""
         verb = self.rng.choice(TRANS)
-        while verb in _UNASKED:
+        while "unasked" in verb.flags:
             verb = self.rng.choice(TRANS)
         clause = Clause(YOU, verb, "present", accusative=self.object(verb, YOU))
         clause = self.negated(clause, 0.25)
@@ -339,7 +320,7 @@ class Grammar(Descriptions):
     def _seconds(self, first: Verb, noun: Noun) -> list[Verb]:
         """What may happen to a thing after the first verb."""
         layable = noun in OBJECTS[_PUT]
-        verbs = [verb for verb in TAKING[noun] if verb in _SECOND and verb is not first]
+        verbs = [verb for verb in TAKING[noun] if "second" in verb.flags and verb is not first]
         return [_PUT] if layable and (not verbs or self.chance(0.4)) else verbs
 
     def _because_it(self) -> Draft:

@@ -7,7 +7,8 @@ articles, weak, mixed and strong adjective endings, weak masculines and the dati
 import re
 from dataclasses import dataclass
 
-from nmt.demo_language.lexicon import NUMBER_WORDS, Adjective, Noun, weak_form
+from nmt.demo_language.inflection import weak_form
+from nmt.demo_language.lexicon import NUMBERS, Adjective, Noun
 
 CASES = ("nom", "acc", "dat", "gen")
 
@@ -95,7 +96,7 @@ class NounPhrase:
 
     @property
     def numeral(self) -> bool:
-        return self.determiner in NUMBER_WORDS or self.determiner.isdigit()
+        return self.determiner in NUMBERS or self.determiner.isdigit()
 
     @property
     def new(self) -> bool:
@@ -132,7 +133,7 @@ def _determiner_form(determiner: str, row: str, case: str) -> str:
         return _EIN_WORDS[determiner] + ending
     if determiner in _PLURAL_WORDS:
         return _PLURAL_WORDS[determiner][:-1] + _DER_ENDING["pl"][case]
-    return _POSSESSIVE_RELATIVES.get(determiner) or NUMBER_WORDS.get(determiner, determiner)
+    return _POSSESSIVE_RELATIVES.get(determiner) or NUMBERS.get(determiner, determiner)
 
 
 def _ending_table(determiner: str) -> _Table:

@@ -12,7 +12,7 @@ from random import Random
 from nmt.demo_language import adverbials, clauses
 from nmt.demo_language.adverbials import PLACES
 from nmt.demo_language.clauses import PAST_MODALS, Clause, Words
-from nmt.demo_language.lexicon import ADJECTIVES, NOUNS, NUMBER_WORDS, VERBS, Adjective, Noun, Verb
+from nmt.demo_language.lexicon import ADJECTIVES, NOUNS, NUMBERS, VERBS, Adjective, Noun, Verb
 from nmt.demo_language.phrases import (
     HE,
     ME,
@@ -40,11 +40,6 @@ def verbs_of(frame: str) -> tuple[Verb, ...]:
     return tuple(verb for verb in VERBS if verb.frame == frame)
 
 
-def transitive(*lemmas: str) -> frozenset[Verb]:
-    """The transitive verbs of these English lemmas."""
-    return frozenset(verb for verb in verbs_of("trans") if verb.lemma in lemmas)
-
-
 OBJECTS: dict[Verb, tuple[Noun, ...]] = {verb: nouns_of(*verb.objects) for verb in VERBS}
 TAKING: dict[Noun, tuple[Verb, ...]] = {
     noun: tuple(
@@ -60,7 +55,7 @@ FITTING: dict[Noun, tuple[Adjective, ...]] = {
     noun: tuple(
         adjective
         for adjective in ADJECTIVES
-        if adjective.classes & noun.classes
+        if adjective.suits & noun.classes
         and not (adjective.english == "young" and noun.english.startswith("grand"))
         and not (adjective.english == "old" and "young" in noun.classes)
     )
@@ -77,51 +72,10 @@ KIN = nouns_of("kin")
 ANIMALS = nouns_of("animal")
 TRANS, DAT, PREP, GIVE = (verbs_of(frame) for frame in ("trans", "dat", "prep", "give"))
 REST, MOTION = verbs_of("rest"), verbs_of("motion")
-COLOURS = frozenset(
-    adjective
-    for adjective in ADJECTIVES
-    if adjective.english in ("brown", "black", "white", "red", "blue", "green", "yellow", "grey")
-)
-# Adjectives without degrees: neither very nor more.
-ABSOLUTE = COLOURS | frozenset(
-    adjective
-    for adjective in ADJECTIVES
-    if adjective.english
-    in ("wrong", "correct", "broken", "empty", "full", "round", "tiny", "delicious")
-)
 _SINGULAR_KIN = ("mother", "father")
-_MINE = frozenset(
-    nouns_of(
-        *("kin", "friend", "teacher", "doctor", "neighbour", "colleague", "boss", "lawyer"),
-        *("secretary", "guest", "child", "pupil", "student", "gardener", "driver", "pet", "thing"),
-        *("food", "drink", "document", "private", "house", "garden", "school", "office", "village"),
-        *("city", "farm", "shop", "hotel", "restaurant", "room", "part", "idea", "meal"),
-    )
+ANIMAL_PLACES, _HOMES, _DESTINATIONS, _ARRIVALS = (
+    nouns_of(place) for place in ("animal_place", "home", "destination", "arrival")
 )
-ANIMAL_PLACES = nouns_of(
-    *("house", "garden", "park", "forest", "street", "farm", "stable", "field", "island"),
-    *("mountain", "beach", "kitchen", "village", "cellar"),
-)
-_HOMES = nouns_of(
-    *("house", "hotel", "castle", "tent", "tower", "city", "village", "island", "farm", "forest"),
-    *("lake", "river", "mountain", "cellar", "room", "factory", "school", "harbour"),
-)
-_DESTINATIONS = nouns_of(
-    *("city", "village", "island", "castle", "lake", "beach", "harbour", "farm", "hotel"),
-    "university",
-)
-_ARRIVALS = nouns_of(
-    "city", "village", "island", "station", "airport", "lake", "university", "market"
-)
-_PLACED = transitive(
-    *("buy", "find", "lose", "see", "hear", "read", "eat", "drink", "look for", "forget"),
-    *("meet", "greet", "photograph", "draw", "hide", "discover", "kiss", "ask"),
-)
-# What these verbs take is better not "my" or "your": buy, make, put on.
-_GETTING = transitive(
-    "buy", "order", "build", "bake", "discover", "win", "rent", "sew", "steal", "put on", "take off"
-)
-_FAMILIAR = transitive("know", "love", "like", "understand")  # not "a" or "some"
 _POSSESSIVES = ("my", "our", "your", "his", "her", "their")
 _SUBJECT_PRONOUNS = (ME, YOU, HE, SHE, WE, THEY)
 _CLASHING = {ME: (ME, WE), WE: (ME, WE), YOU: (YOU,), HE: (HE,), SHE: (SHE,), THEY: (THEY,)}
@@ -161,13 +115,13 @@ class Selection:
         if kind < 0.44:
             return "the"
         if kind < 0.6:
-            return self.rng.choice(_POSSESSIVES) if noun in _MINE else "the"
+            return self.rng.choice(_POSSESSIVES) if "own" in noun.classes else "the"
         if kind < 0.68:
             return "these" if plural else "this"
         if definite:
             return "the"
         if plural:
-            counts = ("some", "many", "several", *NUMBER_WORDS, str(self.rng.randint(13, 99)))
+            counts = ("some", "many", "several", *NUMBERS, str(self.rng.randint(13, 99)))
             return "" if kind < 0.8 and not subject else self.rng.choice(counts)
         if noun.mass:
             return "the" if subject or "meal" in noun.classes else ""
@@ -202,10 +156,10 @@ class Selection:
         noun = self.object_noun(verb, head(subject) or avoided)
         if "person" in noun.classes and self.chance(0.12):
             return self.other_pronoun(subject)
-        phrase = self.phrase(noun, definite=verb in _FAMILIAR and not noun.mass)
+        phrase = self.phrase(noun, definite="familiar" in verb.flags and not noun.mass)
         if verb.english == "count":
             return replace(phrase, plural=True, determiner=self.rng.choice(("the", "these", "our")))
-        if verb in _GETTING and phrase.determiner in _POSSESSIVES:
+        if "getting" in verb.flags and phrase.determiner in _POSSESSIVES:
             return replace(phrase, determiner="the")
         return phrase
 
@@ -217,7 +171,7 @@ class Selection:
     def place_phrase(self, nouns: tuple[Noun, ...] = PLACES) -> NounPhrase:
         noun = self.rng.choice(nouns)
         determiner = self.rng.choice(("the", "the", "the", "the", "a", "this", "our"))
-        if determiner == "our" and noun not in _MINE:
+        if determiner == "our" and "own" not in noun.classes:
             determiner = "the"
         return NounPhrase(noun, determiner, self.adjective(noun, 0.25))
 
@@ -282,7 +236,7 @@ class Selection:
         return self.phrase(self.rng.choice([x for x in PEOPLE if x is not taken]), definite=True)
 
     def _has_place(self, verb: Verb, thing: Phrase | None) -> bool:
-        if verb in _PLACED:
+        if "placed" in verb.flags:
             return not (thing and head(thing) in PLACES) and self.chance(0.12)
         if verb.frame != "rest" or "nowhere" in verb.flags:
             return False
@@ -326,8 +280,8 @@ class Selection:
         return clause
 
     def _comment(self, clause: Clause) -> Words:
-        sudden = clause.tense == "past" and not clause.negated
-        return self.rng.choice(adverbials.COMMENTS if sudden else adverbials.COMMENTS[:4])
+        past = clause.tense == "past" and not clause.negated
+        return self.rng.choice(adverbials.PAST_COMMENTS if past else adverbials.COMMENTS)
 
     def _with_frequency(self, clause: Clause) -> Clause:
         if clause.negated or clause.subject in (NOBODY, SOMEBODY) or not self.chance(0.3):
@@ -335,7 +289,7 @@ class Selection:
         choices = {
             "present": adverbials.HABITUAL,
             "perfect": adverbials.PERFECT,
-            "past": adverbials.HABITUAL[:3],
+            "past": adverbials.FREQUENT,
         }.get(clause.tense)
         return replace(clause, frequency=self.rng.choice(choices)) if choices else clause
 
@@ -356,7 +310,7 @@ class Selection:
 def clear_tense(verb: Verb, subject: Phrase, tense: str) -> str:
     """The perfect for a past that English cannot tell from the present: they read."""
     singular = subject.person == 3 and not subject.plural
-    same = verb.past == verb.english
+    same = verb.english_past == verb.english
     return "perfect" if same and tense == "past" and not singular else tense
 
 
