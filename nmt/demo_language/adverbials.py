@@ -2,8 +2,9 @@
 
 from random import Random
 
-from nmt.demo_language.clauses import Words, phrase_combinations
-from nmt.demo_language.lexicon import ADVERBIALS, MONTHS, NOUNS, NUMBERS, ORDINALS, WEEKDAYS
+from nmt.demo_language.clauses import Words
+from nmt.demo_language.fitting import nouns_of
+from nmt.demo_language.lexicon import ADVERBIALS, MONTHS, NUMBERS, ORDINALS, WEEKDAYS
 from nmt.demo_language.phrases import NounPhrase, prepositional
 
 _NUMBER = frozenset({"number or date"})
@@ -35,11 +36,10 @@ HERE = _of_kind("here")
 DEGREES = tuple((words.english, words.german) for words in _of_kind("degree"))
 MANNER = {words.english: words for words in _of_kind("manner")}
 _TIMES = {tense: _of_kind(tense) for tense in ("past", "future", "present", "progressive")}
-_UNITS = tuple(noun for noun in NOUNS if "unit" in noun.classes)
-PLACES = tuple(noun for noun in NOUNS if noun.german_direction)
-_FURNITURE = tuple(noun for noun in NOUNS if "surface" in noun.classes)
-_BUILDINGS = tuple(noun for noun in NOUNS if "building" in noun.classes)
-_INSIDE = tuple(noun for noun in NOUNS if "roomy" in noun.classes)
+_UNITS = nouns_of("unit")
+_FURNITURE = nouns_of("surface")
+_BUILDINGS = nouns_of("building")
+_INSIDE = nouns_of("roomy")
 
 
 def day(rng: Random) -> Words:
@@ -113,7 +113,7 @@ def _words(phrase: NounPhrase, english_word: str, german_word: str, case: str) -
         f"{english_word} {phrase.english()}",
         prepositional(german_word, case, phrase),
         frozenset({"case"} | ({"adjective agreement"} if phrase.adjective else set())),
-        combinations=frozenset(phrase_combinations(phrase)),
+        combinations=frozenset(phrase.lemma_pairs),
     )
 
 

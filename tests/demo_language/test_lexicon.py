@@ -71,6 +71,7 @@ def test_verbs_and_adjectives_ask_for_nouns_there_are():
 def test_verbs_have_what_their_frame_needs():
     for verb in VERBS:
         assert verb.flags <= FLAGS, verb.lemma
+        assert not (verb.particle and verb.preposition), verb.lemma
         assert bool(verb.german_preposition) == (verb.frame == "prep"), verb.lemma
         assert bool(verb.objects) == (verb.frame in ("trans", "dat", "prep", "give", "put"))
 
