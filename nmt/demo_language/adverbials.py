@@ -2,86 +2,44 @@
 
 from random import Random
 
-from nmt.demo_language.clauses import Words, phrase_combinations
-from nmt.demo_language.lexicon import ADVERBS, MONTHS, NOUNS, NUMBER_WORDS, ORDINALS, WEEKDAYS
+from nmt.demo_language.clauses import Words
+from nmt.demo_language.fitting import nouns_of
+from nmt.demo_language.lexicon import ADVERBIALS, MONTHS, NUMBERS, ORDINALS, WEEKDAYS
 from nmt.demo_language.phrases import NounPhrase, prepositional
 
 _NUMBER = frozenset({"number or date"})
-_SMALL_NUMBERS = tuple(NUMBER_WORDS.items())
+_SMALL_NUMBERS = tuple(NUMBERS.items())
 _HOURS = (("one", "eins", "ein"), *((e, g, g) for e, g in _SMALL_NUMBERS))
 
 
-def _by_kind(kind: str) -> tuple[Words, ...]:
-    comma = kind == "comment"
+def _of_kind(kind: str) -> tuple[Words, ...]:
+    negation = frozenset({"negation"})
     return tuple(
         Words(
-            adverb.english,
-            adverb.german,
-            phenomena=frozenset({"negation"} if adverb.english == "never" else ()),
-            comma=comma and adverb.english not in ("perhaps", "suddenly", "probably"),
+            adverbial.english,
+            adverbial.german,
+            phenomena=negation if adverbial.english == "never" else frozenset(),
+            comma=adverbial.front == "comma",
         )
-        for adverb in ADVERBS
-        if adverb.kind == kind
+        for adverbial in ADVERBIALS
+        if adverbial.kind == kind
     )
 
 
-COMMENTS = _by_kind("comment")
-FREQUENCY = _by_kind("frequency")
-STILL = next(words for words in FREQUENCY if words.english == "still")
-HABITUAL = tuple(words for words in FREQUENCY if words.english != "still")
-PERFECT = _by_kind("perfect")
-HERE = _by_kind("here")
-DEGREES = tuple((adverb.english, adverb.german) for adverb in ADVERBS if adverb.kind == "degree")
-MANNER = {
-    adverb.english: Words(adverb.english, adverb.german)
-    for adverb in ADVERBS
-    if adverb.kind == "manner"
-}
-
-_PHRASES = {
-    "past": (
-        *_by_kind("past"),
-        Words("last week", "letzte Woche"),
-        Words("last month", "letzten Monat"),
-        Words("last year", "letztes Jahr"),
-        Words("last summer", "letzten Sommer"),
-        Words("last winter", "letzten Winter"),
-        Words("last night", "letzte Nacht"),
-        Words("yesterday evening", "gestern Abend"),
-        Words("this morning", "heute Morgen"),
-    ),
-    "future": (
-        *_by_kind("future"),
-        Words("next week", "nächste Woche"),
-        Words("next month", "nächsten Monat"),
-        Words("next year", "nächstes Jahr"),
-        Words("next summer", "nächsten Sommer"),
-        Words("tomorrow evening", "morgen Abend"),
-        Words("this evening", "heute Abend"),
-    ),
-    "present": (
-        Words("every day", "jeden Tag"),
-        Words("every week", "jede Woche"),
-        Words("every month", "jeden Monat"),
-        Words("every year", "jedes Jahr"),
-        Words("every morning", "jeden Morgen"),
-        Words("every evening", "jeden Abend"),
-        Words("every night", "jede Nacht"),
-        Words("in summer", "im Sommer"),
-        Words("in winter", "im Winter"),
-        Words("in the morning", "am Morgen"),
-        Words("in the evening", "am Abend"),
-        Words("at night", "nachts"),
-    ),
-    "progressive": (*_by_kind("now"), Words("at the moment", "im Moment")),
-}
-_UNITS = tuple(
-    noun for noun in NOUNS if noun.english in ("day", "week", "month", "year", "hour", "minute")
-)
-PLACES = tuple(noun for noun in NOUNS if noun.direction)
-_FURNITURE = tuple(noun for noun in NOUNS if "surface" in noun.classes)
-_BUILDINGS = tuple(noun for noun in NOUNS if "building" in noun.classes)
-_INSIDE = tuple(noun for noun in NOUNS if noun.english in ("box", "suitcase", "basket", "bag"))
+COMMENTS = _of_kind("comment")
+PAST_COMMENTS = COMMENTS + _of_kind("narrative")
+FREQUENT = _of_kind("frequency")  # often
+HABITUAL = FREQUENT + _of_kind("habit")  # often, usually
+(STILL,) = _of_kind("still")
+PERFECT = _of_kind("perfect")
+HERE = _of_kind("here")
+DEGREES = tuple((words.english, words.german) for words in _of_kind("degree"))
+MANNER = {words.english: words for words in _of_kind("manner")}
+_TIMES = {tense: _of_kind(tense) for tense in ("past", "future", "present", "progressive")}
+_UNITS = nouns_of("unit")
+_FURNITURE = nouns_of("surface")
+_BUILDINGS = nouns_of("building")
+_INSIDE = nouns_of("roomy")
 
 
 def day(rng: Random) -> Words:
@@ -136,12 +94,12 @@ def _distance(rng: Random, past: bool) -> Words:
 def time(rng: Random, tense: str) -> Words:
     """A time that suits a tense ("past", "future", "present" or "progressive")."""
     if tense == "progressive":
-        return rng.choice(_PHRASES[tense])
+        return rng.choice(_TIMES[tense])
     kind = rng.random()
     if tense == "present":
-        return clock(rng) if kind < 0.2 else rng.choice(_PHRASES[tense])
+        return clock(rng) if kind < 0.2 else rng.choice(_TIMES[tense])
     if kind < 0.5:
-        return rng.choice(_PHRASES[tense])
+        return rng.choice(_TIMES[tense])
     if kind < 0.65:
         return _distance(rng, tense == "past")
     if kind < 0.75 and tense == "past":
@@ -155,18 +113,19 @@ def _words(phrase: NounPhrase, english_word: str, german_word: str, case: str) -
         f"{english_word} {phrase.english()}",
         prepositional(german_word, case, phrase),
         frozenset({"case"} | ({"adjective agreement"} if phrase.adjective else set())),
-        combinations=frozenset(phrase_combinations(phrase)),
+        combinations=frozenset(phrase.lemma_pairs),
     )
 
 
 def location(phrase: NounPhrase) -> Words:
     """Where something is: in the kitchen, at the station."""
-    return _words(phrase, *phrase.noun.location, "dat")
+    noun = phrase.noun
+    return _words(phrase, noun.english_location, noun.german_location, "dat")
 
 
 def direction(phrase: NounPhrase) -> Words:
     """Where somebody goes: to the kitchen (in die Küche), to the station (zum Bahnhof)."""
-    german_word = phrase.noun.direction
+    german_word = phrase.noun.german_direction
     return _words(phrase, "to", german_word, "dat" if german_word == "zu" else "acc")
 
 

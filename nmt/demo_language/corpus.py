@@ -15,7 +15,7 @@ from hashlib import sha256
 from itertools import islice
 from random import Random
 
-from nmt.demo_language.grammar import Grammar
+from nmt.demo_language.grammar import sentence
 
 PHENOMENA: tuple[str, ...] = (
     "gender",  # a pronoun or relative pronoun takes the gender of the noun it stands for
@@ -84,11 +84,11 @@ def _from(first: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
 def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
     """The pairs `begin`, `begin` + 1, ... of a split, all different."""
     number = begin // BLOCK_PAIRS
-    grammar = Grammar(Random(f"demo/{seed}/{split}" + (f"/{number}" if number else "")))
+    rng = Random(f"demo/{seed}/{split}" + (f"/{number}" if number else ""))
     sources: set[str] = set()
     misses = 0
     while len(sources) < pairs:
-        draft = grammar.sentence()
+        draft = sentence(rng)
         if draft.source in sources or not _belongs(draft.combinations, split):
             misses += 1
             if misses > _PATIENCE:

@@ -4,14 +4,13 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from nmt.demo_language.clauses import gerund, third_person
 from nmt.demo_language.lexicon import (
     ADJECTIVES,
-    ADVERBS,
-    FUNCTION_WORDS,
+    ADVERBIALS,
+    DICTIONARY_WORDS,
     MONTHS,
     NOUNS,
-    NUMBER_WORDS,
+    NUMBERS,
     ORDINALS,
     VERBS,
     WEEKDAYS,
@@ -20,7 +19,7 @@ from nmt.demo_language.lexicon import (
 
 def _entries() -> Iterator[tuple[str, str]]:
     """English word forms with a German dictionary form; of two entries the first one counts."""
-    for table in (FUNCTION_WORDS, NUMBER_WORDS, MONTHS, WEEKDAYS, ORDINALS):
+    for table in (DICTIONARY_WORDS, NUMBERS, MONTHS, WEEKDAYS, ORDINALS):
         yield from table.items()
     for noun in NOUNS:
         yield noun.english, noun.german
@@ -28,11 +27,11 @@ def _entries() -> Iterator[tuple[str, str]]:
     for adjective in ADJECTIVES:
         yield adjective.english, adjective.german
         yield adjective.english_comparative, adjective.german_comparative
-    for adverb in ADVERBS:
-        yield adverb.english, adverb.german
+    for adverbial in ADVERBIALS:
+        yield adverbial.english, adverbial.german
     for verb in sorted(VERBS, key=lambda verb: bool(verb.particle or verb.preposition)):
-        forms = (verb.english, third_person(verb.english), gerund(verb.english))
-        for form in (*forms, verb.past, verb.participle):
+        present = (verb.english, verb.english_third, verb.english_gerund)
+        for form in (*present, verb.english_past, verb.english_participle):
             yield form, verb.german_lemma
 
 

@@ -6,10 +6,12 @@ articles, weak, mixed and strong adjective endings, weak masculines and the dati
 
 import re
 from dataclasses import dataclass
+from typing import ClassVar
 
-from nmt.demo_language.lexicon import NUMBER_WORDS, Adjective, Noun, weak_form
+from nmt.demo_language.inflection import weak_form
+from nmt.demo_language.lexicon import NUMBERS, Adjective, Noun
 
-CASES = ("nom", "acc", "dat", "gen")
+_CASES = ("nom", "acc", "dat", "gen")
 
 _Table = dict[str, dict[str, str]]
 
@@ -17,7 +19,7 @@ _Table = dict[str, dict[str, str]]
 def _table(m: str, f: str, n: str, pl: str) -> _Table:
     """Forms by gender (or "pl") and case."""
     rows = {"m": m, "f": f, "n": n, "pl": pl}
-    return {gender: dict(zip(CASES, row.split(), strict=True)) for gender, row in rows.items()}
+    return {gender: dict(zip(_CASES, row.split(), strict=True)) for gender, row in rows.items()}
 
 
 _ARTICLE = _table("der den dem des", "die die der der", "das das dem des", "die die den der")
@@ -31,7 +33,7 @@ _EIN_ENDING: _Table = {
 _WEAK = _table("e en en en", "e e en en", "e e en en", "en en en en")
 _MIXED = _table("er en en en", "e e en en", "es es en en", "en en en en")
 _STRONG = _table("er en em en", "e e er er", "es es em en", "e e en er")
-RELATIVE_PRONOUN = _table(
+_RELATIVE_PRONOUN = _table(
     "der den dem dessen", "die die der deren", "das das dem dessen", "die die denen deren"
 )
 
@@ -47,12 +49,10 @@ _EIN_WORDS = {
     "their": "ihr",
 }
 _PLURAL_WORDS = {"some": "einige", "many": "viele", "several": "mehrere"}
-_POSSESSIVE_RELATIVES = {"whose": "dessen", "whose ": "deren"}
-
-INDEFINITE = ("a", "")
+_INDEFINITE = ("a", "")
 
 
-def indefinite_article(following: str) -> str:
+def _indefinite_article(following: str) -> str:
     """ "a" or "an", by the sound the following words begin with."""
     if re.match(r"(uni|use|eu|one)", following):
         return "a"
@@ -64,7 +64,8 @@ class NounPhrase:
     """A noun with its determiner ("" for none), adjective and what follows it.
 
     `attribute` (a genitive) and `relative` (a relative clause) are texts in both languages; a
-    German relative clause brings its commas with it.
+    German relative clause brings its commas with it, and `phenomena` and `combinations` are what
+    it adds to those of the phrase. `owner` is the row (see `row`) of what "whose" stands for.
     """
 
     noun: Noun
@@ -75,47 +76,56 @@ class NounPhrase:
     relative: tuple[str, str] = ("", "")
     phenomena: frozenset[str] = frozenset()
     combinations: frozenset[tuple[str, str]] = frozenset()
+    owner: str = ""
+
+    person: ClassVar[int] = 3
+    is_pronoun: ClassVar[bool] = False
 
     @property
-    def number_gender(self) -> str:
-        """ "pl", or the gender of a singular: the row of every ending table."""
+    def row(self) -> str:
+        """The row of every table of endings: "pl", or the gender of a singular."""
         return "pl" if self.plural else self.noun.gender
 
     @property
-    def person(self) -> int:
-        return 3
-
-    @property
-    def is_pronoun(self) -> bool:
-        return False
-
-    @property
     def indefinite(self) -> bool:
-        return self.determiner in INDEFINITE
+        """Whether it has the indefinite article, or none, so that its negation is kein."""
+        return self.determiner in _INDEFINITE
 
     @property
     def numeral(self) -> bool:
-        return self.determiner in NUMBER_WORDS or self.determiner.isdigit()
+        """Whether its determiner is a number."""
+        return self.determiner in NUMBERS or self.determiner.isdigit()
 
     @property
     def new(self) -> bool:
         """Whether it speaks of something new, which German says late in the clause."""
         return self.indefinite or self.numeral or self.determiner in _PLURAL_WORDS
 
+    @property
+    def quantified(self) -> bool:
+        """Whether it counts ("every", "some", "three"), so that not would be ambiguous."""
+        return self.numeral or self.determiner in ("every", "some", "many", "several", "no")
+
+    @property
+    def lemma_pairs(self) -> set[tuple[str, str]]:
+        """The (adjective, noun) pair of English lemmas, and those of its relative clause."""
+        own = {(self.adjective.english, self.noun.english)} if self.adjective else set()
+        return own | self.combinations
+
     def english(self, *, subject: bool = True) -> str:
         """The English text, the same for subjects and objects."""
         noun = self.noun.english_plural if self.plural else self.noun.english
         words = f"{self.adjective.english} {noun}" if self.adjective else noun
-        determiner = indefinite_article(words) if self.determiner == "a" else self.determiner
-        return " ".join(
-            filter(None, (determiner.strip(), words, self.attribute[0], self.relative[0]))
-        )
+        determiner = _indefinite_article(words) if self.determiner == "a" else self.determiner
+        parts = (determiner, words, self.attribute[0], self.relative[0])
+        return " ".join(filter(None, parts))
 
     def german(self, case: str, *, negated: bool = False) -> str:
         """The German text in one case; negated, an indefinite phrase takes kein."""
         determiner = "no" if negated and self.indefinite else self.determiner
-        row = self.number_gender
-        words = [_determiner_form(determiner, row, case)]
+        row = self.row
+        owner = _RELATIVE_PRONOUN[self.owner]["gen"] if self.owner else ""
+        words = [owner or _determiner_form(determiner, row, case)]
         if self.adjective:
             words.append(self.adjective.stem + _ending_table(determiner)[row][case])
         words += [_noun_form(self.noun, self.plural, case), self.attribute[1]]
@@ -132,7 +142,7 @@ def _determiner_form(determiner: str, row: str, case: str) -> str:
         return _EIN_WORDS[determiner] + ending
     if determiner in _PLURAL_WORDS:
         return _PLURAL_WORDS[determiner][:-1] + _DER_ENDING["pl"][case]
-    return _POSSESSIVE_RELATIVES.get(determiner) or NUMBER_WORDS.get(determiner, determiner)
+    return NUMBERS.get(determiner, determiner)
 
 
 def _ending_table(determiner: str) -> _Table:
@@ -163,30 +173,28 @@ class Pronoun:
     plural: bool = False
     phenomena: frozenset[str] = frozenset()
 
-    @property
-    def is_pronoun(self) -> bool:
-        return True
-
-    @property
-    def indefinite(self) -> bool:
-        return False
-
-    @property
-    def numeral(self) -> bool:
-        return False
-
-    @property
-    def new(self) -> bool:
-        return False
+    is_pronoun: ClassVar[bool] = True
+    indefinite: ClassVar[bool] = False
+    numeral: ClassVar[bool] = False
+    new: ClassVar[bool] = False
+    quantified: ClassVar[bool] = False
 
     def english(self, *, subject: bool = True) -> str:
+        """The English text as a subject or an object."""
         return self.subject if subject else self.object
 
     def german(self, case: str, *, negated: bool = False) -> str:
+        """The German text in one case, but the genitive; the negation changes nothing."""
         return {"nom": self.nominative, "acc": self.accusative, "dat": self.dative}[case]
 
 
 Phrase = NounPhrase | Pronoun
+
+
+def head(phrase: Phrase) -> Noun | None:
+    """The noun of a phrase; a pronoun has none."""
+    return phrase.noun if isinstance(phrase, NounPhrase) else None
+
 
 ME = Pronoun("I", "me", "ich", "mich", "mir", person=1)
 YOU = Pronoun("you", "you", "Sie", "Sie", "Ihnen", plural=True)
@@ -209,12 +217,12 @@ _IT = {
 
 def pronoun_for(phrase: NounPhrase) -> Pronoun:
     """The pronoun for a thing named before: it (er, sie, es by gender) or they."""
-    return _IT[phrase.number_gender]
+    return _IT[phrase.row]
 
 
 def relative_pronoun(antecedent: NounPhrase) -> Pronoun:
     """who or that as a subject or object, with the gender and number of what it refers to."""
-    forms = RELATIVE_PRONOUN[antecedent.number_gender]
+    forms = _RELATIVE_PRONOUN[antecedent.row]
     human = "person" in antecedent.noun.classes
     return Pronoun(
         "who" if human else "that",

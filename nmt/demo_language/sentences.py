@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from nmt.demo_language import clauses
+from nmt.demo_language import english, german
+from nmt.demo_language.analysis import combinations, phenomena
 from nmt.demo_language.clauses import Clause
 from nmt.demo_language.phrases import THEY, NounPhrase
 
@@ -30,32 +31,32 @@ def draft(
 def said(clause: Clause) -> Draft:
     """The clause as a statement."""
     return draft(
-        clauses.english(clause),
-        clauses.german(clause, "second"),
-        clauses.phenomena(clause, "second"),
-        clauses.combinations(clause),
+        english.statement(clause),
+        german.worded(clause, "second"),
+        phenomena(clause, "second"),
+        combinations(clause),
     )
 
 
 def asked(clause: Clause, words: tuple[str, str] = ("", "")) -> Draft:
     """The clause as a question, with its question words in both languages."""
     return draft(
-        clauses.english_question(clause, words[0]),
-        clauses.german(clause, "first", words[1]),
-        clauses.phenomena(clause, "first") | {"question"},
-        clauses.combinations(clause),
+        english.question(clause, words[0]),
+        german.worded(clause, "first", words[1]),
+        phenomena(clause, "first") | {"question"},
+        combinations(clause),
         "?",
     )
 
 
 def joined(main: Clause, sub: Clause, link: tuple[str, str], order: str = "final") -> Draft:
     """A main clause, and after it another with its conjunction."""
-    shown = clauses.phenomena(main, "second") | clauses.phenomena(sub, order)
+    shown = phenomena(main, "second") | phenomena(sub, order)
     return draft(
-        f"{clauses.english(main)} {link[0]} {clauses.english(sub)}",
-        f"{clauses.german(main, 'second')}{link[1]} {clauses.german(sub, order)}",
+        f"{english.statement(main)} {link[0]} {english.statement(sub)}",
+        f"{german.worded(main, 'second')}{link[1]} {german.worded(sub, order)}",
         shown | ({"subordinate clause"} if order == "final" else set()),
-        clauses.combinations(main) | clauses.combinations(sub),
+        combinations(main) | combinations(sub),
     )
 
 
@@ -63,10 +64,10 @@ def with_infinitive(main: Clause, task: Clause, link: str) -> Draft:
     """A main clause with what is tried or intended; its subject is not said again."""
     task = replace(task, subject=THEY)
     return draft(
-        f"{clauses.english(main)} to {clauses.english_infinitive(task)}",
-        f"{clauses.german(main, 'second')}, {link}{clauses.german_zu(task)}",
-        clauses.phenomena(main, "second") | clauses.phenomena(task, "infinitive"),
-        clauses.combinations(main) | clauses.combinations(task),
+        f"{english.statement(main)} to {english.infinitive(task)}",
+        f"{german.worded(main, 'second')}, {link}{german.infinitive(task)}",
+        phenomena(main, "second") | phenomena(task, "infinitive"),
+        combinations(main) | combinations(task),
     )
 
 
@@ -81,8 +82,8 @@ def attached(
     return replace(
         phrase,
         relative=(words[0], f", {words[1]},"),
-        phenomena=frozenset(clauses.phenomena(clause, "final") | {"relative clause", *shown}),
-        combinations=phrase.combinations | clauses.combinations(clause) | pairs,
+        phenomena=frozenset(phenomena(clause, "final") | {"relative clause", *shown}),
+        combinations=phrase.combinations | combinations(clause) | pairs,
     )
 
 
