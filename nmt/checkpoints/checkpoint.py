@@ -5,11 +5,9 @@ stands in it. The newest one that verifies is taken up; a broken one is named an
 """
 
 import itertools
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +20,7 @@ from nmt.checkpoints.model_directory import (
     write_model_files,
     write_tensors,
 )
+from nmt.checkpoints.state import State, read_state
 from nmt.config import Config
 from nmt.errors import InputError, NoModelError
 from nmt.storage import manifest
@@ -35,11 +34,14 @@ _OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints serve averaging alon
 class Checkpoint:
     """What a checkpoint holds besides configuration and tokenizer."""
 
-    step: int
     weights: dict[str, Tensor]
     moments: dict[str, Tensor]  # "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter
-    state: dict[str, Any]  # facts for a person, and the best validation so far
+    state: State
     hashes: dict[str, str] = field(default_factory=dict)  # of tokenizer and data, when read
+
+    @property
+    def step(self) -> int:
+        return self.state.step
 
 
 def directory(run: Path, step: int) -> Path:
@@ -58,9 +60,7 @@ def save(
     with new_directory(path) as folder:
         write_model_files(folder, config, tokenizer, checkpoint.weights)
         write_tensors(folder / OPTIMIZER, checkpoint.moments)
-        (folder / STATE).write_text(
-            json.dumps(checkpoint.state | {"step": checkpoint.step}, indent=1)
-        )
+        (folder / STATE).write_text(checkpoint.state.model_dump_json(indent=1))
         manifest.write(folder, "checkpoint", hashes | {"step": checkpoint.step})
 
 
@@ -116,10 +116,10 @@ def newest(run: Path, note: Callable[[str], None]) -> Checkpoint | None:
             manifest.verify(folder, content)
             if OPTIMIZER not in content["files"]:
                 raise InputError(f"no optimizer state, {folder}, resume from a newer checkpoint")
-            state = json.loads((folder / STATE).read_text())
+            state = read_state(folder / STATE, content["step"])
             tensors = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
             hashes = {key: content[key] for key in ("tokenizer_sha256", "data_sha256")}
-            return Checkpoint(content["step"], *tensors, state, hashes)
+            return Checkpoint(*tensors, state, hashes)
         except manifest.NewerFormatError:
             raise
         except InputError as error:

@@ -14,21 +14,41 @@ from nmt.storage.atomic import write_file
 from nmt.training.validation import Validation
 
 LOG = "log.jsonl"
+_MAX_STEP = 2**53  # up to which a float holds every whole number
+_TEXTS = ("bleu_signature", "device")
 
 
 def read_log(run: Path) -> list[dict[str, Any]]:
-    """The objects of a run's log, in order, up to a line that a crash has damaged if any."""
+    """The sound lines of a run's log, in order; a line that a crash has torn is left out.
+
+    Each is an object whose `step` is a whole number from 0 to 2^53 and whose `event`, if it has
+    one, is a text. Numbers beside them are finite, `bleu_signature` and `device` are texts: what
+    is anything else is left out of its line. Other values are as they stand in the file.
+    """
     path = run / LOG
-    if not path.exists():
+    if not path.is_file():
         return []
-    found = []
-    for line in path.read_bytes().split(b"\n")[:-1]:
-        try:
-            facts = json.loads(line)
-            found.append(facts | {"step": int(facts["step"])})
-        except (ValueError, TypeError, KeyError):
-            break
-    return found
+    lines = map(_sound_line, path.read_bytes().split(b"\n")[:-1])
+    return [line for line in lines if line is not None]
+
+
+def _sound_line(text: bytes) -> dict[str, Any] | None:
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(line, dict) or not isinstance(line.get("event", ""), str):
+        return None
+    step = line.get("step")
+    if type(step) is not int or not 0 <= step <= _MAX_STEP:  # True is none
+        return None
+    return {key: value for key, value in line.items() if _is_sound(key, value)}
+
+
+def _is_sound(key: str, value: Any) -> bool:
+    if key in _TEXTS:
+        return isinstance(value, str)
+    return not isinstance(value, int | float) or abs(value) <= sys.float_info.max
 
 
 class RunLog:

@@ -8,7 +8,7 @@ moments and one integer, and a resumed run repeats the undisturbed one to the bi
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from nmt.checkpoints import checkpoint as checkpoints
 from nmt.checkpoints.average import mean_weights
 from nmt.checkpoints.checkpoint import Checkpoint
 from nmt.checkpoints.model_directory import WEIGHTS, check_fit, load_model, save_model
+from nmt.checkpoints.state import Best, State
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.layout import Batch, packed, pairs_of
@@ -89,10 +90,12 @@ def _log(run: Run, start: Checkpoint | None) -> RunLog:
     """The run's log, taken up at a checkpoint; a silent one but on the main process."""
     if not run.ranks.is_main:
         return RunLog(None)
-    step, state = (start.step, start.state) if start else (0, {})
+    step, validated, elapsed_s = 0, 0, 0.0
+    if start:
+        step, elapsed_s = start.step, start.state.elapsed_s
+        validated = start.state.best.validated
     hardware = {"device": run.ranks.device_name, "world_size": run.ranks.world_size}
-    validated = state.get("best", {}).get("validated", 0)
-    max_steps, elapsed_s = run.config.training.max_steps, state.get("elapsed_s", 0.0)
+    max_steps = run.config.training.max_steps
     return RunLog(run.directory, step, validated, max_steps, elapsed_s, hardware)
 
 
@@ -108,16 +111,6 @@ def _model_step(directory: Path) -> int | None:
 
 def _unheard(text: str) -> None:
     """What ranks other than the main one have to say."""
-
-
-@dataclass
-class Best:
-    """The best validation so far, and how far validation has come."""
-
-    step: int | None = None
-    bleu: float = -1.0
-    worse_since: int = 0  # validations that were not better
-    validated: int = 0  # the step of the last validation
 
 
 @dataclass(frozen=True)
@@ -140,7 +133,7 @@ class Training:
         if start:
             checkpoints.restore_adam(optimizer, transformer, start.moments, start.step)
         module = torch.compile(loss_module, dynamic=True) if settings.compile else loss_module
-        best = Best(**start.state["best"]) if start else Best()
+        best = start.state.best.model_copy() if start else Best()
         return cls(run, loss_module, run.ranks.wrap(module), optimizer, best)  # type: ignore[arg-type]
 
     def validate_if_due(self, log: RunLog, stop: StopRequest, step: int) -> bool:
@@ -192,15 +185,16 @@ class Training:
             )
         if not run.ranks.is_main:
             return
-        state = {
-            "best": asdict(self.best),
-            "elapsed_s": elapsed_s,
-            "world_size": run.ranks.world_size,
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-        }
+        state = State(
+            step=step,
+            best=self.best,
+            elapsed_s=elapsed_s,
+            world_size=run.ranks.world_size,
+            threads=torch.get_num_threads(),
+            torch=str(torch.__version__),
+        )
         moments = checkpoints.adam_moments(self.optimizer, transformer)
-        snapshot = Checkpoint(step, weights, moments, state)
+        snapshot = Checkpoint(weights, moments, state)
         checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
         settings = run.config.training
         every, keep = settings.checkpoint_every, settings.keep_checkpoints

@@ -18,32 +18,16 @@ from safetensors.torch import save
 
 from nmt.checkpoints import checkpoint as checkpoints
 from nmt.checkpoints import model_directory
-from nmt.checkpoints.checkpoint import Checkpoint
 from nmt.checkpoints.model_directory import find_model, load_model, save_model
 from nmt.cli import main
 from nmt.config import Config
 from nmt.errors import NoModelError
 from nmt.model.transformer import Transformer
 from nmt.storage import manifest
+from tests.checkpoints.steps import save_step
 from tests.patience import PATIENCE_S
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def config(settings) -> Config:
-    return settings()
-
-
-@pytest.fixture
-def tokenizer(tiny_data: Path) -> bytes:
-    return (tiny_data / "data" / "tokenizer.model").read_bytes()
-
-
-@pytest.fixture
-def hashes(tiny_data: Path) -> dict[str, str]:
-    content = manifest.read(tiny_data / "data", "data")
-    return {key: content[key] for key in ("tokenizer_sha256", "data_sha256")}
 
 
 @pytest.fixture
@@ -288,17 +272,6 @@ def test_r16_no_tensor_is_read_before_all_are_known_to_fit(model: Path, monkeypa
     monkeypatch.setattr(model_directory, "load_file", None)
     with pytest.raises(NoModelError, match="tensor extra has shape"):
         load_model(model, device=CPU)
-
-
-def fill(config: Config, value: float) -> dict[str, torch.Tensor]:
-    state = Transformer(config).state_dict()
-    return {key: torch.full_like(tensor, value) for key, tensor in state.items()}
-
-
-def save_step(run: Path, step: int, config: Config, tokenizer: bytes, hashes: dict) -> None:
-    """A checkpoint whose weights are all the number of its step."""
-    weights = fill(config, float(step))
-    checkpoints.save(run, Checkpoint(step, weights, weights, {}), config, tokenizer, hashes)
 
 
 def test_r22_a_reader_beside_a_trainer_sees_the_old_or_the_new(
