@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from nmt import __version__
-from nmt.errors import InputError, Status, Stopped, is_out_of_memory, of_system
+from nmt.errors import InputError, Status, Stopped, is_out_of_memory, of_system, told
 
 if TYPE_CHECKING:
     from nmt.decoding.translator import SearchOptions
@@ -65,9 +65,9 @@ def main(argv: list[str] | None = None) -> int:
         if error.errno is None:
             raise
         _forget_output()
-        told = of_system(error)
-        _say(f"nmt: error: {told}")
-        return told.status
+        found = of_system(error)
+        _say(f"nmt: error: {found}")
+        return found.status
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -100,7 +100,7 @@ def _forget_output() -> None:
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError):  # nobody listens: no reason to stop
-        print(text, file=sys.stderr, flush=True)
+        print(told(text), file=sys.stderr, flush=True)
 
 
 def _print(text: object) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt.config import Data
 from nmt.data.corpora import read_corpus, read_lines
-from nmt.errors import InputError
+from nmt.errors import InputError, count
 from nmt.storage import atomic, manifest
 
 FOLDER = "test_set"  # in DATA and in RUN
@@ -86,9 +86,8 @@ def read(run: Path, data: Data) -> tuple[list[str], list[str]] | None:
     manifest.verify(folder, content, (SOURCE, TARGET))
     sources, references = (list(read_lines(folder / name)) for name in (SOURCE, TARGET))
     if len(sources) != len(references):
-        raise InputError(
-            f"{len(sources)} source lines but {len(references)} references, {folder}, restore it"
-        )
+        found = f"{count(len(sources), 'source line')} but {count(len(references), 'reference')}"
+        raise InputError(f"{found}, {folder}, restore it from a copy")
     return sources, references
 
 

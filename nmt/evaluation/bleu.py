@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import InputError
+from nmt.errors import InputError, count
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -147,7 +147,7 @@ def check_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]])
     for lines in references:
         if len(lines) != len(hypotheses):
             raise InputError(
-                f"{len(hypotheses)} translations but {len(lines)} references, "
+                f"{count(len(hypotheses), 'translation')} but {count(len(lines), 'reference')}, "
                 "the files to compare, give each translation its reference"
             )
     if not hypotheses or not references:

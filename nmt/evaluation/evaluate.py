@@ -16,7 +16,7 @@ from nmt.data import test_set as kept_test_set
 from nmt.data.corpora import describe, read_corpus, read_lines
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Precision, SearchOptions, Translator
-from nmt.errors import InputError, Status
+from nmt.errors import InputError, Status, count
 from nmt.evaluation.bleu import (
     Comparison,
     Scores,
@@ -242,8 +242,8 @@ def _from_files(source: str | Path | None, reference: str | Path) -> TestSet:
     sources = list(read_lines(Path(source))) if source is not None else None
     if sources is not None and len(sources) != len(references):
         raise InputError(
-            f"{len(sources)} source lines but {len(references)} references, {source} and "
-            f"{reference}, give each source line its reference"
+            f"{count(len(sources), 'source line')} but {count(len(references), 'reference')}, "
+            f"{source} and {reference}, give each source line its reference"
         )
     return TestSet(sources, [references], str(reference))
 
@@ -330,8 +330,8 @@ def _given(path: str | Path, tests: TestSet, note: Callable[[str], None]) -> lis
     for references in tests.references:
         if len(references) != len(lines):
             raise InputError(
-                f"{len(lines)} translations but {len(references)} references, {path} and "
-                f"{tests.name}, give each translation its reference"
+                f"{count(len(lines), 'translation')} but {count(len(references), 'reference')}, "
+                f"{path} and {tests.name}, give each translation its reference"
             )
     check_plain_text(lines, str(path), note)
     return lines
@@ -350,5 +350,6 @@ def _translate(
         found = translator.translate(tests.sources, options, progress=bar.update)
     cut = sum(best[0].pieces > 1 for best in found)
     if cut:
-        note(f"warning: {cut} sentences longer than the model can take were translated in pieces")
+        long = count(cut, "sentence")
+        note(f"nmt: warning: translated in pieces, longer than the model takes: {long}")
     return [best[0].text for best in found]

@@ -170,7 +170,7 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
             return read()
         except InputError as error:
             missing.extend(error.problems)
-            note(f"warning: left out of the report: {error.problems[0]}")
+            note(f"nmt: warning: left out of the report: {error.problems[0]}")
             return None
 
     model = test = None
@@ -208,5 +208,5 @@ def _test_scores(directory: Path, model_sha256: str, note: Note) -> TestScores:
     except OSError as error:
         if os.access(directory, os.W_OK):
             raise
-        note(f"warning: cannot keep the scores ({error.strerror}), {path}")
+        note(f"nmt: warning: cannot keep the scores ({error.strerror}), {path}")
     return test

@@ -106,7 +106,7 @@ def test_several_references():
 
 @pytest.mark.parametrize(
     ("hypotheses", "references", "message"),
-    [(["a"], ["a", "b"], "1 translations but 2 references"), ([], [], "nothing to score")],
+    [(["a"], ["a", "b"], "1 translation but 2 references"), ([], [], "nothing to score")],
 )
 def test_nothing_to_compare(hypotheses, references, message):
     with pytest.raises(InputError, match=message):
@@ -158,7 +158,7 @@ def test_source_and_reference(model):
     assert content["bleu"] == expected.bleu and content["chrf"] == expected.chrf
     assert content["bleu_signature"].startswith("nrefs:1|") and content["sentences"] == 20
     assert notes == [
-        "warning: 20 sentences longer than the model can take were translated in pieces"
+        "nmt: warning: translated in pieces, longer than the model takes: 20 sentences"
     ]
 
 
@@ -206,7 +206,7 @@ def test_text_that_is_not_plain(model):
     write("tokenised", [line.replace(",", " ,").replace(".", " .") for line in REFERENCES])
     write("pieces", [*HYPOTHESES[:-1], "ein Ha@@ us"])
     evaluate("m", hypothesis="tokenised", reference="ref", note=notes.append)
-    assert [note[:29] for note in notes] == ["WARNING: tokenised looks toke"]
+    assert [note[:34] for note in notes] == ["nmt: warning: tokenised looks toke"]
     for arguments in (
         {"hypothesis": "pieces", "reference": "ref"},
         {"hypothesis": "ref", "reference": "pieces"},
@@ -302,10 +302,10 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
         ({"model": "m", "test_set": "wmt99"}, "no such test set, --test-set wmt99"),
         ({"model": "m", "test_set": "wmt14/full", "target_language": "xx"}, "no en-xx, --test-set"),
         ({"model": "m", "source": "short", "reference": "ref"},
-         "1 source lines but 20 references, short and ref"),
-        ({"model": "m", "baseline": "short"}, "1 translations but 40 references, short and data"),
+         "1 source line but 20 references, short and ref"),
+        ({"model": "m", "baseline": "short"}, "1 translation but 40 references, short and data"),
         ({"model": "m", "hypothesis": "short", "reference": "ref"},
-         "1 translations but 20 references, short and ref"),
+         "1 translation but 20 references, short and ref"),
         ({"model": "m", "source": "src", "reference": "latin1"}, "latin1:2, convert"),
         ({"model": "m", "source": "none", "reference": "ref"}, "none"),
         ({"model": "m", "output": "none/out"}, "no such folder, --output none/out"),
