@@ -36,8 +36,8 @@ def check_plain_text(lines: Sequence[str], name: str, note: Callable[[str], None
                 "join the pieces to plain text first"
             )
     if len(tokenised) > _TOKENISED_SHARE * sum(1 for line in lines if line.strip()):
-        found = f"{len(tokenised)} of {count(len(lines), 'line')}, the first is line {tokenised[0]}"
+        share = f"{len(tokenised)} of {count(len(lines), 'line')}, the first is line {tokenised[0]}"
         note(
-            f"nmt: warning: {name} looks tokenised ({found}); its scores compare with no others, "
+            f"nmt: warning: {name} looks tokenised ({share}); its scores compare with no others, "
             "give plain text"
         )
