@@ -295,10 +295,11 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 _MAX_BASES = 20
 # What `nmt prepare` and `nmt train` make, replace and remove in their directories.
-_IN_BOTH = {"tokenizer.model", ".lock", ".lock-holder"}  # and what begins with .tmp-
+_IN_BOTH = {"test_set", "tokenizer.model", ".lock", ".lock-holder"}  # and what begins with .tmp-
 DATA_NAMES = _IN_BOTH | {"train", "validation", "manifest.json", ".work", ".used-by"}
 RUN_NAMES = _IN_BOTH | {
-    "model", "checkpoints", "tensorboard", "evaluation", "config.yaml", "log.jsonl",
+    "model", "checkpoints", "tensorboard", "evaluation", "config.yaml", "data.json",
+    "log.jsonl",
 }  # fmt: skip
 
 
