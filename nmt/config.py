@@ -372,8 +372,8 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def _apply(override: str, content: dict[str, Any], origins: dict[KeyPath, str]) -> None:
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
-    if not equals or not all(keys):
-        raise InputError(f"not an override: {override}, command line, write section.key=value")
+    if not equals or not all(keys) or len(keys) > strict_yaml.MAX_DEPTH:
+        raise InputError(f"not an override: {override:.100}, command line, write section.key=value")
     value, lines = strict_yaml.parse(text, f"command line: {dotted}")
     node = content
     for key in keys[:-1]:
