@@ -51,7 +51,7 @@ class TextFiles(Section):
 
 
 class Text(Section):
-    """Two text files of as many lines, plain or .gz."""
+    """Two text files of as many lines, plain, gzip, bzip2 or xz."""
 
     text: TextFiles
     weight: Weight = 1.0
@@ -64,7 +64,7 @@ class TsvFile(Section):
 
 
 class Tsv(Section):
-    """One file of tab-separated columns, counted from 0, plain or .gz."""
+    """One file of tab-separated columns, counted from 0, plain or compressed as text is."""
 
     tsv: TsvFile
     weight: Weight = 1.0
@@ -84,7 +84,7 @@ class Parquet(Section):
 
 
 class JsonLines(Section):
-    """One JSON object a line, plain or .gz, columns by name as for parquet."""
+    """One JSON object a line, plain or compressed as text is, columns by name as for parquet."""
 
     jsonl: ColumnsFile
     weight: Weight = 1.0
@@ -216,12 +216,10 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _directories_differ(self) -> Self:
-        data, run = self.data.directory, self.training.run_directory
-        if os.path.realpath(data) == os.path.realpath(run):
-            raise ValueError(
-                f"data.directory and training.run_directory are both {self.data.directory}"
-            )
+    def _nothing_lies_where_it_is_replaced(self) -> Self:
+        problem = _misplaced(self.data, self.training)
+        if problem:
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")
@@ -296,6 +294,39 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 _MAX_BASES = 20
+# What `nmt prepare` and `nmt train` make, replace and remove in their directories.
+_IN_BOTH = {"test_set", "tokenizer.model", ".lock", ".lock-holder"}  # and what begins with .tmp-
+DATA_NAMES = _IN_BOTH | {"train", "validation", "manifest.json", ".work", ".used-by"}
+RUN_NAMES = _IN_BOTH | {
+    "model", "checkpoints", "tensorboard", "evaluation", "config.yaml", "data.json",
+    "log.jsonl",
+}  # fmt: skip
+
+
+def _misplaced(data: Data, training: Training) -> str | None:
+    """Says which of the directories and models of a configuration would be removed with another."""
+    run_directory, origin = training.run_directory, training.initialize_from
+    if os.path.realpath(data.directory) == os.path.realpath(run_directory):
+        return f"data.directory and training.run_directory are both {data.directory}"
+    replaced = [
+        ("data.directory", data.directory, DATA_NAMES, "nmt prepare"),
+        ("training.run_directory", run_directory, RUN_NAMES, "nmt train"),
+    ]
+    kept = [("data.directory", data.directory), ("training.run_directory", run_directory)]
+    kept += [("training.initialize_from", origin)] if origin else []
+    for owner, directory, names, command in replaced:
+        for key, path in kept:
+            name = _first_name(directory, path)
+            if name in names or name.startswith(".tmp-"):
+                return f"{key} is {path}, in what {command} replaces in {owner} {directory}"
+    return None
+
+
+def _first_name(directory: str, path: str) -> str:
+    """Of the entry of `directory` in which `path` lies, links resolved; empty if in none."""
+    below = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
+    first = "".join(Path(below).parts[:1])
+    return "" if first == os.pardir else first
 
 
 def _flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -341,8 +372,8 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def _apply(override: str, content: dict[str, Any], origins: dict[KeyPath, str]) -> None:
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
-    if not equals or not all(keys):
-        raise InputError(f"not an override: {override}, command line, write section.key=value")
+    if not equals or not all(keys) or len(keys) > strict_yaml.MAX_DEPTH:
+        raise InputError(f"not an override: {override:.100}, command line, write section.key=value")
     value, lines = strict_yaml.parse(text, f"command line: {dotted}")
     node = content
     for key in keys[:-1]:

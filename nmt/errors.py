@@ -77,8 +77,11 @@ class Stopped(BaseException):
 def of_system(error: OSError) -> InputError:
     """The operating system's error as a line: status 2 for a wrong path, 5 for the rest."""
     where = error.filename or "while reading or writing"
+    what_to_do = "check path, permission and room on the disk"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        what_to_do = "raise the limit on open files, see ulimit -n"
     return InputError(
-        f"{error.strerror}, {where}, check path, permission and room on the disk",
+        f"{error.strerror}, {where}, {what_to_do}",
         status=Status.INPUT if error.errno in _PATH_ERRORS else Status.STORAGE,
     )
 

@@ -1,5 +1,6 @@
 """Configuration: strict, with every problem named at once where it stands."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from nmt import config as configuration
 from nmt.cli import main
 from nmt.config import Config, differences, load
 from nmt.errors import InputError
+from nmt.training.train import train
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 RECIPES = CONFIGS.parent / "recipes"
@@ -120,7 +122,16 @@ BAD_FILES: list[tuple[str | bytes, str]] = [
     ("a: !!python/object/apply:os.system [touch canary]\n", "not valid YAML"),
     ("a: !!python/name:os.system\n", "not valid YAML"),
     ("a: !!bool maybe\n", "not valid YAML"),
-    ("a: !!timestamp x\n", "not valid YAML"),
+    ("a: !!timestamp x\n", "not valid YAML (!!timestamp is wrong here), c.yaml:1, leave it out"),
+    ("a: !!int one\n", "not valid YAML (!!int is wrong here), c.yaml:1"),
+    ("a: !!float x\n", "not valid YAML (!!float is wrong here), c.yaml:1"),
+    ("a:\n- !!set {b, c}\n", "not valid YAML (!!set is wrong here), c.yaml:2"),
+    ("a: !!binary AAAA\n", "not valid YAML (!!binary is wrong here), c.yaml:1"),
+    ("a: !x b\n", "not valid YAML (!x is wrong here), c.yaml:1"),
+    ("--- !!omap [a]\n", "not valid YAML (!!omap is wrong here), c.yaml:1"),
+    ("a: !!map x\n", "not valid YAML (!!map is wrong here), c.yaml:1"),
+    ("a: !!str [b]\n", "not valid YAML (!!str is wrong here), c.yaml:1"),
+    ("!!bool a: 1\n", "a key that is not a word, c.yaml:1"),
     ("? [a, b]\n: 1\n", "a key that is not a word"),
     (GOOD + "1.5: 2\n", "a key that is not a word, c.yaml:15"),
     ("x: " + "1" * 10_000_000, "larger than"),
@@ -191,6 +202,7 @@ def test_r18_bad_files(tmp_path: Path, monkeypatch, capfd, text: str | bytes, ex
         ("model.d_ff", "not an override"),
         ("=3", "not an override"),
         ("model..d_ff=3", "not an override"),
+        (".".join(["model"] * 2000) + "=3", "not an override: model.model."),
         ("model.d_ff=[", "not valid YAML"),
         ("model={d_ff: 1, d_ff: 2}", "duplicate key d_ff"),
         ("model.d_ff=", "model.d_ff must be a whole number from 1 to 100,000, found null"),
@@ -216,12 +228,56 @@ def test_r18_bad_overrides(tmp_path: Path, monkeypatch, capfd, override: str, ex
 def test_r18_files_that_cannot_be_read(tmp_path: Path):
     assert "no such file" in problems(tmp_path / "none.yaml")[0]
     assert "a folder" in problems(tmp_path)[0]
+    os.mkfifo(tmp_path / "pipe.yaml")  # opening it would wait for ever
+    assert "a pipe or device" in problems(tmp_path / "pipe.yaml")[0]
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     with pytest.raises(OSError, match="symbolic links"):
         load(tmp_path / "loop.yaml")
     for number in range(30):
         write(tmp_path, f"base: {number + 1}.yaml\n", f"{number}.yaml")
     assert "more than 20 files" in problems(tmp_path / "0.yaml")[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "run", "origin", "problem"),
+    [
+        ("exp", "exp/run", "exp/model", None),
+        ("exp/data", "exp", "exp/former/model", None),
+        ("trainer", "trainer/training", None, None),
+        ("exp", "exp/train", None, "training.run_directory is exp/train, in what nmt prepare"),
+        ("exp", "exp/validation/x/y", None, "in what nmt prepare replaces in data.directory exp"),
+        ("exp", "exp/.work", None, "training.run_directory is exp/.work"),
+        ("exp", "link", None, "training.run_directory is link"),
+        ("exp/model", "exp", None, "data.directory is exp/model, in what nmt train replaces in"),
+        ("exp/checkpoints/x", "exp", None, "in what nmt train replaces in training.run_directory"),
+        ("exp/tensorboard", "exp", None, "data.directory is exp/tensorboard"),
+        ("exp/evaluation", "./exp/../exp", None, "data.directory is exp/evaluation"),
+        ("exp", "run", "exp/train/model", "training.initialize_from is exp/train/model"),
+        ("exp", "run", "run/checkpoints/step-00000004", "training.initialize_from is run/checkp"),
+        ("run/.tmp-x", "run", None, "data.directory is run/.tmp-x"),
+    ],
+)
+def test_no_directory_lies_where_another_is_replaced(
+    tmp_path: Path, monkeypatch, data: str, run: str, origin: str | None, problem: str | None
+):
+    """`nmt prepare` into exp would else remove a run in exp/train, checkpoints and all."""
+    monkeypatch.chdir(tmp_path)
+    Path("exp/train/run").mkdir(parents=True)
+    Path("link").symlink_to("exp/train/run")
+    path = write(tmp_path, GOOD.replace("runs/x", run).replace("data/x", data))
+    overrides = [f"training.initialize_from={origin}"] if origin else []
+    if problem is None:
+        load(path, overrides)
+    else:
+        [found] = problems(path, *overrides)
+        assert problem in found
+
+
+def test_what_stands_in_real_directories_is_known_to_be_replaced(tiny_data: Path, settings):
+    data, run = tiny_data / "data", Path(settings().training.run_directory)
+    train(settings(training__max_steps=1), lambda line: None)
+    assert {path.name for path in data.iterdir()} <= configuration.DATA_NAMES
+    assert {path.name for path in run.iterdir()} <= configuration.RUN_NAMES
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda path: path.stem)

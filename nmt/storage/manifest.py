@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import InputError, NoModelError
+from nmt.storage import data_form
 from nmt.storage.atomic import write_file
 
 FORMAT_VERSION = 1
@@ -109,6 +110,8 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     missing = [key for key, of in _KEYS[kind].items() if not isinstance(content.get(key), of)]
     if missing:
         raise NoModelError(f"manifest without {missing[0]}, {path}, restore it from a copy")
+    if kind == "data" and (fault := data_form.fault(content)):
+        raise NoModelError(f"damaged manifest ({fault}), {path}, restore it from a copy")
     return content
 
 

@@ -187,7 +187,9 @@ def test_an_empty_shard_can_be_written_and_no_validation_be_wanted(tmp_path: Pat
     assert shards.open_split(tmp_path / "data", facts, "validation") == []
     shards.write_shard(tmp_path / "empty.arrow", [], [])
     entry = {"file": "empty.arrow", "pairs": 0, "weight": 1.0}
-    assert len(shards.open_split(tmp_path, {"shards": {"train": [entry]}}, "train")[0]) == 0
+    files = {"empty.arrow": {"sha256": ""}}
+    content = {"shards": {"train": [entry]}, "files": files}
+    assert len(shards.open_split(tmp_path, content, "train")[0]) == 0
 
 
 def segmentations(wanted: config.Config) -> list[list[list[tuple[list[int], list[int]]]]]:
@@ -385,6 +387,50 @@ def test_what_prepare_has_not_made_stays(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"not made by nmt prepare, .*data/train, move it away"):
         run(wanted)
     assert corpus.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["train", "validation", "tokenizer.model", ".work"])
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_links_are_refused_before_anything_is_touched(
+    tmp_path: Path, name: str, is_prepared: bool
+) -> None:
+    wanted, elsewhere = settings(tmp_path), tmp_path / "elsewhere"
+    if is_prepared:
+        run(wanted)
+    (tmp_path / "data").mkdir(exist_ok=True)
+    link = tmp_path / "data" / name
+    if link.exists():
+        link.replace(elsewhere)
+    else:
+        elsewhere.mkdir()
+        (elsewhere / "mine").write_text("mine")
+    link.symlink_to(elsewhere)
+    before = content(tmp_path)
+    if is_prepared:
+        assert "nothing to do" in run(wanted)[-1]  # reading through it is no harm
+        assert content(tmp_path) == before
+    changed = placed(wanted, tmp_path / "data", max_length=30)
+    with pytest.raises(InputError, match=rf"a symbolic link, .*/data/{name}, remove it"):
+        run(changed)
+    assert link.is_symlink() and content(tmp_path) == before
+
+
+def test_a_link_that_comes_too_late_is_replaced_and_not_followed(
+    tmp_path: Path, monkeypatch
+) -> None:
+    wanted, work = settings(tmp_path), stages.run
+    mine = tmp_path / "mine" / "file"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+
+    def link_meanwhile(*arguments: Any) -> None:
+        work(*arguments)
+        (tmp_path / "data" / "train").symlink_to(mine.parent)
+
+    monkeypatch.setattr(stages, "run", link_meanwhile)
+    run(wanted)
+    assert mine.read_text() == "mine" and not (tmp_path / "data" / "train").is_symlink()
+    assert "nothing to do" in run(wanted)[-1]
 
 
 def test_a_run_that_begins_while_other_settings_are_prepared_keeps_its_data(

@@ -283,9 +283,27 @@ def test_files(run):
     assert Path("out").read_bytes() == b"A\nB\n"
     run("in.gz")
     assert Path("out").read_bytes() == b"C\n"
+    Path("in.gz").write_bytes(b"plain whatever it is called\n")
+    run("in.gz")
+    assert Path("out").read_bytes() == b"PLAIN WHATEVER IT IS CALLED\n"
     run("in", "in")
     assert Path("in").read_bytes() == b"A\nB\n"
     assert sorted(p.name for p in Path().iterdir()) == ["in", "in.gz", "out"]
+
+
+def test_a_named_pipe_and_standard_input_by_name_are_read_as_they_come(run):
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=lambda: Path("pipe").write_bytes(b"a\n"), daemon=True)
+    writer.start()
+    run("pipe")
+    assert Path("out").read_bytes() == b"A\n"
+    writer.join(PATIENCE_S)
+    reading, writing = os.pipe()
+    os.write(writing, b"b\n")
+    os.close(writing)
+    run(f"/dev/fd/{reading}")
+    os.close(reading)
+    assert Path("out").read_bytes() == b"B\n"
 
 
 def test_a_named_pipe_is_written_to_not_replaced(run):
@@ -303,16 +321,16 @@ def test_a_named_pipe_is_written_to_not_replaced(run):
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("none", "out", "no such file, --input none, check"),
-        (".", "out", "a folder, --input ., name a file"),
+        ("none", "out", "no such file, --input none, correct the path"),
+        (".", "out", "a folder, not a file, --input ., correct the path"),
         ("in", "none/out", "no such folder, --output none/out, make none first"),
         ("in", ".", "a folder, --output ., name a file"),
-        ("bad.gz", "out", "damaged .gz file .*, bad.gz, restore it"),
+        ("bad.gz", "out", "damaged or truncated gzip .*, --input bad.gz, copy it again"),
     ],
 )
 def test_files_that_cannot_be_used(run, source, target, message):
     Path("in").write_bytes(b"a\n")
-    Path("bad.gz").write_bytes(b"no gzip\n")
+    Path("bad.gz").write_bytes(gzip.compress(b"a\n" * 50)[:-9])
     with pytest.raises(InputError, match=message):
         run(source, target)
     assert sorted(p.name for p in Path().iterdir()) == ["bad.gz", "in"]
