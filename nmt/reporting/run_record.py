@@ -15,13 +15,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from nmt import config as configuration
 from nmt.checkpoints.model_directory import CONFIG
 from nmt.config import Config
+from nmt.data.test_set import DATA_MANIFEST
 from nmt.errors import InputError
 from nmt.evaluation.evaluate import evaluate
 from nmt.reporting.chart import Point
 from nmt.reporting.info import info
 from nmt.storage import manifest
 from nmt.storage.atomic import write_file
-from nmt.training.run import DATA_MANIFEST
 from nmt.training.run_log import read_log
 
 TEST = Path("evaluation", "test.json")  # in the run directory
