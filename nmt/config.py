@@ -431,10 +431,11 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 _MAX_BASES = 20
 # What `nmt prepare` and `nmt train` make, replace and remove in their directories.
-_IN_BOTH = {"tokenizer.model", ".lock", ".lock-holder"}  # and what begins with .tmp-
+_IN_BOTH = {"test_set", "tokenizer.model", ".lock", ".lock-holder"}  # and what begins with .tmp-
 DATA_NAMES = _IN_BOTH | {"train", "validation", "manifest.json", ".work", ".used-by"}
 RUN_NAMES = _IN_BOTH | {
-    "model", "checkpoints", "tensorboard", "evaluation", "config.yaml", "log.jsonl",
+    "model", "checkpoints", "tensorboard", "evaluation", "config.yaml", "data.json",
+    "log.jsonl",
 }  # fmt: skip
 
 
@@ -507,8 +508,8 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def _apply(override: str, content: dict[str, Any], origins: dict[KeyPath, str]) -> None:
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
-    if not equals or not all(keys):
-        raise InputError(f"not an override: {override}, command line, write section.key=value")
+    if not equals or not all(keys) or len(keys) > strict_yaml.MAX_DEPTH:
+        raise InputError(f"not an override: {override:.100}, command line, write section.key=value")
     value, lines = strict_yaml.parse(text, f"command line: {dotted}")
     node = content
     for key in keys[:-1]:

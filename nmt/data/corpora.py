@@ -298,26 +298,28 @@ def _parquet_pairs(file: ColumnsFile) -> Pairs:
             yield from zip(*sides, strict=True)
 
 
-def _leaves(fields: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], pa.DataType]:
+def _leaves(fields: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], pa.DataType]]:
     """Every column of a schema with its type, those inside structs included."""
-    found: dict[tuple[str, ...], pa.DataType] = {}
+    found: list[tuple[tuple[str, ...], pa.DataType]] = []
     for field in fields:
         path = (*above, field.name)
         if pa.types.is_struct(field.type):
-            found |= _leaves([field.type.field(i) for i in range(field.type.num_fields)], path)
+            found += _leaves([field.type.field(i) for i in range(field.type.num_fields)], path)
         else:
-            found[path] = field.type
+            found.append((path, field.type))
     return found
 
 
 def _resolve(schema: pa.Schema, dotted: str, where: str) -> tuple[str, ...]:
     """The path of the text column that `dotted` names."""
     leaves = _leaves(schema)
-    path = next((path for path in leaves if ".".join(path) == dotted), None)
-    if path is None:
-        known = ", ".join(".".join(path) for path in leaves)
+    matching = [(path, kind) for path, kind in leaves if ".".join(path) == dotted]
+    if not matching:
+        known = ", ".join(".".join(path) for path, _ in leaves)
         raise InputError(f"no column {dotted}, {where}, the columns are: {known}")
-    kind = leaves[path]
+    path, kind = matching[0]
+    if len(matching) > 1 or schema.names.count(path[0]) > 1:
+        raise InputError(f"two columns are called {dotted}, {where}, rename one of them")
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise InputError(f"column {dotted} is {kind}, {where}, name a column of text")
     return path
@@ -346,7 +348,7 @@ def _hub(corpus: Hub, data: config.Data) -> Pairs:
 def _hub_columns(dataset: Any, corpus: Hub, data: config.Data) -> list[tuple[str, ...]]:
     """The columns of the two languages: in a struct `translation`, or each by itself."""
     schema = dataset.data.schema
-    known = {".".join(path) for path in _leaves(schema)}
+    known = {".".join(path) for path, _ in _leaves(schema)}
     inside = [
         f"translation.{language}" for language in (data.source_language, data.target_language)
     ]

@@ -1,7 +1,7 @@
 """The text of `data.test`, kept with the prepared data and with every run that is trained on them.
 
-A model's configuration names files, and a model may come from anywhere. So whoever evaluates it
-reads what was kept here when its data were prepared, and never what its configuration names.
+A model's configuration names files, and a model may come from anywhere. So whoever evaluates it or
+reports on its run reads what was kept there, and never what the configuration names.
 """
 
 import shutil
@@ -10,11 +10,12 @@ from typing import Any
 
 from nmt.config import Data
 from nmt.data.corpora import read_corpus, read_lines
-from nmt.errors import InputError
+from nmt.errors import InputError, count
 from nmt.storage import atomic, manifest
 
 FOLDER = "test_set"  # in DATA and in RUN
 SOURCE, TARGET = "source.txt", "target.txt"
+DATA_MANIFEST = "data.json"  # in RUN: a copy of the data's
 _KIND = "test set"
 
 
@@ -40,7 +41,7 @@ def write(folder: Path, data: Data) -> None:
 
 
 def keep(data_directory: Path, prepared: dict[str, Any], run: Path, data: Data) -> None:
-    """Copies the text from prepared data, if they have it, into the run that is trained on them.
+    """Copies text, if there is any, and manifest of prepared data into a run trained on them.
 
     Args:
         prepared: the data's manifest.
@@ -49,6 +50,9 @@ def keep(data_directory: Path, prepared: dict[str, Any], run: Path, data: Data) 
         NoModelError: it is damaged.
         InputError: something else stands in its place in the run.
     """
+    copy, content = run / DATA_MANIFEST, (data_directory / manifest.NAME).read_bytes()
+    if not copy.is_file() or copy.read_bytes() != content:
+        atomic.write_file(copy, content)
     origins = {name: f"{FOLDER}/{name}" for name in (SOURCE, TARGET)}
     if not prepared["files"].keys() >= set(origins.values()):
         return  # no data.test, or prepared by an earlier version
@@ -86,9 +90,8 @@ def read(run: Path, data: Data) -> tuple[list[str], list[str]] | None:
     manifest.verify(folder, content, (SOURCE, TARGET))
     sources, references = (list(read_lines(folder / name)) for name in (SOURCE, TARGET))
     if len(sources) != len(references):
-        raise InputError(
-            f"{len(sources)} source lines but {len(references)} references, {folder}, restore it"
-        )
+        found = f"{count(len(sources), 'source line')} but {count(len(references), 'reference')}"
+        raise InputError(f"{found}, {folder}, restore it from a copy")
     return sources, references
 
 

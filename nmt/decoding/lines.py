@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from nmt.decoding.translator import Precision, SearchOptions, Translation, Translator, combine
-from nmt.errors import InputError
+from nmt.errors import InputError, count
 from nmt.storage.atomic import new_file
 from nmt.storage.opening import opened
 
@@ -109,12 +109,11 @@ def translate_stream(
     for window in reader.windows():
         writer.write(window, translator.translate([part.text for part in window], options.search))
     if reader.invalid_lines:
-        note(f"warning: invalid UTF-8 replaced in {reader.invalid_lines} lines, {name}")
+        found = count(reader.invalid_lines, "line")
+        note(f"nmt: warning: invalid UTF-8 replaced in {found}, {name}")
     if writer.lines_in_pieces:
-        note(
-            f"warning: {writer.lines_in_pieces} lines longer than the model can take "
-            f"were translated in pieces, {name}"
-        )
+        found = count(writer.lines_in_pieces, "line")
+        note(f"nmt: warning: translated in pieces, longer than the model takes: {found}, {name}")
 
 
 class LineReader:

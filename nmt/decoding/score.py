@@ -14,7 +14,7 @@ from nmt.data.layout import Pair, by_length, one_per_row
 from nmt.data.tokenizer import EOS_ID, PAD_ID
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Precision, Translator
-from nmt.errors import InputError, NoModelError
+from nmt.errors import InputError, NoModelError, count
 from nmt.model.transformer import Transformer
 
 _BATCH_TOKENS = 2048  # padded, a side, in memory at once; a longer line must be one of training's
@@ -71,8 +71,8 @@ def score_translations(
     """
     if len(sources) != len(targets):
         raise InputError(
-            f"{len(sources):,} source lines but {len(targets):,} target lines, --source and "
-            "--target, give files of as many lines"
+            f"{count(len(sources), 'source line')} but {count(len(targets), 'target line')}, "
+            "--source and --target, give files of as many lines"
         )
     return _scored(translator, sources, targets)
 

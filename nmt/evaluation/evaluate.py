@@ -16,7 +16,7 @@ from nmt.data import test_set as kept_test_set
 from nmt.data.corpora import describe, read_corpus, read_lines
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Precision, SearchOptions, Translator
-from nmt.errors import InputError, Status
+from nmt.errors import InputError, Status, count
 from nmt.evaluation.bleu import (
     Comparison,
     Scores,
@@ -56,15 +56,17 @@ class Evaluation:
     comet_model: str | None = None
 
     def as_json(self) -> dict[str, Any]:
+        """What `nmt evaluate --json` prints, figures to six digits behind the point."""
+        scores = self.scores
         content: dict[str, Any] = {
-            "bleu": self.scores.bleu,
-            "bleu_signature": self.scores.bleu_signature,
+            "bleu": scores.bleu,
+            "bleu_signature": scores.bleu_signature,
             "bleu_interval": list(self.bleu_interval),
-            "chrf": self.scores.chrf,
-            "chrf_signature": self.scores.chrf_signature,
+            "chrf": scores.chrf,
+            "chrf_signature": scores.chrf_signature,
             "ter": self.ter,
             "ter_signature": self.ter_signature,
-            "sentences": self.scores.sentences,
+            "sentences": scores.sentences,
         }
         if self.paper_bleu is not None and self.paper_bleu_interval is not None:
             content |= {
@@ -74,16 +76,16 @@ class Evaluation:
             }
         if self.comet is not None:
             content |= {"comet": self.comet, "comet_model": self.comet_model}
-        if self.comparison is not None:
+        if (baseline := self.comparison) is not None:
             content["baseline"] = {
-                "bleu": self.comparison.bleu,
-                "bleu_difference": self.scores.bleu - self.comparison.bleu,
-                "bleu_p_value": self.comparison.bleu_p_value,
-                "chrf": self.comparison.chrf,
-                "chrf_difference": self.scores.chrf - self.comparison.chrf,
-                "chrf_p_value": self.comparison.chrf_p_value,
+                "bleu": baseline.bleu,
+                "bleu_difference": scores.bleu - baseline.bleu,
+                "bleu_p_value": baseline.bleu_p_value,
+                "chrf": baseline.chrf,
+                "chrf_difference": scores.chrf - baseline.chrf,
+                "chrf_p_value": baseline.chrf_p_value,
             }
-        return content
+        return _rounded(content)
 
     def as_text(self) -> str:
         scores, (low, high) = self.scores, self.bleu_interval
@@ -107,6 +109,18 @@ class Evaluation:
                 "paired bootstrap"
             )
         return "\n".join([*lines, f"sentences = {scores.sentences}"])
+
+
+def _rounded(value: Any) -> Any:
+    """Without the dust of binary arithmetic, 100.00000000000004, at any depth."""
+    match value:
+        case float():
+            return round(value, 6)
+        case list():
+            return [_rounded(item) for item in value]
+        case dict():
+            return {key: _rounded(item) for key, item in value.items()}
+    return value
 
 
 def evaluate(
@@ -242,8 +256,8 @@ def _from_files(source: str | Path | None, reference: str | Path) -> TestSet:
     sources = list(read_lines(Path(source))) if source is not None else None
     if sources is not None and len(sources) != len(references):
         raise InputError(
-            f"{len(sources)} source lines but {len(references)} references, {source} and "
-            f"{reference}, give each source line its reference"
+            f"{count(len(sources), 'source line')} but {count(len(references), 'reference')}, "
+            f"{source} and {reference}, give each source line its reference"
         )
     return TestSet(sources, [references], str(reference))
 
@@ -330,8 +344,8 @@ def _given(path: str | Path, tests: TestSet, note: Callable[[str], None]) -> lis
     for references in tests.references:
         if len(references) != len(lines):
             raise InputError(
-                f"{len(lines)} translations but {len(references)} references, {path} and "
-                f"{tests.name}, give each translation its reference"
+                f"{count(len(lines), 'translation')} but {count(len(references), 'reference')}, "
+                f"{path} and {tests.name}, give each translation its reference"
             )
     check_plain_text(lines, str(path), note)
     return lines
@@ -350,5 +364,6 @@ def _translate(
         found = translator.translate(tests.sources, options, progress=bar.update)
     cut = sum(best[0].pieces > 1 for best in found)
     if cut:
-        note(f"warning: {cut} sentences longer than the model can take were translated in pieces")
+        long = count(cut, "sentence")
+        note(f"nmt: warning: translated in pieces, longer than the model takes: {long}")
     return [best[0].text for best in found]

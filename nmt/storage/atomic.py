@@ -97,7 +97,8 @@ def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     Where the file system has no locks it stands unlocked, and `remove_leftovers` leaves it alone.
     """
     while True:
-        aside = path.with_name(f"{_PREFIX}{secrets.token_hex(4)}-{path.name}")
+        # the end of the name tells a person what it is; all of it might make this one too long
+        aside = path.with_name(f"{_PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
         make(aside)
         try:
             descriptor = _open(aside)

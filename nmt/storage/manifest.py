@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import InputError, NoModelError
+from nmt.storage import data_form
 from nmt.storage.atomic import write_file
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
 _MAX_BYTES = 100_000_000
+_MAX_STEP = 2**53  # as of a log
 _HASHES: dict[str, type] = {"tokenizer_sha256": str, "data_sha256": str}
 _KEYS: dict[str, dict[str, type]] = {  # what each kind's readers rely on
     "data": _HASHES | {"settings": dict, "shards": dict, "origin_sha256": str},
@@ -109,6 +111,10 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     missing = [key for key, of in _KEYS[kind].items() if not isinstance(content.get(key), of)]
     if missing:
         raise NoModelError(f"manifest without {missing[0]}, {path}, restore it from a copy")
+    if not 0 <= content.get("step", 0) <= _MAX_STEP:
+        raise damaged
+    if kind == "data" and (fault := data_form.fault(content)):
+        raise NoModelError(f"damaged manifest ({fault}), {path}, restore it from a copy")
     return content
 
 

@@ -14,8 +14,6 @@ from nmt.errors import InputError
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import Ranks, world_size
 
-DATA_MANIFEST = "data.json"  # in the run directory: a copy of the data's manifest
-
 MAY_CHANGE = {
     "training.run_directory",  # a run may be moved
     "training.max_steps",
@@ -77,8 +75,6 @@ def open_run(config: Config, ranks: Ranks) -> Run:
         prepare.mark_used(data_directory, directory)
         _write_if_changed(directory / CONFIG, config.to_yaml().encode())
         _write_if_changed(directory / TOKENIZER, tokenizer_file)
-        # so that nobody who reads the run needs a path that its configuration names
-        _write_if_changed(directory / DATA_MANIFEST, (data_directory / manifest.NAME).read_bytes())
         test_set.keep(data_directory, data, directory, config.data)
     verified: set[Path] = set()
 

@@ -10,6 +10,7 @@ from typing import Any, Self, TextIO
 
 from tqdm import tqdm
 
+from nmt.errors import told
 from nmt.storage.atomic import write_file
 from nmt.training.validation import Validation
 
@@ -154,7 +155,8 @@ class RunLog:
             f"bleu {result.bleu:.2f}"
         )
         for source, reference, translation in result.samples[:2]:
-            self.note(f"  source      {source}\n  reference   {reference}")
+            self.note(f"  source      {source}")
+            self.note(f"  reference   {reference}")
             self.note(f"  translation {translation}")
 
     def event(self, name: str, facts: dict[str, Any]) -> None:
@@ -165,7 +167,7 @@ class RunLog:
         """Tells a person something, above the progress bar."""
         if self._file:
             with contextlib.suppress(OSError):  # training outlives whoever reads its messages
-                self._bar.write(text, file=sys.stderr)
+                self._bar.write(told(text), file=sys.stderr)
 
     def _scalars(self, group: str, facts: dict[str, Any], names: Sequence[str]) -> None:
         for name in names:

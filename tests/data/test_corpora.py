@@ -293,6 +293,22 @@ def test_parquet_columns_are_named(tmp_path: Path) -> None:
     assert "column n is int64" in str(fault(columns("parquet", path, source="n")))
 
 
+def test_two_parquet_columns_of_one_name_are_one_line(tmp_path: Path) -> None:
+    words = pa.array(["a"])
+    tables = {
+        "flat": pa.Table.from_arrays([words, words, words], names=["en", "de", "de"]),
+        "dotted": pa.table({"en": words, "x": [{"de": "a"}], "x.de": words}),
+        "structs": pa.Table.from_arrays(
+            [words, pa.array([{"de": "a"}]), pa.array([{"fr": "a"}])], names=["en", "x", "x"]
+        ),
+    }
+    for name, table in tables.items():
+        pq.write_table(table, tmp_path / name)
+        target = "de" if name == "flat" else "x.de"
+        error = fault(columns("parquet", tmp_path / name, source="en", target=target))
+        assert str(error).startswith(f"two columns are called {target}, {tmp_path / name}, ")
+
+
 def test_demo_sentences_in_both_directions() -> None:
     corpus = {"demo": {"pairs": 20, "seed": 3}}
     forth, back = read(corpus), read(corpus, source="de", target="en")

@@ -187,7 +187,9 @@ def test_an_empty_shard_can_be_written_and_no_validation_be_wanted(tmp_path: Pat
     assert shards.open_split(tmp_path / "data", facts, "validation") == []
     shards.write_shard(tmp_path / "empty.arrow", [], [])
     entry = {"file": "empty.arrow", "pairs": 0, "weight": 1.0}
-    assert len(shards.open_split(tmp_path, {"shards": {"train": [entry]}}, "train")[0]) == 0
+    files = {"empty.arrow": {"sha256": ""}}
+    content = {"shards": {"train": [entry]}, "files": files}
+    assert len(shards.open_split(tmp_path, content, "train")[0]) == 0
 
 
 def segmentations(wanted: config.Config) -> list[list[list[tuple[list[int], list[int]]]]]:

@@ -222,7 +222,7 @@ def test_r19_a_line_of_megabytes_is_one_line(word):
     assert long.replace(" ", "") == text.upper().replace(" ", "")
     assert max(len(part.encode()) for window in translator.windows for part in window) <= 1_070_000
     assert notes == [
-        "warning: 1 lines longer than the model can take were translated in pieces, standard input"
+        "nmt: warning: translated in pieces, longer than the model takes: 1 line, standard input"
     ]
 
 
@@ -232,7 +232,7 @@ def test_invalid_utf8_is_counted_by_lines():
     translate_stream(
         Upper(), io.BytesIO(data), io.BytesIO(), options=LineOptions(), name="f", note=notes.append
     )
-    assert notes[0] == "warning: invalid UTF-8 replaced in 3 lines, f"
+    assert notes[0] == "nmt: warning: invalid UTF-8 replaced in 3 lines, f"
 
 
 def test_strict():

@@ -243,6 +243,8 @@ def test_bf16(translator, tokenizer):
         ({"n_best": 0}, "--n-best 0"),
         ({"batch_tokens": -1}, "--batch-tokens -1"),
         ({"length_penalty": -1.0}, "--length-penalty -1.0"),
+        ({"length_penalty": 1e308}, r"from 0 to 100, --length-penalty 1e\+308"),
+        ({"length_penalty": 100.1}, "--length-penalty 100.1"),
         ({"length_penalty": float("nan")}, "--length-penalty nan"),
         ({"beam": 2, "n_best": 3}, "more than beam 2, --n-best 3, widen --beam"),
     ],
@@ -265,7 +267,24 @@ def test_out_of_memory(translator, monkeypatch):
         translator.translate(["the man"])
 
 
-@pytest.mark.parametrize("name", ["gpu", "cuda:99", "meta", "", "cpu:x", "hpu"])
-def test_no_such_device(name):
-    with pytest.raises(InputError, match="no such device"):
+@pytest.mark.parametrize("name", ["gpu", "cuda", "cuda:99", "meta", "", "cpu:x", "hpu"])
+def test_no_such_device(name, monkeypatch):
+    """Those that there are are named, and no others."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "_lazy_init", _no_gpu)
+    with pytest.raises(InputError, match=rf"no such device, --device {name}, .* there is: cpu$"):
         choose_device(name)
+
+
+def _no_gpu():
+    raise RuntimeError("no GPU")
+
+
+def test_devices_there_are(monkeypatch):
+    assert choose_device("cpu").type == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device(None).type == "cpu"
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(InputError, match="name one there is: cpu, cuda:0, cuda:1"):
+        choose_device("gpu")

@@ -46,6 +46,14 @@ def test_a_directory_appears_when_it_is_complete(tmp_path: Path):
     assert listing(tmp_path) == ["deep"]
 
 
+@pytest.mark.parametrize("name", ["a" * 255, "€" * 85])
+def test_a_name_may_be_as_long_as_the_file_system_has_it(tmp_path: Path, name: str):
+    atomic.write_file(tmp_path / name, "x")
+    with atomic.new_directory(tmp_path / "d" / name):
+        pass
+    assert listing(tmp_path) == sorted([name, "d"]) and listing(tmp_path / "d") == [name]
+
+
 def test_r22_leftovers_of_a_killed_writer_are_removed_but_no_living_ones(tmp_path: Path):
     """As when a run begins in whose directory another process writes a translation."""
     code = (
