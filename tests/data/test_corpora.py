@@ -124,7 +124,6 @@ def test_a_pipe_or_device_is_no_corpus(tmp_path: Path, kind: str) -> None:
 
 
 def test_hub_layout_with_translations_or_flat_columns(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
     rows = [{"de": target, "en": source} for source, target in PAIRS]
     nested = hub(tmp_path / "nested", "de-en", pa.table({"translation": rows}))
     flat = hub(tmp_path / "flat", "all", pa.table({k: [r[k] for r in rows] for k in ("de", "en")}))
@@ -145,7 +144,6 @@ class Canary:
 
 
 def test_a6_a_dataset_runs_no_script_and_unpickles_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
     canary = tmp_path / "canary"
     for name in ("script", "pickles"):
         (tmp_path / name).mkdir()
@@ -159,7 +157,6 @@ def test_a6_a_dataset_runs_no_script_and_unpickles_nothing(tmp_path: Path) -> No
 
 
 def test_a6_hub_out_of_reach_or_misnamed_is_one_line_and_quiet() -> None:
-    pytest.importorskip("datasets")
     script = (
         "from tests.data.test_corpora import fault\n"
         "error = fault({'hub': 'nobody/nothing', 'split': 'train'})\n"
@@ -273,7 +270,8 @@ def test_lines_as_long_as_documents_make_small_chunks(tmp_path: Path, monkeypatc
     ],
 )
 def test_a_full_disk_is_told_from_a_wrong_entry(monkeypatch, error, status) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets  # slow
+
     wrapped = RuntimeError("failed")
     wrapped.__cause__ = error
     for raised in (error, *([] if isinstance(error, ConnectionError) else [wrapped])):

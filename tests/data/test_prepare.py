@@ -163,7 +163,8 @@ def test_shards_hold_the_kept_pairs_in_order(whole: config.Config) -> None:
 
 
 def test_datasets_reads_the_splits_and_training_does_not_need_it(whole: config.Config) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets  # slow
+
     directory = Path(whole.data.directory)
     facts = prepare.read_manifest(whole)
     for split in ("train", "validation"):

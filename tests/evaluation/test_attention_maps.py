@@ -139,7 +139,6 @@ def test_command_writes_a_page(model, tmp_path, capsys):
 
 
 def test_no_piece_is_taken_for_mathematics(maps, recwarn):
-    pytest.importorskip("matplotlib")
     strange = ["$\\nothing$", "漢字", *maps.source_pieces[2:]]
     write_png(replace(maps, source_pieces=strange), picture := io.BytesIO())
     assert picture.getvalue().startswith(b"\x89PNG")
@@ -147,7 +146,6 @@ def test_no_piece_is_taken_for_mathematics(maps, recwarn):
 
 
 def test_command_writes_a_picture(model, tmp_path):
-    pytest.importorskip("matplotlib")
     assert attention(model, tmp_path / "a.png", "--target", TARGET) == 0
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 

@@ -5,15 +5,17 @@ Weights are taken from a model by their names in a checkpoint and kept in float6
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt.config import Model
 from nmt.data.layout import Batch
 from nmt.data.tokenizer import BOS_ID
+from nmt.model.dropout import Dropout
 
 Pair = tuple[list[int], list[int]]  # source and target, each with its end symbol
 Drop = Callable[[Tensor, str], Tensor]  # a tensor and which rate it has: see `sites`
@@ -146,7 +148,7 @@ class PaperTransformer:
 def sites(model: Model, source: int, target: int) -> list[tuple[str, tuple[int, ...]]]:
     """Rate and shape of all that dropout is applied to in a forward pass of one pair, in order.
 
-    §5.4 names sub-layer outputs and embedding sums, `dropout`; the two others are the authors' code.
+    §5.4 names sub-layer outputs and embedding sums: `dropout`. The others are the authors' code's.
     """
 
     def attention(queries: int, keys: int) -> list[tuple[str, tuple[int, ...]]]:
@@ -165,6 +167,21 @@ def sites(model: Model, source: int, target: int) -> list[tuple[str, tuple[int, 
         ("dropout", (target, model.d_model)),
         *(decoder_layer * model.decoder_layers),
     ]
+
+
+@contextmanager
+def dropping(module: nn.Module) -> Iterator[list[Tensor]]:
+    """Collects what each dropout multiplies by; 0 also where there was nothing but 0."""
+    factors: list[Tensor] = []
+
+    def hook(_, arguments, output):
+        if output is not arguments[0]:
+            factors.append(torch.nan_to_num(output / arguments[0]).detach())
+
+    hooks = [m.register_forward_hook(hook) for m in module.modules() if isinstance(m, Dropout)]
+    yield factors
+    for each in hooks:
+        each.remove()
 
 
 def pairs_in(batch: Batch) -> list[Pair]:

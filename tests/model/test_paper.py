@@ -1,8 +1,5 @@
 """The model against the paper's equations, written out in `tests.model.paper`."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import pytest
 import torch
@@ -11,11 +8,10 @@ from torch import Tensor
 from nmt.config import Config
 from nmt.data.layout import Tokens, one_per_row, packed
 from nmt.data.tokenizer import EOS_ID
-from nmt.model.dropout import Dropout
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.transformer import Transformer
 from nmt.training.loss import TransformerLoss
-from tests.model.paper import PaperTransformer, pairs_in, sites
+from tests.model.paper import PaperTransformer, dropping, pairs_in, sites
 
 VARIANTS = {
     "post": {},
@@ -86,21 +82,6 @@ def assert_same_gradients(
         torch.testing.assert_close(a, b, atol=2e-5, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@contextmanager
-def dropping(model: Transformer) -> Iterator[list[Tensor]]:
-    """Collects what each dropout multiplies by; 0 also where there was nothing but 0."""
-    factors: list[Tensor] = []
-
-    def hook(module, arguments, output):
-        if output is not arguments[0]:
-            factors.append(torch.nan_to_num(output / arguments[0]).detach())
-
-    hooks = [m.register_forward_hook(hook) for m in model.modules() if isinstance(m, Dropout)]
-    yield factors
-    for each in hooks:
-        each.remove()
-
-
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_dropout_stands_where_the_paper_and_the_settings_say(settings, norm: str):
     config = settings(**DROPPING, model__norm=norm)
@@ -137,7 +118,7 @@ def test_losses_and_gradients_with_dropout_are_those_of_the_equations(settings, 
 
 def test_dropout_is_off_in_evaluation_and_at_rate_0(settings):
     batch = one_per_row(some_pairs(*LENGTHS))
-    evaluated, off = in_float64(settings(**DROPPING)).eval(), {name: 0.0 for name in DROPPING}
+    evaluated, off = in_float64(settings(**DROPPING)).eval(), dict.fromkeys(DROPPING, 0.0)
     for model in (evaluated, in_float64(settings(**off)).train()):
         with dropping(model) as factors, torch.no_grad():
             first, second = (model(batch.src, batch.tgt_in) for _ in range(2))
