@@ -4,6 +4,10 @@ A configuration is a YAML file, perhaps with a `base:` (another file, of which i
 parts), and overrides of the form `section.key=value`. Defaults are the paper's base model
 (Vaswani et al., 2017). Every problem of a configuration is reported at once, with file, line,
 key and, for a misspelt key, the nearest one there is.
+
+Relative paths, in a file as in an override, are relative to the directory in which the command is
+run, so that one configuration serves several checkouts; `base:` alone is relative to the file that
+names it. They are kept as they are written, so that a run goes on where its whole tree was moved.
 """
 
 import difflib
@@ -28,6 +32,7 @@ Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]  # or a path, 
 Probability = Annotated[float, Field(ge=0, le=0.99)]
 Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]
+Slots = Annotated[int, Field(ge=1, le=10_000)]  # each costs memory and time, even an empty one
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
 
@@ -164,7 +169,7 @@ class Training(Section):
     run_directory: Word
     max_steps: Positive = 100_000
     batch_tokens: Positive = 25_000  # bound on one step's tokens over all ranks, on each side
-    micro_batches: Positive | Literal["auto"] = "auto"  # slots a step is cut into; auto: one a rank
+    micro_batches: Slots | Literal["auto"] = "auto"  # slots a step is cut into; auto: one a rank
     warmup_steps: Positive = 4000
     learning_rate_factor: Scale = 1.0  # 1: the paper's Eq. 3
     label_smoothing: Probability = 0.1
