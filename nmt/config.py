@@ -5,6 +5,10 @@ parts), and overrides of the form `section.key=value`. Defaults are the paper's 
 (Vaswani et al., 2017); where a model is fine-tuned, its own model and tokenizer. Every problem of a
 configuration is reported at once, with file, line, key and, for a misspelt key, the nearest one
 there is.
+
+Relative paths, in a file as in an override, are relative to the directory in which the command is
+run, so that one configuration serves several checkouts; `base:` alone is relative to the file that
+names it. They are kept as they are written, so that a run goes on where its whole tree was moved.
 """
 
 import difflib
@@ -29,6 +33,7 @@ Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]  # or a path, 
 Probability = Annotated[float, Field(ge=0, le=0.99)]
 Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]
+Slots = Annotated[int, Field(ge=1, le=10_000)]  # each costs memory and time, even an empty one
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
 
@@ -202,7 +207,7 @@ class Training(Section):
     batch_tokens: Positive = Field(
         default=25_000, description="bound on one step's tokens over all ranks, on each side"
     )
-    micro_batches: Positive | Literal["auto"] = Field(
+    micro_batches: Slots | Literal["auto"] = Field(
         default="auto", description="slots that a step is cut into; auto: one a rank"
     )
     warmup_steps: Positive = Field(

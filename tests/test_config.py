@@ -9,7 +9,9 @@ import yaml
 from nmt import config as configuration
 from nmt.cli import main
 from nmt.config import Config, differences, load
+from nmt.data.corpora import read_corpus
 from nmt.errors import InputError
+from nmt.training.run import MAY_CHANGE
 from nmt.training.train import train
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -96,7 +98,8 @@ def test_r18_every_problem_is_named_at_once_with_line_and_key(tmp_path: Path):
         f'training.max_steps must be {whole}, found "ten", {path}:16, correct it',
         "training.gradient_clip must be a number above 0 to 1,000,000 or null, found -1, "
         f"{path}:17, correct it",
-        f"training.micro_batches must be {whole} or auto, found 0, {path}:18, correct it",
+        "training.micro_batches must be a whole number from 1 to 10,000 or auto, found 0, "
+        f"{path}:18, correct it",
         f"unknown key modle, {path}:19, did you mean model?",
         "unknown key model.d_modl, command line, did you mean d_model?",
         "decoding.beam must be a whole number from 1 to 1,000, found 0, command line, correct it",
@@ -160,6 +163,7 @@ BAD_FILES: list[tuple[str | bytes, str]] = [
         GOOD + "  max_steps: 1" + "0" * 30 + "\n",
         "max_steps must be a whole number from 1 to 1,000,",
     ),
+    (GOOD + "  micro_batches: 10001\n", "from 1 to 10,000 or auto, found 10001"),
     (GOOD + "  early_stopping: 3\n", "early_stopping needs data.validation"),
     (
         GOOD + "  max-steps: 1\n",
@@ -305,10 +309,49 @@ def test_the_shipped_configurations_that_others_name_are_there():
     assert (demo.data.directory, demo.training.run_directory) == ("data/demo", "runs/demo")
 
 
-def test_defaults_stand_in_one_place():
-    """A file with the required keys alone is the paper's base model."""
+def test_paths_are_relative_to_where_the_command_is_run_and_base_to_its_file(
+    tmp_path: Path, monkeypatch
+):
+    for name in ("configs", "shared", "work"):
+        (tmp_path / name).mkdir()
+    text = GOOD.replace("a.en.gz", "a.en").replace("a.de.gz", "a.de")
+    write(tmp_path / "shared", text, "base.yaml")
+    path = write(tmp_path / "configs", "base: ../shared/base.yaml\n")
+    (tmp_path / "work/a.en").write_text("here\n")
+    (tmp_path / "work/a.de").write_text("hier\n")
+    monkeypatch.chdir(tmp_path / "work")
+    config = load(Path("../configs") / path.name, ["training.run_directory=runs/y"])
+    assert list(read_corpus(config.data.train[1], config.data, "train")) == [("here", "hier")]
+    assert (config.data.directory, config.training.run_directory) == ("data/x", "runs/y")
+
+
+def test_the_defaults_are_the_papers_base_model():
+    """Table 3, first row; §5.3 Adam's schedule; §5.4 dropout and smoothing; §6.1 decoding."""
     required = yaml.safe_load(GOOD)
     required["training"].pop("label_smoothing")
     required["data"]["target_language"] = "no"  # a YAML 1.1 reader takes it for false
     config = configuration.validate(required, {}, "x")
-    assert config.model == Config.model_fields["model"].default
+    assert config.model.model_dump() == {
+        "encoder_layers": 6, "decoder_layers": 6, "d_model": 512, "d_ff": 2048, "heads": 8,
+        "d_k": 64, "d_v": 64, "dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0,
+        "positions": "sinusoidal", "norm": "post", "attention_window": None,
+    }  # fmt: skip
+    wanted = {
+        "max_steps": 100_000, "batch_tokens": 25_000, "warmup_steps": 4000,
+        "learning_rate_factor": 1.0, "label_smoothing": 0.1, "gradient_clip": None,
+        "average_last": 5, "early_stopping": None, "initialize_from": None,
+    }  # fmt: skip
+    assert {key: getattr(config.training, key) for key in wanted} == wanted
+    assert config.decoding.model_dump() == {
+        "beam": 4, "length_penalty": 0.6, "max_extra_length": 50,
+    }  # fmt: skip
+    assert config.tokenizer.model_dump() == {"vocabulary_size": 37_000, "bpe_dropout": 0.0}
+
+
+def test_what_may_change_when_a_run_goes_on_is_what_is_promised():
+    """Steps, how often it saves and measures, and decoding; and a run may be moved."""
+    training = {"max_steps", "checkpoint_every", "keep_checkpoints", "average_last",
+                "validate_every", "log_every", "early_stopping", "run_directory"}  # fmt: skip
+    decoding = {"beam", "length_penalty", "max_extra_length"}
+    promised = {f"training.{key}" for key in training} | {f"decoding.{key}" for key in decoding}
+    assert promised == MAY_CHANGE

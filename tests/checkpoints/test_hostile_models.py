@@ -25,6 +25,7 @@ from nmt.errors import NoModelError
 from nmt.model.transformer import Transformer
 from nmt.storage import manifest
 from tests.checkpoints.steps import save_step
+from tests.hostile import Canary
 from tests.patience import PATIENCE_S
 
 CPU = torch.device("cpu")
@@ -100,16 +101,6 @@ def test_r15_data_or_tokenizer_of_another_run(settings, tiny_data, tmp_path: Pat
     assert main(["train", str(path), "training.max_steps=2"]) == 3
     [line] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert "0" * 12 in line and content["data_sha256"][:12] in line
-
-
-class Canary:
-    """What a pickle may do when it is loaded."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.system, (f"touch '{self.path}'",)
 
 
 def tensor_file(header: dict[str, Any] | bytes, data: bytes = b"", length: int = -1) -> bytes:

@@ -19,6 +19,7 @@ from nmt import config
 from nmt.data import corpora
 from nmt.data.corpora import check_corpus, read_corpus
 from nmt.errors import InputError, Status
+from tests.hostile import Canary
 
 # U+2028, NEL, VT, FF, FS and a lone CR end no line; \r\n does
 ODD = "a\u2028b\x85c\x0bd\x0ce\x1cf\rg"
@@ -133,14 +134,6 @@ def test_hub_layout_with_translations_or_flat_columns(tmp_path: Path) -> None:
     assert "the columns are: translation.de, translation.en" in str(fault(nested, source="fr"))
     assert "fr-en" in str(fault(nested | {"name": "fr-en"}))
     assert "Unknown split" in str(fault(nested | {"split": "dev"}))
-
-
-class Canary:
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.system, (f"touch '{self.path}'",)
 
 
 def test_a6_a_dataset_runs_no_script_and_unpickles_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Preparing end to end: counts, files, the same bytes after any interruption, and refusals."""
 
+import json
 import os
 import random
 import re
@@ -191,6 +192,20 @@ def test_an_empty_shard_can_be_written_and_no_validation_be_wanted(tmp_path: Pat
     files = {"empty.arrow": {"sha256": ""}}
     content = {"shards": {"train": [entry]}, "files": files}
     assert len(shards.open_split(tmp_path, content, "train")[0]) == 0
+
+
+def test_a_pair_of_exactly_max_length_stays(whole: config.Config, tmp_path: Path) -> None:
+    """The end symbol counts; the bound holds for either side."""
+    tokenizer = Tokenizer.load(Path(whole.data.directory) / "tokenizer.model")
+    pairs = [PAIRS[0], (PAIRS[0][0] * 2, PAIRS[0][1]), (PAIRS[0][0], PAIRS[0][1] * 2)]
+    shards.write_text(tmp_path / "text.arrow", pairs, [1, 2, 3])
+    longest = [max(len(tokenizer.encode(side)) + 1 for side in pair) for pair in pairs]
+    for limit in {*longest, *(length - 1 for length in longest)}:
+        output = tmp_path / f"{limit}.arrow"
+        stages.encode_shard(tmp_path / "text.arrow", None, tokenizer, limit, output)
+        counts = json.loads(output.with_suffix(".json").read_bytes())
+        assert counts["pairs"] == sum(length <= limit for length in longest)
+        assert counts.get(cleaning.TOO_MANY_TOKENS, 0) == 3 - counts["pairs"]
 
 
 def segmentations(wanted: config.Config) -> list[list[list[tuple[list[int], list[int]]]]]:

@@ -18,6 +18,7 @@ from nmt.decoding import lines
 from nmt.decoding.lines import LineOptions, run_translate, translate_stream
 from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
 from nmt.errors import InputError
+from tests.hostile import fuzzed_lines
 from tests.patience import PATIENCE_S, wait_until
 
 SPACES = [b"\n", b"\r\n", b" ", b"\t", b"\x00", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85"]
@@ -48,27 +49,6 @@ def translated(data: bytes, **options) -> bytes:
     target = io.BytesIO()
     translate_stream(Upper(), io.BytesIO(data), target, options=LineOptions(**options))
     return target.getvalue()
-
-
-def fuzzed_lines(n: int, seed: int) -> list[bytes]:
-    rng = random.Random(seed)
-    kinds = [
-        lambda: b"",
-        lambda: b" " * rng.randint(1, 9),
-        lambda: b"\t \t",
-        lambda: b"a\x00b\x00",
-        lambda: "emoji 😀👩‍👩‍👧 \U0010ffff".encode(),
-        lambda: "שלום \u202eעולם".encode(),
-        lambda: b"word " * 5000,
-        lambda: rng.randbytes(rng.randint(0, 60)).replace(b"\n", b""),
-        lambda: b"\xff\xfe\xc0\x80\xed\xa0\x80",
-        lambda: b"carriage return\r",
-        lambda: b"in\rside\x0b\x0c\x1c\x85",
-        lambda: "one\u2028two\u2029three\x85four".encode(),
-        lambda: b"\xef\xbb\xbfmarked",
-        lambda: "".join(chr(rng.randint(32, 0xD7FF)) for _ in range(20)).encode(),
-    ]
-    return [kinds[i % 14]() if rng.random() < 0.5 else b"plain %d" % i for i in range(n)]
 
 
 def assert_answers(output: bytes, sent: list[bytes]) -> None:

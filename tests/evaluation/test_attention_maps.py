@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from nmt.decoding.translator import Translator
 from nmt.errors import InputError, NoModelError
 from nmt.evaluation.attention_maps import AttentionMaps, attention_of, html_fragment, write_png
 from nmt.model.transformer import Transformer
+from tests.page import Page
 
 SOURCE, TARGET = "The old man reads <b>.", "Der alte Mann liest </script>$x$ 😀."
 
@@ -85,23 +85,6 @@ def test_without_a_target_the_models_own_translation(translator):
 def test_what_cannot_be_drawn(translator, source, message):
     with pytest.raises(InputError, match=message):
         attention_of(translator, source, TARGET)
-
-
-class Page(HTMLParser):
-    """Collects the attributes of tags, and the content of the JSON script."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.tags: list[tuple[str, dict]] = []
-        self.data = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        if self.tags and self.tags[-1] == ("script", {"type": "application/json"}):
-            self.data += data
 
 
 def test_fragment_holds_the_weights_and_asks_for_nothing_outside(maps):

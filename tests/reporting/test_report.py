@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -26,60 +25,10 @@ from nmt.reporting.tables import cost_table, settings_tables
 from nmt.storage import manifest
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.train import train
+from tests.page import Page
 from tests.tiny import tiny_settings
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-VOID = {"meta", "input", "br", "path"}
-
-
-class Page(HTMLParser):
-    """What a test asks of a page."""
-
-    def __init__(self, html: str):
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: dict[str, list[str]] = {}
-        self.feed(html)
-        self.close()
-        assert not self.open, "unclosed elements"
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-            self.texts.setdefault(tag, []).append("")
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        for tag in set(self.open):
-            self.texts[tag][-1] += data
-
-    @property
-    def text(self) -> str:
-        return self.texts["html"][0]
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """Cells of all table rows, by their text."""
-        html = self.rawdata_of_body
-        rows = re.findall(r"<tr>(.*?)</tr>", html, re.S)
-        return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S) for row in rows]
-
-    def feed(self, data: str):
-        self.rawdata_of_body = data
-        super().feed(data)
-
-    @property
-    def charts(self) -> list[dict]:
-        scripts = [attributes for tag, attributes in self.tags if tag == "script"]
-        ids = [attributes.get("id") for attributes in scripts]
-        return json.loads(self.texts["script"][ids.index("data-of-charts")])
 
 
 def row(page: Page, name: str) -> list[str]:
@@ -249,7 +198,7 @@ def lost_data(run: Path):
     [
         (no_log, "nothing is logged yet"),
         (one_step_in_a_torn_log, "not finished: step 1 of 12"),
-        (odd_values, "12 steps"),
+        (odd_values, "Steps12of 12"),
         (damaged_model, "damaged manifest"),
         (model_of_a_former_end, "scores of step 20: the finished model is of step 12"),
         (lost_data, "no data.json"),
@@ -258,7 +207,7 @@ def lost_data(run: Path):
 def test_what_cannot_be_had_is_said_and_the_rest_shown(run: Path, change, text: str):
     change(run)
     page, _ = page_of(run)
-    assert text in page.text or change is odd_values
+    assert text in page.text
     assert row(page, "model.d_model") == ["32", "512"]
 
 
