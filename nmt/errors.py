@@ -65,7 +65,7 @@ def of_system(error: OSError) -> InputError:
     """The operating system's error as a line: status 2 for a wrong path, 5 for the rest."""
     where = error.filename or "while reading or writing"
     return InputError(
-        f"{error.strerror}, {where}, check path, permission and room on the disk",
+        f"{error.strerror or error}, {where}, check path, permission and room on the disk",
         status=Status.INPUT if error.errno in _PATH_ERRORS else Status.STORAGE,
     )
 

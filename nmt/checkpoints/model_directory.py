@@ -7,7 +7,7 @@ shapes stand in a bounded header and are those of the configuration before any o
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt import config as configuration
+from nmt.checkpoints.run_directory import by_step, checkpoint_of
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, NoModelError, Status
@@ -70,12 +71,12 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
         raise NoModelError(f"no model, checkpoint or run, {path}, it has no {manifest.NAME}")
     while True:
         problems: list[str] = []
-        folders = [path / "model"] if (path / "model").is_dir() else []
-        folders += (path / "checkpoints").glob("step-*")
+        folders = [path / "model"] if os.path.lexists(path / "model") else []
+        folders += [folder for _, folder in by_step(path)]
         candidates = [entry for folder in folders for entry in _candidate(folder, problems)]
         for content, folder in sorted(candidates, key=_newest_last, reverse=True):
             try:
-                manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS))
+                refuse_unsound(folder, content)
             except InputError as error:
                 problems += error.problems
                 continue
@@ -92,9 +93,24 @@ def _candidate(folder: Path, problems: list[str]) -> list[tuple[dict[str, Any], 
     try:
         kind = "model" if folder.name == "model" else "checkpoint"
         return [(manifest.read(folder, kind), folder)]
-    except NoModelError as error:
+    except manifest.NewerFormatError:
+        raise
+    except InputError as error:
         problems += error.problems
         return []
+
+
+def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] = ()) -> None:
+    """Raises InputError unless a model or checkpoint of a run is what its manifest says.
+
+    Args:
+        content: the manifest.
+        others: files to check besides those of a model.
+    """
+    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
+    step = content["step"]
+    if content["kind"] == "checkpoint" and folder != checkpoint_of(folder.parents[1], step):
+        raise NoModelError(f"a checkpoint of step {step}, {folder}, give it its own name again")
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from nmt.checkpoints import checkpoint as checkpoints
 from nmt.checkpoints.checkpoint import Checkpoint
+from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.checkpoints.state import Best, State
 from nmt.config import Config
 from nmt.model.transformer import Transformer
@@ -21,7 +22,7 @@ def save_step(run: Path, step: int, config: Config, tokenizer: bytes, hashes: di
         step=step, best=Best(), elapsed_s=0.0, world_size=1, threads=1, torch=torch.__version__
     )
     checkpoints.save(run, Checkpoint(weights, moments, state), config, tokenizer, hashes)
-    return checkpoints.directory(run, step)
+    return checkpoint_of(run, step)
 
 
 def _filled(config: Config, value: float) -> dict[str, Tensor]:

@@ -1,6 +1,9 @@
 """Checkpoints that fit their manifest, and are yet none to go on from."""
 
+import errno
 import json
+import os
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -8,6 +11,10 @@ from pathlib import Path
 import pytest
 
 from nmt.checkpoints import checkpoint as checkpoints
+from nmt.checkpoints.average import average
+from nmt.checkpoints.model_directory import find_model
+from nmt.checkpoints.run_directory import checkpoint_of
+from nmt.cli import main
 from nmt.storage import manifest
 from tests.checkpoints.steps import save_step
 
@@ -71,3 +78,76 @@ def test_r16_a_state_that_is_no_object_is_passed_over(save: Save, tmp_path: Path
     path.write_bytes(text.encode("latin-1"))
     describe(path.parent)
     assert resumed_from(tmp_path)[0] == 1
+
+
+def file_in_its_place(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("x")
+
+
+def loop(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.symlink_to(folder.name)
+
+
+def loop_for_a_file(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to("model.safetensors")
+
+
+def folder_for_the_manifest(folder: Path) -> None:
+    (folder / manifest.NAME).unlink()
+    (folder / manifest.NAME).mkdir()
+
+
+def unreadable_disk(name: str, folder: Path) -> None:
+    """As a disk that fails; by a link that a fake of `open` knows."""
+    (folder / name).rename(folder / f"{name}-of-a-failing-disk")
+    (folder / name).symlink_to(f"{name}-of-a-failing-disk")
+
+
+@pytest.fixture
+def failing_disk(monkeypatch) -> None:
+    original = Path.open
+
+    def fail(self: Path, *arguments, **options):
+        if self.is_symlink() and "failing-disk" in str(self.readlink()):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self))
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", fail)
+
+
+@pytest.mark.usefixtures("failing_disk")
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        file_in_its_place, loop, loop_for_a_file, folder_for_the_manifest,
+        partial(unreadable_disk, manifest.NAME), partial(unreadable_disk, "model.safetensors"),
+    ],
+)  # fmt: skip
+def test_r13_whatever_the_system_says_of_the_newest_the_next_older_is_taken(
+    save: Save, tmp_path: Path, spoil: Callable[[Path], None], capsys
+):
+    older = save(1)
+    spoil(save(2))
+    for name in ("step-²", "step-³3333333", "step-best", "step-1", "step-0000000000003"):
+        (tmp_path / "checkpoints" / name).mkdir()
+    step, said = resumed_from(tmp_path)
+    assert step == 1
+    assert "step-00000002" in said and len(said.splitlines()) == 1
+    assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
+    assert f"using {older}" in capsys.readouterr().err
+    assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
+    again = save(2)  # the run comes past it again
+    assert resumed_from(tmp_path) == (2, "")
+    kept = again.with_name(f"broken-1-{again.name}")
+    assert os.path.lexists(kept)
+
+
+def test_r13_a_checkpoint_under_the_name_of_another_step_is_passed_over(save: Save, tmp_path: Path):
+    save(1)
+    save(2).rename(checkpoint_of(tmp_path, 3))
+    assert resumed_from(tmp_path)[0] == 1
+    assert find_model(tmp_path) == (checkpoint_of(tmp_path, 1), "checkpoint")
+    assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
