@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt.checkpoints.model_directory import (
+    MOMENTS,
+    OPTIMIZER,
     WEIGHTS,
     read_tensors,
     refuse_unsound,
@@ -27,7 +29,7 @@ from nmt.errors import InputError, NoModelError, of_system
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory, remove_leftovers
 
-OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+STATE = "state.json"
 _OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints serve averaging alone
 
 
@@ -170,7 +172,7 @@ def adam_moments(optimizer: torch.optim.Adam, module: nn.Module) -> dict[str, Te
     return {
         f"{moment}.{name}": optimizer.state[parameter][moment]
         for name, parameter in module.named_parameters()
-        for moment in ("exp_avg", "exp_avg_sq")
+        for moment in MOMENTS
     }
 
 
@@ -182,9 +184,7 @@ def restore_adam(
         optimizer.state[parameter] = {
             # a tensor, as the fused kernel keeps it
             "step": torch.tensor(float(step), device=parameter.device),
-            "exp_avg": moments[f"exp_avg.{name}"].to(parameter.device),
-            "exp_avg_sq": moments[f"exp_avg_sq.{name}"].to(parameter.device),
-        }
+        } | {moment: moments[f"{moment}.{name}"].to(parameter.device) for moment in MOMENTS}
 
 
 def _is_listed(folder: Path) -> bool:

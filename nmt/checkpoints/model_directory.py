@@ -21,12 +21,14 @@ from nmt import config as configuration
 from nmt.checkpoints.run_directory import by_step, checkpoint_of
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, NoModelError, Status
+from nmt.errors import InputError, NoModelError, Status, of_system
 from nmt.model.transformer import Transformer
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
 
 CONFIG, TOKENIZER, WEIGHTS = "config.yaml", "tokenizer.model", "model.safetensors"
+OPTIMIZER = "optimizer.safetensors"  # of a checkpoint
+MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's, of each parameter
 _MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
 
 
@@ -101,7 +103,10 @@ def _candidate(folder: Path, problems: list[str]) -> list[tuple[dict[str, Any], 
 
 
 def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] = ()) -> None:
-    """Raises InputError unless a model or checkpoint of a run is what its manifest says.
+    """Raises InputError unless a model or checkpoint of a run is sound.
+
+    Its files are as the manifest says, and tensors are those that its configuration asks for: of
+    moments, too, which Adam's fused kernel would read beyond their ends.
 
     Args:
         content: the manifest.
@@ -111,6 +116,12 @@ def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] 
     step = content["step"]
     if content["kind"] == "checkpoint" and folder != checkpoint_of(folder.parents[1], step):
         raise NoModelError(f"a checkpoint of step {step}, {folder}, give it its own name again")
+    try:
+        transformer = _without_weights(read_config(folder))
+        for name in {WEIGHTS, OPTIMIZER} & {WEIGHTS, *others}:
+            _refuse_unfit(folder / name, transformer)
+    except OSError as error:  # as of a file that a trainer has removed meanwhile
+        raise of_system(error) from None
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
@@ -167,9 +178,8 @@ def _load(folder: Path, content: dict[str, Any], device: torch.device) -> Loaded
             f"{tokenizer.vocabulary_size} pieces, the configuration says "
             f"{config.tokenizer.vocabulary_size}, {folder / TOKENIZER}, restore its own"
         )
-    with torch.device("meta"):
-        transformer = Transformer(config)
-    _check_shapes(transformer, _shapes(folder / WEIGHTS), folder / WEIGHTS)
+    transformer = _without_weights(config)
+    _refuse_unfit(folder / WEIGHTS, transformer)
     transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
     return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
 
@@ -184,13 +194,29 @@ def read_config(folder: Path) -> Config:
 
 def check_fit(transformer: Transformer, weights: dict[str, Tensor], name: Path) -> None:
     """Raises NoModelError unless names and shapes are exactly the Transformer's."""
-    _check_shapes(transformer, {key: tuple(value.shape) for key, value in weights.items()}, name)
+    _compare(_shapes_of(transformer.state_dict()), _shapes_of(weights), name)
 
 
-def _check_shapes(
-    transformer: Transformer, found: Mapping[str, tuple[int, ...]], name: Path
+def _without_weights(config: Config) -> Transformer:
+    with torch.device("meta"):
+        return Transformer(config)
+
+
+def _refuse_unfit(path: Path, transformer: Transformer) -> None:
+    """Raises NoModelError unless a file's tensors are the weights, or all of Adam's moments."""
+    expected = _shapes_of(transformer.state_dict())
+    if path.name == OPTIMIZER:
+        expected = {f"{m}.{key}": shape for key, shape in expected.items() for m in MOMENTS}
+    _compare(expected, _shapes(path), path)
+
+
+def _shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {key: tuple(value.shape) for key, value in tensors.items()}
+
+
+def _compare(
+    expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], name: Path
 ) -> None:
-    expected = {key: tuple(value.shape) for key, value in transformer.state_dict().items()}
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) != found.get(key):
             raise NoModelError(

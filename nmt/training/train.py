@@ -300,8 +300,9 @@ def _initial_transformer(
                 f"trained on other data or another tokenizer ({start.hashes}, now {run.hashes}), "
                 f"{run.directory}, restore them or name another training.run_directory"
             )
-        weights = start.weights
-    elif origin:
+        transformer.load_state_dict(start.weights)
+        return transformer
+    if origin:
         model = load_model(Path(origin), device=torch.device("cpu"), note=note)
         if model.tokenizer.sha256 != run.tokenizer.sha256:
             raise InputError(
@@ -309,11 +310,10 @@ def _initial_transformer(
                 "the data into a new directory with initialize_from set, to use its tokenizer"
             )
         weights = model.transformer.state_dict()
-    else:
-        transformer.initialize(run.config.training.seed)
+        check_fit(transformer, weights, Path(origin))
+        transformer.load_state_dict(weights)
         return transformer
-    check_fit(transformer, weights, run.directory if start else Path(str(origin)))
-    transformer.load_state_dict(weights)
+    transformer.initialize(run.config.training.seed)
     return transformer
 
 

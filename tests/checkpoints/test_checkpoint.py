@@ -9,12 +9,16 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
 
 from nmt.checkpoints import checkpoint as checkpoints
 from nmt.checkpoints.average import average
 from nmt.checkpoints.model_directory import find_model
 from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.cli import main
+from nmt.errors import NoModelError
 from nmt.storage import manifest
 from tests.checkpoints.steps import save_step
 
@@ -151,3 +155,67 @@ def test_r13_a_checkpoint_under_the_name_of_another_step_is_passed_over(save: Sa
     assert resumed_from(tmp_path)[0] == 1
     assert find_model(tmp_path) == (checkpoint_of(tmp_path, 1), "checkpoint")
     assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
+
+
+def one_number(tensors: dict[str, Tensor]) -> None:
+    tensors["exp_avg_sq.embedding"] = torch.zeros(1)
+
+
+def too_large(tensors: dict[str, Tensor]) -> None:
+    name = "exp_avg.encoder.0.feed_forward.inner.bias"
+    tensors[name] = torch.zeros(3, 3)
+
+
+def transposed(tensors: dict[str, Tensor]) -> None:
+    tensors["exp_avg.embedding"] = tensors["exp_avg.embedding"].T.contiguous()
+
+
+def other_type(tensors: dict[str, Tensor]) -> None:
+    tensors["exp_avg.embedding"] = tensors["exp_avg.embedding"].half()
+
+
+def one_less(tensors: dict[str, Tensor]) -> None:
+    del tensors["exp_avg.embedding"]
+
+
+def one_more(tensors: dict[str, Tensor]) -> None:
+    tensors["exp_avg.extra"] = torch.zeros(1)
+
+
+def of_the_weights(tensors: dict[str, Tensor]) -> None:
+    for name in list(tensors):
+        tensors[name.removeprefix("exp_avg.")] = tensors.pop(name)
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [one_number, too_large, transposed, other_type, one_less, one_more, of_the_weights],
+)
+def test_r15_moments_that_are_not_those_of_the_model_are_passed_over(
+    save: Save, tmp_path: Path, forge: Callable[[dict[str, Tensor]], None]
+):
+    """Adam's fused kernel would write outside of them."""
+    save(1)
+    path = save(2) / checkpoints.OPTIMIZER
+    moments = load_file(path)
+    forge(moments)
+    save_file(moments, path)
+    describe(path.parent)
+    step, said = resumed_from(tmp_path)
+    assert step == 1 and str(path) in said and "tensor" in said
+    shutil.rmtree(checkpoint_of(tmp_path, 1))
+    with pytest.raises(NoModelError, match="tensor"):
+        checkpoints.newest(tmp_path, print)
+    assert find_model(tmp_path)[0] == path.parent  # its weights are sound
+
+
+def test_r15_weights_of_another_shape_are_passed_over_by_all(save: Save, tmp_path: Path, capsys):
+    save(1)
+    path = save(2) / "model.safetensors"
+    weights = load_file(path)
+    save_file(weights | {"embedding": weights["embedding"][1:].contiguous()}, path)
+    describe(path.parent)
+    assert resumed_from(tmp_path)[0] == 1
+    assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
+    assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
+    assert "passed over: tensor embedding has shape (399, 32)" in capsys.readouterr().err
