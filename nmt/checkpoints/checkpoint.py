@@ -22,7 +22,7 @@ from nmt.checkpoints.model_directory import (
     write_model_files,
     write_tensors,
 )
-from nmt.checkpoints.run_directory import by_step, checkpoint_of
+from nmt.checkpoints.run_directory import by_step, checkpoint_of, refuse_foreign
 from nmt.checkpoints.state import State, read_state
 from nmt.config import Config
 from nmt.errors import InputError, NoModelError, of_system
@@ -30,6 +30,7 @@ from nmt.storage import manifest
 from nmt.storage.atomic import new_directory, remove_leftovers
 
 STATE = "state.json"
+HASHES = ("tokenizer_sha256", "data_sha256")
 _OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints serve averaging alone
 
 
@@ -76,12 +77,12 @@ def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
 def rotate(run: Path, newest: int, every: int, keep: int, best: int | None) -> None:
     """Removes checkpoints that are no longer needed once that of step `newest` is written.
 
-    What stays: the newest `keep` scheduled ones, the best one, and any beyond `newest`, which a
-    resumed run has passed over because they are broken. Optimizer state stays in the newest two;
-    the manifests of the others no longer list it.
+    What stays: the newest `keep` scheduled ones, the best one, any beyond `newest`, which a
+    resumed run has passed over because they are broken, and those of another run.
+    Optimizer state stays in the newest two; the manifests of the others no longer list it.
     """
     remove_leftovers(run / "checkpoints")
-    steps = [step for step, folder in by_step(run) if step <= newest and _is_listed(folder)]
+    steps = [step for step, folder in by_step(run) if step <= newest and _is_own(run, folder)]
     kept = {*scheduled(steps, every, newest)[:keep], best}
     with_state = [step for step in steps if step in kept][:_OPTIMIZER_STATES_KEPT]
     for step in steps:
@@ -132,7 +133,7 @@ def _read(folder: Path) -> Checkpoint:
     refuse_unsound(folder, content, (STATE, OPTIMIZER))
     state = read_state(folder / STATE, content["step"])
     tensors = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
-    hashes = {key: content[key] for key in ("tokenizer_sha256", "data_sha256")}
+    hashes = {key: content[key] for key in HASHES}
     return Checkpoint(*tensors, state, hashes)
 
 
@@ -152,17 +153,23 @@ def sound_checkpoints(
     """
     steps = [step for step, _ in by_step(run)]
     found: list[tuple[int, Path]] = []
+    common: dict[str, str] = {}  # hashes, of the data that all are trained on
     for step in scheduled(steps, every, max(steps, default=0) if last is None else last):
         if len(found) == at_most:
             break
         folder = checkpoint_of(run, step)
         try:
-            refuse_unsound(folder, manifest.read(folder, "checkpoint"))
+            content = manifest.read(folder, "checkpoint")
+            refuse_unsound(folder, content)
+            hashes = {key: content[key] for key in HASHES}
+            if hashes != (common or hashes):
+                raise InputError(f"of other data than step {found[0][0]}, {folder}, move it")
         except manifest.NewerFormatError:
             raise
         except InputError as error:
             note(f"passing over a checkpoint: {error.problems[0]}")
             continue
+        common = hashes
         found.append((step, folder))
     return found
 
@@ -187,9 +194,10 @@ def restore_adam(
         } | {moment: moments[f"{moment}.{name}"].to(parameter.device) for moment in MOMENTS}
 
 
-def _is_listed(folder: Path) -> bool:
+def _is_own(run: Path, folder: Path) -> bool:
     try:
         manifest.read(folder, "checkpoint")
+        refuse_foreign(run, folder)
     except InputError:
         return False
     return True

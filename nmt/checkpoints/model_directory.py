@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt import config as configuration
-from nmt.checkpoints.run_directory import by_step, checkpoint_of
+from nmt.checkpoints.run_directory import CONFIG, by_step, checkpoint_of, refuse_foreign
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, NoModelError, Status, of_system
@@ -26,7 +26,7 @@ from nmt.model.transformer import Transformer
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
 
-CONFIG, TOKENIZER, WEIGHTS = "config.yaml", "tokenizer.model", "model.safetensors"
+TOKENIZER, WEIGHTS = "tokenizer.model", "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"  # of a checkpoint
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's, of each parameter
 _MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
@@ -103,21 +103,23 @@ def _candidate(folder: Path, problems: list[str]) -> list[tuple[dict[str, Any], 
 
 
 def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] = ()) -> None:
-    """Raises InputError unless a model or checkpoint of a run is sound.
+    """Raises InputError unless a model or checkpoint in a run's directory is sound and its own.
 
-    Its files are as the manifest says, and tensors are those that its configuration asks for: of
-    moments, too, which Adam's fused kernel would read beyond their ends.
+    Its files are as the manifest says, its settings are the run's, and tensors are those
+    that its configuration asks for: of moments, too, beyond which Adam's fused kernel would write.
 
     Args:
         content: the manifest.
         others: files to check besides those of a model.
     """
     manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
-    step = content["step"]
-    if content["kind"] == "checkpoint" and folder != checkpoint_of(folder.parents[1], step):
+    step, is_checkpoint = content["step"], content["kind"] == "checkpoint"
+    run = folder.parents[1] if is_checkpoint else folder.parent
+    if is_checkpoint and folder != checkpoint_of(run, step):
         raise NoModelError(f"a checkpoint of step {step}, {folder}, give it its own name again")
     try:
         transformer = _without_weights(read_config(folder))
+        refuse_foreign(run, folder)
         for name in {WEIGHTS, OPTIMIZER} & {WEIGHTS, *others}:
             _refuse_unfit(folder / name, transformer)
     except OSError as error:  # as of a file that a trainer has removed meanwhile

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nmt import config as configuration
 from nmt.checkpoints.model_directory import CONFIG, TOKENIZER, tokenizer_to_fine_tune
+from nmt.checkpoints.run_directory import MAY_CHANGE
 from nmt.config import Config
 from nmt.data import prepare
 from nmt.data.shards import Shard, open_split, verify_shard
@@ -13,20 +14,6 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import Ranks, world_size
-
-MAY_CHANGE = {
-    "training.run_directory",  # a run may be moved
-    "training.max_steps",
-    "training.checkpoint_every",
-    "training.keep_checkpoints",
-    "training.average_last",
-    "training.validate_every",
-    "training.log_every",
-    "training.early_stopping",
-    "decoding.beam",
-    "decoding.length_penalty",
-    "decoding.max_extra_length",
-}
 
 
 @dataclass(frozen=True)

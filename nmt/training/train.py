@@ -18,7 +18,13 @@ import torch
 from nmt.checkpoints import checkpoint as checkpoints
 from nmt.checkpoints.average import mean_weights
 from nmt.checkpoints.checkpoint import Checkpoint
-from nmt.checkpoints.model_directory import WEIGHTS, check_fit, load_model, save_model
+from nmt.checkpoints.model_directory import (
+    WEIGHTS,
+    check_fit,
+    load_model,
+    refuse_unsound,
+    save_model,
+)
 from nmt.checkpoints.state import Best, State
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
@@ -103,7 +109,7 @@ def _model_step(directory: Path) -> int | None:
     """The step of a run's finished model, if it has a sound one."""
     try:
         content = manifest.read(directory / "model", "model")
-        manifest.verify(directory / "model", content)
+        refuse_unsound(directory / "model", content)
     except InputError:
         return None
     return int(content["step"])

@@ -219,3 +219,53 @@ def test_r15_weights_of_another_shape_are_passed_over_by_all(save: Save, tmp_pat
     assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
     assert "passed over: tensor embedding has shape (399, 32)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"training__seed": 5}, {"model__dropout": 0.3}, {"training__label_smoothing": 0.2},
+        {"model__heads": 4}, {"training__batch_tokens": 500}, {"data__max_length": 50},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
+    save: Save, settings, config, tokenizer, hashes, tmp_path: Path, change: dict, capsys
+):
+    """As someone copies it there: same data, other settings."""
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+    for step in (4, 8):
+        save(step)
+    foreign = save_step(tmp_path, 12, settings(**change), tokenizer, hashes)
+    step, said = resumed_from(tmp_path)
+    [(key, value)] = change.items()
+    assert step == 8 and f"{key.replace('__', '.')} is {value}, here it is " in said
+    assert average(tmp_path, 2, tmp_path / "mean", print) == [4, 8]
+    assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
+    assert f"using {checkpoint_of(tmp_path, 8)}" in capsys.readouterr().err
+    save(16)
+    checkpoints.rotate(tmp_path, 16, every=4, keep=1, best=None)
+    assert sorted((tmp_path / "checkpoints").iterdir()) == [foreign, checkpoint_of(tmp_path, 16)]
+
+
+def test_a_checkpoint_from_before_settings_that_may_change_is_the_runs_own(
+    save: Save, settings, tmp_path: Path
+):
+    later = {"training__max_steps": 99, "training__run_directory": "x", "decoding__beam": 3,
+             "data__directory": "moved", "data__test": []}  # fmt: skip
+    save(4)
+    (tmp_path / "config.yaml").write_text(settings(**later).to_yaml())
+    assert resumed_from(tmp_path) == (4, "")
+    (tmp_path / "config.yaml").write_text("lost: [")
+    assert resumed_from(tmp_path) == (4, "")
+
+
+def test_checkpoints_of_other_data_are_not_averaged(
+    save: Save, config, tokenizer, hashes, tmp_path: Path
+):
+    for step in (4, 12):
+        save(step)
+    save_step(tmp_path, 8, config, tokenizer, hashes | {"data_sha256": "0" * 64})
+    said: list[str] = []
+    assert average(tmp_path, 2, tmp_path / "mean", said.append) == [4, 12]
+    assert "of other data than step 12" in said[-1]
