@@ -23,6 +23,7 @@ class Run:
     config: Config
     directory: Path
     ranks: Ranks
+    lock: atomic.Lock | None  # on the directory, held by the main process
     tokenizer: Tokenizer
     tokenizer_file: bytes
     hashes: dict[str, str]  # of tokenizer and data, as checkpoints carry them
@@ -38,7 +39,7 @@ def prepare_if_missing(config: Config, note: Callable[[str], None]) -> None:
         prepare.prepare(config, report=note, tokenizer=tokenizer_to_fine_tune(config))
 
 
-def open_run(config: Config, ranks: Ranks) -> Run:
+def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None) -> Run:
     """Opens data and directory of a run; the main process first sets the directory up.
 
     Raises:
@@ -76,6 +77,7 @@ def open_run(config: Config, ranks: Ranks) -> Run:
         config,
         directory,
         ranks,
+        lock,
         tokenizer,
         tokenizer_file,
         {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data["data_sha256"]},

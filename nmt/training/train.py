@@ -72,10 +72,11 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         ranks = stack.enter_context(process_group(settings.process_group_timeout_s))
         if not ranks.is_main:
             note = _unheard
+        lock = None
         if ranks.is_main:
-            stack.enter_context(atomic.lock(directory, "nmt train"))
+            lock = stack.enter_context(atomic.lock(directory, "nmt train"))
             atomic.remove_leftovers(directory)
-        run = open_run(config, ranks)
+        run = open_run(config, ranks, lock)
         start = checkpoints.newest(directory, note)
         step = start.step if start else 0
         if len(set(ranks.gather(step))) > 1:
@@ -102,7 +103,7 @@ def _log(run: Run, start: Checkpoint | None) -> RunLog:
         validated = start.state.best.validated
     hardware = {"device": run.ranks.device_name, "world_size": run.ranks.world_size}
     max_steps = run.config.training.max_steps
-    return RunLog(run.directory, step, validated, max_steps, elapsed_s, hardware)
+    return RunLog(run.directory, step, validated, max_steps, elapsed_s, hardware, run.lock)
 
 
 def _model_step(directory: Path) -> int | None:
@@ -189,7 +190,7 @@ class Training:
                 "resume with a lower training.learning_rate_factor",
                 status=Status.DIVERGED,
             )
-        if not run.ranks.is_main:
+        if not run.lock:
             return
         state = State(
             step=step,
@@ -201,7 +202,9 @@ class Training:
         )
         moments = checkpoints.adam_moments(self.optimizer, transformer)
         snapshot = Checkpoint(weights, moments, state)
+        run.lock.check()
         checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
+        run.lock.check()  # saving takes a while
         settings = run.config.training
         every, keep = settings.checkpoint_every, settings.keep_checkpoints
         checkpoints.rotate(run.directory, step, every, keep, self.best.step)
@@ -342,9 +345,11 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
         assert result  # there is one unless a rank was asked to stop
         facts["validation"] = result.facts
         note += f", validation bleu {result.bleu:.2f}"
-    if run.ranks.is_main:
+    if run.lock:
+        run.lock.check()
         new, path = run.directory / ".tmp-new-model", run.directory / "model"
         save_model(new, run.config, run.tokenizer_file, weights, run.hashes | facts)
+        run.lock.check()
         if path.exists():
             path.replace(run.directory / ".tmp-former-model")
         new.replace(path)

@@ -1,0 +1,121 @@
+"""What others do to a run's directory while it trains, or between two calls."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import main
+from nmt.config import Config
+from nmt.training import train as training
+from nmt.training.run_log import read_log
+
+Deed = Callable[[Path], object]
+Train = Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch, capsys) -> Train:
+    """Runs `nmt train`; `deed` meets the run's directory before the update of a step.
+
+    Returns the exit status and the lines on standard error.
+    """
+    original = training.optimizer_step
+
+    def train(config: Config, deed: Deed | None = None, at: int = 2) -> tuple[int, list[str]]:
+        def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+            if deed and number == at:
+                deed(Path(config.training.run_directory))
+            return original(module, loss_module, optimizer, slots, number, *rest)
+
+        monkeypatch.setattr(training, "optimizer_step", optimizer_step)
+        (tmp_path / "config.yaml").write_text(config.to_yaml())
+        status = main(["train", str(tmp_path / "config.yaml")])
+        return status, capsys.readouterr().err.splitlines()
+
+    return train
+
+
+SHORT = {"training__max_steps": 4, "training__validate_every": 100}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_run_outlives_the_files_that_tell_of_it(settings, trained: Train):
+    def remove(run: Path) -> None:
+        shutil.rmtree(run / "tensorboard")
+        (run / "log.jsonl").unlink()
+
+    status, said = trained(settings(**SHORT), remove)
+    run = Path(settings().training.run_directory)
+    assert status == 0 and (run / "model").is_dir()
+    assert [line.split(",")[0] for line in said if "warning" in line] == [
+        "warning: was removed and is written again",
+        "warning: no more for TensorBoard (removed)",
+    ]
+    assert [line["step"] for line in read_log(run) if "event" not in line] == [1, 2, 3, 4]
+    assert "Traceback" not in "".join(said)
+
+
+def removed(run: Path) -> None:
+    shutil.rmtree(run)
+
+
+def renamed(run: Path) -> None:
+    run.rename(run.with_name("moved"))
+
+
+def lock_removed(run: Path) -> None:
+    (run / ".lock").unlink()
+
+
+@pytest.mark.parametrize("log_every", [1, 100])  # found out when a line is written, or when saving
+@pytest.mark.parametrize("deed", [removed, renamed, lock_removed])
+def test_r22_a_run_whose_directory_goes_ends_in_a_line_and_leaves_nothing(
+    settings, trained: Train, deed: Deed, log_every: int
+):
+    status, said = trained(settings(**SHORT, training__log_every=log_every), deed)
+    run = Path(settings().training.run_directory)
+    [line] = [line for line in said if "error" in line]
+    assert status == 2
+    assert line.startswith(f"nmt: error: moved, removed or taken over by another process, {run}, ")
+    assert "Traceback" not in "".join(said)
+    assert run.exists() == (deed is lock_removed)
+    assert not (run / "checkpoints").exists()
+
+
+def test_r22_who_lost_the_directory_touches_nothing_of_the_next(settings, trained: Train, tmp_path):
+    """A trainer is halted, its run renamed, another begun under that name, the first goes on."""
+    assert trained(settings(**SHORT))[0] == 0
+    former: dict[str, bytes] = {}
+
+    def replace(run: Path) -> None:
+        renamed(run)
+        shutil.copytree(tmp_path / "moved", run)
+        (run / ".lock").unlink()
+        (run / ".lock").touch()
+        former.update(files(run))
+
+    for log_every in (1, 100):
+        longer = SHORT | {"training__max_steps": 8, "training__log_every": log_every}
+        status, said = trained(settings(**longer), replace, at=6)
+        assert status == 2 and "taken over by another process" in said[-1]
+        assert files(tmp_path / "run") == former
+        shutil.rmtree(tmp_path / "moved")
+
+
+def test_a_lock_lost_before_the_model_is_replaced(settings, trained: Train, tmp_path, monkeypatch):
+    assert trained(settings(**SHORT))[0] == 0
+    model = files(tmp_path / "run/model")
+    mean_weights = training.mean_weights
+
+    def lose(paths):
+        lock_removed(tmp_path / "run")
+        return mean_weights(paths)
+
+    monkeypatch.setattr(training, "mean_weights", lose)
+    assert trained(settings(**SHORT | {"training__max_steps": 5}))[0] == 2
+    assert files(tmp_path / "run/model") == model
