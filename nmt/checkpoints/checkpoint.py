@@ -4,7 +4,6 @@ A checkpoint is a directory `RUN/checkpoints/step-00001000/` that counts only on
 stands in it. The newest one that verifies is taken up; a broken one is named and left in place.
 """
 
-import itertools
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from nmt.checkpoints.state import State, read_state
 from nmt.config import Config
 from nmt.errors import InputError, NoModelError, of_system
 from nmt.storage import manifest
-from nmt.storage.atomic import new_directory, remove_leftovers
+from nmt.storage.atomic import free_name, new_directory, remove_leftovers
 
 STATE = "state.json"
 HASHES = ("tokenizer_sha256", "data_sha256")
@@ -54,9 +53,7 @@ def save(
     """Writes a checkpoint, whole or not at all."""
     path = checkpoint_of(run, checkpoint.step)
     if os.path.lexists(path):  # a broken one that the run has come past again
-        numbers = itertools.count(1)
-        names = (path.with_name(f"broken-{number}-{path.name}") for number in numbers)
-        path.replace(next(name for name in names if not os.path.lexists(name)))
+        path.replace(free_name(path, "broken"))
     with new_directory(path) as folder:
         write_model_files(folder, config, tokenizer, checkpoint.weights)
         write_tensors(folder / OPTIMIZER, checkpoint.moments)

@@ -6,6 +6,7 @@ the lock on it any more, by which it is known that its own writer has gone.
 """
 
 import fcntl
+import itertools
 import os
 import re
 import secrets
@@ -108,6 +109,9 @@ def remove_leftovers(folder: Path) -> None:
 
 def _remove_unlocked(paths: Iterable[Path]) -> None:
     for path in paths:
+        if path.is_symlink():
+            path.unlink(missing_ok=True)
+            continue
         with suppress(OSError), ExitStack() as stack:
             descriptor = _open(path)
             stack.callback(os.close, descriptor)
@@ -118,6 +122,16 @@ def _remove_unlocked(paths: Iterable[Path]) -> None:
                 path.unlink(missing_ok=True)
 
 
+def _is_aside(path: Path) -> bool:
+    return bool(_ASIDE.match(path.name)) and not path.is_symlink()
+
+
+def free_name(path: Path, reason: str) -> Path:
+    """A name beside `path` that nothing has yet: `REASON-NUMBER-NAME`."""
+    names = (path.with_name(f"{reason}-{number}-{path.name}") for number in itertools.count(1))
+    return next(name for name in names if not os.path.lexists(name))
+
+
 @contextmanager
 def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """A new file or folder beside `path`, locked until the block ends or this process does.
@@ -125,7 +139,7 @@ def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     Where the file system has no locks it stands unlocked, and nobody takes it for a leftover.
     """
     with suppress(OSError):  # a folder that may be written to, but not listed
-        _remove_unlocked(beside for beside in path.parent.iterdir() if _ASIDE.match(beside.name))
+        _remove_unlocked(beside for beside in path.parent.iterdir() if _is_aside(beside))
     while True:
         # 60 characters are at most 240 bytes, and 255 is what file systems allow
         aside = path.with_name(f"{_PREFIX}{secrets.token_hex(4)}-{path.name[:60]}")

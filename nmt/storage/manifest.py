@@ -124,6 +124,14 @@ def _lists_files(files: Any) -> bool:
     )
 
 
+def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
+    """What stands in `folder`, or in folders below it, that its manifest does not know of."""
+    known = {NAME, *content["files"]}
+    known |= {str(parent) for name in known for parent in Path(name).parents}
+    found = (str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return sorted(name for name in found if name not in known)
+
+
 def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = None) -> None:
     """Checks files against a manifest read before.
 

@@ -25,6 +25,7 @@ from nmt.checkpoints.model_directory import (
     refuse_unsound,
     save_model,
 )
+from nmt.checkpoints.run_directory import refuse_foreign
 from nmt.checkpoints.state import Best, State
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
@@ -347,12 +348,32 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
         note += f", validation bleu {result.bleu:.2f}"
     if run.lock:
         run.lock.check()
-        new, path = run.directory / ".tmp-new-model", run.directory / "model"
+        new = run.directory / ".tmp-new-model"
         save_model(new, run.config, run.tokenizer_file, weights, run.hashes | facts)
         run.lock.check()
-        if path.exists():
-            path.replace(run.directory / ".tmp-former-model")
-        new.replace(path)
-        atomic.remove_leftovers(run.directory)
+        _replace_model(run.directory, new, log.note)
         log.event("model", facts)
         log.note(note)
+
+
+def _replace_model(directory: Path, new: Path, note: Callable[[str], None]) -> None:
+    """Gives a run's new model its name; what we have not written is kept under another."""
+    path = directory / "model"
+    if _is_ours(path):
+        path.replace(directory / ".tmp-former-model")
+    elif os.path.lexists(path):
+        kept = atomic.free_name(path, "former")
+        path.replace(kept)
+        note(f"warning: {path} held files of others, they are kept in {kept}")
+    new.replace(path)
+    atomic.remove_leftovers(directory)
+
+
+def _is_ours(model: Path) -> bool:
+    """Whether a folder holds a model of its run, sound or damaged, and nothing else."""
+    try:
+        content = manifest.read(model, "model")
+        refuse_foreign(model.parent, model)
+        return not model.is_symlink() and not manifest.unlisted(model, content)
+    except InputError:
+        return False

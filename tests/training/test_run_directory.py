@@ -119,3 +119,49 @@ def test_a_lock_lost_before_the_model_is_replaced(settings, trained: Train, tmp_
     monkeypatch.setattr(training, "mean_weights", lose)
     assert trained(settings(**SHORT | {"training__max_steps": 5}))[0] == 2
     assert files(tmp_path / "run/model") == model
+
+
+def a_readme(model: Path) -> None:
+    (model / "README").write_text("mine")
+
+
+def an_empty_folder(model: Path) -> None:
+    (model / "mine").mkdir()
+
+
+def a_folder_instead(model: Path) -> None:
+    shutil.rmtree(model)
+    model.mkdir()
+    (model / "README").write_text("mine")
+
+
+def a_link(model: Path) -> None:
+    model.rename(model.with_name("linked"))
+    model.symlink_to("linked")
+
+
+@pytest.mark.parametrize("put", [a_readme, an_empty_folder, a_folder_instead, a_link])
+def test_what_a_person_put_into_the_model_is_kept(settings, trained: Train, put: Deed):
+    assert trained(settings(**SHORT))[0] == 0
+    run = Path(settings().training.run_directory)
+    put(run / "model")
+    before, is_link = files(run / "model"), (run / "model").is_symlink()
+    for number, (steps, kept) in enumerate([(5, True), (6, False)]):
+        status, said = trained(settings(**SHORT | {"training__max_steps": steps}))
+        assert status == 0 and not (run / "model").is_symlink()
+        assert any("they are kept in" in line for line in said) == kept
+        assert [path.name for path in run.glob("former-*")] == ["former-1-model"], number
+    former = run / "former-1-model"
+    assert files(former) == before and former.is_symlink() == is_link
+    assert (former / "mine").is_dir() == (put is an_empty_folder)
+    assert not list(run.glob(".tmp-*")) and not (run / "model/README").exists()
+
+
+def test_a_model_of_another_run_is_kept(settings, trained: Train, tmp_path: Path):
+    other = settings(**SHORT, training__seed=7, training__run_directory=str(tmp_path / "other"))
+    assert trained(other)[0] == trained(settings(**SHORT))[0] == 0
+    shutil.rmtree(tmp_path / "run/model")
+    shutil.copytree(tmp_path / "other/model", tmp_path / "run/model")
+    status, said = trained(settings(**SHORT))
+    assert status == 0 and "nothing to do" not in "".join(said)
+    assert files(tmp_path / "run/former-1-model") == files(tmp_path / "other/model")
