@@ -27,6 +27,7 @@ Width = Annotated[int, Field(ge=1, le=100_000)]
 Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]  # or a path, or a name
 Probability = Annotated[float, Field(ge=0, le=0.99)]
 Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
+Slots = Annotated[int, Field(ge=1, le=10_000)]  # each step plans all of them
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
@@ -164,7 +165,7 @@ class Training(Section):
     run_directory: Word
     max_steps: Positive = 100_000
     batch_tokens: Positive = 25_000  # bound on one step's tokens over all ranks, on each side
-    micro_batches: Positive | Literal["auto"] = "auto"  # slots a step is cut into; auto: one a rank
+    micro_batches: Slots | Literal["auto"] = "auto"  # slots a step is cut into; auto: one a rank
     warmup_steps: Positive = 4000
     learning_rate_factor: Scale = 1.0  # 1: the paper's Eq. 3
     label_smoothing: Probability = 0.1
