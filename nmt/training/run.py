@@ -1,5 +1,6 @@
 """A run before its first step: data, directory, and whether it may go on as configured."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import Ranks, world_size
+
+Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -32,15 +35,18 @@ class Run:
     verify: Callable[[Shard], None]  # checks a training shard, once
 
 
-def prepare_if_missing(config: Config, note: Callable[[str], None]) -> None:
+def prepare_if_missing(config: Config, note: Note) -> None:
     """Prepares the run's data if there is none; under torchrun, ranks must not wait for hours."""
     directory = Path(config.data.directory)
     if world_size() == 1 and not (directory / manifest.NAME).exists():
         prepare.prepare(config, report=note, tokenizer=tokenizer_to_fine_tune(config))
 
 
-def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None) -> Run:
+def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note) -> Run:
     """Opens data and directory of a run; the main process first sets the directory up.
+
+    Args:
+        note: is told when a run that never came to a checkpoint begins anew with other settings.
 
     Raises:
         InputError: no prepared data, the directory holds another run, or data and tokenizer do
@@ -59,7 +65,7 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None) -> Run:
             f"{config.tokenizer.vocabulary_size}, {data_directory / TOKENIZER}, prepare again"
         )
     if ranks.is_main:
-        _refuse_changes(config, directory)
+        _refuse_changes(config, directory, note)
         prepare.mark_used(data_directory, directory)
         _write_if_changed(directory / CONFIG, config.to_yaml().encode())
         _write_if_changed(directory / TOKENIZER, tokenizer_file)
@@ -92,16 +98,26 @@ def _write_if_changed(path: Path, content: bytes) -> None:
         atomic.write_file(path, content)
 
 
-def _refuse_changes(config: Config, directory: Path) -> None:
-    """Raises InputError if the run in `directory` was started with other settings that matter."""
+def _refuse_changes(config: Config, directory: Path, note: Note) -> None:
+    """Raises InputError if the run in `directory` was started with other settings that matter.
+
+    Without a checkpoint, of whatever condition, or a model nothing depends on them yet: `note`.
+    """
     if not (directory / CONFIG).exists():
         return
     started = configuration.load(directory / CONFIG)
-    problems = [
-        f"{key} is {new}, the run was started with {old}, {directory}, restore it or name "
-        "another training.run_directory"
+    changed = [
+        (key, f"{key} is {new}, the run was started with {old}, {directory}")
         for key, (old, new) in configuration.differences(started, config).items()
-        if key not in MAY_CHANGE
     ]
-    if problems:
-        raise InputError(*problems)
+    problems = [text for key, text in changed if key not in MAY_CHANGE]
+    if problems and _has_begun(directory):
+        remedy = "restore it or name another training.run_directory"
+        raise InputError(*(f"{problem}, {remedy}" for problem in problems))
+    for problem in problems:
+        note(f"{problem}, where it left no checkpoint: it begins anew")
+
+
+def _has_begun(directory: Path) -> bool:
+    kept = (directory / "checkpoints").glob("[!.]*")
+    return os.path.lexists(directory / "model") or any(kept)

@@ -77,7 +77,7 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         if ranks.is_main:
             lock = stack.enter_context(atomic.lock(directory, "nmt train"))
             atomic.remove_leftovers(directory)
-        run = open_run(config, ranks, lock)
+        run = open_run(config, ranks, lock, note)
         start = checkpoints.newest(directory, note)
         step = start.step if start else 0
         if len(set(ranks.gather(step))) > 1:

@@ -8,8 +8,10 @@ import pytest
 
 from nmt.cli import main
 from nmt.config import Config
+from nmt.errors import InputError
 from nmt.training import train as training
 from nmt.training.run_log import read_log
+from tests.training.runs import fingerprint
 
 Deed = Callable[[Path], object]
 Train = Callable[..., tuple[int, list[str]]]
@@ -165,3 +167,30 @@ def test_a_model_of_another_run_is_kept(settings, trained: Train, tmp_path: Path
     status, said = trained(settings(**SHORT))
     assert status == 0 and "nothing to do" not in "".join(said)
     assert files(tmp_path / "run/former-1-model") == files(tmp_path / "other/model")
+
+
+def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Train, tmp_path: Path):
+    def fail(run: Path) -> None:
+        raise InputError("nobody's fault, here, try again")
+
+    run = Path(settings().training.run_directory)
+    assert trained(settings(**SHORT), fail)[0] == 2
+    assert (run / "log.jsonl").read_bytes() and not (run / "checkpoints").exists()
+    corrected = SHORT | {"training__seed": 5, "model__dropout": 0.2}
+    status, said = trained(settings(**corrected))
+    assert status == 0
+    told = [line for line in said if "begins anew" in line]
+    assert len(told) == 2
+    assert told[1] == (
+        f"training.seed is 5, the run was started with 1, {run}, where it left no checkpoint: it "
+        "begins anew"
+    )
+    assert "seed: 5" in (run / "config.yaml").read_text()
+    assert [line["step"] for line in read_log(run) if "event" not in line] == [1, 2, 3, 4]
+    straight = settings(**corrected, training__run_directory=str(tmp_path / "straight"))
+    assert trained(straight)[0] == 0
+    assert fingerprint(run, 4) == fingerprint(tmp_path / "straight", 4)
+    for folder in (run / "model", *(run / "checkpoints").iterdir()):
+        (folder / "manifest.json").write_text("{}")  # damaged, but something to lose
+    status, said = trained(settings(**SHORT))
+    assert status == 2 and "training.seed is 1, the run was started with 5" in said[-1]
