@@ -81,7 +81,7 @@ def of_system(error: OSError) -> InputError:
     if error.errno in (errno.EMFILE, errno.ENFILE):
         what_to_do = "raise the limit on open files, see ulimit -n"
     return InputError(
-        f"{error.strerror}, {where}, {what_to_do}",
+        f"{error.strerror or error}, {where}, {what_to_do}",
         status=Status.INPUT if error.errno in _PATH_ERRORS else Status.STORAGE,
     )
 

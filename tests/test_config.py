@@ -88,7 +88,7 @@ def test_r18_every_problem_is_named_at_once_with_line_and_key(tmp_path: Path):
     text = GOOD.replace("directory: data/x", "directory: data/x\n  max_lenght: 3").replace(
         "target: a.de.gz", "targt: a.de.gz"
     )
-    text += "  max_steps: ten\n  gradient_clip: -1\n  micro_batches: 0\nmodle: {}\n"
+    text += "  max_steps: ten\n  gradient_clip: -1\n  micro_batches: 10001\nmodle: {}\n"
     path = write(tmp_path, text)
     found = problems(path, "model.d_modl=3", "decoding.beam=0")
     whole = "a whole number from 1 to 1,000,000,000"
@@ -98,7 +98,7 @@ def test_r18_every_problem_is_named_at_once_with_line_and_key(tmp_path: Path):
         f'training.max_steps must be {whole}, found "ten", {path}:16, correct it',
         "training.gradient_clip must be a number above 0 to 1,000,000 or null, found -1, "
         f"{path}:17, correct it",
-        "training.micro_batches must be a whole number from 1 to 10,000 or auto, found 0, "
+        "training.micro_batches must be a whole number from 1 to 10,000 or auto, found 10001, "
         f"{path}:18, correct it",
         f"unknown key modle, {path}:19, did you mean model?",
         "unknown key model.d_modl, command line, did you mean d_model?",

@@ -11,7 +11,7 @@ from typing import Any, Self, TextIO
 from tqdm import tqdm
 
 from nmt.errors import told
-from nmt.storage.atomic import write_file
+from nmt.storage.atomic import Lock, write_file
 from nmt.training.validation import Validation
 
 LOG = "log.jsonl"
@@ -65,6 +65,10 @@ class RunLog:
         max_steps: for the progress bar.
         elapsed_s: seconds behind that step, see the property.
         hardware: what every line says of the machine: `device`, `world_size`.
+        lock: on the run's directory, checked before each line.
+
+    Raises:
+        InputError: when a line is written, but the directory is no longer ours (2).
     """
 
     def __init__(
@@ -75,26 +79,29 @@ class RunLog:
         max_steps: int = 0,
         elapsed_s: float = 0.0,
         hardware: dict[str, Any] | None = None,
+        lock: Lock | None = None,
     ):
+        self._lock = lock
         self._file: TextIO | None = None
         self._tokens, self._since = 0, time.monotonic()
         self._began, self._hardware = time.monotonic() - elapsed_s, hardware or {}
         self._max_steps = max_steps
         if run is None:
             return
-        from torch.utils.tensorboard import SummaryWriter  # slow to import, not always needed
+        from nmt.training.board import Board  # slow to import, not always needed
 
         done = {"validation": validated, "model": step - 1}  # a model of this step is made again
         kept = [
             line for line in read_log(run) if line["step"] <= done.get(line.get("event", ""), step)
         ]
-        write_file(run / LOG, "".join(json.dumps(line) + "\n" for line in kept))
-        self._file = (run / LOG).open("a", encoding="utf-8")
-        self._board = SummaryWriter(run / "tensorboard", purge_step=step + 1)
+        self._path = run / LOG
+        write_file(self._path, "".join(json.dumps(line) + "\n" for line in kept))
+        self._file = self._path.open("a+", encoding="utf-8")
         self._bar = tqdm(
             total=max_steps, initial=step, unit="step", dynamic_ncols=True,
             disable=not sys.stderr.isatty(),
         )  # fmt: skip
+        self._board = Board(run / "tensorboard", step + 1, self.note)
 
     @property
     def elapsed_s(self) -> float:
@@ -110,9 +117,9 @@ class RunLog:
 
     def __exit__(self, *_: object) -> None:
         if self._file:
+            self._board.close()
             self._bar.close()
             self._file.close()
-            self._board.close()
 
     def count(self, target_tokens: int) -> None:
         """Counts one step's tokens and moves the bar."""
@@ -149,7 +156,7 @@ class RunLog:
         rows = [("source", "reference", "translation"), ("---",) * 3, *result.samples]
         cells = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
         table = "\n".join(f"| {' | '.join(row)} |" for row in cells)
-        self._board.add_text("validation/samples", table, step)
+        self._board.text("validation/samples", table, step)
         self.note(
             f"validation at step {step}: nll {result.nll:.3f} ppl {facts['ppl']:.2f} "
             f"bleu {result.bleu:.2f}"
@@ -171,10 +178,24 @@ class RunLog:
 
     def _scalars(self, group: str, facts: dict[str, Any], names: Sequence[str]) -> None:
         for name in names:
-            self._board.add_scalar(f"{group}/{name}", facts[name], facts["step"])
+            self._board.scalar(f"{group}/{name}", facts[name], facts["step"])
 
     def _write(self, facts: dict[str, Any]) -> None:
-        if self._file:
-            facts = facts | {"elapsed_s": round(self.elapsed_s, 3)} | self._hardware
-            self._file.write(json.dumps(facts) + "\n")
-            self._file.flush()
+        if not self._file:
+            return
+        if self._lock:
+            self._lock.check()
+        if not self._path.exists():
+            self._write_again()
+        facts = facts | {"elapsed_s": round(self.elapsed_s, 3)} | self._hardware
+        self._file.write(json.dumps(facts) + "\n")
+        self._file.flush()
+
+    def _write_again(self) -> None:
+        """Brings back a log that was removed, as it still stands in the open file."""
+        assert self._file
+        with self._file as removed:
+            removed.seek(0)
+            write_file(self._path, removed.read())
+        self._file = self._path.open("a+", encoding="utf-8")
+        self.note(f"warning: was removed and is written again, {self._path}")

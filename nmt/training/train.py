@@ -18,7 +18,14 @@ import torch
 from nmt.checkpoints import checkpoint as checkpoints
 from nmt.checkpoints.average import mean_weights
 from nmt.checkpoints.checkpoint import Checkpoint
-from nmt.checkpoints.model_directory import WEIGHTS, check_fit, load_model, save_model
+from nmt.checkpoints.model_directory import (
+    WEIGHTS,
+    check_fit,
+    load_model,
+    refuse_unsound,
+    save_model,
+)
+from nmt.checkpoints.run_directory import refuse_foreign
 from nmt.checkpoints.state import Best, State
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
@@ -66,10 +73,11 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         ranks = stack.enter_context(process_group(settings.process_group_timeout_s))
         if not ranks.is_main:
             note = _unheard
+        lock = None
         if ranks.is_main:
-            stack.enter_context(atomic.lock(directory, "nmt train"))
+            lock = stack.enter_context(atomic.lock(directory, "nmt train"))
             atomic.remove_leftovers(directory)
-        run = open_run(config, ranks)
+        run = open_run(config, ranks, lock, note)
         start = checkpoints.newest(directory, note)
         step = start.step if start else 0
         if len(set(ranks.gather(step))) > 1:
@@ -96,14 +104,14 @@ def _log(run: Run, start: Checkpoint | None) -> RunLog:
         validated = start.state.best.validated
     hardware = {"device": run.ranks.device_name, "world_size": run.ranks.world_size}
     max_steps = run.config.training.max_steps
-    return RunLog(run.directory, step, validated, max_steps, elapsed_s, hardware)
+    return RunLog(run.directory, step, validated, max_steps, elapsed_s, hardware, run.lock)
 
 
 def _model_step(directory: Path) -> int | None:
     """The step of a run's finished model, if it has a sound one."""
     try:
         content = manifest.read(directory / "model", "model")
-        manifest.verify(directory / "model", content)
+        refuse_unsound(directory / "model", content)
     except InputError:
         return None
     return int(content["step"])
@@ -183,7 +191,7 @@ class Training:
                 "resume with a lower training.learning_rate_factor",
                 status=Status.DIVERGED,
             )
-        if not run.ranks.is_main:
+        if not run.lock:
             return
         state = State(
             step=step,
@@ -195,7 +203,9 @@ class Training:
         )
         moments = checkpoints.adam_moments(self.optimizer, transformer)
         snapshot = Checkpoint(weights, moments, state)
+        run.lock.check()
         checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
+        run.lock.check()  # saving takes a while
         settings = run.config.training
         every, keep = settings.checkpoint_every, settings.keep_checkpoints
         checkpoints.rotate(run.directory, step, every, keep, self.best.step)
@@ -300,8 +310,9 @@ def _initial_transformer(
                 f"trained on other data or another tokenizer ({start.hashes}, now {run.hashes}), "
                 f"{run.directory}, restore them or name another training.run_directory"
             )
-        weights = start.weights
-    elif origin:
+        transformer.load_state_dict(start.weights)
+        return transformer
+    if origin:
         model = load_model(Path(origin), device=torch.device("cpu"), note=note)
         if model.tokenizer.sha256 != run.tokenizer.sha256:
             raise InputError(
@@ -309,11 +320,10 @@ def _initial_transformer(
                 "the data into a new directory with initialize_from set, to use its tokenizer"
             )
         weights = model.transformer.state_dict()
-    else:
-        transformer.initialize(run.config.training.seed)
+        check_fit(transformer, weights, Path(origin))
+        transformer.load_state_dict(weights)
         return transformer
-    check_fit(transformer, weights, run.directory if start else Path(str(origin)))
-    transformer.load_state_dict(weights)
+    transformer.initialize(run.config.training.seed)
     return transformer
 
 
@@ -336,12 +346,34 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
         assert result  # there is one unless a rank was asked to stop
         facts["validation"] = result.facts
         note += f", validation bleu {result.bleu:.2f}"
-    if run.ranks.is_main:
-        new, path = run.directory / ".tmp-new-model", run.directory / "model"
+    if run.lock:
+        run.lock.check()
+        new = run.directory / ".tmp-new-model"
         save_model(new, run.config, run.tokenizer_file, weights, run.hashes | facts)
-        if path.exists():
-            path.replace(run.directory / ".tmp-former-model")
-        new.replace(path)
-        atomic.remove_leftovers(run.directory)
+        run.lock.check()
+        _replace_model(run.directory, new, log.note)
         log.event("model", facts)
         log.note(note)
+
+
+def _replace_model(directory: Path, new: Path, note: Callable[[str], None]) -> None:
+    """Gives a run's new model its name; what we have not written is kept under another."""
+    path = directory / "model"
+    if _is_ours(path):
+        path.replace(directory / ".tmp-former-model")
+    elif os.path.lexists(path):
+        kept = atomic.free_name(path, "former")
+        path.replace(kept)
+        note(f"warning: {path} held files of others, they are kept in {kept}")
+    new.replace(path)
+    atomic.remove_leftovers(directory)
+
+
+def _is_ours(model: Path) -> bool:
+    """Whether a folder holds a model of its run, sound or damaged, and nothing else."""
+    try:
+        content = manifest.read(model, "model")
+        refuse_foreign(model.parent, model)
+        return not model.is_symlink() and not manifest.unlisted(model, content)
+    except InputError:
+        return False

@@ -19,6 +19,7 @@ from safetensors.torch import save
 from nmt.checkpoints import checkpoint as checkpoints
 from nmt.checkpoints import model_directory
 from nmt.checkpoints.model_directory import find_model, load_model, save_model
+from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.cli import main
 from nmt.config import Config
 from nmt.errors import NoModelError
@@ -216,6 +217,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
 
 CHILD = """
 import json, resource, sys
+from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.cli import main
 
 sound, *hostile = sys.argv[1:]
@@ -305,12 +307,12 @@ def test_r28_checkpoints_are_ordered_by_step_not_by_time(
         save_step(tmp_path, step, config, tokenizer, hashes)
     for times in ({2: 300, 9: 200, 10: 100}, dict.fromkeys((2, 9, 10), 100)):
         for step, time in times.items():
-            folder = checkpoints.directory(tmp_path, step)
+            folder = checkpoint_of(tmp_path, step)
             for path in (*folder.iterdir(), folder):
                 os.utime(path, (time, time))
         newest = checkpoints.newest(tmp_path, print)
         assert newest is not None and newest.step == 10
-        assert find_model(tmp_path) == (checkpoints.directory(tmp_path, 10), "checkpoint")
+        assert find_model(tmp_path) == (checkpoint_of(tmp_path, 10), "checkpoint")
         sound = checkpoints.sound_checkpoints(tmp_path, 2, print)
         assert [step for step, _ in sound] == [10, 9]
 
@@ -331,11 +333,11 @@ def test_r30_a_newer_format_stops_and_names_both_versions(
     for step in (1, 2):
         save_step(run, step, config, tokenizer, hashes)
     shutil.copytree(model, run / "model")
-    for folder in (model, checkpoints.directory(run, 2)):
+    for folder in (model, checkpoint_of(run, 2)):
         # a later format may describe its files in another way
         content = {"format_version": version, "entries": []}
         (folder / manifest.NAME).write_text(json.dumps(content))
-    for place in (model, run, checkpoints.directory(run, 2)):
+    for place in (model, run, checkpoint_of(run, 2)):
         assert expected in refusal(capsys, place, status=2)
     with pytest.raises(manifest.NewerFormatError, match=expected):
         checkpoints.newest(run, print)

@@ -48,3 +48,17 @@ def test_only_sound_lines_and_figures_are_read_back(tmp_path: Path):
     assert read_log(tmp_path) == [first, last, rest]
     RunLog(tmp_path, step=3, validated=3).__exit__()
     assert read_log(tmp_path) == [first, last, rest]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
+def test_tensorboard_shows_each_step_once_as_the_log_has_it(tmp_path: Path):
+    facts = {"nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
+    with RunLog(tmp_path) as log:
+        for step, loss in ((1, 4.0), (2, 3.5), (3, 3.0)):
+            log.step({"step": step, "loss": loss} | facts)
+    with RunLog(tmp_path, step=1) as log:  # taken up after step 1
+        log.step({"step": 2, "loss": 3.25} | facts)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("training/loss")] == [(1, 4.0), (2, 3.25)]
+    assert [e.value for e in events.Scalars("training/learning_rate")] == [0.5, 0.5]
