@@ -166,6 +166,7 @@ class Training(Section):
     max_steps: Positive = 100_000
     batch_tokens: Positive = 25_000  # bound on one step's tokens over all ranks, on each side
     micro_batches: Positive | Literal["auto"] = "auto"  # slots a step is cut into; auto: one a rank
+    # until the rate's peak, factor / sqrt(d_model * warmup_steps), Eq. 3: fewer steps raise it
     warmup_steps: Positive = 4000
     learning_rate_factor: Scale = 1.0  # 1: the paper's Eq. 3
     label_smoothing: Probability = 0.1

@@ -27,7 +27,7 @@ from nmt.errors import InputError, NoModelError, Status, Stopped
 from nmt.model.transformer import Transformer
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import StopRequest, process_group
-from nmt.training.health import LOWER_RATE, Divergence, shortcomings
+from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
 from nmt.training.run import Run, open_run, prepare_if_missing
@@ -82,6 +82,8 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
             if start:
                 log.note(f"resumed from step {step}")
             count = f"{ranks.world_size} processes on " if ranks.world_size > 1 else ""
+            if warning := rate_warning(config):
+                log.note(f"nmt: warning: {warning}")
             log.note(f"training: {count}{ranks.device_name}")
             step = _train(training, log, stop, step)
             _finish(run, log, stop, step)

@@ -123,6 +123,16 @@ def test_progress_has_what_a_person_wants_to_know(settings, capsys):
     assert re.search(r"^training: .+, \d+ threads$", said, re.M)
 
 
+def test_a_rate_that_is_too_high_is_told_before_the_first_step(settings, capsys):
+    """0.08 / sqrt(32) = 0.0141; with 10 steps of warm-up the peak is 1 / sqrt(320) = 0.0559."""
+    run(settings(training__max_steps=1, training__learning_rate_factor=2.5))  # ends at 0.0140
+    assert "warning" not in capsys.readouterr().err.split("validation")[0]
+    run(settings(training__max_steps=10, training__learning_rate_factor=2.5))
+    said = capsys.readouterr().err
+    assert "\nnmt: warning: the learning rate will rise to 1.4e-01, d_model 32" in said
+    assert said.index("will rise to") < said.index("step 2/10")
+
+
 def test_a_huge_perplexity_is_printed_in_short(tmp_path, capsys):
     result = Validation(401.3, 401.3, 0.0, "s", [], 5.0)
     with RunLog(tmp_path) as log:
