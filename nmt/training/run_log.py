@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from nmt.errors import told
 from nmt.storage.atomic import Lock, write_file
+from nmt.training.health import has_learnt
 from nmt.training.validation import Validation
 
 LOG = "log.jsonl"
@@ -52,6 +53,13 @@ def _is_sound(key: str, value: Any) -> bool:
     return not isinstance(value, int | float) or abs(value) <= sys.float_info.max
 
 
+def _duration(seconds: float) -> str:
+    """A time to wait, as roughly as it is known: 45 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 class RunLog:
     """Writes what happens in a run; ranks other than the main one have a silent one.
 
@@ -82,10 +90,11 @@ class RunLog:
         lock: Lock | None = None,
     ):
         self._lock = lock
+        self.last_validation: dict[str, Any] = {}  # as it stands in the log, if there was one
         self._file: TextIO | None = None
-        self._tokens, self._since = 0, time.monotonic()
-        self._began, self._hardware = time.monotonic() - elapsed_s, hardware or {}
-        self._max_steps = max_steps
+        self._opened = self._since = time.monotonic()
+        self._tokens, self._first, self._max_steps = 0, step + 1, max_steps
+        self._began, self._hardware = self._opened - elapsed_s, hardware or {}
         if run is None:
             return
         from nmt.training.board import Board  # slow to import, not always needed
@@ -95,6 +104,9 @@ class RunLog:
             line for line in read_log(run) if line["step"] <= done.get(line.get("event", ""), step)
         ]
         self._path = run / LOG
+        for line in kept:
+            if line.get("event") == "validation":
+                self.last_validation = line
         write_file(self._path, "".join(json.dumps(line) + "\n" for line in kept))
         self._file = self._path.open("a+", encoding="utf-8")
         self._bar = tqdm(
@@ -133,7 +145,7 @@ class RunLog:
 
     def step(self, facts: dict[str, Any]) -> None:
         """Logs a step; adds tokens per second since the last line."""
-        speed = round(self._tokens / max(time.monotonic() - self._since, 1e-9), 1)
+        speed = self._speed()
         self.restart_clock()
         if not self._file:
             return
@@ -141,26 +153,48 @@ class RunLog:
         self._write(facts)
         names = ("loss", "nll", "learning_rate", "gradient_norm", "tokens_per_second")
         self._scalars("training", facts, names)
-        text = f"loss {facts['loss']:.3f} nll {facts['nll']:.3f} {speed:.0f} target tokens/s"
+        self._show(facts, speed)
+
+    def step_between(self, facts: dict[str, Any]) -> None:
+        """Shows a step that is not logged if it is the first: a person wants to see a start."""
+        if self._file and facts["step"] == self._first:
+            self._show(facts, self._speed())
+
+    def _speed(self) -> float:
+        return round(self._tokens / max(time.monotonic() - self._since, 1e-9), 1)
+
+    def _show(self, facts: dict[str, Any], speed: float) -> None:
+        step, missing = facts["step"], self._max_steps - facts["step"]
+        text = (
+            f"epoch {facts['epoch']} loss {facts['loss']:.3f} nll {facts['nll']:.3f} "
+            f"lr {facts['learning_rate']:.1e} {speed:.0f} target tokens/s"
+        )
         self._bar.set_postfix_str(text)
         if self._bar.disable:
-            self.note(f"step {facts['step']}/{self._max_steps} {text}")
+            # at the pace of this sitting, validation and saving included
+            left = (time.monotonic() - self._opened) / (step - self._first + 1) * missing
+            text += f", {_duration(left)} left" if missing else ""
+            self.note(f"step {step}/{self._max_steps} {text}")
 
     def validation(self, step: int, result: Validation) -> None:
         """Logs a validation with some sample translations."""
         if not self._file:
             return
-        facts = {"event": "validation", "step": step} | result.facts
+        self.last_validation = facts = {"event": "validation", "step": step} | result.facts
         self._write(facts)
         self._scalars("validation", facts, ("loss", "nll", "ppl", "bleu"))
         rows = [("source", "reference", "translation"), ("---",) * 3, *result.samples]
         cells = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
         table = "\n".join(f"| {' | '.join(row)} |" for row in cells)
         self._board.text("validation/samples", table, step)
-        self.note(
-            f"validation at step {step}: nll {result.nll:.3f} ppl {facts['ppl']:.2f} "
-            f"bleu {result.bleu:.2f}"
-        )
+        ppl = f"{result.ppl:.2f}" if result.ppl < 1e6 else f"{result.ppl:.1e}"
+        text = f"validation at step {step}: nll {result.nll:.3f} ppl {ppl} bleu {result.bleu:.2f}"
+        if not has_learnt(facts):
+            text += (
+                " (next to nothing learnt yet: the frequencies of pieces alone have nll "
+                f"{result.unigram_nll:.3f})"
+            )
+        self.note(text)
         for source, reference, translation in result.samples[:2]:
             self.note(f"  source      {source}")
             self.note(f"  reference   {reference}")
@@ -198,4 +232,4 @@ class RunLog:
             removed.seek(0)
             write_file(self._path, removed.read())
         self._file = self._path.open("a+", encoding="utf-8")
-        self.note(f"warning: was removed and is written again, {self._path}")
+        self.note(f"nmt: warning: was removed and is written again, {self._path}")

@@ -35,6 +35,7 @@ from nmt.errors import InputError, NoModelError, Status, Stopped
 from nmt.model.transformer import Transformer
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import StopRequest, process_group
+from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
 from nmt.training.run import Run, open_run, prepare_if_missing
@@ -89,6 +90,10 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         with _log(run, start) as log:
             if start:
                 log.note(f"resumed from step {step}")
+            count = f"{ranks.world_size} processes on " if ranks.world_size > 1 else ""
+            if warning := rate_warning(config):
+                log.note(f"nmt: warning: {warning}")
+            log.note(f"training: {count}{ranks.device_name}")
             step = _train(training, log, stop, step)
             _finish(run, log, stop, step)
     return directory / "model"
@@ -187,8 +192,7 @@ class Training:
         weights = transformer.state_dict()
         if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
             raise InputError(
-                f"weights that are not finite, step {step}, nothing was saved; "
-                "resume with a lower training.learning_rate_factor",
+                f"weights that are not finite, step {step}, nothing was saved; {LOWER_RATE}",
                 status=Status.DIVERGED,
             )
         if not run.lock:
@@ -220,6 +224,7 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
         _stop(run, ranks.max(stop.signal_number), step)
     if training.is_over(step):
         return step
+    divergence = Divergence(config)
     for plan, slots in _settled(training, _slots(run, after=step)):
         step = plan.step
         result = optimizer_step(
@@ -227,11 +232,13 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
             step, plan.target_tokens, config, ranks,
         )  # fmt: skip
         log.count(plan.target_tokens)
-        if step % settings.log_every == 0 or step == settings.max_steps:
-            log.step(_facts(plan, result))
+        is_logged = step % settings.log_every == 0 or step == settings.max_steps
+        (log.step if is_logged else log.step_between)(_facts(plan, result))
+        is_astray = divergence.is_astray(step, result.nll)
         is_best = training.validate_if_due(log, stop, step)
         signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
-        if is_over or is_best or signal_number or step % settings.checkpoint_every == 0:
+        is_due = (is_best or step % settings.checkpoint_every == 0) and not is_astray
+        if is_over or signal_number or is_due:
             training.save(step, log.elapsed_s)
             log.restart_clock()
         _stop(run, signal_number, step)
@@ -345,6 +352,7 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
         _stop(run, run.ranks.max(stop.signal_number), step)
         assert result  # there is one unless a rank was asked to stop
         facts["validation"] = result.facts
+        facts["warnings"] = shortcomings(result.facts, log.last_validation, run.directory)
         note += f", validation bleu {result.bleu:.2f}"
     if run.lock:
         run.lock.check()
@@ -354,6 +362,8 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
         _replace_model(run.directory, new, log.note)
         log.event("model", facts)
         log.note(note)
+        for warning in facts.get("warnings", []):
+            log.note(f"nmt: warning: {warning}")
 
 
 def _replace_model(directory: Path, new: Path, note: Callable[[str], None]) -> None:
@@ -364,7 +374,7 @@ def _replace_model(directory: Path, new: Path, note: Callable[[str], None]) -> N
     elif os.path.lexists(path):
         kept = atomic.free_name(path, "former")
         path.replace(kept)
-        note(f"warning: {path} held files of others, they are kept in {kept}")
+        note(f"nmt: warning: {path} held files of others, they are kept in {kept}")
     new.replace(path)
     atomic.remove_leftovers(directory)
 

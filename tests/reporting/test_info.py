@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from nmt.cli import main
 from nmt.config import load
 from nmt.model.transformer import Transformer
 from nmt.reporting.info import as_text, differences_from_paper, flops_per_token_pair, info
@@ -62,6 +63,29 @@ def test_flops_and_learning_rate():
         content = info(config)
         assert content["flops"]["per_token_pair"] == found
         assert content["learning_rate"]["peak"] == pytest.approx((d * 4000) ** -0.5)
+
+
+def test_the_peak_is_the_one_that_the_run_will_reach(capsys):
+    """Shortened in the natural way, warm-up and all, a run goes wrong: 1.5 / sqrt(128 * 250)."""
+    captions, shorter = CONFIGS / "multi30k.yaml", ["training.max_steps=700"]
+    content = info(load(captions, shorter))
+    rate = content["learning_rate"]
+    assert (rate["peak_step"], rate["warning"]) == (700, None)
+    assert rate["peak"] == pytest.approx(1.5 * 128**-0.5 * 700 * 2000**-1.5)
+    assert "1.038e-03  at its peak, step 700, the last; the warm-up of 2,000" in as_text(content)
+    assert main(["info", str(captions), *shorter, "training.warmup_steps=250"]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "8.385e-03  at its peak, step 250\n  warning: the learning rate will rise to 8.4e-03"
+        in said
+    )
+    assert "training.warmup_steps 250" in said
+
+
+def test_no_shipped_configuration_has_a_rate_that_is_warned_of():
+    paths = list(CONFIGS.rglob("*.yaml"))
+    assert len(paths) > 20
+    assert [path for path in paths if info(load(path))["learning_rate"]["warning"]] == []
 
 
 def test_what_differs_from_the_paper_is_computed():
