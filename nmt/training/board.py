@@ -62,4 +62,6 @@ class Board:
 
     def _lose(self, reason: str) -> None:
         self._is_lost = True
-        self._note(f"nmt: warning: no more for TensorBoard ({reason}), {self._path}, training goes on")
+        self._note(
+            f"nmt: warning: no more for TensorBoard ({reason}), {self._path}, training goes on"
+        )
