@@ -597,7 +597,7 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         kind = "a whole number" if schema["type"] == "integer" else "a number"
         low = f"from {schema['minimum']:,}" if "minimum" in schema else "above 0"
         high = schema.get("maximum", schema.get("exclusiveMaximum", 0) - 1)
-        return f"{kind} {low} to {high:,}"
+        return f"{kind} {low} to {high:,}".replace(".0 ", " ").removesuffix(".0")
     return _KINDS[schema.get("type", "object")]
 
 

@@ -280,7 +280,8 @@ def test_parquet_columns_are_named(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet")
     error = fault(columns("parquet", path, target="x.fr"))
     assert "no column x.fr" in str(error)
-    assert "the columns are: x.en, x.de, n" in str(error)
+    listed = str(error).rpartition("the columns are: ")[2]
+    assert set(listed.split(", ")) == {"x.en", "x.de", "n"}  # in the order that Arrow gave them
     assert "column n is int64" in str(fault(columns("parquet", path, source="n")))
 
 

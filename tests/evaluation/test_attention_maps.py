@@ -125,7 +125,8 @@ def test_no_piece_is_taken_for_mathematics(maps, recwarn):
     strange = ["$\\nothing$", "漢字", *maps.source_pieces[2:]]
     write_png(replace(maps, source_pieces=strange), picture := io.BytesIO())
     assert picture.getvalue().startswith(b"\x89PNG")
-    assert not recwarn.list
+    glyphs = [said for said in recwarn if not issubclass(said.category, DeprecationWarning)]
+    assert not glyphs  # of matplotlib about its own libraries we hear as well
 
 
 def test_command_writes_a_picture(model, tmp_path):
