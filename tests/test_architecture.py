@@ -10,7 +10,7 @@ import nmt
 ROOT = Path(nmt.__file__).parent
 # Data flows downwards: a module imports from its own room and from rooms above it.
 ROOMS = [
-    "errors", "strict_yaml", "config", "cpu_memory", "storage", "data", "model", "checkpoints",
+    "errors", "strict_yaml", "config", "model", "cpu_memory", "storage", "data", "checkpoints",
     "decoding", "evaluation", "training", "reporting", "cli", "__main__",
 ]  # fmt: skip
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import NoModelError
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 _NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
 _LEAVE_SHARE = 8  # one eighth of a batch must be done before the rest is copied together

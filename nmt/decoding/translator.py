@@ -12,9 +12,10 @@ import torch
 from nmt.checkpoints.model_directory import load_model
 from nmt.config import MAX_BEAM, Config
 from nmt.data.cleaning import normalize
-from nmt.data.tokenizer import EOS_ID, PAD_ID, Tokenizer
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.search import Hypothesis, search
 from nmt.errors import InputError, is_out_of_memory
+from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.transformer import Transformer
 
 Precision = Literal["fp32", "bf16"]

@@ -17,10 +17,10 @@ import torch
 
 from nmt.data.cleaning import normalize
 from nmt.data.layout import one_per_row
-from nmt.data.tokenizer import BOS_ID, EOS_ID
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError
+from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.transformer import AttentionWeights
 
 _MAX_PICTURE_PIXELS = 150_000_000

@@ -19,8 +19,8 @@ from torch import Tensor
 from nmt.model.attention import attention_bias, reach
 
 if TYPE_CHECKING:
-    from nmt.data.layout import Tokens
     from nmt.model.attention import SelfAttention
+    from nmt.model.tokens import Tokens
     from nmt.model.transformer import Transformer
 
 _FIRST_CAPACITY = 32  # steps; doubled when full, so that short outputs do not pay for long limits

@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config import Config
-from nmt.data.layout import Tokens
 from nmt.model.attention import attention_bias
 from nmt.model.dropout import Dropout, Randomness
 from nmt.model.layers import DecoderLayer, EncoderLayer, layer_norm
 from nmt.model.positions import LearnedPositions, SinusoidalPositions
 from nmt.model.steps import CachedSteps
+from nmt.model.tokens import Tokens
 
 
 @dataclass(frozen=True)
