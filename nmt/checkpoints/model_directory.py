@@ -152,10 +152,15 @@ def _load(folder: Path, content: dict[str, Any], device: torch.device) -> Loaded
             f"{config.tokenizer.vocabulary_size}, {folder / TOKENIZER}, restore its own"
         )
     with torch.device("meta"):
-        transformer = Transformer(config)
+        transformer = new_transformer(config)
     _check_shapes(transformer, _shapes(folder / WEIGHTS), folder / WEIGHTS)
     transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
     return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
+
+
+def new_transformer(config: Config) -> Transformer:
+    """The model that a configuration asks for, its weights without values."""
+    return Transformer(config.model, config.tokenizer.vocabulary_size, config.data.max_length)
 
 
 def read_config(folder: Path) -> Config:

@@ -21,7 +21,6 @@ from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError
 from nmt.model.special_ids import BOS_ID, EOS_ID
-from nmt.model.transformer import AttentionWeights
 
 _MAX_PICTURE_PIXELS = 150_000_000
 _TOKEN_INCHES, _DPI = 0.13, 110
@@ -72,9 +71,8 @@ def attention_of(
         tgt = [*tokenizer.encode(normalize(target)), EOS_ID]
     _check_length("target", tgt, transformer.max_length)
     batch = one_per_row([(np.array(src), np.array(tgt))]).to(translator.device)
-    weights = AttentionWeights([], [], [])
     with torch.inference_mode():
-        transformer(batch.src, batch.tgt_in, weights)
+        weights = transformer.attention_weights(batch.src, batch.tgt_in)
     return AttentionMaps(
         tokenizer.pieces(src),
         tokenizer.pieces(tgt),

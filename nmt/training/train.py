@@ -18,7 +18,13 @@ import torch
 from nmt.checkpoints import checkpoint as checkpoints
 from nmt.checkpoints.average import mean_weights
 from nmt.checkpoints.checkpoint import Checkpoint
-from nmt.checkpoints.model_directory import WEIGHTS, check_fit, load_model, save_model
+from nmt.checkpoints.model_directory import (
+    WEIGHTS,
+    check_fit,
+    load_model,
+    new_transformer,
+    save_model,
+)
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.layout import Batch, packed, pairs_of
@@ -299,7 +305,7 @@ def _initial_transformer(
     run: Run, start: Checkpoint | None, note: Callable[[str], None]
 ) -> Transformer:
     """With the weights of a checkpoint, of a model to fine-tune, or newly drawn."""
-    transformer, origin = Transformer(run.config), run.config.training.initialize_from
+    transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:
         if start.hashes != run.hashes:
             raise NoModelError(
@@ -334,7 +340,7 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
     facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}
     note = f"model: mean of steps {', '.join(map(str, facts['averaged_steps']))}"
     if run.validation:
-        transformer = Transformer(run.config)
+        transformer = new_transformer(run.config)
         transformer.load_state_dict(weights)
         module = TransformerLoss(transformer.to(run.ranks.device), settings.label_smoothing)
         result = validate(module, run.tokenizer, run.validation, run.config, run.ranks, stop)

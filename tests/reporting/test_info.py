@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import load
-from nmt.model.transformer import Transformer
 from nmt.reporting.info import as_text, differences_from_paper, flops_per_token_pair, info
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
@@ -32,7 +32,7 @@ def test_parameters_of_base_and_big(path: Path, vocabulary: int, millions: float
     assert total == by_hand(config.model.d_model, config.model.d_ff, 6, vocabulary)
     assert round(total / 1e6, 1) == millions
     with torch.device("meta"):
-        assert total == sum(p.numel() for p in Transformer(config).parameters())
+        assert total == sum(p.numel() for p in new_transformer(config).parameters())
 
 
 @pytest.mark.parametrize(
