@@ -1,6 +1,9 @@
 """The order of rooms, and what must never stand in the tree."""
 
 import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ import nmt
 ROOT = Path(nmt.__file__).parent
 # Data flows downwards: a module imports from its own room and from rooms above it.
 ROOMS = [
-    "errors", "strict_yaml", "config", "cpu_memory", "storage", "demo_language", "data", "model",
+    "errors", "strict_yaml", "config", "model", "cpu_memory", "storage", "demo_language", "data",
     "checkpoints", "decoding", "evaluation", "training", "reporting", "cli", "__main__",
 ]  # fmt: skip
 MODULES = sorted(ROOT.rglob("*.py"))
@@ -53,6 +56,45 @@ def test_the_demo_language_imports_nothing_of_nmt():
 def test_every_room_is_listed():
     assert len(MODULES) > 40
     assert {room_of(path) for path in MODULES} - {"__init__"} == set(ROOMS)
+
+
+def imported_modules(path: Path) -> set[Path]:
+    """Files of ours that a module imports, wherever in it; `if TYPE_CHECKING` counts too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names] + [str(node.module)]
+        found |= {(ROOT.parent / name.replace(".", "/")).with_suffix(".py") for name in names}
+    return found & set(MODULES)
+
+
+def test_no_modules_import_each_other():
+    graph = {path: imported_modules(path) for path in MODULES}
+    assert sum(map(len, graph.values())) > 100
+    TopologicalSorter(graph).prepare()  # CycleError names them
+
+
+def test_the_model_needs_torch_and_numpy_alone():
+    """What modules load, in an interpreter of their own."""
+    code = """if True:
+        import sys
+        def loaded(): return {name.split(".")[0] for name in sys.modules}
+        import nmt.model.special_ids
+        assert "torch" not in loaded()
+        import numpy, torch
+        before = loaded()
+        import nmt.model.stepper
+        print(sorted(loaded() - before - set(sys.stdlib_module_names)))
+        print(sorted(name for name in sys.modules if name.startswith("nmt")))
+        import nmt.decoding.search
+        print(sorted({"sentencepiece", "filelock", "yaml"} & (loaded() - before)))
+    """
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    others, ours, of_search = map(ast.literal_eval, run.stdout.splitlines())
+    assert others == [] and of_search == []
+    assert {f"nmt.model.{path.stem}" for path in (ROOT / "model").glob("[!_]*.py")} <= set(ours)
+    assert {name for name in ours if not name.startswith("nmt.model")} == {"nmt"}
 
 
 UNSAFE_MODULES = {

@@ -154,13 +154,12 @@ def test_defaults_are_those_that_help_names_and_the_papers(capsys):
 def test_precision_of_a_cpu_is_fp32_unless_asked_for(settings, tiny_data, monkeypatch):
     import torch
 
-    from nmt.checkpoints.model_directory import LoadedModel
-    from nmt.model.transformer import Transformer
+    from nmt.checkpoints.model_directory import LoadedModel, new_transformer
 
     config = settings()
 
     def load_model(path, *, device, note):
-        return LoadedModel(config, None, Transformer(config), 1, path)  # type: ignore[arg-type]
+        return LoadedModel(config, None, new_transformer(config), 1, path)  # type: ignore[arg-type]
 
     monkeypatch.setattr(translator, "load_model", load_model)
     for precision, dtype in ((None, "float32"), ("fp32", "float32"), ("bf16", "bfloat16")):

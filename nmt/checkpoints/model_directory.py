@@ -186,6 +186,11 @@ def _load(folder: Path, content: dict[str, Any], device: torch.device) -> Loaded
     return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
 
 
+def new_transformer(config: Config) -> Transformer:
+    """The model that a configuration asks for, its weights without values."""
+    return Transformer(config.model, config.tokenizer.vocabulary_size, config.data.max_length)
+
+
 def read_config(folder: Path) -> Config:
     """The configuration in a model directory; NoModelError if it is none of ours."""
     try:
@@ -201,7 +206,7 @@ def check_fit(transformer: Transformer, weights: dict[str, Tensor], name: Path) 
 
 def _without_weights(config: Config) -> Transformer:
     with torch.device("meta"):
-        return Transformer(config)
+        return new_transformer(config)
 
 
 def _refuse_unfit(path: Path, transformer: Transformer) -> None:

@@ -31,8 +31,9 @@ from tqdm import tqdm
 from nmt.config import Config, Corpus
 from nmt.data import cleaning, shards, test_set, workers
 from nmt.data.corpora import describe, read_chunks
-from nmt.data.tokenizer import EOS_ID, Tokenizer, train_tokenizer
+from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.errors import InputError
+from nmt.model.special_ids import EOS_ID
 from nmt.storage import atomic, manifest
 
 RECIPE = 1  # raised when the same input and settings would give other bytes

@@ -16,16 +16,9 @@ from random import Random
 
 import sentencepiece
 
-from nmt.data.tokenizer_model import (
-    BOS_ID,
-    EOS_ID,
-    MAX_MODEL_BYTES,
-    PAD_ID,
-    UNK_ID,
-    UNK_SURFACE,
-    check_model,
-)
+from nmt.data.tokenizer_model import MAX_MODEL_BYTES, UNK_SURFACE, check_model
 from nmt.errors import InputError, NoModelError
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import atomic
 
 # Rarer characters are spelt in bytes. Not 1: web text holds thousands of characters of other

@@ -11,10 +11,10 @@ import torch
 from nmt.data.cleaning import normalize
 from nmt.data.corpora import read_lines
 from nmt.data.layout import Pair, by_length, one_per_row
-from nmt.data.tokenizer import EOS_ID, PAD_ID
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Precision, Translator
 from nmt.errors import InputError, NoModelError, count
+from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.transformer import Transformer
 
 _BATCH_TOKENS = 2048  # padded, a side, in memory at once; a longer line must be one of training's

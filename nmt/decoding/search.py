@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import NoModelError
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 NOT_NUMBERS = "scores that are not numbers, the model's output, use a sound model"
 _NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]

@@ -11,9 +11,11 @@ import torch
 from nmt.checkpoints.model_directory import load_model
 from nmt.config import MAX_BEAM, Config
 from nmt.data.cleaning import normalize
-from nmt.data.tokenizer import EOS_ID, PAD_ID, Tokenizer
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.search import Hypothesis, search
 from nmt.errors import InputError, is_out_of_memory
+from nmt.model.special_ids import EOS_ID, PAD_ID
+from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 
 Precision = Literal["fp32", "bf16"]
@@ -208,7 +210,7 @@ class Translator:
             with torch.inference_mode():
                 src = torch.tensor(rows, device=self.device)  # (B, S)
                 return search(
-                    self.transformer.start(src, beam, max(limits)),
+                    Stepper(self.transformer, src, beam, max(limits)),
                     limits,
                     beam=beam,
                     alpha=self.config.decoding.length_penalty if alpha is None else alpha,

@@ -18,12 +18,11 @@ import torch
 from nmt.config import Model
 from nmt.data.cleaning import normalize
 from nmt.data.layout import one_per_row
-from nmt.data.tokenizer import BOS_ID, EOS_ID
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError, NoModelError
-from nmt.model.transformer import AttentionWeights
+from nmt.model.special_ids import BOS_ID, EOS_ID
 
 _MAX_WEIGHTS = 100_000_000  # 400 MB, and a page of 130 MB; the base model: 830 tokens a side
 _MAX_PICTURE_PIXELS = 150_000_000
@@ -76,12 +75,11 @@ def attention_of(
     _check_length("target", tgt, transformer.max_length)
     _check_room(translator.config.model, len(src), len(tgt))
     batch = one_per_row([(np.array(src), np.array(tgt))]).to(translator.device)
-    weights = AttentionWeights([], [], [])
     with torch.inference_mode():
-        transformer(batch.src, batch.tgt_in, weights)
+        weights = transformer.attention_weights(batch.src, batch.tgt_in)
     kinds = [
-        torch.cat(k).float().cpu().numpy()
-        for k in (weights.encoder, weights.decoder, weights.cross)
+        torch.cat(kind).float().cpu().numpy()
+        for kind in (weights.encoder, weights.decoder, weights.cross)
     ]
     if any(np.isnan(kind).any() for kind in kinds):
         raise NoModelError(NOT_NUMBERS)

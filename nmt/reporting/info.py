@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
+from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import Config, Model
-from nmt.model.transformer import Transformer
 from nmt.training.health import rate_warning
 from nmt.training.schedule import peak_learning_rate
 
@@ -37,7 +37,7 @@ _EN_FR_BIG = PAPER_BIG | {"tokenizer.vocabulary_size": 32_000, "model.dropout": 
 def info(config: Config) -> dict[str, Any]:
     """What `nmt info --json` prints; see the README for its keys."""
     with torch.device("meta"):
-        transformer = Transformer(config)
+        transformer = new_transformer(config)
     parts: dict[str, int] = {}
     for name, parameter in transformer.named_parameters():
         part = name.split(".")[0].removesuffix("_norm")

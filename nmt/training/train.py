@@ -22,6 +22,7 @@ from nmt.checkpoints.model_directory import (
     WEIGHTS,
     check_fit,
     load_model,
+    new_transformer,
     refuse_unsound,
     save_model,
 )
@@ -310,7 +311,7 @@ def _initial_transformer(
     run: Run, start: Checkpoint | None, note: Callable[[str], None]
 ) -> Transformer:
     """With the weights of a checkpoint, of a model to fine-tune, or newly drawn."""
-    transformer, origin = Transformer(run.config), run.config.training.initialize_from
+    transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:
         if start.hashes != run.hashes:
             raise NoModelError(
@@ -345,7 +346,7 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
     facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}
     note = f"model: mean of steps {', '.join(map(str, facts['averaged_steps']))}"
     if run.validation:
-        transformer = Transformer(run.config)
+        transformer = new_transformer(run.config)
         transformer.load_state_dict(weights)
         module = TransformerLoss(transformer.to(run.ranks.device), settings.label_smoothing)
         result = validate(module, run.tokenizer, run.validation, run.config, run.ranks, stop)

@@ -7,11 +7,10 @@ from torch import Tensor
 
 from nmt.checkpoints import checkpoint as checkpoints
 from nmt.checkpoints.checkpoint import Checkpoint
-from nmt.checkpoints.model_directory import MOMENTS
+from nmt.checkpoints.model_directory import MOMENTS, new_transformer
 from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.checkpoints.state import Best, State
 from nmt.config import Config
-from nmt.model.transformer import Transformer
 
 
 def save_step(run: Path, step: int, config: Config, tokenizer: bytes, hashes: dict) -> Path:
@@ -28,5 +27,5 @@ def save_step(run: Path, step: int, config: Config, tokenizer: bytes, hashes: di
 
 def _filled(config: Config, value: float) -> dict[str, Tensor]:
     with torch.device("meta"):
-        state = Transformer(config).state_dict()
+        state = new_transformer(config).state_dict()
     return {key: torch.full(tensor.shape, value) for key, tensor in state.items()}

@@ -18,12 +18,11 @@ from safetensors.torch import save
 
 from nmt.checkpoints import checkpoint as checkpoints
 from nmt.checkpoints import model_directory
-from nmt.checkpoints.model_directory import find_model, load_model, save_model
+from nmt.checkpoints.model_directory import find_model, load_model, new_transformer, save_model
 from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.cli import main
 from nmt.config import Config
 from nmt.errors import NoModelError
-from nmt.model.transformer import Transformer
 from nmt.storage import manifest
 from tests.checkpoints.steps import save_step
 from tests.hostile import Canary
@@ -35,7 +34,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def model(config: Config, tokenizer: bytes, hashes: dict[str, str], tmp_path: Path) -> Path:
     """A sound model of random weights."""
-    transformer = Transformer(config)
+    transformer = new_transformer(config)
     transformer.initialize(1)
     folder = tmp_path / "model"
     save_model(folder, config, tokenizer, transformer.state_dict(), hashes | {"step": 1})
@@ -112,7 +111,7 @@ def tensor_file(header: dict[str, Any] | bytes, data: bytes = b"", length: int =
 def hostile_models(sound: Path, place: Path) -> dict[str, str]:
     """Model directories by what their refusal must say."""
     canary = Canary(place / "canary")
-    weights = Transformer(load_model(sound, device=CPU).config).state_dict()
+    weights = new_transformer(load_model(sound, device=CPU).config).state_dict()
     entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
     late = entry | {"data_offsets": [4, 12]}
     biased = next(key for key in weights if key.endswith("bias"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nmt.data.layout import Batch, by_length, one_per_row, packed, pairs_of
 from nmt.data.prepare import read_manifest
 from nmt.data.shards import open_split
-from nmt.data.tokenizer import BOS_ID, EOS_ID
+from nmt.model.special_ids import BOS_ID, EOS_ID
 
 
 def random_pairs(number: int, longest: int = 20):

@@ -17,8 +17,9 @@ import pytest
 
 from nmt import config
 from nmt.data import cleaning, prepare, shards, stages
-from nmt.data.tokenizer import EOS_ID, Tokenizer
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, Status
+from nmt.model.special_ids import EOS_ID
 from nmt.storage import atomic, manifest
 
 NOUNS = [("dog", "Hund"), ("cat", "Kater"), ("bear", "Bär"), ("man", "Mann"), ("bird", "Vogel")]

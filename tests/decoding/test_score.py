@@ -6,20 +6,22 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.checkpoints.model_directory import new_transformer
 from nmt.data.layout import one_per_row
-from nmt.data.tokenizer import EOS_ID, Tokenizer
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import score
 from nmt.decoding.score import log_probabilities, score_translations
 from nmt.decoding.search import search
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError, NoModelError
-from nmt.model.transformer import Transformer
+from nmt.model.special_ids import EOS_ID
+from nmt.model.stepper import Stepper
 
 
 @pytest.fixture
 def translator(settings, tiny_data) -> Translator:
     config = settings()
-    transformer = Transformer(config).eval()
+    transformer = new_transformer(config).eval()
     transformer.initialize(1)
     return Translator(transformer, Tokenizer.load(tiny_data / "data/tokenizer.model"), config)
 
@@ -29,7 +31,7 @@ def test_equals_what_the_search_reports_for_the_same_tokens(translator: Translat
     sources = [np.append(rng.integers(4, 400, n), EOS_ID) for n in (3, 9, 6)]
     src = one_per_row([(source, source) for source in sources]).src.tokens
     with torch.inference_mode():
-        steps = translator.transformer.start(src, 4, 12)
+        steps = Stepper(translator.transformer, src, 4, 12)
     found = search(steps, [12, 12, 12], beam=4, alpha=0.6, n_best=4)
     pairs = [
         (source, np.array(hypothesis.tokens))
@@ -68,7 +70,7 @@ def test_probabilities_of_all_next_tokens_sum_to_one(translator: Translator):
 def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monkeypatch):
     config = settings(model__positions="learned", data__max_length=8)
     tokenizer = Tokenizer.load(tiny_data / "data/tokenizer.model")
-    transformer = Transformer(config).eval()
+    transformer = new_transformer(config).eval()
     transformer.initialize(1)
     learned = Translator(transformer, tokenizer, config)
     monkeypatch.setattr(score, "_WINDOW_LINES", 2)

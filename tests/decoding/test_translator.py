@@ -6,10 +6,10 @@ import random
 import pytest
 import torch
 
+from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import Config, validate
 from nmt.data.cleaning import normalize
-from nmt.data.layout import Tokens
-from nmt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer, train_tokenizer
+from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding.lines import LineOptions, translate_stream
 from nmt.decoding.translator import (
     EMPTY,
@@ -20,7 +20,8 @@ from nmt.decoding.translator import (
     combine,
 )
 from nmt.errors import InputError
-from nmt.model.transformer import Transformer
+from nmt.model.special_ids import BOS_ID, EOS_ID
+from nmt.model.tokens import Tokens
 from tests.hostile import fuzzed_lines
 
 WORDS = ["the", "old", "man", "reads", "a", "good", "book", "and", "his", "dog", "sleeps"]
@@ -54,7 +55,7 @@ def small_config(**decoding) -> Config:
 @pytest.fixture(scope="module")
 def translator(tokenizer) -> Translator:
     config = small_config()
-    transformer = Transformer(config).eval()
+    transformer = new_transformer(config).eval()
     transformer.initialize(1)
     with torch.no_grad():  # sharper than at birth, repeats itself less, finds ends
         transformer.embedding.mul_(3)
@@ -106,10 +107,7 @@ def test_log_probability_is_the_models_own(translator, tokenizer, window, monkey
     for found in translator.translate([text], SearchOptions(beam=5, n_best=5))[0]:
         source = torch.tensor([[*tokenizer.encode(text), EOS_ID]])
         target = torch.tensor([[BOS_ID, *found.tokens[:-1]]])
-        src, tgt_in = (
-            Tokens(t, torch.arange(t.shape[1]).expand_as(t), torch.ones_like(t))
-            for t in (source, target)
-        )
+        src, tgt_in = Tokens.of_rows(source), Tokens.of_rows(target)
         with torch.inference_mode():
             hidden = translator.transformer(src, tgt_in)
             logits = translator.transformer.logits(hidden)[0]
@@ -134,7 +132,7 @@ def test_options_come_from_the_configuration_unless_given(translator, tokenizer)
 
 @pytest.mark.parametrize("blank", ["", " ", "\t", "\u3000\u2028", "\ufeff", "\x00", "\r"])
 def test_blank_calls_no_model(translator, blank, monkeypatch):
-    monkeypatch.setattr(translator.transformer, "start", None)
+    monkeypatch.setattr(translator.transformer, "encode", None)
     assert translator.translate([blank], SearchOptions(n_best=2)) == [[EMPTY]]
 
 
@@ -212,7 +210,7 @@ def test_strange_text(translator):
 
 def test_bf16(translator, tokenizer):
     """The same code runs in bf16 and finds, mostly, the same words."""
-    transformer = Transformer(translator.config).eval()
+    transformer = new_transformer(translator.config).eval()
     transformer.load_state_dict(translator.transformer.state_dict())
     lower = Translator(transformer.to(torch.bfloat16), tokenizer, translator.config)
     texts = sentences(10)
@@ -247,7 +245,7 @@ def test_no_piece_of_a_long_line_is_blank(translator):
 
 def test_out_of_memory(translator, monkeypatch):
     monkeypatch.setattr(
-        translator.transformer, "start", lambda *_: torch.empty(1 << 60, dtype=torch.uint8)
+        translator.transformer, "encode", lambda *_: torch.empty(1 << 60, dtype=torch.uint8)
     )
     with pytest.raises(InputError, match=r"out of memory, 1 sentences of \d tokens with beam 4 on"):
         translator.translate(["the man"])

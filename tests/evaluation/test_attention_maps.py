@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.checkpoints.model_directory import save_model
+from nmt.checkpoints.model_directory import new_transformer, save_model
 from nmt.cli import main
 from nmt.data.layout import one_per_row
-from nmt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError, NoModelError
 from nmt.evaluation.attention_maps import AttentionMaps, attention_of, html_fragment, write_png
-from nmt.model.transformer import Transformer
+from nmt.model.special_ids import BOS_ID, EOS_ID
 from tests.page import Page
 
 SOURCE, TARGET = "The old man reads <b>.", "Der alte Mann liest </script>$x$ ðŸ˜€."
@@ -27,7 +27,7 @@ SOURCE, TARGET = "The old man reads <b>.", "Der alte Mann liest </script>$x$ ðŸ˜
 @pytest.fixture
 def translator(settings, tiny_data) -> Translator:
     config = settings(model__encoder_layers=3)
-    transformer = Transformer(config).eval()
+    transformer = new_transformer(config).eval()
     transformer.initialize(1)
     tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
     return Translator(transformer, tokenizer, config)

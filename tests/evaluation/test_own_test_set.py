@@ -8,9 +8,9 @@ from pathlib import Path
 import datasets
 import pytest
 
+from nmt import demo_language as demo
 from nmt.cli import main
 from nmt.config import validate
-from nmt.data import demo
 from nmt.storage import manifest
 from nmt.training.train import train
 from tests.tiny import tiny_settings

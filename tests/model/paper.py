@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from nmt.config import Model
 from nmt.data.layout import Batch
-from nmt.data.tokenizer import BOS_ID
 from nmt.model.dropout import Dropout
+from nmt.model.special_ids import BOS_ID
 
 Pair = tuple[list[int], list[int]]  # source and target, each with its end symbol
 Drop = Callable[[Tensor, str], Tensor]  # a tensor and which rate it has: see `sites`

@@ -14,8 +14,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from nmt.cli import main
 from nmt.config import Config
 from nmt.data.prepare import prepare
-from nmt.data.tokenizer import EOS_ID, Tokenizer
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
+from nmt.model.special_ids import EOS_ID
 from nmt.training.run_log import read_log
 from tests.conftest import make_settings
 from tests.model.paper import PaperTransformer

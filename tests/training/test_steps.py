@@ -8,9 +8,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import Config
 from nmt.data.layout import Batch, one_per_row
-from nmt.model.transformer import Transformer
 from nmt.training import train as training
 from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
@@ -157,7 +157,7 @@ def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: 
         model__positions="learned", model__norm=norm, model__dropout=0.0,
         training__max_steps=3, training__checkpoint_every=3,
     )  # fmt: skip
-    drawn = Transformer(config)
+    drawn = new_transformer(config)
     drawn.initialize(config.training.seed)
     widths, lengths = set(), set()
 
@@ -178,7 +178,7 @@ def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: 
 
 def masks(config: Config, step: int, slots: list[int], batch: Batch) -> list[list[torch.Tensor]]:
     """What dropout multiplies by in one step of a new model, slot by slot."""
-    transformer = Transformer(config).train()
+    transformer = new_transformer(config).train()
     transformer.initialize(1)
     module = TransformerLoss(transformer, 0.1)
     tokens = len(slots) * int((batch.tgt_out != 0).sum())
