@@ -10,8 +10,8 @@ import nmt
 ROOT = Path(nmt.__file__).parent
 # Data flows downwards: a module imports from its own room and from rooms above it.
 ROOMS = [
-    "errors", "strict_yaml", "config", "cpu_memory", "storage", "data", "model", "checkpoints",
-    "decoding", "evaluation", "training", "reporting", "cli", "__main__",
+    "errors", "signals", "strict_yaml", "config", "cpu_memory", "storage", "data", "model",
+    "checkpoints", "decoding", "evaluation", "training", "reporting", "cli", "__main__",
 ]  # fmt: skip
 MODULES = sorted(ROOT.rglob("*.py"))
 RECIPES = sorted((ROOT.parent / "recipes").rglob("*.py"))

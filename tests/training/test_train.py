@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,10 +16,10 @@ from nmt.config import Config
 from nmt.data import stages
 from nmt.data.prepare import prepare
 from nmt.errors import InputError, NoModelError, Status, Stopped
+from nmt.storage.atomic import lock
 from nmt.training import train as training
 from nmt.training.loss import TransformerLoss
 from nmt.training.run_log import read_log
-from tests.patience import PATIENCE_S, wait_until
 from tests.training.runs import fingerprint, losses, run
 
 
@@ -320,41 +318,12 @@ def test_bf16_and_clipping_train(settings):
     assert lines[-1]["loss"] < lines[0]["loss"]
 
 
-def command(*arguments: str, **options) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "nmt", *arguments],
-        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_r5_a_signal_saves_the_run(settings, tmp_path: Path, number, status):
-    config = settings(training__micro_batches=2, training__max_steps=100_000)
+def test_r22_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Path, capsys):
     path = tmp_path / "config.yaml"
-    path.write_text(config.to_yaml())
-    process = command("train", str(path))
-    log = Path(config.training.run_directory) / "log.jsonl"
-    wait_until(lambda: log.exists() and log.read_bytes().count(b"\n") >= 2)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == status
-    assert "saved in" in said
-    assert "Traceback" not in said
-    step = max(line["step"] for line in read_log(log.parent))
-    assert f"stopped after step {step}" in said
-    assert (log.parent / f"checkpoints/step-{step:08d}/manifest.json").exists()
-
-
-def test_r22_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Path):
-    from nmt.storage.atomic import lock
-
+    path.write_text(settings().to_yaml())
     with lock(Path(settings().training.run_directory), "nmt train"):
-        path = tmp_path / "config.yaml"
-        path.write_text(settings().to_yaml())
-        process = command("train", str(path))
-        _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 2
-    assert f"process {os.getpid()}" in said
+        assert main(["train", str(path)]) == 2
+    assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
 def test_r24_a_broken_newer_checkpoint_never_pushes_out_the_sound_ones(settings, straight: Path):
