@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from nmt import __version__
 from nmt.errors import InputError, Status, Stopped, is_out_of_memory, of_system, told
+from nmt.signals import stoppable
 
 if TYPE_CHECKING:
     from nmt.decoding.translator import SearchOptions
@@ -35,7 +36,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments = _parsed(argv)
         out_of_memory = arguments.if_out_of_memory
-        arguments.run(arguments)
+        with stoppable("interrupted"):  # so that files half written are removed
+            arguments.run(arguments)
         if sys.stdout:
             sys.stdout.flush()
         return Status.DONE

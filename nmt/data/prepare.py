@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nmt import signals
 from nmt.config import Config
 from nmt.data import stages, test_set, workers
 from nmt.data.corpora import check_corpus, input_files
@@ -55,7 +56,7 @@ def prepare(
     """
     began = time.monotonic()
     directory = Path(config.data.directory)
-    with workers.stoppable(
+    with signals.stoppable(
         f"stopped, {directory} is as it was left: nmt prepare takes it up again"
     ):
         job = _job(config, tokenizer)

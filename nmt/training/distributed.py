@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from nmt import signals
 from nmt.errors import InputError, Status, is_out_of_memory, of_system
 
 # torchrun passes on the signal that a scheduler has sent to every process already
@@ -219,7 +220,7 @@ def _last_words(
 
 
 class StopRequest:
-    """Remembers the first SIGINT, SIGTERM or SIGUSR1; a second one ends the process at once."""
+    """Remembers the first signal that asks to stop; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.signal_number = 0
@@ -228,13 +229,8 @@ class StopRequest:
     @contextmanager
     def listening(self) -> Iterator["StopRequest"]:
         """Listens inside the block; restores the former handlers after it."""
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-        former = {number: signal.signal(number, self._handle) for number in numbers}
-        try:
+        with signals.handled_by(self._handle):
             yield self
-        finally:
-            for number, handler in former.items():
-                signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if not self.signal_number:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt import signals
 from nmt.data import workers
 from nmt.errors import InputError, Status, Stopped
 from tests.patience import PATIENCE_S
@@ -98,7 +99,7 @@ def test_signals_are_for_the_parent_alone(tmp_path: Path) -> None:
     """A Ctrl-C reaches all processes of a terminal."""
     workers.run(interrupt_itself, tasks(tmp_path, 3), 2)
     assert len(list(tmp_path.iterdir())) == 3
-    with pytest.raises(Stopped) as caught, workers.stoppable("stopped"):
+    with pytest.raises(Stopped) as caught, signals.stoppable("stopped"):
         signal.raise_signal(signal.SIGTERM)
     assert caught.value.status == 143
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -118,7 +119,7 @@ def test_a_signal_waits_until_a_worker_has_its_orders(monkeypatch, capfd) -> Non
     taker = threading.Thread(target=lambda: (is_time.wait(), os.kill(os.getpid(), signal.SIGTERM)))
     taker.start()
     monkeypatch.setattr(util, "spawnv_passfds", spawn_and_signal)
-    with pytest.raises(Stopped), workers.stoppable("stopped"):
+    with pytest.raises(Stopped), signals.stoppable("stopped"):
         workers.run_apart(time.sleep, 3600)
     with contextlib.suppress(ChildProcessError):  # it was waited for already
         os.waitpid(started[-1], 0)

@@ -124,14 +124,16 @@ def test_r3_stopped_at_every_step(settings, undisturbed: Path, tmp_path: Path):
     assert fingerprint(tmp_path / "run", LAST) == fingerprint(undisturbed, LAST)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 @pytest.mark.parametrize(
-    ("point", "step"),
+    ("number", "point", "step"),
     [
-        ("optimizer_step", 1),
-        ("validate", 20),
-        ("checkpoints.save", 6),  # the step after the one that was being saved
-        ("Training.begin", 1),
+        (signal.SIGTERM, "optimizer_step", 1),
+        (signal.SIGINT, "optimizer_step", 1),
+        (signal.SIGUSR1, "validate", 20),
+        (signal.SIGHUP, "validate", 20),  # a connection has dropped
+        (signal.SIGTERM, "checkpoints.save", 6),  # the step after the one that was being saved
+        (signal.SIGINT, "Training.begin", 1),
+        (signal.SIGHUP, "Training.begin", 1),
     ],
 )
 def test_r5_a_signal_at_each_point(settings, undisturbed, tmp_path, number, point, step):

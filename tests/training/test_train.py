@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +17,10 @@ from nmt.config import Config
 from nmt.data import stages
 from nmt.data.prepare import prepare
 from nmt.errors import InputError, NoModelError, Status, Stopped
+from nmt.storage.atomic import lock
 from nmt.training import train as training
 from nmt.training.loss import TransformerLoss
 from nmt.training.run_log import read_log
-from tests.patience import PATIENCE_S
 from tests.training.runs import fingerprint, losses, run
 
 
@@ -329,23 +327,12 @@ def test_info_says_which_model_of_a_run_it_describes(straight: Path, capsys):
     assert f"using {straight / 'model'}" in capsys.readouterr().err
 
 
-def command(*arguments: str, **options) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "nmt", *arguments],
-        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
-
-
-def test_r22_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Path):
-    from nmt.storage.atomic import lock
-
+def test_r22_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Path, capsys):
+    path = tmp_path / "config.yaml"
+    path.write_text(settings().to_yaml())
     with lock(Path(settings().training.run_directory), "nmt train"):
-        path = tmp_path / "config.yaml"
-        path.write_text(settings().to_yaml())
-        process = command("train", str(path))
-        _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 2
-    assert f"process {os.getpid()}" in said
+        assert main(["train", str(path)]) == 2
+    assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
 def test_r24_a_broken_newer_checkpoint_never_pushes_out_the_sound_ones(settings, straight: Path):
