@@ -10,13 +10,12 @@ from torch import Tensor, nn
 
 from nmt.config import Config
 from nmt.data.layout import Batch, one_per_row
-from nmt.model.transformer import Transformer
 from nmt.training import train as training
 from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import adam, optimizer_step
 from nmt.training.run_log import read_log
-from tests.model.paper import PaperTransformer, dropping, equation_3, pairs_in
+from tests.model.paper import PaperTransformer, dropping, equation_3, new_model, pairs_in
 from tests.training.runs import run
 
 SMALL = {"training__batch_tokens": 120, "training__micro_batches": 2, "model__dropout": 0.0,
@@ -157,8 +156,7 @@ def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: 
         model__positions="learned", model__norm=norm, model__dropout=0.0,
         training__max_steps=3, training__checkpoint_every=3,
     )  # fmt: skip
-    drawn = Transformer(config)
-    drawn.initialize(config.training.seed)
+    drawn = new_model(config, config.training.seed).state_dict()["positions.weight"].clone()
     widths, lengths = set(), set()
 
     def remember(module, arguments):
@@ -172,14 +170,13 @@ def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: 
     hook.remove()
     assert max(widths) > 60 > max(lengths)
     found = load_file(directory / "checkpoints/step-00000003/model.safetensors")
-    moved = (found["positions.weight"] != drawn.state_dict()["positions.weight"]).any(-1)
+    moved = (found["positions.weight"] != drawn).any(-1)
     assert moved.tolist() == [place < max(lengths) for place in range(60)]
 
 
 def masks(config: Config, step: int, slots: list[int], batch: Batch) -> list[list[torch.Tensor]]:
     """What dropout multiplies by in one step of a new model, slot by slot."""
-    transformer = Transformer(config).train()
-    transformer.initialize(1)
+    transformer = new_model(config, seed=1).train()
     module = TransformerLoss(transformer, 0.1)
     tokens = len(slots) * int((batch.tgt_out != 0).sum())
     with dropping(transformer) as factors:
