@@ -12,13 +12,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.config import Model
+from nmt.checkpoints.model_directory import new_transformer
+from nmt.config import Config, Model
 from nmt.data.layout import Batch
 from nmt.model.dropout import Dropout
 from nmt.model.special_ids import BOS_ID
+from nmt.model.transformer import Transformer
 
 Pair = tuple[list[int], list[int]]  # source and target, each with its end symbol
 Drop = Callable[[Tensor, str], Tensor]  # a tensor and which rate it has: see `sites`
+
+
+def new_model(config: Config, seed: int) -> Transformer:
+    """As a run begins with it."""
+    model = new_transformer(config)
+    model.initialize(seed)
+    return model
 
 
 def keep_all(x: Tensor, rate: str) -> Tensor:

@@ -5,14 +5,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import Config
 from nmt.data.layout import Tokens, one_per_row, packed
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.special_ids import EOS_ID
 from nmt.model.transformer import Transformer
 from nmt.training.loss import TransformerLoss
-from tests.model.paper import PaperTransformer, dropping, pairs_in, sites
+from tests.model.paper import PaperTransformer, dropping, new_model, pairs_in, sites
 
 VARIANTS = {
     "post": {},
@@ -27,8 +26,7 @@ DROPPING = {f"model__{name}": rate for name, rate in RATES.items()}
 def in_float64(config: Config, seed: int = 3) -> Transformer:
     """A model in which no weight, bias or norm is what it was initialised to."""
     torch.manual_seed(seed)
-    model = new_transformer(config)
-    model.initialize(seed)
+    model = new_model(config, seed)
     for parameter in model.parameters():
         parameter.data.add_(torch.randn_like(parameter) * 0.1)
     return model.double()
@@ -173,8 +171,7 @@ def test_initial_weights_are_as_stated(settings):
         model__d_model=64, model__d_ff=256, model__heads=4, model__d_k=12, model__d_v=40,
         model__positions="learned", tokenizer__vocabulary_size=2000, data__max_length=400,
     )  # fmt: skip
-    model = new_transformer(config)
-    model.initialize(1)
+    model = new_model(config, seed=1)
     keys, values = 4 * 12, 4 * 40
     parts = {"query_key_value": [keys, keys, values], "key_value": [keys, values]}
     matrices = 0

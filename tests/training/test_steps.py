@@ -8,15 +8,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import Config
 from nmt.data.layout import Batch, one_per_row
 from nmt.training import train as training
 from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import adam, optimizer_step
-from nmt.training.run_log import read_log
-from tests.model.paper import PaperTransformer, dropping, equation_3, pairs_in
+from nmt.training.run_log import RunLog, read_log
+from tests.model.paper import PaperTransformer, dropping, equation_3, new_model, pairs_in
 from tests.training.runs import run
 
 SMALL = {"training__batch_tokens": 120, "training__micro_batches": 2, "model__dropout": 0.0,
@@ -25,7 +24,7 @@ SMALL = {"training__batch_tokens": 120, "training__micro_batches": 2, "model__dr
 
 
 class Recording:
-    """What a run of four steps trains on, its weights before and after; computed in float64.
+    """What a run trains on, its weights before and after; computed in float64.
 
     Adam divides gradients by their size: where they are nearly 0, rounding in float32 would decide.
     """
@@ -33,6 +32,7 @@ class Recording:
     def __init__(self, config: Config, monkeypatch):
         self.steps: list[list[tuple[int, Batch]]] = []
         self.numbers: list[int] = []
+        self.counted: list[int] = []  # tokens that the speed is computed from
         self.before: dict[str, Tensor] = {}
         self.after: dict[str, Tensor] = {}
         step = training.optimizer_step
@@ -48,7 +48,14 @@ class Recording:
                 transformer.float()
             return result
 
+        count = RunLog.count
+
+        def counting(log, tokens):
+            self.counted.append(tokens)
+            count(log, tokens)
+
         monkeypatch.setattr(training, "optimizer_step", in_float64)
+        monkeypatch.setattr(RunLog, "count", counting)
         directory, _ = run(config)
         self.log = [line for line in read_log(directory) if "event" not in line]
 
@@ -101,10 +108,38 @@ def test_four_steps_are_those_of_adam_in_plain_torch(settings, monkeypatch, chan
     expected, weights = in_plain_torch(recording, config)
     for line, facts in zip(recording.log, expected, strict=True):
         assert {key: line[key] for key in facts} == pytest.approx(facts, rel=1e-5)
+    assert recording.counted == [facts["target_tokens"] for facts in expected]
     assert recording.after.keys() == weights.keys()
     rates = sum(facts["learning_rate"] for facts in expected)  # a bound on how far Adam goes
     for name, tensor in recording.after.items():
         torch.testing.assert_close(tensor, weights[name].detach(), atol=5e-4 * rates, rtol=0)
+
+
+def test_weights_and_batches_follow_from_the_seed(settings, monkeypatch):
+    batches = set()
+    for seed in (3, 4):
+        config = settings(
+            **SMALL, training__seed=seed, training__max_steps=1,
+            training__run_directory=f"{settings().training.run_directory}-{seed}",
+        )  # fmt: skip
+        with monkeypatch.context() as patch:
+            recording = Recording(config, patch)
+        for name, tensor in new_model(config, seed).state_dict().items():
+            assert torch.equal(recording.before[name], tensor.double()), name
+        batches.add(str([pairs_in(batch) for _, batch in recording.steps[0]]))
+    assert len(batches) == 2
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_steps_are_deterministic_if_they_are_to_be(settings, wanted: bool):
+    """On a CPU they are anyway; torch is told, so that they are on a GPU."""
+    found = set()
+    hook = nn.modules.module.register_module_forward_pre_hook(
+        lambda *_: found.add(torch.are_deterministic_algorithms_enabled())
+    )
+    run(settings(**SMALL, training__max_steps=1, training__deterministic=wanted))
+    hook.remove()
+    assert found == {wanted}
 
 
 def test_bf16_multiplies_in_bf16_and_keeps_weights_and_moments_in_fp32(settings):
@@ -157,8 +192,7 @@ def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: 
         model__positions="learned", model__norm=norm, model__dropout=0.0,
         training__max_steps=3, training__checkpoint_every=3,
     )  # fmt: skip
-    drawn = new_transformer(config)
-    drawn.initialize(config.training.seed)
+    drawn = new_model(config, config.training.seed).state_dict()["positions.weight"].clone()
     widths, lengths = set(), set()
 
     def remember(module, arguments):
@@ -172,14 +206,13 @@ def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: 
     hook.remove()
     assert max(widths) > 60 > max(lengths)
     found = load_file(directory / "checkpoints/step-00000003/model.safetensors")
-    moved = (found["positions.weight"] != drawn.state_dict()["positions.weight"]).any(-1)
+    moved = (found["positions.weight"] != drawn).any(-1)
     assert moved.tolist() == [place < max(lengths) for place in range(60)]
 
 
 def masks(config: Config, step: int, slots: list[int], batch: Batch) -> list[list[torch.Tensor]]:
     """What dropout multiplies by in one step of a new model, slot by slot."""
-    transformer = new_transformer(config).train()
-    transformer.initialize(1)
+    transformer = new_model(config, seed=1).train()
     module = TransformerLoss(transformer, 0.1)
     tokens = len(slots) * int((batch.tgt_out != 0).sum())
     with dropping(transformer) as factors:
