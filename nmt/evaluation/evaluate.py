@@ -13,6 +13,7 @@ from typing import Any
 from nmt.checkpoints.model_directory import find_model, read_config
 from nmt.config import Config
 from nmt.data.corpora import read_corpus, read_lines
+from nmt.data.languages import code_problem, is_translated
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Precision, SearchOptions, Translator
 from nmt.errors import InputError, Status
@@ -29,6 +30,7 @@ from nmt.evaluation.comet import comet_score, load_comet
 from nmt.evaluation.paper_bleu import CONVENTION, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 
+_HOPELESS_BLEU = 2.0  # what shuffled lines of one language have
 _AS_IT_COMES = (None, None, SearchOptions())  # device, precision and options of a search
 
 
@@ -156,6 +158,10 @@ def evaluate(
         check_output(Path(output))
     config = _config(Path(model)) if model is not None else None
     language = target_language or (config.data.target_language if config else "")
+    if problem := code_problem(language):
+        if target_language is not None:
+            raise InputError(f"{problem}, --target-language, give that of ISO 639")
+        note(f"nmt: warning: {problem}, the model's target language, give --target-language")
     tests = _test_set(config, source, reference, test_set, language, note)
     for references in tests.references:
         check_plain_text(references, tests.name, note)
@@ -173,6 +179,7 @@ def evaluate(
     if hypothesis is None:
         check_plain_text(translations, "the translations", note)
     result = _scored(translations, others, tests, language)
+    _check_language(result, note)
     if comet_model is None:
         return result
     value = comet_score(comet_model, tests.sources or [], translations, tests.references[0])
@@ -199,6 +206,19 @@ def _scored(
         tests,
         translations,
     )
+
+
+def _check_language(result: Evaluation, note: Callable[[str], None]) -> None:
+    """Warns of translations in another language than the references'."""
+    tests = result.test_set
+    # without the source only what is no translation at all is suspected
+    is_suspect = tests.sources is not None or result.scores.bleu < _HOPELESS_BLEU
+    if is_suspect and not is_translated(result.translations, tests.references[0], tests.sources):
+        than = "the source's" if tests.sources is not None else "another"
+        note(
+            f"nmt: warning: the translations seem to be in {than} language, not the reference's, "
+            f"{tests.name}, check which files are compared"
+        )
 
 
 def _check_arguments(
@@ -263,8 +283,9 @@ def _from_files(source: str | Path | None, reference: str | Path) -> TestSet:
 def _from_config(config: Config) -> TestSet:
     if not config.data.test:
         raise InputError(
-            "the model's configuration names no data.test, command line, "
-            "give --source and --reference, or --test-set"
+            "no test set to translate, the data.test of the model's configuration is empty, "
+            "give --source F --reference F, or --test-set NAME; before the next training name "
+            "files under data.test, which are then kept out of the training text"
         )
     pairs = [
         pair for corpus in config.data.test for pair in read_corpus(corpus, config.data, "test")
