@@ -20,6 +20,7 @@ from nmt import signals
 from nmt.config import Config
 from nmt.data import stages, test_set, workers
 from nmt.data.corpora import check_corpus, input_files
+from nmt.data.languages import code_problem
 from nmt.data.stages import TOKENIZER, WORK, Job, Part, Report
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest
@@ -67,6 +68,9 @@ def prepare(
         _refuse_links(job)
         _refuse_foreign(job)
         _refuse_if_used(job)
+        for side in ("source", "target"):
+            if problem := code_problem(getattr(config.data, f"{side}_language")):
+                report(f"nmt: warning: {problem}, data.{side}_language, write that of ISO 639")
         for part in job.parts:
             check_corpus(part.corpus, config.data)
         with atomic.lock(directory, "nmt prepare"):

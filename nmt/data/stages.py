@@ -29,7 +29,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from nmt.config import Config, Corpus
-from nmt.data import cleaning, shards, test_set, workers
+from nmt.data import cleaning, languages, shards, test_set, workers
 from nmt.data.corpora import describe, read_chunks
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.errors import InputError
@@ -128,6 +128,8 @@ def run(job: Job, report: Report) -> None:
     for folder in (job.text, job.tokens):
         folder.mkdir(parents=True, exist_ok=True)
     _clean(job, report)
+    for warning in languages.misplaced([_sample_lines(job, part) for part in job.parts]):
+        report(f"nmt: warning: {warning}")
     kept = _deduplicate(job)
     if not kept.any():
         raise _nothing_left(job)
@@ -268,6 +270,16 @@ def _clean_corpus(
 
         workers.run(clean_shard, tasks(), job.processes)
     _save(marker, {"shards": number})
+
+
+def _sample_lines(job: Job, part: Part) -> tuple[str, list[str], list[str]]:
+    """A corpus's title, and source and target of some pairs, evenly spaced in its first shard."""
+    if not _load(part.marker(job.text))["shards"]:
+        return part.title, [], []
+    batch = shards.read_text(part.shard(job.text, 0))
+    rows = np.linspace(0, len(batch), min(len(batch), languages.SAMPLE_LINES), endpoint=False)
+    some = batch.take(pa.array(rows.astype(np.int64)))
+    return part.title, some.column("source").to_pylist(), some.column("target").to_pylist()
 
 
 def _text_pairs(path: Path) -> Iterator[tuple[str, str]]:

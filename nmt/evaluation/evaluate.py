@@ -14,6 +14,7 @@ from nmt.checkpoints.model_directory import find_model, read_config
 from nmt.config import Config, Data, Demo
 from nmt.data import test_set as kept_test_set
 from nmt.data.corpora import describe, read_corpus, read_lines
+from nmt.data.languages import code_problem, is_translated
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Precision, SearchOptions, Translator
 from nmt.errors import InputError, Status, count
@@ -30,6 +31,7 @@ from nmt.evaluation.comet import comet_score, load_comet
 from nmt.evaluation.paper_bleu import CONVENTION, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 
+_HOPELESS_BLEU = 2.0  # what shuffled lines of one language have
 _AS_IT_COMES = (None, None, SearchOptions())  # device, precision and options of a search
 _MAX_DEMO_PAIRS = 10_000  # a model from elsewhere may ask for so many; the grammar takes seconds
 
@@ -173,6 +175,10 @@ def evaluate(
     folder = find_model(Path(model))[0] if model is not None else None
     config = read_config(folder) if folder is not None else None
     language = target_language or (config.data.target_language if config else "")
+    if problem := code_problem(language):
+        if target_language is not None:
+            raise InputError(f"{problem}, --target-language, give that of ISO 639")
+        note(f"nmt: warning: {problem}, the model's target language, give --target-language")
     if reference is not None:
         tests = _from_files(source, reference)
     elif test_set is not None:
@@ -196,6 +202,7 @@ def evaluate(
     if hypothesis is None:
         check_plain_text(translations, "the translations", note)
     result = _scored(translations, others, tests, language)
+    _check_language(result, note)
     if comet_model is None:
         return result
     value = comet_score(comet_model, tests.sources or [], translations, tests.references[0])
@@ -222,6 +229,19 @@ def _scored(
         tests,
         translations,
     )
+
+
+def _check_language(result: Evaluation, note: Callable[[str], None]) -> None:
+    """Warns of translations in another language than the references'."""
+    tests = result.test_set
+    # without the source only what is no translation at all is suspected
+    is_suspect = tests.sources is not None or result.scores.bleu < _HOPELESS_BLEU
+    if is_suspect and not is_translated(result.translations, tests.references[0], tests.sources):
+        than = "the source's" if tests.sources is not None else "another"
+        note(
+            f"nmt: warning: the translations seem to be in {than} language, not the reference's, "
+            f"{tests.name}, check which files are compared"
+        )
 
 
 def _check_arguments(
@@ -272,8 +292,9 @@ def _own(folder: Path, data: Data) -> TestSet:
     """
     if not data.test:
         raise InputError(
-            "the model's configuration names no data.test, command line, "
-            "give --source and --reference, or --test-set"
+            "no test set to translate, the data.test of the model's configuration is empty, "
+            "give --source F --reference F, or --test-set NAME; before the next training name "
+            "files under data.test, which are then kept out of the training text"
         )
     above = folder.resolve().parent
     found = kept_test_set.read(above.parent if above.name == "checkpoints" else above, data)

@@ -315,7 +315,7 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
         ({"model": None, "hypothesis": "src"}, "nothing to compare with"),
         ({"model": None, "hypothesis": "src", "reference": "ref"}, "no --target-language"),
         ({"model": "m", "test_set": "wmt99"}, "no such test set, --test-set wmt99"),
-        ({"model": "m", "test_set": "wmt14/full", "target_language": "xx"}, "no en-xx, --test-set"),
+        ({"model": "m", "test_set": "wmt14/full", "target_language": "fi"}, "no en-fi, --test-set"),
         ({"model": "m", "source": "short", "reference": "ref"},
          "1 source line but 20 references, short and ref"),
         ({"model": "m", "baseline": "short"}, "1 translation but 40 references, short and data"),
