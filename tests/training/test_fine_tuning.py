@@ -118,3 +118,11 @@ def test_a_model_that_is_not_there(first: Path, tmp_path: Path, capsys):
     )
     whole = {"model": {"d_model": 8}, "tokenizer": {"vocabulary_size": 500}}
     assert load(second(tmp_path, tmp_path / "none", **whole)).model.d_model == 8
+
+
+def test_a_model_without_a_test_set_says_what_to_do(first: Path, tmp_path: Path, capsys):
+    assert main(["train", str(second(tmp_path, first))]) == 0
+    assert main(["evaluate", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert "no test set to translate, the data.test of the model's configuration is empty" in told
+    assert "give --source F --reference F, or --test-set NAME; before the next training" in told
