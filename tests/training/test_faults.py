@@ -42,19 +42,28 @@ def undisturbed(tiny_data, tmp_path_factory) -> Path:
 
 
 def killed_at_random(config: Config, directory: Path, kills: int, seed: int) -> int:
-    """Runs to the end with so many kills at moments uniform in the time that a run takes.
+    """Runs to the end with so many kills, each soon after its log has come to a step by chance.
+
+    By the log, not the clock: on a slow machine all might come before the first step.
 
     Returns the number of kills that met a running process.
     """
-    moments, met = random.Random(seed), 0
+    chance, met, run = random.Random(seed), 0, Path(config.training.run_directory)
+
+    def reached() -> int:
+        return max((line["step"] for line in read_log(run)), default=0)
+
     while met < kills:
+        awaited = min(reached() + chance.randint(-1, 10), LAST)
         child = train(config, directory, slow_steps(0.01))
-        time.sleep(moments.uniform(0, 2.5))
+        wait_until(lambda: reached() >= awaited or child.process.exitcode is not None)  # noqa: B023
+        time.sleep(chance.uniform(0, 0.03))  # anywhere in a step
         child.process.kill()
         if child.wait() == 0:  # it was faster
-            shutil.rmtree(config.training.run_directory)
+            shutil.rmtree(run)
             continue
         met += 1
+    assert reached() > 0
     assert train(config, directory).wait() == 0
     return met
 
