@@ -8,6 +8,7 @@ ends a run is said once, by the lowest of the ranks that it befell.
 import os
 import platform
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -101,7 +102,15 @@ def _cpu_name() -> str:
 
 def world_size() -> int:
     """The number of processes that torchrun has started; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", 1))
+    return _number("WORLD_SIZE", 1, least=1)
+
+
+def _number(name: str, default: int, least: int = 0) -> int:
+    """A whole number that torchrun or a scheduler has put into the environment."""
+    text = os.environ.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and least <= int(text) < 2**31):
+        raise InputError(f'{name} is "{text}", environment, start with torchrun or unset it')
+    return int(text)
 
 
 @contextmanager
@@ -122,12 +131,13 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         return
     timeout = timedelta(seconds=timeout_s)
     try:
+        _await_master(timeout_s)
         # What ranks tell each other is on the CPU, so that no step waits for a GPU on its account.
         dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=timeout)
         _kept.append(dist.group.WORLD)
-        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        server = dist.TCPStore(address, port, is_master=False, timeout=timeout)
-    except (RuntimeError, ValueError) as error:  # ValueError: WORLD_SIZE is set, others are not
+        server = dist.TCPStore(*_master(), is_master=False, timeout=timeout)
+    # ValueError: WORLD_SIZE is set, others are not
+    except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(
             f"{world_size()} processes cannot reach each other ({reason}), torchrun, check "
@@ -158,8 +168,34 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         raise
 
 
+def _master() -> tuple[str, int]:
+    """Address and port where ranks meet; torch has told if there are none."""
+    return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0)
+
+
+def _await_master(timeout_s: int) -> None:
+    """Waits until somebody listens where ranks meet; raises OSError if nobody does in time.
+
+    torch waits as well, but writes some forty lines of its own inner life when it gives up.
+    """
+    is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    is_host = os.environ.get("RANK") == "0" and not is_agents
+    if is_host or not {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+        return
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            socket.create_connection(_master(), timeout=timeout_s).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                place = ":".join(map(str, _master()))
+                raise OSError(f"{place}: {error.strerror or error}") from None
+        time.sleep(0.2)
+
+
 def _gpu() -> torch.device:
-    local_rank, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+    local_rank, count = _number("LOCAL_RANK", 0), torch.cuda.device_count()
     if local_rank >= count:
         raise InputError(
             f"rank {local_rank} has no GPU, {count} on this machine, start one process a GPU"

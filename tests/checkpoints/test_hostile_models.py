@@ -141,6 +141,8 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
     def no_file(folder: Path) -> None:
         (folder / "model.safetensors").unlink()
         os.mkfifo(folder / "model.safetensors")
+        # with something in it, so that who opens it is found out and does not wait for ever
+        os.write(os.open(folder / "model.safetensors", os.O_RDWR), bytes(50_000))
 
     def endless(folder: Path) -> None:
         (folder / "model.safetensors").unlink()

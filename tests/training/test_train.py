@@ -1,6 +1,5 @@
 """Runs: stopped and resumed to the bit, averaged, fine-tuned, refused; as `nmt train` does them."""
 
-import json
 import os
 import shutil
 import signal
@@ -12,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from nmt.checkpoints.average import average
+from nmt.checkpoints.state import read_state
 from nmt.cli import main
 from nmt.config import Config
 from nmt.data import stages
@@ -145,16 +145,19 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
 
 
 def test_rotation_keeps_the_newest_the_best_and_two_optimizer_states(settings, monkeypatch):
-    """The first of two validations is the better one, long before the newest checkpoints."""
-    validate, scores = training.validate, iter([2.0, 1.0, 0.0])
-    monkeypatch.setattr(
-        training, "validate", lambda *rest: replace(validate(*rest), bleu=next(scores))
-    )
-    directory, _ = run(settings(training__checkpoint_every=1, training__keep_checkpoints=3))
+    """The best is none of those that are kept anyway."""
+    validate, scores = training.validate, iter([1.0, 9.0, *[2.0] * 10])
+
+    def scored(*arguments):
+        return replace(validate(*arguments), bleu=next(scores))
+
+    monkeypatch.setattr(training, "validate", scored)
+    changes = {"training__checkpoint_every": 1, "training__validate_every": 2}
+    directory, _ = run(settings(**changes, training__keep_checkpoints=3))
     steps = sorted(int(p.name.split("-")[1]) for p in (directory / "checkpoints").glob("step-*"))
-    best = json.loads((directory / "checkpoints/step-00000012/state.json").read_text())["best"]
-    assert best["step"] == 6
-    assert steps == [6, 10, 11, 12]
+    state = read_state(directory / "checkpoints/step-00000012/state.json", 12)
+    assert (state.best.step, state.best.bleu) == (4, 9.0)
+    assert steps == [4, 10, 11, 12]
     with_moments = [p.parent.name for p in directory.rglob("optimizer.safetensors")]
     assert sorted(with_moments) == ["step-00000011", "step-00000012"]
 
