@@ -1,6 +1,7 @@
 """Scores of given translations against the search's and against the formula."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from nmt.checkpoints.model_directory import new_transformer
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import score
-from nmt.decoding.score import log_probabilities, score_translations
+from nmt.decoding.score import log_probabilities, run_score, score_translations
 from nmt.decoding.search import search
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError, NoModelError
@@ -98,3 +99,20 @@ def test_weights_that_are_not_numbers_are_no_model(translator: Translator):
         translator.transformer.embedding.fill_(math.nan)
     with pytest.raises(NoModelError, match="scores that are not numbers"):
         list(score_translations(translator, ["Why?"], ["Warum?"]))
+
+
+def test_perplexities_are_a_token_and_a_word(translator: Translator, tmp_path, monkeypatch):
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
+    (tmp_path / "en").write_text("The dog sees a cat.\n\nWhy?\n")
+    (tmp_path / "de").write_text("Der Hund sieht eine Katze.\n\nWarum denn?\n")
+    notes: list[str] = []
+    options = {"each_token": True, "device": None, "precision": None, "note": notes.append}
+    rows = list(run_score("m", tmp_path / "en", tmp_path / "de", **options))  # type: ignore[arg-type]
+    values = [float(cell.rsplit(" ", 1)[1]) for row in rows for cell in row.split("\t")]
+    tokens, words = len(values), 7
+    assert tokens > 3 * words  # end symbols counted, the empty line's too
+    [found] = re.findall(r"perplexity (.*) a token \((.*) with end symbols\), (.*) a word \((.*)\)",
+                         notes[0])  # fmt: skip
+    assert [int(found[1]), int(found[3])] == [tokens, words]
+    assert float(found[0]) == pytest.approx(math.exp(-sum(values) / tokens), rel=1e-3)
+    assert float(found[2]) == pytest.approx(math.exp(-sum(values) / words), rel=1e-3)

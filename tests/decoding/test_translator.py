@@ -151,6 +151,8 @@ def test_long_lines_are_cut_where_it_hurts_least(translator):
     pieces = pieces_of(translator, " ".join(words))
     assert " ".join(pieces).split() == words
     assert "".join(pieces_of(translator, "x" * 100)) == "x" * 100
+    japanese = "これは本です。"
+    assert pieces_of(translator, japanese * 10) == [japanese] * 10
     assert pieces_of(translator, "ab. " * 3) == ["ab. " * 3]
 
 
@@ -203,9 +205,15 @@ def test_output_is_one_line(translator, monkeypatch):
     found.text.encode()
 
 
-def test_strange_text(translator):
-    strange = ["\ud800", "a\x00b", "😀" * 3, "שלום", "\u202eabc", "e\u0301", "\U0010ffff"]
-    assert all(best[0].pieces for best in translator.translate(strange))
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [("\ud800", "\ufffd"), ("a\x00b", "ab"), ("😀" * 3, "😀" * 3), ("שלום", "שלום"),
+     ("\u202eabc", "\u202eabc"), ("e\u0301", "é"), ("\U0010ffff", "\U0010ffff")],
+)  # fmt: skip
+def test_strange_text_reaches_the_model_whole(translator, text, taken):
+    assert pieces_of(translator, text) == [taken]
+    [[found]] = translator.translate([text])
+    assert found.pieces == 1 and found.tokens and len(found.text.splitlines()) <= 1
 
 
 def test_bf16(translator, tokenizer):

@@ -10,6 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
+from matplotlib.image import imread
 
 from nmt.checkpoints.model_directory import new_transformer, save_model
 from nmt.cli import main
@@ -17,6 +19,7 @@ from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError, NoModelError
+from nmt.evaluation import attention_maps
 from nmt.evaluation.attention_maps import AttentionMaps, attention_of, html_fragment, write_png
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from tests.page import Page
@@ -121,17 +124,52 @@ def test_command_writes_a_page(model, tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_no_piece_is_taken_for_mathematics(maps, recwarn):
-    strange = ["$\\nothing$", "漢字", *maps.source_pieces[2:]]
-    write_png(replace(maps, source_pieces=strange), picture := io.BytesIO())
-    assert picture.getvalue().startswith(b"\x89PNG")
-    glyphs = [said for said in recwarn if not issubclass(said.category, DeprecationWarning)]
-    assert not glyphs  # of matplotlib about its own libraries we hear as well
+@pytest.fixture
+def figures(monkeypatch) -> list[Figure]:
+    """Figures that are drawn from now on."""
+    drawn: list[Figure] = []
+
+    def figure(*arguments, **options):
+        drawn.append(Figure(*arguments, **options))
+        return drawn[-1]
+
+    monkeypatch.setattr(attention_maps, "_figure_class", lambda: figure)
+    return drawn
+
+
+def test_a_picture_has_each_heads_weights_under_its_pieces(maps, figures):
+    write_png(maps, io.BytesIO())
+    encoder, decoder, cross = figures[0].subfigs
+    for part, weights, queries, keys in (
+        (encoder, maps.encoder, maps.source_pieces, maps.source_pieces),
+        (decoder, maps.decoder, maps.target_pieces, maps.read_pieces),
+        (cross, maps.cross, maps.target_pieces, maps.source_pieces),
+    ):
+        layers, heads = weights.shape[:2]
+        squares = np.array(part.axes).reshape(layers, heads)
+        for place, axes in np.ndenumerate(squares):
+            np.testing.assert_array_equal(axes.images[0].get_array(), weights[place])
+            assert axes.get_title() == f"layer {place[0] + 1}, head {place[1] + 1}"
+        assert [label.get_text() for label in squares[0, 0].get_yticklabels()] == queries
+        assert [label.get_text() for label in squares[-1, 0].get_xticklabels()] == keys
+
+
+def test_no_piece_is_taken_for_mathematics(maps, figures, recwarn):
+    """Mathematics would be refused, or one letter; what the font does not have is a box."""
+    strange = ["$\\nothing$", "$x$", "漢字", *maps.source_pieces[3:]]
+    write_png(replace(maps, source_pieces=strange), io.BytesIO())
+    labels = figures[0].subfigs[0].axes[0].get_yticklabels()
+    assert [label.get_text() for label in labels] == strange
+    assert not any(label.get_parse_math() for label in labels)
+    assert not recwarn.list
 
 
 def test_command_writes_a_picture(model, tmp_path):
     assert attention(model, tmp_path / "a.png", "--target", TARGET) == 0
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    picture = imread(tmp_path / "a.png")  # (height, width, colours)
+    assert min(picture.shape[:2]) > 200, picture.shape
+    blue = picture[..., 2] - picture[..., 0] > 0.05  # other than paper and letters
+    assert 0.01 < blue.mean() < 0.9
 
 
 def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, capsys):

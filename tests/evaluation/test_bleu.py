@@ -113,6 +113,24 @@ def test_language_chooses_the_tokenisation():
     assert "tok:13a" in score(["a"], ["a"], target_language="de").bleu_signature
 
 
+def test_every_figure_is_of_the_target_language(model):
+    """Chinese is cut into characters: the default would see one word a line."""
+    write("zh.ref", ["他在看书。", "我爱你们大家。"] * 10)
+    write("zh", ["他在读书。", "我爱你们大家。"] * 10)
+    write("zh.base", ["她在读书。", "我爱你们大家。"] * 10)
+    lines = {name: Path(name).read_text().splitlines() for name in ("zh", "zh.ref", "zh.base")}
+    of_zh = {"target_language": "zh"}
+    found = evaluate("m", hypothesis="zh", reference="zh.ref", baseline="zh.base", **of_zh)
+    assert "tok:zh" in found.scores.bleu_signature
+    assert found.scores == score(lines["zh"], lines["zh.ref"], **of_zh)
+    assert found.bleu_interval == bleu_interval(lines["zh"], lines["zh.ref"], **of_zh)
+    assert found.comparison == compare(lines["zh"], lines["zh.base"], lines["zh.ref"], **of_zh)
+    default = evaluate("m", hypothesis="zh", reference="zh.ref", baseline="zh.base")  # de
+    assert default.scores.bleu != found.scores.bleu
+    assert default.bleu_interval != found.bleu_interval
+    assert default.comparison.bleu != found.comparison.bleu
+
+
 def test_several_references():
     assert score(["a b c d"], ["x"], ["a b c d"]).bleu == pytest.approx(100)
 

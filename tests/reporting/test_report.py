@@ -83,6 +83,30 @@ def test_figures_are_the_runs(trained: Path):
     )
 
 
+def test_each_chart_draws_its_own_quantity(trained: Path):
+    """Title -> keys of the log that training's and validation's lines are drawn from."""
+    keys = {
+        "Negative log-likelihood": ("nll", "nll"), "BLEU": (None, "bleu"), "Loss": ("loss", "loss"),
+        "Perplexity": (None, "ppl"), "Learning rate": ("learning_rate", None),
+        "Speed": ("tokens_per_second", None), "Gradient norm": ("gradient_norm", None),
+    }  # fmt: skip
+    log = read_log(trained)
+    page, _ = page_of(trained)
+    drawn = {}
+    for chart, title, heading in zip(page.charts, keys, page.texts["h3"], strict=False):
+        assert heading.startswith(f"{title} ")
+        for line in chart["lines"]:
+            points = [(point[0], point[2]) for point in line["points"]]
+            drawn[title, line["label"]] = points
+    assert len(page.charts) == len(keys)
+    for title, both in keys.items():
+        for kind, key in zip(("training", "validation"), both, strict=True):
+            event = None if kind == "training" else kind
+            lines = [line for line in log if key and line.get("event") == event]
+            expected = [(line["step"], pytest.approx(line[key], rel=1e-5)) for line in lines]
+            assert drawn.get((title, kind), []) == expected
+
+
 def test_the_page_is_whole_and_asks_for_nothing_outside(trained: Path):
     page, _ = page_of(trained)
     ids = {attributes.get("id") for _, attributes in page.tags}
