@@ -130,6 +130,20 @@ def test_weights_and_batches_follow_from_the_seed(settings, monkeypatch):
     assert len(batches) == 2
 
 
+def test_a_run_trains_with_dropout_and_validates_without(settings):
+    found = []
+
+    def remember(module, _):
+        if isinstance(module, TransformerLoss):
+            found.append((torch.is_grad_enabled(), module.training, module.transformer.training))
+
+    hook = nn.modules.module.register_module_forward_pre_hook(remember)
+    run(settings(training__max_steps=2, training__validate_every=1))
+    hook.remove()
+    step, validation = (True, True, True), (False, False, False)
+    assert found == [step, validation, step, validation, validation]  # the last: of the mean
+
+
 @pytest.mark.parametrize("wanted", [False, True])
 def test_steps_are_deterministic_if_they_are_to_be(settings, wanted: bool):
     """On a CPU they are anyway; torch is told, so that they are on a GPU."""
@@ -154,6 +168,8 @@ def test_bf16_multiplies_in_bf16_and_keeps_weights_and_moments_in_fp32(settings)
         def remember(module, arguments, output, types=types):
             if isinstance(module, nn.Linear):
                 types.add(output.dtype)
+            if isinstance(module, nn.LayerNorm):  # of sums that would else be converted each time
+                types.add(arguments[0].dtype)
 
         hook = nn.modules.module.register_module_forward_hook(remember)
         directory, _ = run(config)
