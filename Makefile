@@ -18,15 +18,15 @@ install: .venv/installed ## .venv with nmt and what its tests need
 	@touch $@
 
 demo: .venv/installed ## the whole path in minutes: prepare, train, translate, BLEU
-	.venv/bin/nmt prepare configs/demo.yaml
-	.venv/bin/nmt train configs/demo.yaml
+	.venv/bin/nmt prepare configs/demo.yaml $(ARGS)
+	.venv/bin/nmt train configs/demo.yaml $(ARGS)
 	.venv/bin/python recipes/demo/show.py runs/demo
 
 test: .venv/installed ## all tests, offline
 	.venv/bin/python -m pytest
 
 chaos: .venv/installed ## long storms of kills and damage; a quarter of an hour
-	.venv/bin/python -m pytest -m chaos
+	.venv/bin/python -m pytest -m chaos -n 0
 
 lint: .venv/installed ## ruff and mypy
 	.venv/bin/ruff check .

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from nmt import __version__
-from nmt.errors import InputError, Status, Stopped, is_out_of_memory, of_system
+from nmt.errors import InputError, Status, Stopped, is_out_of_memory, of_system, told
 
 if TYPE_CHECKING:
     from nmt.decoding.translator import SearchOptions
@@ -65,9 +65,9 @@ def main(argv: list[str] | None = None) -> int:
         if error.errno is None:
             raise
         _forget_output()
-        told = of_system(error)
-        _say(f"nmt: error: {told}")
-        return told.status
+        found = of_system(error)
+        _say(f"nmt: error: {found}")
+        return found.status
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -100,7 +100,7 @@ def _forget_output() -> None:
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError):  # nobody listens: no reason to stop
-        print(text, file=sys.stderr, flush=True)
+        print(told(text), file=sys.stderr, flush=True)
 
 
 def _print(text: object) -> None:
@@ -115,10 +115,24 @@ def _parsed(argv: list[str] | None) -> argparse.Namespace:
     arguments, late = parser.parse_known_args(argv)
     overrides = [word for word in late if "=" in word and not word.startswith("-")]
     if late != overrides or (late and not hasattr(arguments, "overrides")):
+        if hasattr(arguments, "overrides"):
+            _refuse_setting_as_option(late)
         parser.error(f"unrecognized arguments: {' '.join(late)}")
     if late:
         arguments.overrides += late
     return arguments
+
+
+def _refuse_setting_as_option(words: list[str]) -> None:
+    """Raises InputError for --max-steps 10, which says training.max_steps=10."""
+    from nmt.config import Config
+
+    option, _, value = words[0].partition("=")
+    name = option.removeprefix("--").replace("-", "_").rpartition(".")[2]
+    for section, field in Config.model_fields.items():
+        if option.startswith("--") and name in getattr(field.annotation, "model_fields", {}):
+            meant = f"{section}.{name}={value or ' '.join(words[1:2]) or '...'}"
+            raise InputError(f"no option {option}, command line, write {meant}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -154,8 +168,18 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("evaluate", "translate a test set and score it, or score a translation",
                   "nmt evaluate runs/multi30k --json", _evaluate)  # fmt: skip
     _add_evaluate(sub)
+    sub.description = (
+        "Translates and scores a text with its reference, a test set of sacreBLEU, or, with "
+        "neither, the model's own: the text of data.test as RUN/test_set keeps it since training. "
+        "Files that a model's configuration names are never opened."
+    )
     sub = command("score", "log-probability of given translations, one number a line",
                   "nmt score runs/demo --source test.en --target test.de", _score)  # fmt: skip
+    sub.description = (
+        "Natural log-probability of given translations, summed over the target's tokens and its "
+        "end symbol, one number a line. It is not divided by the length penalty, as the scores of "
+        "nmt translate --n-best are; an empty line is scored by its end symbol, where those are 0."
+    )
     sub.add_argument("model", metavar="MODEL", type=Path, help="model, checkpoint or run directory")
     sub.add_argument("--source", type=Path, required=True, metavar="F", help="text, plain or .gz")
     sub.add_argument("--target", type=Path, required=True, metavar="F", help="its translation")
@@ -183,6 +207,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("config", metavar="CONFIG|MODEL", type=Path, help="configuration, or a model")
     sub.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings to override")
     sub.add_argument("--json", action="store_true", help="for programs")
+    sub = command("config", "every setting with its meaning; with a NAME, a shipped configuration",
+                  "nmt config demo > demo.yaml", _config)  # fmt: skip
+    sub.add_argument("name", metavar="NAME", nargs="?", help="printed as YAML, whole")
     sub = command("report", "one HTML page about a run, or about several compared",
                   "nmt report runs/multi30k --output report.html", _report)  # fmt: skip
     sub.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
@@ -197,28 +224,39 @@ def _add_config(sub: argparse.ArgumentParser) -> None:
 
 
 def _add_decoding(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--beam", type=_positive, metavar="N", help="hypotheses kept; 1 is greedy")
+    sub.add_argument("--beam", type=_positive, metavar="N",
+                     help="hypotheses kept; 1 is greedy "
+                          "(default: the model's decoding.beam)")  # fmt: skip
     sub.add_argument("--length-penalty", type=_penalty, metavar="A",
-                     help="alpha of ((5+n)/6)^alpha, 0 or more")  # fmt: skip
+                     help="alpha of ((5+n)/6)^alpha, from 0 to 100 "
+                          "(default: the model's decoding.length_penalty)")  # fmt: skip
     sub.add_argument("--batch-tokens", type=_positive, metavar="N",
-                     help="tokens decoded at once; less needs less memory")  # fmt: skip
+                     help="tokens decoded at once; less needs less memory "
+                          "(default: 16384 on a CPU, 131072 on a GPU)")  # fmt: skip
     _add_device(sub)
 
 
 def _add_device(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--device", metavar="D", help="cpu, cuda, cuda:1, ...; default: a GPU if any")
+    sub.add_argument("--device", metavar="D",
+                     help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")  # fmt: skip
     sub.add_argument("--precision", choices=("fp32", "bf16"),
-                     help="fp32 (default on a CPU) does not depend on batch size or order; "
-                          "bf16 is faster, its BLEU within 0.2")  # fmt: skip
+                     help="fp32 does not depend on batch size or order; bf16 is faster, its BLEU "
+                          "within 0.2 (default: fp32 on a CPU, bf16 on a GPU)")  # fmt: skip
 
 
 def _add_translate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("model", metavar="MODEL", type=Path, help="model, checkpoint or run directory")
-    sub.add_argument("--input", type=Path, metavar="F", help="default: standard input")
-    sub.add_argument("--output", type=Path, metavar="F", help="default: standard output")
+    sub.add_argument("--input", type=Path, metavar="F",
+                     help="text, plain or .gz (default: standard input)")  # fmt: skip
+    sub.add_argument("--output", type=Path, metavar="F",
+                     help="appears when it is whole (default: standard output)")  # fmt: skip
     sub.add_argument("--n-best", type=_positive, metavar="N",
-                     help="N lines a sentence: index, score, text, tab-separated")  # fmt: skip
-    sub.add_argument("--strict", action="store_true", help="stop at invalid UTF-8")
+                     help="N lines a sentence: index, score, text, tab-separated (default: the "
+                          "best text alone); the score is the log-probability divided by the "
+                          "length penalty, where nmt score prints it undivided; of an empty line "
+                          "it is 0")  # fmt: skip
+    sub.add_argument("--strict", action="store_true",
+                     help="stop at invalid UTF-8 (default: replace it and warn)")  # fmt: skip
     _add_decoding(sub)
 
 
@@ -248,10 +286,10 @@ def _positive(text: str) -> int:
 
 
 def _penalty(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        if 0 <= (value := float(text)) < float("inf"):
-            return value
-    raise argparse.ArgumentTypeError(f"must be a number from 0, found {text}")
+    try:
+        return float(text)  # its bounds are those of SearchOptions
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, found {text}") from None
 
 
 def _prepare(arguments: argparse.Namespace) -> None:
@@ -371,6 +409,12 @@ def _info(arguments: argparse.Namespace) -> None:
         config = load(arguments.config, arguments.overrides)
     content = info(config)
     _print(json.dumps(content, indent=1) if arguments.json else as_text(content))
+
+
+def _config(arguments: argparse.Namespace) -> None:
+    from nmt.reporting.settings import settings_text, shipped_text
+
+    _print(shipped_text(arguments.name) if arguments.name else settings_text())
 
 
 def _report(arguments: argparse.Namespace) -> None:

@@ -2,8 +2,13 @@
 
 A configuration is a YAML file, perhaps with a `base:` (another file, of which it overrides
 parts), and overrides of the form `section.key=value`. Defaults are the paper's base model
-(Vaswani et al., 2017). Every problem of a configuration is reported at once, with file, line,
-key and, for a misspelt key, the nearest one there is.
+(Vaswani et al., 2017); where a model is fine-tuned, its own model and tokenizer. Every problem of a
+configuration is reported at once, with file, line, key and, for a misspelt key, the nearest one
+there is.
+
+Relative paths, in a file as in an override, are relative to the directory in which the command is
+run, so that one configuration serves several checkouts; `base:` alone is relative to the file that
+names it. They are kept as they are written, so that a run goes on where its whole tree was moved.
 """
 
 import difflib
@@ -28,6 +33,7 @@ Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]  # or a path, 
 Probability = Annotated[float, Field(ge=0, le=0.99)]
 Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]
+Slots = Annotated[int, Field(ge=1, le=10_000)]  # each costs memory and time, even an empty one
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
 
@@ -36,70 +42,81 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
+_WEIGHT = "how often each pair is seen in an epoch"
+_SOURCE_NAME = "the source side's column, by name; a dot reaches into a struct: translation.en"
+_TARGET_NAME = "the target side's column, by name"
+
+
 class Hub(Section):
     """A dataset of the Hugging Face hub, or a local folder in the hub's layout."""
 
-    hub: Word
-    name: Word | None = None  # the dataset's configuration
-    split: Word
-    weight: Weight = 1.0  # how often each pair is seen in an epoch
+    hub: Word = Field(description="the dataset's name, such as wmt/wmt14, or a folder")
+    name: Word | None = Field(
+        default=None, description="the dataset's configuration, such as de-en"
+    )
+    split: Word = Field(description="the dataset's split, such as train")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class TextFiles(Section):
-    source: Word
-    target: Word
+    source: Word = Field(description="file of the source side, a sentence a line, plain or .gz")
+    target: Word = Field(description="file of the target side, as many lines")
 
 
 class Text(Section):
-    """Two text files of as many lines, plain or .gz."""
+    """Two text files of as many lines, plain, gzip, bzip2 or xz."""
 
-    text: TextFiles
-    weight: Weight = 1.0
+    text: TextFiles = Field(description="the two files")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class TsvFile(Section):
-    path: Word
-    source_column: Annotated[int, Field(ge=0, le=10_000)] = 0
-    target_column: Annotated[int, Field(ge=0, le=10_000)] = 1
+    path: Word = Field(description="the file, plain or .gz")
+    source_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        default=0, description="column of the source side, counted from 0"
+    )
+    target_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        default=1, description="column of the target side, counted from 0"
+    )
 
 
 class Tsv(Section):
-    """One file of tab-separated columns, counted from 0, plain or .gz."""
+    """One file of tab-separated columns, counted from 0, plain or compressed as text is."""
 
-    tsv: TsvFile
-    weight: Weight = 1.0
+    tsv: TsvFile = Field(description="the file and its columns")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class ColumnsFile(Section):
-    path: Word
-    source_column: Word
-    target_column: Word
+    path: Word = Field(description="the file")
+    source_column: Word = Field(description=_SOURCE_NAME)
+    target_column: Word = Field(description=_TARGET_NAME)
 
 
 class Parquet(Section):
     """One parquet file, columns by name; a dot reaches into a struct: translation.en."""
 
-    parquet: ColumnsFile
-    weight: Weight = 1.0
+    parquet: ColumnsFile = Field(description="the file and its columns")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class JsonLines(Section):
-    """One JSON object a line, plain or .gz, columns by name as for parquet."""
+    """One JSON object a line, plain or compressed as text is, columns by name as for parquet."""
 
-    jsonl: ColumnsFile
-    weight: Weight = 1.0
+    jsonl: ColumnsFile = Field(description="the file and its columns")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class DemoPairs(Section):
-    pairs: Positive
-    seed: Seed = 1
+    pairs: Positive = Field(description="how many sentence pairs")
+    seed: Seed = Field(default=1, description="another seed writes other sentences")
 
 
 class Demo(Section):
     """Sentences that the embedded English-German grammar writes; the split is the list's."""
 
-    demo: DemoPairs
-    weight: Weight = 1.0
+    demo: DemoPairs = Field(description="how many pairs, and of which seed")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 CORPUS_KINDS: dict[str, type[Section]] = {
@@ -109,49 +126,73 @@ Corpus = Hub | Text | Tsv | Parquet | JsonLines | Demo
 
 
 class Data(Section):
-    directory: Word  # where the prepared data is put
-    source_language: Word
-    target_language: Word
-    max_length: Annotated[int, Field(ge=2, le=100_000)] = 256  # tokens a side, end symbol included
-    train: Annotated[tuple[Corpus, ...], Field(min_length=1)]
-    validation: tuple[Corpus, ...] = ()
-    test: tuple[Corpus, ...] = ()
+    directory: Word = Field(description="where the prepared data is put")
+    source_language: Word = Field(description="language translated from, a code such as en")
+    target_language: Word = Field(description="language translated to, a code such as de")
+    max_length: Annotated[int, Field(ge=2, le=100_000)] = Field(
+        default=256,
+        description="tokens a side, end symbol included; longer pairs are dropped from training",
+    )
+    train: Annotated[tuple[Corpus, ...], Field(min_length=1)] = Field(
+        description="corpora to train on"
+    )
+    validation: tuple[Corpus, ...] = Field(
+        default=(), description="corpora to validate on while training"
+    )
+    test: tuple[Corpus, ...] = Field(
+        default=(), description="the model's own test set, for nmt evaluate"
+    )
 
 
 class Tokenizer(Section):
-    """`bpe_dropout` is the chance that a merge is skipped where training pairs are segmented.
-
-    Provilkov et al. (2020): 0.1, for small corpora. Each training pair is then prepared in 16
-    random segmentations, and each epoch takes the next of them. Validation and translation always
-    have the usual segmentation, which also says whether a pair exceeds data.max_length.
-    """
-
-    vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = 37_000  # 256 bytes + 4 + text
-    bpe_dropout: Probability = 0.0  # see above
+    vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = Field(
+        default=37_000, description="pieces shared by both languages: 256 bytes, 4 symbols, text"
+    )
+    bpe_dropout: Probability = Field(
+        default=0.0,
+        description="chance that a merge is skipped where training pairs are segmented "
+        "(Provilkov et al., 2020: 0.1, for small corpora). Each training pair is then prepared in "
+        "16 random segmentations, one for each epoch in turn. Validation and translation always "
+        "have the usual segmentation, which also says whether a pair exceeds data.max_length",
+    )
 
 
 class Model(Section):
-    """Vaswani et al. (2017), Table 3; N is encoder_layers and decoder_layers, h is heads.
+    """Vaswani et al. (2017), Table 3, with its symbols."""
 
-    `attention_window` restricts self-attention, not cross-attention, to "a neighborhood of size r
-    in the input sequence centered around the respective output position" (§4). Size r is taken as
-    r positions in all: the token itself and r // 2 on either side, so that an even r counts as
-    r + 1. The decoder sees of them the token itself and the r // 2 before it.
-    """
-
-    encoder_layers: Layers = 6
-    decoder_layers: Layers = 6
-    d_model: Width = 512
-    d_ff: Width = 2048
-    heads: Annotated[int, Field(ge=1, le=1000)] = 8
-    d_k: Width = 64
-    d_v: Width = 64
-    dropout: Probability = 0.1  # on sub-layer outputs and embedding sums, §5.4
-    attention_dropout: Probability = 0.0  # the paper has none
-    activation_dropout: Probability = 0.0  # the paper has none
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    norm: Literal["post", "pre"] = "post"  # post: LayerNorm(x + Sublayer(x)), §3.1
-    attention_window: Positive | None = None  # r of §4, see above; the paper's models: none
+    encoder_layers: Layers = Field(default=6, description="N of the encoder")
+    decoder_layers: Layers = Field(default=6, description="N of the decoder")
+    d_model: Width = Field(
+        default=512, description="width of the embeddings and of every layer, even"
+    )
+    d_ff: Width = Field(default=2048, description="inner width of the feed-forward networks")
+    heads: Annotated[int, Field(ge=1, le=1000)] = Field(default=8, description="attention heads, h")
+    d_k: Width = Field(default=64, description="width of a head's queries and keys")
+    d_v: Width = Field(default=64, description="width of a head's values")
+    dropout: Probability = Field(
+        default=0.1, description="P_drop, on sub-layer outputs and embedding sums (§5.4)"
+    )
+    attention_dropout: Probability = Field(
+        default=0.0, description="dropout on attention weights; the paper has none"
+    )
+    activation_dropout: Probability = Field(
+        default=0.0,
+        description="dropout behind the feed-forward networks' ReLU; the paper has none",
+    )
+    positions: Literal["sinusoidal", "learned"] = Field(
+        default="sinusoidal", description="positional encoding (§3.5)"
+    )
+    norm: Literal["post", "pre"] = Field(
+        default="post",
+        description="post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))",
+    )
+    attention_window: Positive | None = Field(
+        default=None,
+        description="restricts self-attention, not cross-attention, to a neighborhood of size r "
+        "centered around each position (§4). Taken as r positions in all: the token itself and "
+        "r // 2 on either side, so that an even r counts as r + 1; the decoder sees of them the "
+        "token itself and the r // 2 before it. The paper's models: none",
+    )
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -161,26 +202,56 @@ class Model(Section):
 
 
 class Training(Section):
-    run_directory: Word
-    max_steps: Positive = 100_000
-    batch_tokens: Positive = 25_000  # bound on one step's tokens over all ranks, on each side
-    micro_batches: Positive | Literal["auto"] = "auto"  # slots a step is cut into; auto: one a rank
-    warmup_steps: Positive = 4000
-    learning_rate_factor: Scale = 1.0  # 1: the paper's Eq. 3
-    label_smoothing: Probability = 0.1
-    gradient_clip: Scale | None = None  # bound on the norm; the paper: none
-    precision: Literal["fp32", "bf16"] = "fp32"
-    seed: Seed = 1
-    deterministic: bool = False
-    compile: bool = False
-    checkpoint_every: Positive = 1500  # steps
-    keep_checkpoints: Positive = 10  # the newest ones; the best by validation stands beside them
-    average_last: Positive = 5  # checkpoints whose mean is the finished model
-    validate_every: Positive = 1500  # steps
-    log_every: Positive = 100  # steps
-    early_stopping: Positive | None = None  # validations without a better BLEU
-    initialize_from: Word | None = None  # a MODEL to fine-tune
-    process_group_timeout_s: Positive = 600
+    run_directory: Word = Field(description="where checkpoints, log and the model are put")
+    max_steps: Positive = Field(default=100_000, description="optimizer steps in all")
+    batch_tokens: Positive = Field(
+        default=25_000, description="bound on one step's tokens over all ranks, on each side"
+    )
+    micro_batches: Slots | Literal["auto"] = Field(
+        default="auto", description="slots that a step is cut into; auto: one a rank"
+    )
+    warmup_steps: Positive = Field(
+        default=4000,
+        description="steps over which the learning rate rises (Eq. 3); it sets the peak too",
+    )
+    learning_rate_factor: Scale = Field(
+        default=1.0, description="factor on Eq. 3's learning rate; 1: the paper"
+    )
+    label_smoothing: Probability = Field(
+        default=0.1,
+        description="share of the target distribution spread over the vocabulary (§5.4)",
+    )
+    gradient_clip: Scale | None = Field(
+        default=None, description="bound on the norm of a step's gradient; the paper: none"
+    )
+    precision: Literal["fp32", "bf16"] = Field(
+        default="fp32", description="of matrix products; weights are always fp32"
+    )
+    seed: Seed = Field(default=1, description="decides initial weights, batches and dropout")
+    deterministic: bool = Field(
+        default=False,
+        description="only operations that give the same bits every time, perhaps slower",
+    )
+    compile: bool = Field(default=False, description="run the model through torch.compile")
+    checkpoint_every: Positive = Field(default=1500, description="steps between checkpoints")
+    keep_checkpoints: Positive = Field(
+        default=10,
+        description="checkpoints kept, the newest; the best by validation stands beside them",
+    )
+    average_last: Positive = Field(
+        default=5, description="checkpoints whose mean is the finished model"
+    )
+    validate_every: Positive = Field(default=1500, description="steps between validations")
+    log_every: Positive = Field(default=100, description="steps between lines of the log")
+    early_stopping: Positive | None = Field(
+        default=None, description="validations without a better BLEU after which training ends"
+    )
+    initialize_from: Word | None = Field(
+        default=None, description="a model, checkpoint or run directory to fine-tune"
+    )
+    process_group_timeout_s: Positive = Field(
+        default=600, description="seconds after which a rank that hangs ends the job"
+    )
 
     @model_validator(mode="after")
     def _enough_to_average(self) -> Self:
@@ -193,18 +264,23 @@ class Training(Section):
 
 
 class Decoding(Section):
-    beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = 4
-    length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6  # alpha, §6.1
-    # target tokens beyond the source's, §6.1
-    max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = 50
+    beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = Field(
+        default=4, description="hypotheses kept for each sentence (§6.1); 1 is greedy"
+    )
+    length_penalty: Annotated[float, Field(ge=0, le=100)] = Field(
+        default=0.6, description="alpha: scores are divided by ((5 + tokens) / 6)^alpha (§6.1)"
+    )
+    max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=50, description="target tokens beyond the number of the source's (§6.1)"
+    )
 
 
 class Config(Section):
-    data: Data
-    tokenizer: Tokenizer = Tokenizer()
-    model: Model = Model()
-    training: Training
-    decoding: Decoding = Decoding()
+    data: Data = Field(description="corpora, and what is prepared from them")
+    tokenizer: Tokenizer = Field(default=Tokenizer(), description="the shared BPE vocabulary")
+    model: Model = Field(default=Model(), description="the Transformer's shape")
+    training: Training = Field(description="how the model is trained, and what a run keeps")
+    decoding: Decoding = Field(default=Decoding(), description="beam search")
 
     @model_validator(mode="after")
     def _longest_pair_fits(self) -> Self:
@@ -216,12 +292,10 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _directories_differ(self) -> Self:
-        data, run = self.data.directory, self.training.run_directory
-        if os.path.realpath(data) == os.path.realpath(run):
-            raise ValueError(
-                f"data.directory and training.run_directory are both {self.data.directory}"
-            )
+    def _nothing_lies_where_it_is_replaced(self) -> Self:
+        problem = _misplaced(self.data, self.training)
+        if problem:
+            raise ValueError(problem)
         return self
 
     @model_validator(mode="after")
@@ -239,6 +313,9 @@ class Config(Section):
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """The configuration in a file, with its `base:` and the overrides applied.
 
+    With `training.initialize_from`, what they do not set of `model` and `tokenizer` is that
+    model's; what its weights fix may not be set to anything else.
+
     Args:
         path: a YAML file.
         overrides: `dotted.key=value`, the value in YAML.
@@ -254,12 +331,22 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
         except InputError as error:
             problems += error.problems
     try:
+        initial = _initial_config(content, origins)
+        if initial:
+            _inherit(content, initial)
         config = validate(content, origins, str(path))
     except InputError as error:
         raise InputError(*problems, *error.problems) from None
+    if initial:
+        problems += _misfits(config, initial, origins)
     if problems:
         raise InputError(*problems)
     return config
+
+
+def read_merged(path: Path) -> dict[str, Any]:
+    """What a file and its `base:` set, in one mapping, not checked; InputError as for `load`."""
+    return _read_with_base(path, seen=())[0]
 
 
 def load_resolved(path: Path) -> Config:
@@ -268,6 +355,58 @@ def load_resolved(path: Path) -> Config:
     if not isinstance(content, dict):
         raise InputError(f"no settings, {path}, a mapping of sections was expected")
     return validate(content, {key: f"{path}:{line}" for key, line in lines.items()}, str(path))
+
+
+def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) -> Config | None:
+    """The configuration of the model that `training.initialize_from` names, if it names one.
+
+    A run in which it was fine-tuned has the same model and tokenizer, and may outlive it.
+
+    Returns:
+        None as well if there is no such model yet and both sections are set: nothing is left to it.
+
+    Raises:
+        InputError: there is no such model, and something is left to it.
+    """
+    training = content.get("training")
+    origin = training.get("initialize_from") if isinstance(training, dict) else None
+    if not isinstance(origin, str) or not origin:
+        return None
+    folders = (Path(origin), Path(origin, "model"), Path(str(training.get("run_directory"))))  # type: ignore[union-attr]
+    for folder in folders:
+        if (folder / "config.yaml").is_file():
+            return load_resolved(folder / "config.yaml")
+    if {"model", "tokenizer"} <= content.keys():
+        return None
+    raise InputError(
+        f"no model to fine-tune, training.initialize_from {origin}, "
+        f"{origins[('training', 'initialize_from')]}, name a model, checkpoint or run directory"
+    )
+
+
+def _inherit(content: dict[str, Any], initial: Config) -> None:
+    """Fills in what a parsed configuration leaves to the model that it fine-tunes."""
+    given = initial.model_dump()
+    for section in ("model", "tokenizer"):
+        own = content.setdefault(section, {})
+        if isinstance(own, dict):
+            content[section] = given[section] | own
+    if initial.model.positions == "learned" and isinstance(content.get("data"), dict):
+        content["data"].setdefault("max_length", initial.data.max_length)  # their number
+
+
+def _misfits(config: Config, initial: Config, origins: Mapping[KeyPath, str]) -> list[str]:
+    """A line for each setting that contradicts the weights to start from; dropout never does."""
+    fixed = {f"model.{name}" for name in Model.model_fields if not name.endswith("dropout")}
+    fixed |= {"tokenizer.vocabulary_size"}
+    if config.model.positions == "learned":
+        fixed |= {"data.max_length"}
+    return [
+        f"{key} is {json.dumps(ours)}, {config.training.initialize_from} has "
+        f"{json.dumps(theirs)}, {origins[tuple(key.split('.'))]}, leave it out or set it so too"
+        for key, (theirs, ours) in differences(initial, config).items()
+        if key in fixed
+    ]
 
 
 def validate(content: Any, origins: Mapping[KeyPath, str], name: str) -> Config:
@@ -296,6 +435,39 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 _MAX_BASES = 20
+# What `nmt prepare` and `nmt train` make, replace and remove in their directories.
+_IN_BOTH = {"test_set", "tokenizer.model", ".lock", ".lock-holder"}  # and what begins with .tmp-
+DATA_NAMES = _IN_BOTH | {"train", "validation", "manifest.json", ".work", ".used-by"}
+RUN_NAMES = _IN_BOTH | {
+    "model", "checkpoints", "tensorboard", "evaluation", "config.yaml", "data.json",
+    "log.jsonl",
+}  # fmt: skip
+
+
+def _misplaced(data: Data, training: Training) -> str | None:
+    """Says which of the directories and models of a configuration would be removed with another."""
+    run_directory, origin = training.run_directory, training.initialize_from
+    if os.path.realpath(data.directory) == os.path.realpath(run_directory):
+        return f"data.directory and training.run_directory are both {data.directory}"
+    replaced = [
+        ("data.directory", data.directory, DATA_NAMES, "nmt prepare"),
+        ("training.run_directory", run_directory, RUN_NAMES, "nmt train"),
+    ]
+    kept = [("data.directory", data.directory), ("training.run_directory", run_directory)]
+    kept += [("training.initialize_from", origin)] if origin else []
+    for owner, directory, names, command in replaced:
+        for key, path in kept:
+            name = _first_name(directory, path)
+            if name in names or name.startswith(".tmp-"):
+                return f"{key} is {path}, in what {command} replaces in {owner} {directory}"
+    return None
+
+
+def _first_name(directory: str, path: str) -> str:
+    """Of the entry of `directory` in which `path` lies, links resolved; empty if in none."""
+    below = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
+    first = "".join(Path(below).parts[:1])
+    return "" if first == os.pardir else first
 
 
 def _flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -341,8 +513,8 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 def _apply(override: str, content: dict[str, Any], origins: dict[KeyPath, str]) -> None:
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
-    if not equals or not all(keys):
-        raise InputError(f"not an override: {override}, command line, write section.key=value")
+    if not equals or not all(keys) or len(keys) > strict_yaml.MAX_DEPTH:
+        raise InputError(f"not an override: {override:.100}, command line, write section.key=value")
     value, lines = strict_yaml.parse(text, f"command line: {dotted}")
     node = content
     for key in keys[:-1]:
@@ -409,8 +581,12 @@ def _section_in(annotation: Any) -> type[Section] | None:
     return None
 
 
+def allowed(section: type[Section], key: str) -> str:
+    """What a setting may be: "a whole number from 1 to 1,000 or auto"."""
+    return _allowed(section.model_json_schema()["properties"][key])
+
+
 def _allowed(schema: Mapping[str, Any]) -> str:
-    """What the JSON schema of a setting allows: "a whole number from 1 to 1,000 or auto"."""
     if "anyOf" in schema:
         return " or ".join(_allowed(part) for part in schema["anyOf"])
     if "const" in schema:
@@ -421,7 +597,7 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         kind = "a whole number" if schema["type"] == "integer" else "a number"
         low = f"from {schema['minimum']:,}" if "minimum" in schema else "above 0"
         high = schema.get("maximum", schema.get("exclusiveMaximum", 0) - 1)
-        return f"{kind} {low} to {high:,}"
+        return f"{kind} {low} to {high:,}".replace(".0 ", " ").removesuffix(".0")
     return _KINDS[schema.get("type", "object")]
 
 
@@ -464,8 +640,8 @@ def _describe(
     if problem["type"] == "too_short":
         return f"{key} must not be empty, {where}, name a corpus"
     section = _class_at(path[:-1], content)
-    schema = section.model_json_schema()["properties"][str(path[-1])] if section else {}
-    return f"{key} must be {_allowed(schema)}, found {found}, {where}, correct it"
+    wanted = allowed(section, str(path[-1])) if section else _allowed({})
+    return f"{key} must be {wanted}, found {found}, {where}, correct it"
 
 
 _UNION_BRANCHES = {kind.__name__ for kind in CORPUS_KINDS.values()} | {

@@ -5,7 +5,8 @@ import re
 import signal
 from enum import IntEnum
 
-_ENDS_OR_CONTROLS = re.compile("\r\n|[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+# Line ends, other control characters, marks that turn the direction in which text is read
+_UNFIT = re.compile("\r\n|[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _PATH_ERRORS = {
     errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
 }  # fmt: skip
@@ -22,19 +23,31 @@ class Status(IntEnum):
     STORAGE = 5  # disk full, no permission, broken transfer
 
 
+def told(text: str) -> str:
+    """Text as a line for a person: every one passes through here.
+
+    What could end the line, command the terminal or turn the reading direction becomes a space:
+    names of files, and what is quoted of their content, may come from anywhere.
+    """
+    return _UNFIT.sub(" ", text)
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things: "1 line", "2,000 lines"."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 class InputError(Exception):
     """Something the user can mend: `nmt` prints it without a traceback and exits with `status`.
 
     Args:
-        problems: one or more lines of the form "WHAT, WHERE, WHAT TO DO". Line ends and control
-            characters are shown as spaces: each problem stays one line, and no file that it
-            quotes can send commands to the terminal.
+        problems: one or more lines of the form "WHAT, WHERE, WHAT TO DO", see `told`.
             Without any, nothing is printed: another process of the run has said it.
         status: the exit status.
     """
 
     def __init__(self, *problems: str, status: Status = Status.INPUT):
-        self.problems = tuple(_ENDS_OR_CONTROLS.sub(" ", problem) for problem in problems)
+        self.problems = tuple(map(told, problems))
         self.status = status
         super().__init__("\n".join(self.problems))
 
@@ -64,8 +77,11 @@ class Stopped(BaseException):
 def of_system(error: OSError) -> InputError:
     """The operating system's error as a line: status 2 for a wrong path, 5 for the rest."""
     where = error.filename or "while reading or writing"
+    what_to_do = "check path, permission and room on the disk"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        what_to_do = "raise the limit on open files, see ulimit -n"
     return InputError(
-        f"{error.strerror}, {where}, check path, permission and room on the disk",
+        f"{error.strerror or error}, {where}, {what_to_do}",
         status=Status.INPUT if error.errno in _PATH_ERRORS else Status.STORAGE,
     )
 

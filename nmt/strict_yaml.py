@@ -27,23 +27,23 @@ class _Loader(yaml.SafeLoader):
     """SafeLoader with the scalar types of the YAML 1.2 core schema."""
 
 
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = {  # with the characters that they may begin with
+    "null": (re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
+    "bool": (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
+    "int": (re.compile(r"^(?:[-+]?[0-9]+)$"), list("-+0123456789")),
+    "float": (re.compile(rf"^(?:{_FLOAT})$"), list("-+.0123456789")),
+}
 _Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
-    ("float", _FLOAT, list("-+.0123456789")),
-):
-    _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first
-    )
+for _kind, (_pattern, _first) in _SCALARS.items():
+    _Loader.add_implicit_resolver(_TAG + _kind, _pattern, _first)
 
 
 def _decimal(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
     return int(str(loader.construct_scalar(node)))  # PyYAML's own reads 010 as 8
 
 
-_Loader.add_constructor("tag:yaml.org,2002:int", _decimal)
+_Loader.add_constructor(f"{_TAG}int", _decimal)
 
 
 def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
@@ -57,7 +57,7 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
         The value (None for an empty text) and a map from key path to line number (from 1).
 
     Raises:
-        InputError: not YAML, duplicate keys, an unsafe tag, too many aliases, too deep.
+        InputError: not YAML, duplicate keys, an unsafe or wrong tag, too many aliases, too deep.
     """
     try:
         _check_size(text, name)
@@ -77,7 +77,7 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
         mark = error.problem_mark
         line = f":{mark.line + 1}" if mark else ""
         raise InputError(f"not valid YAML ({error.problem}), {name}{line}, correct it") from None
-    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"not valid YAML ({error}), {name}, correct it") from None
 
 
@@ -95,6 +95,8 @@ def dump(content: Any) -> str:
 
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
     """`parse` of a file. Raises InputError too if it is missing, too large or not UTF-8."""
+    if path.exists() and not path.is_file() and not path.is_dir():  # it might keep us waiting
+        raise InputError(f"a pipe or device, {path}, save its content as a file and name that")
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -139,13 +141,16 @@ def _collect_lines(
     if len(lines) > MAX_KEYS:
         raise InputError(f"more than {MAX_KEYS} entries, {name}, this is no configuration file")
     lines[at] = node.start_mark.line + 1
+    if not _is_of_its_tag(node):
+        tag = node.tag.replace(_TAG, "!!")
+        raise InputError(f"not valid YAML ({tag} is wrong here), {name}:{lines[at]}, leave it out")
     if isinstance(node, yaml.SequenceNode):
         for index, child in enumerate(node.value):
             _collect_lines(child, (*at, index), lines, name, problems)
     elif isinstance(node, yaml.MappingNode):
         for key, child in node.value:
             line = key.start_mark.line + 1
-            if not isinstance(key, yaml.ScalarNode) or key.tag != "tag:yaml.org,2002:str":
+            if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
                 raise InputError(f"a key that is not a word, {name}:{line}, use plain keys")
             path = (*at, key.value)
             if path in lines:
@@ -157,3 +162,11 @@ def _collect_lines(
                 continue
             _collect_lines(child, path, lines, name, problems)
             lines[path] = line
+
+
+def _is_of_its_tag(node: yaml.Node) -> bool:
+    """Whether a node is of the kind that its tag names; what has none is of the kind it looks."""
+    kind = node.tag.removeprefix(_TAG)
+    if isinstance(node, yaml.ScalarNode):
+        return kind == "str" or (kind in _SCALARS and bool(_SCALARS[kind][0].match(node.value)))
+    return kind == ("seq" if isinstance(node, yaml.SequenceNode) else "map")

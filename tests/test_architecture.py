@@ -13,8 +13,8 @@ import nmt
 ROOT = Path(nmt.__file__).parent
 # Data flows downwards: a module imports from its own room and from rooms above it.
 ROOMS = [
-    "errors", "strict_yaml", "config", "model", "cpu_memory", "storage", "data", "checkpoints",
-    "decoding", "evaluation", "training", "reporting", "cli", "__main__",
+    "errors", "strict_yaml", "config", "model", "cpu_memory", "storage", "demo_language", "data",
+    "checkpoints", "decoding", "evaluation", "training", "reporting", "cli", "__main__",
 ]  # fmt: skip
 MODULES = sorted(ROOT.rglob("*.py"))
 RECIPES = sorted((ROOT.parent / "recipes").rglob("*.py"))
@@ -44,6 +44,13 @@ def test_imports_go_only_downwards(path: Path):
         return
     allowed = ROOMS[: ROOMS.index(room_of(path)) + 1]
     assert imported_rooms(path) <= set(allowed)
+
+
+def test_the_demo_language_imports_nothing_of_nmt():
+    paths = sorted((ROOT / "demo_language").glob("*.py"))
+    assert len(paths) > 5
+    for path in paths:
+        assert imported_rooms(path) <= {"demo_language"}, path
 
 
 def test_every_room_is_listed():

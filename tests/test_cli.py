@@ -55,7 +55,8 @@ def saved(config: Config, folder: Path) -> Path:
 def test_help_is_prompt_and_names_an_example():
     result = nmt("--help")
     assert result.returncode == 0
-    commands = ("prepare", "train", "translate", "evaluate", "score", "average", "info", "report")
+    commands = ("prepare", "train", "translate", "evaluate", "score", "average", "info", "report",
+                "config")  # fmt: skip
     for command in commands:
         assert command.encode() in result.stdout
         assert b"example:" in nmt(command, "--help").stdout
@@ -91,7 +92,7 @@ def test_r20_the_locale_does_not_matter(model: Path, tmp_path: Path):
     for locale in (NO_UTF8, {"LC_ALL": "POSIX"}):
         found = nmt("translate", path, text=text, env={"PATH": os.environ["PATH"], **locale})
         assert (found.returncode, found.stdout) == (0, expected)
-        assert b"invalid UTF-8 replaced in 1 lines" in found.stderr
+        assert b"nmt: warning: invalid UTF-8 replaced in 1 line, " in found.stderr
 
 
 def test_evaluate_prints_what_programs_read(model: Path, tmp_path: Path):

@@ -1,5 +1,6 @@
 """Configuration: strict, with every problem named at once where it stands."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,10 @@ import yaml
 from nmt import config as configuration
 from nmt.cli import main
 from nmt.config import Config, differences, load
+from nmt.data.corpora import read_corpus
 from nmt.errors import InputError
+from nmt.training.run import MAY_CHANGE
+from nmt.training.train import train
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 RECIPES = CONFIGS.parent / "recipes"
@@ -84,7 +88,7 @@ def test_r18_every_problem_is_named_at_once_with_line_and_key(tmp_path: Path):
     text = GOOD.replace("directory: data/x", "directory: data/x\n  max_lenght: 3").replace(
         "target: a.de.gz", "targt: a.de.gz"
     )
-    text += "  max_steps: ten\n  gradient_clip: -1\n  micro_batches: 0\nmodle: {}\n"
+    text += "  max_steps: ten\n  gradient_clip: -1\n  micro_batches: 10001\nmodle: {}\n"
     path = write(tmp_path, text)
     found = problems(path, "model.d_modl=3", "decoding.beam=0")
     whole = "a whole number from 1 to 1,000,000,000"
@@ -94,7 +98,8 @@ def test_r18_every_problem_is_named_at_once_with_line_and_key(tmp_path: Path):
         f'training.max_steps must be {whole}, found "ten", {path}:16, correct it',
         "training.gradient_clip must be a number above 0 to 1,000,000 or null, found -1, "
         f"{path}:17, correct it",
-        f"training.micro_batches must be {whole} or auto, found 0, {path}:18, correct it",
+        "training.micro_batches must be a whole number from 1 to 10,000 or auto, found 10001, "
+        f"{path}:18, correct it",
         f"unknown key modle, {path}:19, did you mean model?",
         "unknown key model.d_modl, command line, did you mean d_model?",
         "decoding.beam must be a whole number from 1 to 1,000, found 0, command line, correct it",
@@ -120,7 +125,16 @@ BAD_FILES: list[tuple[str | bytes, str]] = [
     ("a: !!python/object/apply:os.system [touch canary]\n", "not valid YAML"),
     ("a: !!python/name:os.system\n", "not valid YAML"),
     ("a: !!bool maybe\n", "not valid YAML"),
-    ("a: !!timestamp x\n", "not valid YAML"),
+    ("a: !!timestamp x\n", "not valid YAML (!!timestamp is wrong here), c.yaml:1, leave it out"),
+    ("a: !!int one\n", "not valid YAML (!!int is wrong here), c.yaml:1"),
+    ("a: !!float x\n", "not valid YAML (!!float is wrong here), c.yaml:1"),
+    ("a:\n- !!set {b, c}\n", "not valid YAML (!!set is wrong here), c.yaml:2"),
+    ("a: !!binary AAAA\n", "not valid YAML (!!binary is wrong here), c.yaml:1"),
+    ("a: !x b\n", "not valid YAML (!x is wrong here), c.yaml:1"),
+    ("--- !!omap [a]\n", "not valid YAML (!!omap is wrong here), c.yaml:1"),
+    ("a: !!map x\n", "not valid YAML (!!map is wrong here), c.yaml:1"),
+    ("a: !!str [b]\n", "not valid YAML (!!str is wrong here), c.yaml:1"),
+    ("!!bool a: 1\n", "a key that is not a word, c.yaml:1"),
     ("? [a, b]\n: 1\n", "a key that is not a word"),
     (GOOD + "1.5: 2\n", "a key that is not a word, c.yaml:15"),
     ("x: " + "1" * 10_000_000, "larger than"),
@@ -149,6 +163,7 @@ BAD_FILES: list[tuple[str | bytes, str]] = [
         GOOD + "  max_steps: 1" + "0" * 30 + "\n",
         "max_steps must be a whole number from 1 to 1,000,",
     ),
+    (GOOD + "  micro_batches: 10001\n", "from 1 to 10,000 or auto, found 10001"),
     (GOOD + "  early_stopping: 3\n", "early_stopping needs data.validation"),
     (
         GOOD + "  max-steps: 1\n",
@@ -191,6 +206,7 @@ def test_r18_bad_files(tmp_path: Path, monkeypatch, capfd, text: str | bytes, ex
         ("model.d_ff", "not an override"),
         ("=3", "not an override"),
         ("model..d_ff=3", "not an override"),
+        (".".join(["model"] * 2000) + "=3", "not an override: model.model."),
         ("model.d_ff=[", "not valid YAML"),
         ("model={d_ff: 1, d_ff: 2}", "duplicate key d_ff"),
         ("model.d_ff=", "model.d_ff must be a whole number from 1 to 100,000, found null"),
@@ -216,12 +232,56 @@ def test_r18_bad_overrides(tmp_path: Path, monkeypatch, capfd, override: str, ex
 def test_r18_files_that_cannot_be_read(tmp_path: Path):
     assert "no such file" in problems(tmp_path / "none.yaml")[0]
     assert "a folder" in problems(tmp_path)[0]
+    os.mkfifo(tmp_path / "pipe.yaml")  # opening it would wait for ever
+    assert "a pipe or device" in problems(tmp_path / "pipe.yaml")[0]
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     with pytest.raises(OSError, match="symbolic links"):
         load(tmp_path / "loop.yaml")
     for number in range(30):
         write(tmp_path, f"base: {number + 1}.yaml\n", f"{number}.yaml")
     assert "more than 20 files" in problems(tmp_path / "0.yaml")[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "run", "origin", "problem"),
+    [
+        ("exp", "exp/run", "exp/model", None),
+        ("exp/data", "exp", "exp/former/model", None),
+        ("trainer", "trainer/training", None, None),
+        ("exp", "exp/train", None, "training.run_directory is exp/train, in what nmt prepare"),
+        ("exp", "exp/validation/x/y", None, "in what nmt prepare replaces in data.directory exp"),
+        ("exp", "exp/.work", None, "training.run_directory is exp/.work"),
+        ("exp", "link", None, "training.run_directory is link"),
+        ("exp/model", "exp", None, "data.directory is exp/model, in what nmt train replaces in"),
+        ("exp/checkpoints/x", "exp", None, "in what nmt train replaces in training.run_directory"),
+        ("exp/tensorboard", "exp", None, "data.directory is exp/tensorboard"),
+        ("exp/evaluation", "./exp/../exp", None, "data.directory is exp/evaluation"),
+        ("exp", "run", "exp/train/model", "training.initialize_from is exp/train/model"),
+        ("exp", "run", "run/checkpoints/step-00000004", "training.initialize_from is run/checkp"),
+        ("run/.tmp-x", "run", None, "data.directory is run/.tmp-x"),
+    ],
+)
+def test_no_directory_lies_where_another_is_replaced(
+    tmp_path: Path, monkeypatch, data: str, run: str, origin: str | None, problem: str | None
+):
+    """`nmt prepare` into exp would else remove a run in exp/train, checkpoints and all."""
+    monkeypatch.chdir(tmp_path)
+    Path("exp/train/run").mkdir(parents=True)
+    Path("link").symlink_to("exp/train/run")
+    path = write(tmp_path, GOOD.replace("runs/x", run).replace("data/x", data))
+    overrides = [f"training.initialize_from={origin}"] if origin else []
+    if problem is None:
+        load(path, overrides)
+    else:
+        [found] = problems(path, *overrides)
+        assert problem in found
+
+
+def test_what_stands_in_real_directories_is_known_to_be_replaced(tiny_data: Path, settings):
+    data, run = tiny_data / "data", Path(settings().training.run_directory)
+    train(settings(training__max_steps=1), lambda line: None)
+    assert {path.name for path in data.iterdir()} <= configuration.DATA_NAMES
+    assert {path.name for path in run.iterdir()} <= configuration.RUN_NAMES
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda path: path.stem)
@@ -249,10 +309,49 @@ def test_the_shipped_configurations_that_others_name_are_there():
     assert (demo.data.directory, demo.training.run_directory) == ("data/demo", "runs/demo")
 
 
-def test_defaults_stand_in_one_place():
-    """A file with the required keys alone is the paper's base model."""
+def test_paths_are_relative_to_where_the_command_is_run_and_base_to_its_file(
+    tmp_path: Path, monkeypatch
+):
+    for name in ("configs", "shared", "work"):
+        (tmp_path / name).mkdir()
+    text = GOOD.replace("a.en.gz", "a.en").replace("a.de.gz", "a.de")
+    write(tmp_path / "shared", text, "base.yaml")
+    path = write(tmp_path / "configs", "base: ../shared/base.yaml\n")
+    (tmp_path / "work/a.en").write_text("here\n")
+    (tmp_path / "work/a.de").write_text("hier\n")
+    monkeypatch.chdir(tmp_path / "work")
+    config = load(Path("../configs") / path.name, ["training.run_directory=runs/y"])
+    assert list(read_corpus(config.data.train[1], config.data, "train")) == [("here", "hier")]
+    assert (config.data.directory, config.training.run_directory) == ("data/x", "runs/y")
+
+
+def test_the_defaults_are_the_papers_base_model():
+    """Table 3, first row; §5.3 Adam's schedule; §5.4 dropout and smoothing; §6.1 decoding."""
     required = yaml.safe_load(GOOD)
     required["training"].pop("label_smoothing")
     required["data"]["target_language"] = "no"  # a YAML 1.1 reader takes it for false
     config = configuration.validate(required, {}, "x")
-    assert config.model == Config.model_fields["model"].default
+    assert config.model.model_dump() == {
+        "encoder_layers": 6, "decoder_layers": 6, "d_model": 512, "d_ff": 2048, "heads": 8,
+        "d_k": 64, "d_v": 64, "dropout": 0.1, "attention_dropout": 0.0, "activation_dropout": 0.0,
+        "positions": "sinusoidal", "norm": "post", "attention_window": None,
+    }  # fmt: skip
+    wanted = {
+        "max_steps": 100_000, "batch_tokens": 25_000, "warmup_steps": 4000,
+        "learning_rate_factor": 1.0, "label_smoothing": 0.1, "gradient_clip": None,
+        "average_last": 5, "early_stopping": None, "initialize_from": None,
+    }  # fmt: skip
+    assert {key: getattr(config.training, key) for key in wanted} == wanted
+    assert config.decoding.model_dump() == {
+        "beam": 4, "length_penalty": 0.6, "max_extra_length": 50,
+    }  # fmt: skip
+    assert config.tokenizer.model_dump() == {"vocabulary_size": 37_000, "bpe_dropout": 0.0}
+
+
+def test_what_may_change_when_a_run_goes_on_is_what_is_promised():
+    """Steps, how often it saves and measures, and decoding; and a run may be moved."""
+    training = {"max_steps", "checkpoint_every", "keep_checkpoints", "average_last",
+                "validate_every", "log_every", "early_stopping", "run_directory"}  # fmt: skip
+    decoding = {"beam", "length_penalty", "max_extra_length"}
+    promised = {f"training.{key}" for key in training} | {f"decoding.{key}" for key in decoding}
+    assert promised == MAY_CHANGE

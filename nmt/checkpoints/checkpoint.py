@@ -4,30 +4,32 @@ A checkpoint is a directory `RUN/checkpoints/step-00001000/` that counts only on
 stands in it. The newest one that verifies is taken up; a broken one is named and left in place.
 """
 
-import itertools
-import json
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from nmt.checkpoints.model_directory import (
-    CONFIG,
-    TOKENIZER,
+    MOMENTS,
+    OPTIMIZER,
     WEIGHTS,
     read_tensors,
+    refuse_unsound,
     write_model_files,
     write_tensors,
 )
+from nmt.checkpoints.run_directory import by_step, checkpoint_of, refuse_foreign
+from nmt.checkpoints.state import State, read_state
 from nmt.config import Config
-from nmt.errors import InputError, NoModelError
+from nmt.errors import InputError, NoModelError, of_system
 from nmt.storage import manifest
-from nmt.storage.atomic import new_directory, remove_leftovers
+from nmt.storage.atomic import free_name, new_directory, remove_leftovers
 
-OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+STATE = "state.json"
+HASHES = ("tokenizer_sha256", "data_sha256")
 _OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints serve averaging alone
 
 
@@ -35,32 +37,27 @@ _OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints serve averaging alon
 class Checkpoint:
     """What a checkpoint holds besides configuration and tokenizer."""
 
-    step: int
     weights: dict[str, Tensor]
     moments: dict[str, Tensor]  # "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter
-    state: dict[str, Any]  # facts for a person, and the best validation so far
+    state: State
     hashes: dict[str, str] = field(default_factory=dict)  # of tokenizer and data, when read
 
-
-def directory(run: Path, step: int) -> Path:
-    return run / "checkpoints" / f"step-{step:08d}"
+    @property
+    def step(self) -> int:
+        return self.state.step
 
 
 def save(
     run: Path, checkpoint: Checkpoint, config: Config, tokenizer: bytes, hashes: dict[str, str]
 ) -> None:
     """Writes a checkpoint, whole or not at all."""
-    path = directory(run, checkpoint.step)
-    if path.exists():  # a broken one that the run has come past again
-        numbers = itertools.count(1)
-        names = (path.with_name(f"broken-{number}-{path.name}") for number in numbers)
-        path.replace(next(name for name in names if not name.exists()))
+    path = checkpoint_of(run, checkpoint.step)
+    if os.path.lexists(path):  # a broken one that the run has come past again
+        path.replace(free_name(path, "broken"))
     with new_directory(path) as folder:
         write_model_files(folder, config, tokenizer, checkpoint.weights)
         write_tensors(folder / OPTIMIZER, checkpoint.moments)
-        (folder / STATE).write_text(
-            json.dumps(checkpoint.state | {"step": checkpoint.step}, indent=1)
-        )
+        (folder / STATE).write_text(checkpoint.state.model_dump_json(indent=1))
         manifest.write(folder, "checkpoint", hashes | {"step": checkpoint.step})
 
 
@@ -77,16 +74,16 @@ def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
 def rotate(run: Path, newest: int, every: int, keep: int, best: int | None) -> None:
     """Removes checkpoints that are no longer needed once that of step `newest` is written.
 
-    What stays: the newest `keep` scheduled ones, the best one, and any beyond `newest`, which a
-    resumed run has passed over because they are broken. Optimizer state stays in the newest two;
-    the manifests of the others no longer list it.
+    What stays: the newest `keep` scheduled ones, the best one, any beyond `newest`, which a
+    resumed run has passed over because they are broken, and those of another run.
+    Optimizer state stays in the newest two; the manifests of the others no longer list it.
     """
     remove_leftovers(run / "checkpoints")
-    steps = [step for step, folder in _by_step(run) if step <= newest and _is_listed(folder)]
+    steps = [step for step, folder in by_step(run) if step <= newest and _is_own(run, folder)]
     kept = {*scheduled(steps, every, newest)[:keep], best}
     with_state = [step for step in steps if step in kept][:_OPTIMIZER_STATES_KEPT]
     for step in steps:
-        folder = directory(run, step)
+        folder = checkpoint_of(run, step)
         remove_leftovers(folder)
         if step not in kept:
             # first under a name that no reader takes for a checkpoint: none is ever half gone
@@ -110,25 +107,31 @@ def newest(run: Path, note: Callable[[str], None]) -> Checkpoint | None:
         NewerFormatError: a later version of nmt wrote one; going back behind it would lose work.
     """
     problems: list[str] = []
-    for _, folder in _by_step(run):
+    for _, folder in by_step(run):
         try:
-            content = manifest.read(folder, "checkpoint")
-            manifest.verify(folder, content)
-            if OPTIMIZER not in content["files"]:
-                raise InputError(f"no optimizer state, {folder}, resume from a newer checkpoint")
-            state = json.loads((folder / STATE).read_text())
-            tensors = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
-            hashes = {key: content[key] for key in ("tokenizer_sha256", "data_sha256")}
-            return Checkpoint(content["step"], *tensors, state, hashes)
+            return _read(folder)
         except manifest.NewerFormatError:
             raise
-        except InputError as error:
-            problems += error.problems
-            for problem in error.problems:
+        except (InputError, OSError) as error:
+            told = of_system(error) if isinstance(error, OSError) else error
+            problems += told.problems
+            for problem in told.problems:
                 note(f"passing over a checkpoint: {problem}")
     if problems:
         raise NoModelError(*problems)
     return None
+
+
+def _read(folder: Path) -> Checkpoint:
+    """A checkpoint to go on from; InputError or OSError if it is none."""
+    content = manifest.read(folder, "checkpoint")
+    if OPTIMIZER not in content["files"]:
+        raise InputError(f"no optimizer state, {folder}, resume from a newer checkpoint")
+    refuse_unsound(folder, content, (STATE, OPTIMIZER))
+    state = read_state(folder / STATE, content["step"])
+    tensors = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
+    hashes = {key: content[key] for key in HASHES}
+    return Checkpoint(*tensors, state, hashes)
 
 
 def sound_checkpoints(
@@ -145,20 +148,25 @@ def sound_checkpoints(
         every: see `scheduled`; 1 takes all there are.
         last: likewise; None: the newest there is.
     """
-    steps = [step for step, _ in _by_step(run)]
+    steps = [step for step, _ in by_step(run)]
     found: list[tuple[int, Path]] = []
+    common: dict[str, str] = {}  # hashes, of the data that all are trained on
     for step in scheduled(steps, every, max(steps, default=0) if last is None else last):
         if len(found) == at_most:
             break
-        folder = directory(run, step)
+        folder = checkpoint_of(run, step)
         try:
             content = manifest.read(folder, "checkpoint")
-            manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS))
+            refuse_unsound(folder, content)
+            hashes = {key: content[key] for key in HASHES}
+            if hashes != (common or hashes):
+                raise InputError(f"of other data than step {found[0][0]}, {folder}, move it")
         except manifest.NewerFormatError:
             raise
         except InputError as error:
             note(f"passing over a checkpoint: {error.problems[0]}")
             continue
+        common = hashes
         found.append((step, folder))
     return found
 
@@ -168,7 +176,7 @@ def adam_moments(optimizer: torch.optim.Adam, module: nn.Module) -> dict[str, Te
     return {
         f"{moment}.{name}": optimizer.state[parameter][moment]
         for name, parameter in module.named_parameters()
-        for moment in ("exp_avg", "exp_avg_sq")
+        for moment in MOMENTS
     }
 
 
@@ -180,24 +188,13 @@ def restore_adam(
         optimizer.state[parameter] = {
             # a tensor, as the fused kernel keeps it
             "step": torch.tensor(float(step), device=parameter.device),
-            "exp_avg": moments[f"exp_avg.{name}"].to(parameter.device),
-            "exp_avg_sq": moments[f"exp_avg_sq.{name}"].to(parameter.device),
-        }
+        } | {moment: moments[f"{moment}.{name}"].to(parameter.device) for moment in MOMENTS}
 
 
-def _by_step(run: Path) -> list[tuple[int, Path]]:
-    """Checkpoint directories by the step in their name, newest first."""
-    folders = [
-        (int(folder.name.removeprefix("step-")), folder)
-        for folder in (run / "checkpoints").glob("step-*")
-        if folder.name.removeprefix("step-").isdigit()
-    ]
-    return sorted(folders, reverse=True)
-
-
-def _is_listed(folder: Path) -> bool:
+def _is_own(run: Path, folder: Path) -> bool:
     try:
         manifest.read(folder, "checkpoint")
+        refuse_foreign(run, folder)
     except InputError:
         return False
     return True

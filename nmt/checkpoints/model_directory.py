@@ -7,7 +7,7 @@ shapes stand in a bounded header and are those of the configuration before any o
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,17 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt import config as configuration
+from nmt.checkpoints.run_directory import CONFIG, by_step, checkpoint_of, refuse_foreign
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, NoModelError, Status
+from nmt.errors import InputError, NoModelError, Status, of_system
 from nmt.model.transformer import Transformer
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
 
-CONFIG, TOKENIZER, WEIGHTS = "config.yaml", "tokenizer.model", "model.safetensors"
+TOKENIZER, WEIGHTS = "tokenizer.model", "model.safetensors"
+OPTIMIZER = "optimizer.safetensors"  # of a checkpoint
+MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's, of each parameter
 _MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
 
 
@@ -70,12 +73,12 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
         raise NoModelError(f"no model, checkpoint or run, {path}, it has no {manifest.NAME}")
     while True:
         problems: list[str] = []
-        folders = [path / "model"] if (path / "model").is_dir() else []
-        folders += (path / "checkpoints").glob("step-*")
+        folders = [path / "model"] if os.path.lexists(path / "model") else []
+        folders += [folder for _, folder in by_step(path)]
         candidates = [entry for folder in folders for entry in _candidate(folder, problems)]
         for content, folder in sorted(candidates, key=_newest_last, reverse=True):
             try:
-                manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS))
+                refuse_unsound(folder, content)
             except InputError as error:
                 problems += error.problems
                 continue
@@ -92,9 +95,35 @@ def _candidate(folder: Path, problems: list[str]) -> list[tuple[dict[str, Any], 
     try:
         kind = "model" if folder.name == "model" else "checkpoint"
         return [(manifest.read(folder, kind), folder)]
-    except NoModelError as error:
+    except manifest.NewerFormatError:
+        raise
+    except InputError as error:
         problems += error.problems
         return []
+
+
+def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] = ()) -> None:
+    """Raises InputError unless a model or checkpoint in a run's directory is sound and its own.
+
+    Its files are as the manifest says, its settings are the run's, and tensors are those
+    that its configuration asks for: of moments, too, beyond which Adam's fused kernel would write.
+
+    Args:
+        content: the manifest.
+        others: files to check besides those of a model.
+    """
+    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
+    step, is_checkpoint = content["step"], content["kind"] == "checkpoint"
+    run = folder.parents[1] if is_checkpoint else folder.parent
+    if is_checkpoint and folder != checkpoint_of(run, step):
+        raise NoModelError(f"a checkpoint of step {step}, {folder}, give it its own name again")
+    try:
+        transformer = _without_weights(read_config(folder))
+        refuse_foreign(run, folder)
+        for name in {WEIGHTS, OPTIMIZER} & {WEIGHTS, *others}:
+            _refuse_unfit(folder / name, transformer)
+    except OSError as error:  # as of a file that a trainer has removed meanwhile
+        raise of_system(error) from None
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
@@ -151,9 +180,8 @@ def _load(folder: Path, content: dict[str, Any], device: torch.device) -> Loaded
             f"{tokenizer.vocabulary_size} pieces, the configuration says "
             f"{config.tokenizer.vocabulary_size}, {folder / TOKENIZER}, restore its own"
         )
-    with torch.device("meta"):
-        transformer = new_transformer(config)
-    _check_shapes(transformer, _shapes(folder / WEIGHTS), folder / WEIGHTS)
+    transformer = _without_weights(config)
+    _refuse_unfit(folder / WEIGHTS, transformer)
     transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
     return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
 
@@ -173,13 +201,29 @@ def read_config(folder: Path) -> Config:
 
 def check_fit(transformer: Transformer, weights: dict[str, Tensor], name: Path) -> None:
     """Raises NoModelError unless names and shapes are exactly the Transformer's."""
-    _check_shapes(transformer, {key: tuple(value.shape) for key, value in weights.items()}, name)
+    _compare(_shapes_of(transformer.state_dict()), _shapes_of(weights), name)
 
 
-def _check_shapes(
-    transformer: Transformer, found: Mapping[str, tuple[int, ...]], name: Path
+def _without_weights(config: Config) -> Transformer:
+    with torch.device("meta"):
+        return new_transformer(config)
+
+
+def _refuse_unfit(path: Path, transformer: Transformer) -> None:
+    """Raises NoModelError unless a file's tensors are the weights, or all of Adam's moments."""
+    expected = _shapes_of(transformer.state_dict())
+    if path.name == OPTIMIZER:
+        expected = {f"{m}.{key}": shape for key, shape in expected.items() for m in MOMENTS}
+    _compare(expected, _shapes(path), path)
+
+
+def _shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {key: tuple(value.shape) for key, value in tensors.items()}
+
+
+def _compare(
+    expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], name: Path
 ) -> None:
-    expected = {key: tuple(value.shape) for key, value in transformer.state_dict().items()}
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) != found.get(key):
             raise NoModelError(

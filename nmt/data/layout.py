@@ -36,9 +36,15 @@ class Batch:
 
 
 def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[Pair]:
-    """Token ids of pairs by their index in the split."""
+    """Token ids of pairs by their index in the split.
+
+    Raises:
+        InputError: a shard's file has changed since it was opened.
+    """
     firsts = np.asarray([shard.first for shard in shards])
     owners = np.searchsorted(firsts, indices, side="right") - 1
+    for owner in np.unique(owners):
+        shards[owner].check_unchanged()
     return [
         (shards[owner].source[index - firsts[owner]], shards[owner].target[index - firsts[owner]])
         for owner, index in zip(owners, indices, strict=True)

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config
-from nmt.data import stages, workers
+from nmt.data import stages, test_set, workers
 from nmt.data.corpora import check_corpus, input_files
-from nmt.data.stages import TOKENIZER, Job, Part, Report
+from nmt.data.stages import TOKENIZER, WORK, Job, Part, Report
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest
 
 _USED_BY = ".used-by"
-_PUBLISHED = (TOKENIZER, "train", "validation")  # and the manifest
+_PUBLISHED = (TOKENIZER, "train", "validation", test_set.FOLDER)  # and the manifest
 
 
 def prepare(
@@ -50,7 +50,7 @@ def prepare(
     Raises:
         InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
             prepares the same directory, a run was trained on data of other settings there, or
-            files stand there that were not prepared.
+            files or links stand there that were not prepared.
         Stopped: a signal came; the next call goes on from there.
     """
     began = time.monotonic()
@@ -63,6 +63,7 @@ def prepare(
             report(f"{directory} is prepared already and whole: nothing to do")
             _remove_work(job)
             return
+        _refuse_links(job)
         _refuse_foreign(job)
         _refuse_if_used(job)
         for part in job.parts:
@@ -90,7 +91,7 @@ def _remove_work(job: Job) -> None:
     if job.tokens.exists():  # not what an interrupted preparation of other settings left
         # Who holds the lock prepares other settings there.
         with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
-            shutil.rmtree(job.work, ignore_errors=True)
+            _remove(job.work)
 
 
 def read_manifest(config: Config) -> dict[str, Any]:
@@ -210,6 +211,16 @@ def _is_prepared(job: Job, report: Report) -> bool:
     return True
 
 
+def _refuse_links(job: Job) -> None:
+    """Keeps data from going elsewhere, or from being removed there, than where they are named."""
+    for name in (*_PUBLISHED, WORK):
+        if (job.directory / name).is_symlink():
+            raise InputError(
+                f"a symbolic link, {job.directory / name}, remove it; "
+                "data.directory itself may be one"
+            )
+
+
 def _refuse_foreign(job: Job) -> None:
     """Keeps `_publish` from removing what somebody else has put under its names."""
     # in the order in which another process, publishing, makes the one untrue and the other true
@@ -253,9 +264,17 @@ def _publish(job: Job) -> None:
     for name in (*_PUBLISHED, manifest.NAME):
         new, old = job.final / name, job.directory / name
         gone = not any(file == name or file.startswith(f"{name}/") for file in described)
-        if old.is_dir() and (new.exists() or gone):
-            shutil.rmtree(old)
+        if new.exists() or gone:
+            _remove(old)
         if new.exists():
             new.replace(old)
     atomic.sync(job.directory)
-    shutil.rmtree(job.work)
+    _remove(job.work)
+
+
+def _remove(path: Path) -> None:
+    """Removes a folder, a file or a link, never what a link leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from the memory map.
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,34 @@ class Side:
         return np.diff(self.offsets)
 
 
+class Watched:
+    """A memory-mapped file, which somebody may change while it is used.
+
+    Cut short, it would end the process by SIGBUS; overwritten, it would be trained on unnoticed.
+    One that is removed or replaced does no harm: the map holds what was opened.
+    """
+
+    def __init__(self, path: Path, sha256: str):
+        self._path, self._sha256, self._stamp = path, sha256, _stamp(path)
+
+    def check(self) -> None:
+        """Raises InputError if the content has changed since the file was opened."""
+        now = _stamp(self._path)
+        if now == self._stamp or not now or not self._stamp or now[0] != self._stamp[0]:
+            return
+        if manifest.file_hash(self._path) != self._sha256:
+            raise InputError(f"changed while it was in use, {self._path}, run nmt prepare again")
+        self._stamp = now  # touched only
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 @dataclass(frozen=True)
 class Shard:
     """Some pairs of one corpus, in that corpus's order."""
@@ -49,9 +77,15 @@ class Shard:
     weight: float  # how often each pair is seen in an epoch
     first: int  # index of its first pair within the split
     segmentation: int = 0  # 1, 2, ... hold the same pairs, segmented differently, and follow on 0
+    watched: Watched | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.source.offsets) - 1
+
+    def check_unchanged(self) -> None:
+        """For whoever is about to read ids or lengths; see `Watched`."""
+        if self.watched:
+            self.watched.check()
 
 
 def write_shard(
@@ -151,13 +185,14 @@ def open_split(directory: Path, content: dict[str, Any], split: str) -> list[Sha
     Raises:
         InputError: a shard is missing, is no Arrow file, or has not the stated size.
     """
-    return list(_open(directory, content["shards"][split]))
+    return list(_open(directory, content, split))
 
 
-def _open(directory: Path, entries: Sequence[dict[str, Any]]) -> Iterator[Shard]:
+def _open(directory: Path, content: dict[str, Any], split: str) -> Iterator[Shard]:
     first = 0
-    for entry in entries:
+    for entry in content["shards"][split]:
         path = directory / entry["file"]
+        watched = Watched(path, content["files"][entry["file"]]["sha256"])
         batch = _read(path, _TOKENS)
         sides = [_side(batch.column(name), path) for name in ("source", "target")]
         if len(batch) != entry["pairs"]:
@@ -166,7 +201,7 @@ def _open(directory: Path, entries: Sequence[dict[str, Any]]) -> Iterator[Shard]
                 "run nmt prepare again"
             )
         segmentation = entry.get("segmentation", 0)
-        yield Shard(path, sides[0], sides[1], entry["weight"], first, segmentation)
+        yield Shard(path, sides[0], sides[1], entry["weight"], first, segmentation, watched)
         first += len(batch)
 
 
@@ -181,7 +216,7 @@ def verify_shard(directory: Path, content: dict[str, Any], shard: Shard) -> None
     """Checks the bytes of a shard against the manifest, before its first pair is used.
 
     Raises:
-        InputError: the file differs (status 2).
+        InputError: the file differs, or holds what its vocabulary has not (status 2).
     """
     name = shard.path.relative_to(directory).as_posix()
     expected = content["files"][name]["sha256"]
@@ -191,3 +226,15 @@ def verify_shard(directory: Path, content: dict[str, Any], shard: Shard) -> None
             f"damaged file (sha256 {found[:12]}…, {expected[:12]}… in the manifest), {shard.path}, "
             "run nmt prepare again"
         )
+    size = content["settings"]["tokenizer"]["vocabulary_size"]
+    if not all(_is_sound(side, size) for side in (shard.source, shard.target)):
+        raise InputError(
+            f"ids beyond the {size:,} of the vocabulary, or empty sentences, {shard.path}, "
+            "run nmt prepare again"
+        )
+
+
+def _is_sound(side: Side, vocabulary_size: int) -> bool:
+    values, offsets = side.values, side.offsets
+    is_within = offsets[0] >= 0 and offsets[-1] <= len(values) and (side.lengths > 0).all()
+    return bool(is_within and values.min() >= 0 and values.max() < vocabulary_size)

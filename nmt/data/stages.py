@@ -29,7 +29,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from nmt.config import Config, Corpus
-from nmt.data import cleaning, shards, workers
+from nmt.data import cleaning, shards, test_set, workers
 from nmt.data.corpora import describe, read_chunks
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.errors import InputError
@@ -390,6 +390,7 @@ def _assemble(job: Job, report: Report) -> None:
     if not entries["train"]:
         raise _nothing_left(job)
     atomic.write_file(job.final / TOKENIZER, job.tokenizer.read_bytes())
+    test_set.write(job.final / test_set.FOLDER, job.config.data)
     files = [entry["file"] for listed in entries.values() for entry in listed]
     hashes = [[file, manifest.file_hash(job.final / file)] for file in files]
     counts = [_counts(job, part) for part in job.parts]

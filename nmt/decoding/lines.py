@@ -6,21 +6,20 @@ sorts them by length; when it pauses, what is there is translated.
 """
 
 import contextlib
-import gzip
 import io
 import os
 import select
 import sys
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from nmt.decoding.translator import Precision, SearchOptions, Translation, Translator, combine
-from nmt.errors import InputError
+from nmt.errors import InputError, count
 from nmt.storage.atomic import new_file
+from nmt.storage.opening import opened
 
 PAUSE_S = 0.05  # without input for so long, what has come is translated
 _OLDEST_S = 0.5  # nor does a line wait for longer than this while input drips in
@@ -102,7 +101,7 @@ def translate_stream(
         note: takes warnings: lines with invalid UTF-8, lines translated in pieces.
 
     Raises:
-        InputError: invalid UTF-8 and `options.strict`; a damaged .gz file.
+        InputError: invalid UTF-8 and `options.strict`; a damaged compressed file.
         BrokenPipeError: nobody reads `target` any more.
     """
     reader = LineReader(source, name, options.strict)
@@ -110,12 +109,11 @@ def translate_stream(
     for window in reader.windows():
         writer.write(window, translator.translate([part.text for part in window], options.search))
     if reader.invalid_lines:
-        note(f"warning: invalid UTF-8 replaced in {reader.invalid_lines} lines, {name}")
+        found = count(reader.invalid_lines, "line")
+        note(f"nmt: warning: invalid UTF-8 replaced in {found}, {name}")
     if writer.lines_in_pieces:
-        note(
-            f"warning: {writer.lines_in_pieces} lines longer than the model can take "
-            f"were translated in pieces, {name}"
-        )
+        found = count(writer.lines_in_pieces, "line")
+        note(f"nmt: warning: translated in pieces, longer than the model takes: {found}, {name}")
 
 
 class LineReader:
@@ -219,7 +217,7 @@ class _Arrivals:
     """The bytes of a stream as they come, with a clock for pauses.
 
     A pipe or terminal is read past Python's buffer, which would wait until it is full. Other
-    streams (.gz, bytes in memory) never pause.
+    streams (compressed ones, bytes in memory) never pause.
     """
 
     def __init__(self, source: BinaryIO, name: str):
@@ -239,8 +237,6 @@ class _Arrivals:
             return os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:  # another process emptied the pipe that we share
             return None
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise InputError(f"damaged .gz file ({error}), {self.name}, restore it") from None
 
 
 def _end_of_part(line: bytes) -> int:
@@ -261,15 +257,8 @@ def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
             raise InputError("standard input is closed, command line, name a file with --input")
         yield sys.stdin.buffer
         return
-    file: BinaryIO
-    try:
-        file = Path(path).open("rb")  # noqa: SIM115 - closed below
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"no such file, --input {path}, check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"a folder, --input {path}, name a file") from None
-    with file:
-        yield gzip.GzipFile(fileobj=file) if str(path).endswith(".gz") else file  # type: ignore[misc]
+    with opened(Path(path), f"--input {path}") as file:
+        yield file
 
 
 def check_output(path: Path) -> None:

@@ -1,6 +1,5 @@
 """Sentences in, translations out: cut to fit, grouped by length, searched, put back in order."""
 
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,8 @@ Precision = Literal["fp32", "bf16"]
 # fp32 and half of that in bf16: 0.4 GB, and on a GPU 1.6 GB.
 _CPU_BATCH_TOKENS = 16_384
 _GPU_BATCH_TOKENS = 131_072
+
+_MAX_ALPHA = 100  # as of decoding.length_penalty
 
 _SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s+|(?<=[。！？])""")
 
@@ -63,8 +64,10 @@ class SearchOptions:
         if self.beam is not None and self.beam > MAX_BEAM:
             raise InputError(f"must be at most {MAX_BEAM}, --beam {self.beam}, correct it")
         alpha = self.length_penalty
-        if alpha is not None and not (math.isfinite(alpha) and alpha >= 0):
-            raise InputError(f"must be a number from 0, --length-penalty {alpha}, correct it")
+        if alpha is not None and not 0 <= alpha <= _MAX_ALPHA:
+            raise InputError(
+                f"must be a number from 0 to {_MAX_ALPHA}, --length-penalty {alpha}, correct it"
+            )
 
 
 class Translator:
@@ -233,7 +236,8 @@ def choose_device(name: str | None) -> torch.device:
     """The device of that name; None: a GPU if there is one. Raises InputError if it is not here."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    unknown = InputError(f"no such device, --device {name}, name another: cpu, cuda, cuda:1")
+    here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    unknown = InputError(f"no such device, --device {name}, name one there is: {', '.join(here)}")
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

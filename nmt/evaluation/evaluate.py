@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from nmt.checkpoints.model_directory import find_model, read_config
-from nmt.config import Config
-from nmt.data.corpora import read_corpus, read_lines
+from nmt.config import Config, Data, Demo
+from nmt.data import test_set as kept_test_set
+from nmt.data.corpora import describe, read_corpus, read_lines
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Precision, SearchOptions, Translator
-from nmt.errors import InputError, Status
+from nmt.errors import InputError, Status, count
 from nmt.evaluation.bleu import (
     Comparison,
     Scores,
@@ -30,6 +31,7 @@ from nmt.evaluation.paper_bleu import CONVENTION, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 
 _AS_IT_COMES = (None, None, SearchOptions())  # device, precision and options of a search
+_MAX_DEMO_PAIRS = 10_000  # a model from elsewhere may ask for so many; the grammar takes seconds
 
 
 @dataclass(frozen=True)
@@ -54,15 +56,17 @@ class Evaluation:
     comet_model: str | None = None
 
     def as_json(self) -> dict[str, Any]:
+        """What `nmt evaluate --json` prints, figures to six digits behind the point."""
+        scores = self.scores
         content: dict[str, Any] = {
-            "bleu": self.scores.bleu,
-            "bleu_signature": self.scores.bleu_signature,
+            "bleu": scores.bleu,
+            "bleu_signature": scores.bleu_signature,
             "bleu_interval": list(self.bleu_interval),
-            "chrf": self.scores.chrf,
-            "chrf_signature": self.scores.chrf_signature,
+            "chrf": scores.chrf,
+            "chrf_signature": scores.chrf_signature,
             "ter": self.ter,
             "ter_signature": self.ter_signature,
-            "sentences": self.scores.sentences,
+            "sentences": scores.sentences,
         }
         if self.paper_bleu is not None and self.paper_bleu_interval is not None:
             content |= {
@@ -72,16 +76,16 @@ class Evaluation:
             }
         if self.comet is not None:
             content |= {"comet": self.comet, "comet_model": self.comet_model}
-        if self.comparison is not None:
+        if (baseline := self.comparison) is not None:
             content["baseline"] = {
-                "bleu": self.comparison.bleu,
-                "bleu_difference": self.scores.bleu - self.comparison.bleu,
-                "bleu_p_value": self.comparison.bleu_p_value,
-                "chrf": self.comparison.chrf,
-                "chrf_difference": self.scores.chrf - self.comparison.chrf,
-                "chrf_p_value": self.comparison.chrf_p_value,
+                "bleu": baseline.bleu,
+                "bleu_difference": scores.bleu - baseline.bleu,
+                "bleu_p_value": baseline.bleu_p_value,
+                "chrf": baseline.chrf,
+                "chrf_difference": scores.chrf - baseline.chrf,
+                "chrf_p_value": baseline.chrf_p_value,
             }
-        return content
+        return _rounded(content)
 
     def as_text(self) -> str:
         scores, (low, high) = self.scores, self.bleu_interval
@@ -107,6 +111,18 @@ class Evaluation:
         return "\n".join([*lines, f"sentences = {scores.sentences}"])
 
 
+def _rounded(value: Any) -> Any:
+    """Without the dust of binary arithmetic, 100.00000000000004, at any depth."""
+    match value:
+        case float():
+            return round(value, 6)
+        case list():
+            return [_rounded(item) for item in value]
+        case dict():
+            return {key: _rounded(item) for key, item in value.items()}
+    return value
+
+
 def evaluate(
     model: str | Path | None,
     *,
@@ -129,7 +145,7 @@ def evaluate(
         model: a MODEL; may be None where `hypothesis` is given with references.
         source, reference: text files, plain or .gz, of as many lines.
         test_set: one of sacreBLEU's, "wmt14/full" for instance. With neither reference nor test
-            set, the model's own `data.test`.
+            set, the model's own `data.test` as its run keeps it.
         hypothesis: translations to score; nothing is translated. COMET wants their `source` too.
         device, precision, options: how to translate.
         baseline: translations by another system, for a paired significance test.
@@ -154,9 +170,16 @@ def evaluate(
         )
     if output is not None:
         check_output(Path(output))
-    config = _config(Path(model)) if model is not None else None
+    folder = find_model(Path(model))[0] if model is not None else None
+    config = read_config(folder) if folder is not None else None
     language = target_language or (config.data.target_language if config else "")
-    tests = _test_set(config, source, reference, test_set, language, note)
+    if reference is not None:
+        tests = _from_files(source, reference)
+    elif test_set is not None:
+        tests = _from_sacrebleu(test_set, config, language, note)
+    else:
+        assert folder is not None and config is not None
+        tests = _own(folder, config.data)
     for references in tests.references:
         check_plain_text(references, tests.name, note)
     others = _given(baseline, tests, note) if baseline is not None else None
@@ -228,58 +251,53 @@ def _check_arguments(
         raise InputError("no --target-language, command line, give it or a MODEL that tells it")
 
 
-def _config(model: Path) -> Config:
-    return read_config(find_model(model)[0])
-
-
-def _test_set(
-    config: Config | None,
-    source: str | Path | None,
-    reference: str | Path | None,
-    name: str | None,
-    target_language: str,
-    note: Callable[[str], None],
-) -> TestSet:
-    if reference is not None:
-        return _from_files(source, reference)
-    if name is not None:
-        source_language = config.data.source_language if config else None
-        return _from_sacrebleu(name, source_language, target_language, note)
-    assert config is not None
-    return _from_config(config)
-
-
 def _from_files(source: str | Path | None, reference: str | Path) -> TestSet:
     references = list(read_lines(Path(reference)))
     sources = list(read_lines(Path(source))) if source is not None else None
     if sources is not None and len(sources) != len(references):
         raise InputError(
-            f"{len(sources)} source lines but {len(references)} references, {source} and "
-            f"{reference}, give each source line its reference"
+            f"{count(len(sources), 'source line')} but {count(len(references), 'reference')}, "
+            f"{source} and {reference}, give each source line its reference"
         )
     return TestSet(sources, [references], str(reference))
 
 
-def _from_config(config: Config) -> TestSet:
-    if not config.data.test:
+def _own(folder: Path, data: Data) -> TestSet:
+    """The model's own test set: as its run keeps it, or written by the demo's grammar.
+
+    Never read from what the configuration names: the model may come from anywhere.
+
+    Args:
+        folder: a model directory or checkpoint, perhaps in its run.
+    """
+    if not data.test:
         raise InputError(
             "the model's configuration names no data.test, command line, "
             "give --source and --reference, or --test-set"
         )
-    pairs = [
-        pair for corpus in config.data.test for pair in read_corpus(corpus, config.data, "test")
-    ]
-    return TestSet([pair[0] for pair in pairs], [[pair[1] for pair in pairs]], "data.test")
+    above = folder.resolve().parent
+    found = kept_test_set.read(above.parent if above.name == "checkpoints" else above, data)
+    if found is None:
+        demo_pairs = [corpus.demo.pairs for corpus in data.test if isinstance(corpus, Demo)]
+        if len(demo_pairs) < len(data.test) or sum(demo_pairs) > _MAX_DEMO_PAIRS:
+            raise InputError(
+                f"the text of its test set ({describe(data.test[0])}) is not kept with it, "
+                f"{folder}, give --source and --reference, or --test-set"
+            )
+        pairs = [pair for corpus in data.test for pair in read_corpus(corpus, data, "test")]
+        found = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return TestSet(found[0], [found[1]], "data.test")
 
 
 def _from_sacrebleu(
-    name: str, source_language: str | None, target_language: str, note: Callable[[str], None]
+    name: str, config: Config | None, target_language: str, note: Callable[[str], None]
 ) -> TestSet:
     from sacrebleu.dataset import DATASETS
 
     if name not in DATASETS:
         raise InputError(f"no such test set, --test-set {name}, see sacrebleu --list")
     dataset = DATASETS[name]
+    source_language = config.data.source_language if config else None
     target = language_of(target_language)
     pairs = [pair for pair in dataset.langpairs if pair.split("-")[1] == target]
     if source_language is not None:
@@ -326,8 +344,8 @@ def _given(path: str | Path, tests: TestSet, note: Callable[[str], None]) -> lis
     for references in tests.references:
         if len(references) != len(lines):
             raise InputError(
-                f"{len(lines)} translations but {len(references)} references, {path} and "
-                f"{tests.name}, give each translation its reference"
+                f"{count(len(lines), 'translation')} but {count(len(references), 'reference')}, "
+                f"{path} and {tests.name}, give each translation its reference"
             )
     check_plain_text(lines, str(path), note)
     return lines
@@ -346,5 +364,6 @@ def _translate(
         found = translator.translate(tests.sources, options, progress=bar.update)
     cut = sum(best[0].pieces > 1 for best in found)
     if cut:
-        note(f"warning: {cut} sentences longer than the model can take were translated in pieces")
+        long = count(cut, "sentence")
+        note(f"nmt: warning: translated in pieces, longer than the model takes: {long}")
     return [best[0].text for best in found]

@@ -6,6 +6,7 @@ import torch
 
 from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import Config, Model
+from nmt.training.health import rate_warning
 from nmt.training.schedule import peak_learning_rate
 
 LENGTH = 27  # tokens a sentence at which attention's FLOPs are counted; WMT14's mean
@@ -53,8 +54,12 @@ def info(config: Config) -> dict[str, Any]:
             "training": per_pair * settings.batch_tokens * settings.max_steps,
         },
         "learning_rate": {
-            "peak": peak_learning_rate(config.model.d_model, settings.warmup_steps, factor),
-            "peak_step": settings.warmup_steps,
+            "peak": peak_learning_rate(
+                config.model.d_model, settings.warmup_steps, factor, settings.max_steps
+            ),
+            "peak_step": min(settings.warmup_steps, settings.max_steps),
+            "warmup_steps": settings.warmup_steps,
+            "warning": rate_warning(config),
         },
         "paper": {"nearest": name, "differences": differing},
     }
@@ -106,6 +111,7 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
 def as_text(content: dict[str, Any]) -> str:
     """`info` for a person to read."""
     parameters, flops, paper = content["parameters"], content["flops"], content["paper"]
+    rate = content["learning_rate"]
     lines = [f"vocabulary       {content['vocabulary_size']:>15,}", "parameters"]
     lines += [f"  {part:<15}{count:>15,}" for part, count in parameters.items() if part != "total"]
     lines += [
@@ -113,9 +119,12 @@ def as_text(content: dict[str, Any]) -> str:
         f"FLOPs            {flops['per_token_pair']:>15,}  to train on one source and one target "
         f"token (length {LENGTH})",
         f"                 {flops['training']:>15.2e}  in the whole run at most",
-        f"learning rate    {content['learning_rate']['peak']:>15.3e}  at its peak, step "
-        f"{content['learning_rate']['peak_step']:,}",
+        f"learning rate    {rate['peak']:>15.3e}  at its peak, step {rate['peak_step']:,}",
     ]
+    if rate["peak_step"] < rate["warmup_steps"]:
+        lines[-1] += f", the last; the warm-up of {rate['warmup_steps']:,} would take it higher"
+    if rate["warning"]:
+        lines.append(f"  warning: {rate['warning']}")
     if not paper["differences"]:
         return "\n".join([*lines, f"settings         as the paper's {paper['nearest']} model"])
     lines.append(f"differs from the paper's {paper['nearest']} model in")

@@ -90,7 +90,7 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
     try:
         maps = attention_of(run.directory / "model", sample.source, sample.translations[0].text)
     except InputError as error:
-        note(f"warning: no attention picture: {error.problems[0]}")
+        note(f"nmt: warning: no attention picture: {error.problems[0]}")
         return None
     return Markup(html_fragment(maps))  # which escapes the pieces
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from nmt import config as configuration
 from nmt.checkpoints.model_directory import CONFIG
 from nmt.config import Config
+from nmt.data.test_set import DATA_MANIFEST
 from nmt.errors import InputError
 from nmt.evaluation.evaluate import evaluate
 from nmt.reporting.chart import Point
@@ -88,7 +89,7 @@ class RunRecord:
     @property
     def elapsed_s(self) -> float:
         """Seconds of training; 0 if the log does not tell."""
-        return max((number(line.get("elapsed_s")) or 0.0 for line in self.log), default=0.0)
+        return max((_elapsed_s(line) or 0.0 for line in self.log), default=0.0)
 
     @property
     def final_validation(self) -> dict[str, Any]:
@@ -99,7 +100,7 @@ class RunRecord:
     def points(self, key: str, *, validation: bool = False) -> list[Point]:
         """A quantity's course, where the log has finite numbers."""
         return [
-            Point(line["step"], number(line.get("elapsed_s")), value)
+            Point(line["step"], _elapsed_s(line), value)
             for line in (self.validations if validation else self.steps)
             if (value := number(line.get(key))) is not None
         ]
@@ -110,7 +111,7 @@ class RunRecord:
         hours: dict[tuple[str, int], float] = {}
         before, key = 0.0, ("unknown hardware", 1)
         for line in self.log:
-            elapsed = number(line.get("elapsed_s"))
+            elapsed = _elapsed_s(line)
             if elapsed is None:
                 continue
             if "device" in line:
@@ -120,10 +121,19 @@ class RunRecord:
         return [Sitting(*key, spent) for key, spent in hours.items()]
 
 
+_LARGEST = 1e100  # with room for sums and products of a few
+
+
 def number(value: Any) -> float | None:
-    """`value` if it is a finite number."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < float("inf") else None
+    """`value` if it is a number of a size that can be drawn; every figure of a page passes here."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
+        return None
+    return float(value) if abs(value) >= 1 / _LARGEST else 0.0
+
+
+def _elapsed_s(line: dict[str, Any]) -> float | None:
+    found = number(line.get("elapsed_s"))
+    return None if found is None or found < 0 else found
 
 
 def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
@@ -161,7 +171,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _read(directory: Path, name: str, note: Note) -> RunRecord:
-    config = configuration.load(directory / CONFIG)
+    config = configuration.load_resolved(directory / CONFIG)
     missing: list[str] = []
 
     def tried(read: Callable[[], Any]) -> Any:
@@ -169,7 +179,7 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
             return read()
         except InputError as error:
             missing.extend(error.problems)
-            note(f"warning: left out of the report: {error.problems[0]}")
+            note(f"nmt: warning: left out of the report: {error.problems[0]}")
             return None
 
     model = test = None
@@ -177,27 +187,19 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
         model = tried(lambda: manifest.read(directory / "model", "model"))
     if model and config.data.test:
         test = tried(lambda: _test_scores(directory, model["sha256"], note))
-    data = tried(lambda: _data(config, model))
+    data = tried(lambda: manifest.read(directory, "data", DATA_MANIFEST))
     log = read_log(directory)
     return RunRecord(directory, name, config, info(config), log, model, test, data, missing)
-
-
-def _data(config: Config, model: dict[str, Any] | None) -> dict[str, Any]:
-    """The manifest of the prepared data, if it is the data that the model was trained on."""
-    directory = Path(config.data.directory)
-    found = manifest.read(directory, "data")
-    if model and model["data_sha256"] != found["data_sha256"]:
-        raise InputError(f"not the data of this run, {directory}, restore them")
-    return found
 
 
 def _test_scores(directory: Path, model_sha256: str, note: Note) -> TestScores:
     """Those kept in the run, or those of the model now, which are kept if the disk allows it."""
     path = directory / TEST
     try:
-        kept = TestScores.model_validate_json(path.read_bytes())
-        if kept.model_sha256 == model_sha256:
-            return kept
+        if path.is_file():  # no pipe, on which to wait for ever
+            kept = TestScores.model_validate_json(path.read_bytes())
+            if kept.model_sha256 == model_sha256:
+                return kept
     except (OSError, ValidationError):
         pass  # none, or none that is whole
     note(f"translating the test set with {directory / 'model'}, once: kept in {path}")
@@ -216,5 +218,5 @@ def _test_scores(directory: Path, model_sha256: str, note: Note) -> TestScores:
     except OSError as error:
         if os.access(directory, os.W_OK):
             raise
-        note(f"warning: cannot keep the scores ({error.strerror}), {path}")
+        note(f"nmt: warning: cannot keep the scores ({error.strerror}), {path}")
     return test

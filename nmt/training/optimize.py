@@ -13,6 +13,7 @@ from nmt.config import Config
 from nmt.data.layout import Batch
 from nmt.errors import InputError, Status, is_out_of_memory
 from nmt.training.distributed import Ranks
+from nmt.training.health import LOWER_RATE
 from nmt.training.loss import TransformerLoss
 from nmt.training.schedule import learning_rate
 
@@ -80,8 +81,7 @@ def optimizer_step(
     if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
         raise InputError(
             f"training diverged (loss {loss / target_tokens}, gradient norm {gradient_norm}), "
-            f"step {step}, lower training.learning_rate_factor, raise training.warmup_steps "
-            "or clip gradients",
+            f"step {step}, {LOWER_RATE}",
             status=Status.DIVERGED,
         )
     if settings.gradient_clip is not None:

@@ -1,32 +1,22 @@
 """A run before its first step: data, directory, and whether it may go on as configured."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt import config as configuration
 from nmt.checkpoints.model_directory import CONFIG, TOKENIZER, tokenizer_to_fine_tune
+from nmt.checkpoints.run_directory import MAY_CHANGE
 from nmt.config import Config
-from nmt.data import prepare
+from nmt.data import prepare, test_set
 from nmt.data.shards import Shard, open_split, verify_shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import Ranks, world_size
 
-MAY_CHANGE = {
-    "training.run_directory",  # a run may be moved
-    "training.max_steps",
-    "training.checkpoint_every",
-    "training.keep_checkpoints",
-    "training.average_last",
-    "training.validate_every",
-    "training.log_every",
-    "training.early_stopping",
-    "decoding.beam",
-    "decoding.length_penalty",
-    "decoding.max_extra_length",
-}
+Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -36,6 +26,7 @@ class Run:
     config: Config
     directory: Path
     ranks: Ranks
+    lock: atomic.Lock | None  # on the directory, held by the main process
     tokenizer: Tokenizer
     tokenizer_file: bytes
     hashes: dict[str, str]  # of tokenizer and data, as checkpoints carry them
@@ -44,15 +35,18 @@ class Run:
     verify: Callable[[Shard], None]  # checks a training shard, once
 
 
-def prepare_if_missing(config: Config, note: Callable[[str], None]) -> None:
+def prepare_if_missing(config: Config, note: Note) -> None:
     """Prepares the run's data if there is none; under torchrun, ranks must not wait for hours."""
     directory = Path(config.data.directory)
     if world_size() == 1 and not (directory / manifest.NAME).exists():
         prepare.prepare(config, report=note, tokenizer=tokenizer_to_fine_tune(config))
 
 
-def open_run(config: Config, ranks: Ranks) -> Run:
+def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note) -> Run:
     """Opens data and directory of a run; the main process first sets the directory up.
+
+    Args:
+        note: is told when a run that never came to a checkpoint begins anew with other settings.
 
     Raises:
         InputError: no prepared data, the directory holds another run, or data and tokenizer do
@@ -71,10 +65,11 @@ def open_run(config: Config, ranks: Ranks) -> Run:
             f"{config.tokenizer.vocabulary_size}, {data_directory / TOKENIZER}, prepare again"
         )
     if ranks.is_main:
-        _refuse_changes(config, directory)
+        _refuse_changes(config, directory, note)
         prepare.mark_used(data_directory, directory)
         _write_if_changed(directory / CONFIG, config.to_yaml().encode())
         _write_if_changed(directory / TOKENIZER, tokenizer_file)
+        test_set.keep(data_directory, data, directory, config.data)
     verified: set[Path] = set()
 
     def verify(shard: Shard) -> None:
@@ -89,6 +84,7 @@ def open_run(config: Config, ranks: Ranks) -> Run:
         config,
         directory,
         ranks,
+        lock,
         tokenizer,
         tokenizer_file,
         {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data["data_sha256"]},
@@ -103,16 +99,26 @@ def _write_if_changed(path: Path, content: bytes) -> None:
         atomic.write_file(path, content)
 
 
-def _refuse_changes(config: Config, directory: Path) -> None:
-    """Raises InputError if the run in `directory` was started with other settings that matter."""
+def _refuse_changes(config: Config, directory: Path, note: Note) -> None:
+    """Raises InputError if the run in `directory` was started with other settings that matter.
+
+    Without a checkpoint, of whatever condition, or a model nothing depends on them yet: `note`.
+    """
     if not (directory / CONFIG).exists():
         return
-    started = configuration.load(directory / CONFIG)
-    problems = [
-        f"{key} is {new}, the run was started with {old}, {directory}, restore it or name "
-        "another training.run_directory"
+    started = configuration.load_resolved(directory / CONFIG)
+    changed = [
+        (key, f"{key} is {new}, the run was started with {old}, {directory}")
         for key, (old, new) in configuration.differences(started, config).items()
-        if key not in MAY_CHANGE
     ]
-    if problems:
-        raise InputError(*problems)
+    problems = [text for key, text in changed if key not in MAY_CHANGE]
+    if problems and _has_begun(directory):
+        remedy = "restore it or name another training.run_directory"
+        raise InputError(*(f"{problem}, {remedy}" for problem in problems))
+    for problem in problems:
+        note(f"{problem}, where it left no checkpoint: it begins anew")
+
+
+def _has_begun(directory: Path) -> bool:
+    kept = (directory / "checkpoints").glob("[!.]*")
+    return os.path.lexists(directory / "model") or any(kept)

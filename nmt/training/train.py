@@ -8,7 +8,7 @@ moments and one integer, and a resumed run repeats the undisturbed one to the bi
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,11 @@ from nmt.checkpoints.model_directory import (
     check_fit,
     load_model,
     new_transformer,
+    refuse_unsound,
     save_model,
 )
+from nmt.checkpoints.run_directory import refuse_foreign
+from nmt.checkpoints.state import Best, State
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.layout import Batch, packed, pairs_of
@@ -33,6 +36,7 @@ from nmt.errors import InputError, NoModelError, Status, Stopped
 from nmt.model.transformer import Transformer
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import StopRequest, process_group
+from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
 from nmt.training.run import Run, open_run, prepare_if_missing
@@ -71,10 +75,11 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         ranks = stack.enter_context(process_group(settings.process_group_timeout_s))
         if not ranks.is_main:
             note = _unheard
+        lock = None
         if ranks.is_main:
-            stack.enter_context(atomic.lock(directory, "nmt train"))
+            lock = stack.enter_context(atomic.lock(directory, "nmt train"))
             atomic.remove_leftovers(directory)
-        run = open_run(config, ranks)
+        run = open_run(config, ranks, lock, note)
         start = checkpoints.newest(directory, note)
         step = start.step if start else 0
         if len(set(ranks.gather(step))) > 1:
@@ -86,6 +91,10 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         with _log(run, start) as log:
             if start:
                 log.note(f"resumed from step {step}")
+            count = f"{ranks.world_size} processes on " if ranks.world_size > 1 else ""
+            if warning := rate_warning(config):
+                log.note(f"nmt: warning: {warning}")
+            log.note(f"training: {count}{ranks.device_name}")
             step = _train(training, log, stop, step)
             _finish(run, log, stop, step)
     return directory / "model"
@@ -95,18 +104,20 @@ def _log(run: Run, start: Checkpoint | None) -> RunLog:
     """The run's log, taken up at a checkpoint; a silent one but on the main process."""
     if not run.ranks.is_main:
         return RunLog(None)
-    step, state = (start.step, start.state) if start else (0, {})
+    step, validated, elapsed_s = 0, 0, 0.0
+    if start:
+        step, elapsed_s = start.step, start.state.elapsed_s
+        validated = start.state.best.validated
     hardware = {"device": run.ranks.device_name, "world_size": run.ranks.world_size}
-    validated = state.get("best", {}).get("validated", 0)
-    max_steps, elapsed_s = run.config.training.max_steps, state.get("elapsed_s", 0.0)
-    return RunLog(run.directory, step, validated, max_steps, elapsed_s, hardware)
+    max_steps = run.config.training.max_steps
+    return RunLog(run.directory, step, validated, max_steps, elapsed_s, hardware, run.lock)
 
 
 def _model_step(directory: Path) -> int | None:
     """The step of a run's finished model, if it has a sound one."""
     try:
         content = manifest.read(directory / "model", "model")
-        manifest.verify(directory / "model", content)
+        refuse_unsound(directory / "model", content)
     except InputError:
         return None
     return int(content["step"])
@@ -114,16 +125,6 @@ def _model_step(directory: Path) -> int | None:
 
 def _unheard(text: str) -> None:
     """What ranks other than the main one have to say."""
-
-
-@dataclass
-class Best:
-    """The best validation so far, and how far validation has come."""
-
-    step: int | None = None
-    bleu: float = -1.0
-    worse_since: int = 0  # validations that were not better
-    validated: int = 0  # the step of the last validation
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class Training:
         if start:
             checkpoints.restore_adam(optimizer, transformer, start.moments, start.step)
         module = torch.compile(loss_module, dynamic=True) if settings.compile else loss_module
-        best = Best(**start.state["best"]) if start else Best()
+        best = start.state.best.model_copy() if start else Best()
         return cls(run, loss_module, run.ranks.wrap(module), optimizer, best)  # type: ignore[arg-type]
 
     def validate_if_due(self, log: RunLog, stop: StopRequest, step: int) -> bool:
@@ -192,22 +193,24 @@ class Training:
         weights = transformer.state_dict()
         if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
             raise InputError(
-                f"weights that are not finite, step {step}, nothing was saved; "
-                "resume with a lower training.learning_rate_factor",
+                f"weights that are not finite, step {step}, nothing was saved; {LOWER_RATE}",
                 status=Status.DIVERGED,
             )
-        if not run.ranks.is_main:
+        if not run.lock:
             return
-        state = {
-            "best": asdict(self.best),
-            "elapsed_s": elapsed_s,
-            "world_size": run.ranks.world_size,
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-        }
+        state = State(
+            step=step,
+            best=self.best,
+            elapsed_s=elapsed_s,
+            world_size=run.ranks.world_size,
+            threads=torch.get_num_threads(),
+            torch=str(torch.__version__),
+        )
         moments = checkpoints.adam_moments(self.optimizer, transformer)
-        snapshot = Checkpoint(step, weights, moments, state)
+        snapshot = Checkpoint(weights, moments, state)
+        run.lock.check()
         checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
+        run.lock.check()  # saving takes a while
         settings = run.config.training
         every, keep = settings.checkpoint_every, settings.keep_checkpoints
         checkpoints.rotate(run.directory, step, every, keep, self.best.step)
@@ -222,6 +225,7 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
         _stop(run, ranks.max(stop.signal_number), step)
     if training.is_over(step):
         return step
+    divergence = Divergence(config)
     for plan, slots in _settled(training, _slots(run, after=step)):
         step = plan.step
         result = optimizer_step(
@@ -229,11 +233,13 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
             step, plan.target_tokens, config, ranks,
         )  # fmt: skip
         log.count(plan.target_tokens)
-        if step % settings.log_every == 0 or step == settings.max_steps:
-            log.step(_facts(plan, result))
+        is_logged = step % settings.log_every == 0 or step == settings.max_steps
+        (log.step if is_logged else log.step_between)(_facts(plan, result))
+        is_astray = divergence.is_astray(step, result.nll)
         is_best = training.validate_if_due(log, stop, step)
         signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
-        if is_over or is_best or signal_number or step % settings.checkpoint_every == 0:
+        is_due = (is_best or step % settings.checkpoint_every == 0) and not is_astray
+        if is_over or signal_number or is_due:
             training.save(step, log.elapsed_s)
             log.restart_clock()
         _stop(run, signal_number, step)
@@ -312,8 +318,9 @@ def _initial_transformer(
                 f"trained on other data or another tokenizer ({start.hashes}, now {run.hashes}), "
                 f"{run.directory}, restore them or name another training.run_directory"
             )
-        weights = start.weights
-    elif origin:
+        transformer.load_state_dict(start.weights)
+        return transformer
+    if origin:
         model = load_model(Path(origin), device=torch.device("cpu"), note=note)
         if model.tokenizer.sha256 != run.tokenizer.sha256:
             raise InputError(
@@ -321,11 +328,10 @@ def _initial_transformer(
                 "the data into a new directory with initialize_from set, to use its tokenizer"
             )
         weights = model.transformer.state_dict()
-    else:
-        transformer.initialize(run.config.training.seed)
+        check_fit(transformer, weights, Path(origin))
+        transformer.load_state_dict(weights)
         return transformer
-    check_fit(transformer, weights, run.directory if start else Path(str(origin)))
-    transformer.load_state_dict(weights)
+    transformer.initialize(run.config.training.seed)
     return transformer
 
 
@@ -347,13 +353,38 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
         _stop(run, run.ranks.max(stop.signal_number), step)
         assert result  # there is one unless a rank was asked to stop
         facts["validation"] = result.facts
+        facts["warnings"] = shortcomings(result.facts, log.last_validation, run.directory)
         note += f", validation bleu {result.bleu:.2f}"
-    if run.ranks.is_main:
-        new, path = run.directory / ".tmp-new-model", run.directory / "model"
+    if run.lock:
+        run.lock.check()
+        new = run.directory / ".tmp-new-model"
         save_model(new, run.config, run.tokenizer_file, weights, run.hashes | facts)
-        if path.exists():
-            path.replace(run.directory / ".tmp-former-model")
-        new.replace(path)
-        atomic.remove_leftovers(run.directory)
+        run.lock.check()
+        _replace_model(run.directory, new, log.note)
         log.event("model", facts)
         log.note(note)
+        for warning in facts.get("warnings", []):
+            log.note(f"nmt: warning: {warning}")
+
+
+def _replace_model(directory: Path, new: Path, note: Callable[[str], None]) -> None:
+    """Gives a run's new model its name; what we have not written is kept under another."""
+    path = directory / "model"
+    if _is_ours(path):
+        path.replace(directory / ".tmp-former-model")
+    elif os.path.lexists(path):
+        kept = atomic.free_name(path, "former")
+        path.replace(kept)
+        note(f"nmt: warning: {path} held files of others, they are kept in {kept}")
+    new.replace(path)
+    atomic.remove_leftovers(directory)
+
+
+def _is_ours(model: Path) -> bool:
+    """Whether a folder holds a model of its run, sound or damaged, and nothing else."""
+    try:
+        content = manifest.read(model, "model")
+        refuse_foreign(model.parent, model)
+        return not model.is_symlink() and not manifest.unlisted(model, content)
+    except InputError:
+        return False

@@ -15,6 +15,7 @@ from nmt.decoding.translator import Translator
 from nmt.errors import InputError, Status
 from nmt.evaluation.bleu import score
 from nmt.training.distributed import Ranks, StopRequest
+from nmt.training.health import LOWER_RATE, unigram_nll
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import autocast
 
@@ -30,6 +31,12 @@ class Validation:
     bleu: float
     bleu_signature: str
     samples: list[tuple[str, str, str]]  # source, reference, translation
+    unigram_nll: float = 0.0  # of a guess by the frequency of pieces, see `health.unigram_nll`
+
+    @property
+    def ppl(self) -> float:
+        """Perplexity, at most e^700."""
+        return math.exp(min(self.nll, 700.0))
 
     @property
     def facts(self) -> dict[str, float | str]:
@@ -37,9 +44,10 @@ class Validation:
         return {
             "loss": self.loss,
             "nll": self.nll,
-            "ppl": math.exp(min(self.nll, 700.0)),
+            "ppl": self.ppl,
             "bleu": self.bleu,
             "bleu_signature": self.bleu_signature,
+            "unigram_nll": self.unigram_nll,
         }
 
 
@@ -112,6 +120,7 @@ def validate(
         bleu=scores.bleu,
         bleu_signature=scores.bleu_signature,
         samples=[rows[pick][1:] for pick in picks],
+        unigram_nll=unigram_nll(shards),
     )
 
 
@@ -142,8 +151,7 @@ def _losses(
         sums = [a + b for a, b in zip(sums, (float(loss), float(nll), tokens), strict=True)]
     if not math.isfinite(sums[0]):
         raise InputError(
-            f"training diverged (validation loss {sums[0]}), this run, "
-            "resume with a lower training.learning_rate_factor",
+            f"training diverged (validation loss {sums[0]}), this run, {LOWER_RATE}",
             status=Status.DIVERGED,
         )
     return sums

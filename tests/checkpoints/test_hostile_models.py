@@ -18,31 +18,17 @@ from safetensors.torch import save
 
 from nmt.checkpoints import checkpoint as checkpoints
 from nmt.checkpoints import model_directory
-from nmt.checkpoints.checkpoint import Checkpoint
 from nmt.checkpoints.model_directory import find_model, load_model, new_transformer, save_model
+from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.cli import main
 from nmt.config import Config
 from nmt.errors import NoModelError
 from nmt.storage import manifest
+from tests.checkpoints.steps import save_step
+from tests.hostile import Canary
 from tests.patience import PATIENCE_S
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def config(settings) -> Config:
-    return settings()
-
-
-@pytest.fixture
-def tokenizer(tiny_data: Path) -> bytes:
-    return (tiny_data / "data" / "tokenizer.model").read_bytes()
-
-
-@pytest.fixture
-def hashes(tiny_data: Path) -> dict[str, str]:
-    content = manifest.read(tiny_data / "data", "data")
-    return {key: content[key] for key in ("tokenizer_sha256", "data_sha256")}
 
 
 @pytest.fixture
@@ -115,16 +101,6 @@ def test_r15_data_or_tokenizer_of_another_run(settings, tiny_data, tmp_path: Pat
     assert main(["train", str(path), "training.max_steps=2"]) == 3
     [line] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert "0" * 12 in line and content["data_sha256"][:12] in line
-
-
-class Canary:
-    """What a pickle may do when it is loaded."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.system, (f"touch '{self.path}'",)
 
 
 def tensor_file(header: dict[str, Any] | bytes, data: bytes = b"", length: int = -1) -> bytes:
@@ -240,6 +216,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
 
 CHILD = """
 import json, resource, sys
+from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.cli import main
 
 sound, *hostile = sys.argv[1:]
@@ -289,17 +266,6 @@ def test_r16_no_tensor_is_read_before_all_are_known_to_fit(model: Path, monkeypa
         load_model(model, device=CPU)
 
 
-def fill(config: Config, value: float) -> dict[str, torch.Tensor]:
-    state = new_transformer(config).state_dict()
-    return {key: torch.full_like(tensor, value) for key, tensor in state.items()}
-
-
-def save_step(run: Path, step: int, config: Config, tokenizer: bytes, hashes: dict) -> None:
-    """A checkpoint whose weights are all the number of its step."""
-    weights = fill(config, float(step))
-    checkpoints.save(run, Checkpoint(step, weights, weights, {}), config, tokenizer, hashes)
-
-
 def test_r22_a_reader_beside_a_trainer_sees_the_old_or_the_new(
     config: Config, tokenizer: bytes, hashes: dict, tmp_path: Path
 ):
@@ -340,12 +306,12 @@ def test_r28_checkpoints_are_ordered_by_step_not_by_time(
         save_step(tmp_path, step, config, tokenizer, hashes)
     for times in ({2: 300, 9: 200, 10: 100}, dict.fromkeys((2, 9, 10), 100)):
         for step, time in times.items():
-            folder = checkpoints.directory(tmp_path, step)
+            folder = checkpoint_of(tmp_path, step)
             for path in (*folder.iterdir(), folder):
                 os.utime(path, (time, time))
         newest = checkpoints.newest(tmp_path, print)
         assert newest is not None and newest.step == 10
-        assert find_model(tmp_path) == (checkpoints.directory(tmp_path, 10), "checkpoint")
+        assert find_model(tmp_path) == (checkpoint_of(tmp_path, 10), "checkpoint")
         sound = checkpoints.sound_checkpoints(tmp_path, 2, print)
         assert [step for step, _ in sound] == [10, 9]
 
@@ -366,11 +332,11 @@ def test_r30_a_newer_format_stops_and_names_both_versions(
     for step in (1, 2):
         save_step(run, step, config, tokenizer, hashes)
     shutil.copytree(model, run / "model")
-    for folder in (model, checkpoints.directory(run, 2)):
+    for folder in (model, checkpoint_of(run, 2)):
         # a later format may describe its files in another way
         content = {"format_version": version, "entries": []}
         (folder / manifest.NAME).write_text(json.dumps(content))
-    for place in (model, run, checkpoints.directory(run, 2)):
+    for place in (model, run, checkpoint_of(run, 2)):
         assert expected in refusal(capsys, place, status=2)
     with pytest.raises(manifest.NewerFormatError, match=expected):
         checkpoints.newest(run, print)

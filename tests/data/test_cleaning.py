@@ -75,6 +75,12 @@ def test_what_gives_an_evaluation_pair_away() -> None:
     )
     assert fault("a man rides a bike", "Jemand fährt mit dem Fahrrad.", held_out) == LEAKED
     assert fault("Thank you.", "Danke.", held_out) == LEAKED
+    four, three = (
+        Evaluation.of([("A man rides bikes.", "x")]),
+        Evaluation.of([("A man rides.", "x")]),
+    )
+    assert fault("A man rides bikes!", "Jemand fährt Rad.", four) == LEAKED
+    assert fault("A man rides!", "Jemand fährt Rad.", three) is None
     # a short source is common property, and so is a target
     assert fault("Thank you!", "Vielen Dank!", held_out) is None
     assert fault("Somebody is cycling there.", "Ein Mann fährt Rad.", held_out) is None

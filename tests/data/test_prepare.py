@@ -1,5 +1,6 @@
 """Preparing end to end: counts, files, the same bytes after any interruption, and refusals."""
 
+import json
 import os
 import random
 import re
@@ -163,7 +164,8 @@ def test_shards_hold_the_kept_pairs_in_order(whole: config.Config) -> None:
 
 
 def test_datasets_reads_the_splits_and_training_does_not_need_it(whole: config.Config) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets  # slow
+
     directory = Path(whole.data.directory)
     facts = prepare.read_manifest(whole)
     for split in ("train", "validation"):
@@ -187,7 +189,23 @@ def test_an_empty_shard_can_be_written_and_no_validation_be_wanted(tmp_path: Pat
     assert shards.open_split(tmp_path / "data", facts, "validation") == []
     shards.write_shard(tmp_path / "empty.arrow", [], [])
     entry = {"file": "empty.arrow", "pairs": 0, "weight": 1.0}
-    assert len(shards.open_split(tmp_path, {"shards": {"train": [entry]}}, "train")[0]) == 0
+    files = {"empty.arrow": {"sha256": ""}}
+    content = {"shards": {"train": [entry]}, "files": files}
+    assert len(shards.open_split(tmp_path, content, "train")[0]) == 0
+
+
+def test_a_pair_of_exactly_max_length_stays(whole: config.Config, tmp_path: Path) -> None:
+    """The end symbol counts; the bound holds for either side."""
+    tokenizer = Tokenizer.load(Path(whole.data.directory) / "tokenizer.model")
+    pairs = [PAIRS[0], (PAIRS[0][0] * 2, PAIRS[0][1]), (PAIRS[0][0], PAIRS[0][1] * 2)]
+    shards.write_text(tmp_path / "text.arrow", pairs, [1, 2, 3])
+    longest = [max(len(tokenizer.encode(side)) + 1 for side in pair) for pair in pairs]
+    for limit in {*longest, *(length - 1 for length in longest)}:
+        output = tmp_path / f"{limit}.arrow"
+        stages.encode_shard(tmp_path / "text.arrow", None, tokenizer, limit, output)
+        counts = json.loads(output.with_suffix(".json").read_bytes())
+        assert counts["pairs"] == sum(length <= limit for length in longest)
+        assert counts.get(cleaning.TOO_MANY_TOKENS, 0) == 3 - counts["pairs"]
 
 
 def segmentations(wanted: config.Config) -> list[list[list[tuple[list[int], list[int]]]]]:
@@ -385,6 +403,50 @@ def test_what_prepare_has_not_made_stays(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"not made by nmt prepare, .*data/train, move it away"):
         run(wanted)
     assert corpus.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["train", "validation", "tokenizer.model", ".work"])
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_links_are_refused_before_anything_is_touched(
+    tmp_path: Path, name: str, is_prepared: bool
+) -> None:
+    wanted, elsewhere = settings(tmp_path), tmp_path / "elsewhere"
+    if is_prepared:
+        run(wanted)
+    (tmp_path / "data").mkdir(exist_ok=True)
+    link = tmp_path / "data" / name
+    if link.exists():
+        link.replace(elsewhere)
+    else:
+        elsewhere.mkdir()
+        (elsewhere / "mine").write_text("mine")
+    link.symlink_to(elsewhere)
+    before = content(tmp_path)
+    if is_prepared:
+        assert "nothing to do" in run(wanted)[-1]  # reading through it is no harm
+        assert content(tmp_path) == before
+    changed = placed(wanted, tmp_path / "data", max_length=30)
+    with pytest.raises(InputError, match=rf"a symbolic link, .*/data/{name}, remove it"):
+        run(changed)
+    assert link.is_symlink() and content(tmp_path) == before
+
+
+def test_a_link_that_comes_too_late_is_replaced_and_not_followed(
+    tmp_path: Path, monkeypatch
+) -> None:
+    wanted, work = settings(tmp_path), stages.run
+    mine = tmp_path / "mine" / "file"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+
+    def link_meanwhile(*arguments: Any) -> None:
+        work(*arguments)
+        (tmp_path / "data" / "train").symlink_to(mine.parent)
+
+    monkeypatch.setattr(stages, "run", link_meanwhile)
+    run(wanted)
+    assert mine.read_text() == "mine" and not (tmp_path / "data" / "train").is_symlink()
+    assert "nothing to do" in run(wanted)[-1]
 
 
 def test_a_run_that_begins_while_other_settings_are_prepared_keeps_its_data(

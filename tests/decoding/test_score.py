@@ -13,7 +13,7 @@ from nmt.decoding import score
 from nmt.decoding.score import log_probabilities, score_translations
 from nmt.decoding.search import search
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError
+from nmt.errors import InputError, NoModelError
 from nmt.model.stepper import Stepper
 
 
@@ -69,7 +69,9 @@ def test_probabilities_of_all_next_tokens_sum_to_one(translator: Translator):
 def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monkeypatch):
     config = settings(model__positions="learned", data__max_length=8)
     tokenizer = Tokenizer.load(tiny_data / "data/tokenizer.model")
-    learned = Translator(new_transformer(config).eval(), tokenizer, config)
+    transformer = new_transformer(config).eval()
+    transformer.initialize(1)
+    learned = Translator(transformer, tokenizer, config)
     monkeypatch.setattr(score, "_WINDOW_LINES", 2)
     lines = ["The dog.", "Why?", "The cat.", "The old man sees the old dog and reads a long book."]
     with pytest.raises(InputError, match=r"line 4, shorten it"):
@@ -77,5 +79,21 @@ def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monke
 
 
 def test_line_counts_must_match(translator: Translator):
-    with pytest.raises(InputError, match="2 source lines but 1 target"):
+    with pytest.raises(InputError, match="2 source lines but 1 target line,"):
         score_translations(translator, ["a", "b"], ["c"])
+
+
+def test_a_line_that_would_fill_the_memory_is_named(translator: Translator, monkeypatch):
+    """No line is longer than a batch may be, unless training had lines as long."""
+    monkeypatch.setattr(score, "_BATCH_TOKENS", 8)
+    monkeypatch.setattr(translator.transformer, "logits", None)  # refused before any is computed
+    for sides in ((["Why?"], ["ä" * 99]), (["ä" * 99], ["Why?"])):
+        with pytest.raises(InputError, match=r"more than 60 tokens, line 1, shorten it"):
+            list(score_translations(translator, *sides))
+
+
+def test_weights_that_are_not_numbers_are_no_model(translator: Translator):
+    with torch.no_grad():
+        translator.transformer.embedding.fill_(math.nan)
+    with pytest.raises(NoModelError, match="scores that are not numbers"):
+        list(score_translations(translator, ["Why?"], ["Warum?"]))

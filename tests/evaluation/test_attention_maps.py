@@ -6,7 +6,6 @@ import json
 import re
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -17,8 +16,9 @@ from nmt.cli import main
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError
+from nmt.errors import InputError, NoModelError
 from nmt.evaluation.attention_maps import AttentionMaps, attention_of, html_fragment, write_png
+from tests.page import Page
 
 SOURCE, TARGET = "The old man reads <b>.", "Der alte Mann liest </script>$x$ 😀."
 
@@ -86,23 +86,6 @@ def test_what_cannot_be_drawn(translator, source, message):
         attention_of(translator, source, TARGET)
 
 
-class Page(HTMLParser):
-    """Collects the attributes of tags, and the content of the JSON script."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.tags: list[tuple[str, dict]] = []
-        self.data = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        if self.tags and self.tags[-1] == ("script", {"type": "application/json"}):
-            self.data += data
-
-
 def test_fragment_holds_the_weights_and_asks_for_nothing_outside(maps):
     maps = replace(maps, source_pieces=["</script><b>", "&amp;", *maps.source_pieces[2:]])
     fragment = html_fragment(maps)
@@ -138,15 +121,14 @@ def test_command_writes_a_page(model, tmp_path, capsys):
 
 
 def test_no_piece_is_taken_for_mathematics(maps, recwarn):
-    pytest.importorskip("matplotlib")
     strange = ["$\\nothing$", "漢字", *maps.source_pieces[2:]]
     write_png(replace(maps, source_pieces=strange), picture := io.BytesIO())
     assert picture.getvalue().startswith(b"\x89PNG")
-    assert not recwarn.list
+    glyphs = [said for said in recwarn if not issubclass(said.category, DeprecationWarning)]
+    assert not glyphs  # of matplotlib about its own libraries we hear as well
 
 
 def test_command_writes_a_picture(model, tmp_path):
-    pytest.importorskip("matplotlib")
     assert attention(model, tmp_path / "a.png", "--target", TARGET) == 0
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
@@ -159,3 +141,17 @@ def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, 
     assert attention(tmp_path / "no model", tmp_path / "a.pdf") == 2
     assert "neither .png nor .html, --output" in capsys.readouterr().err
     assert not list(tmp_path.glob("a.*"))
+
+
+def test_more_weights_than_can_be_drawn(translator, monkeypatch):
+    """No bound on a target but memory, and a model's configuration sets that of its own."""
+    monkeypatch.setattr(translator.transformer, "forward", None)  # refused before it is called
+    with pytest.raises(InputError, match=r"100,000,000 can be drawn, sentences of \d+ and 6,\d+ t"):
+        attention_of(translator, SOURCE, "ä" * 6000)
+
+
+def test_weights_that_are_not_numbers_are_no_model(translator):
+    with torch.no_grad():
+        translator.transformer.embedding.fill_(float("nan"))
+    with pytest.raises(NoModelError, match="scores that are not numbers"):
+        attention_of(translator, SOURCE, TARGET)

@@ -41,7 +41,6 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch, tmp_path)
 
 
 def test_every_picture_is_written(monkeypatch, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     for name, small in (("SEEDS", 2), ("QUERIES", 4), ("D_MODEL", 8), ("HEADS", 2)):
         monkeypatch.setattr(figures, name, small)
     draw = figures.draw_table1

@@ -13,6 +13,7 @@ from nmt.config import Config
 from nmt.training.run_log import read_log
 from tests.patience import wait_until
 from tests.training.children import (
+    Child,
     at_step,
     before,
     die_while_saving,
@@ -41,22 +42,30 @@ def undisturbed(tiny_data, tmp_path_factory) -> Path:
     return Path(config.training.run_directory)
 
 
-def killed_at_random(config: Config, directory: Path, kills: int, seed: int) -> int:
-    """Runs to the end with so many kills at moments uniform in the time that a run takes.
-
-    Returns the number of kills that met a running process.
-    """
-    moments, met = random.Random(seed), 0
+def killed_at_random(config: Config, directory: Path, kills: int, seed: int) -> None:
+    """Runs to the end with so many kills: within 15 steps of the last one, or while it starts."""
+    chance, run_directory, met = random.Random(seed), Path(config.training.run_directory), 0
     while met < kills:
+        reached, further = last_step(run_directory), chance.randrange(15)
         child = train(config, directory, slow_steps(0.01))
-        time.sleep(moments.uniform(0, 2.5))
+        if further:
+            wait_for_step(reached + further, run_directory, child)
+        time.sleep(chance.uniform(0, 0.02 if further else 1.0))
         child.process.kill()
         if child.wait() == 0:  # it was faster
-            shutil.rmtree(config.training.run_directory)
+            shutil.rmtree(run_directory)
             continue
         met += 1
     assert train(config, directory).wait() == 0
-    return met
+
+
+def last_step(run_directory: Path) -> int:
+    return max((line["step"] for line in read_log(run_directory)), default=0)
+
+
+def wait_for_step(step: int, run_directory: Path, child: Child) -> None:
+    """Until the log has the step, or the run is over."""
+    wait_until(lambda: last_step(run_directory) >= step or not child.process.is_alive())
 
 
 def assert_same(directory: Path, other: Path, step: int = LAST) -> None:
@@ -229,8 +238,7 @@ def test_r29_two_thousand_steps_with_forty_faults(settings, tmp_path: Path):
     assert train(straight, tmp_path / "child").wait() == 0
     chance, config = random.Random(5), settings(**long)
     for _ in range(40):
-        reached = max((line["step"] for line in read_log(tmp_path / "run")), default=0)
-        at = min(reached + chance.randrange(1, 90), 1999)
+        at = min(last_step(tmp_path / "run") + chance.randrange(1, 90), 1999)
         kind = chance.choice(["kill", "stop", "save", "damage"])
         faults = {
             "kill": at_step(at, send(signal.SIGKILL)),

@@ -1,0 +1,99 @@
+"""The text of `data.test`, kept with the prepared data and with every run that is trained on them.
+
+A model's configuration names files, and a model may come from anywhere. So whoever evaluates it or
+reports on its run reads what was kept there, and never what the configuration names.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Data
+from nmt.data.corpora import read_corpus, read_lines
+from nmt.errors import InputError, count
+from nmt.storage import atomic, manifest
+
+FOLDER = "test_set"  # in DATA and in RUN
+SOURCE, TARGET = "source.txt", "target.txt"
+DATA_MANIFEST = "data.json"  # in RUN: a copy of the data's
+_KIND = "test set"
+
+
+def write(folder: Path, data: Data) -> None:
+    """Writes the raw text of `data.test`, a pair a line; nothing if there is none, or it is there.
+
+    Line ends inside a sentence become spaces.
+
+    Raises:
+        InputError: a corpus cannot be read.
+    """
+    if not data.test or folder.exists():
+        return
+    with (
+        atomic.new_directory(folder) as aside,
+        (aside / SOURCE).open("wb") as sources,
+        (aside / TARGET).open("wb") as targets,
+    ):
+        for corpus in data.test:
+            for pair in read_corpus(corpus, data, "test"):
+                for file, text in zip((sources, targets), pair, strict=True):
+                    file.write(text.replace("\n", " ").encode(errors="replace") + b"\n")
+
+
+def keep(data_directory: Path, prepared: dict[str, Any], run: Path, data: Data) -> None:
+    """Copies text, if there is any, and manifest of prepared data into a run trained on them.
+
+    Args:
+        prepared: the data's manifest.
+
+    Raises:
+        NoModelError: it is damaged.
+        InputError: something else stands in its place in the run.
+    """
+    copy, content = run / DATA_MANIFEST, (data_directory / manifest.NAME).read_bytes()
+    if not copy.is_file() or copy.read_bytes() != content:
+        atomic.write_file(copy, content)
+    origins = {name: f"{FOLDER}/{name}" for name in (SOURCE, TARGET)}
+    if not prepared["files"].keys() >= set(origins.values()):
+        return  # no data.test, or prepared by an earlier version
+    place = run / FOLDER
+    files = {name: prepared["files"][origin] for name, origin in origins.items()}
+    try:
+        kept = manifest.read(place, _KIND)
+        if (kept["files"], kept["corpora"]) == (files, _corpora(data)):
+            return
+    except InputError:
+        if place.exists() and not (place / manifest.NAME).exists():
+            raise InputError(f"not made by nmt train, {place}, move it away") from None
+    manifest.verify(data_directory, prepared, origins.values())
+    if place.exists():
+        place.replace(run / ".tmp-former-test-set")
+    with atomic.new_directory(place) as aside:
+        for name, origin in origins.items():
+            shutil.copyfile(data_directory / origin, aside / name)
+        manifest.write(aside, _KIND, {"corpora": _corpora(data)})
+    atomic.remove_leftovers(run)
+
+
+def read(run: Path, data: Data) -> tuple[list[str], list[str]] | None:
+    """Sources and references that a run keeps; None if there are none, or those of other settings.
+
+    Raises:
+        NoModelError: they are damaged.
+    """
+    folder = run / FOLDER
+    if not folder.is_dir():
+        return None
+    content = manifest.read(folder, _KIND)
+    if content["corpora"] != _corpora(data):
+        return None
+    manifest.verify(folder, content, (SOURCE, TARGET))
+    sources, references = (list(read_lines(folder / name)) for name in (SOURCE, TARGET))
+    if len(sources) != len(references):
+        found = f"{count(len(sources), 'source line')} but {count(len(references), 'reference')}"
+        raise InputError(f"{found}, {folder}, restore it from a copy")
+    return sources, references
+
+
+def _corpora(data: Data) -> list[dict[str, Any]]:
+    return [corpus.model_dump(mode="json") for corpus in data.test]
