@@ -170,23 +170,9 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("evaluate", "translate a test set and score it, or score a translation",
                   "nmt evaluate runs/multi30k --json", _evaluate)  # fmt: skip
     _add_evaluate(sub)
-    sub.description = (
-        "Translates and scores a text with its reference, a test set of sacreBLEU, or, with "
-        "neither, the model's own: the text of data.test as RUN/test_set keeps it since training. "
-        "Files that a model's configuration names are never opened."
-    )
     sub = command("score", "log-probability of given translations, one number a line",
                   "nmt score runs/demo --source test.en --target test.de", _score)  # fmt: skip
-    sub.description = (
-        "Natural log-probability of given translations, summed over the target's tokens and its "
-        "end symbol, one number a line. It is not divided by the length penalty, as the scores of "
-        "nmt translate --n-best are; an empty line is scored by its end symbol, where those are 0."
-    )
-    sub.add_argument("model", metavar="MODEL", type=Path, help="model, checkpoint or run directory")
-    sub.add_argument("--source", type=Path, required=True, metavar="F", help="text, plain or .gz")
-    sub.add_argument("--target", type=Path, required=True, metavar="F", help="its translation")
-    sub.add_argument("--tokens", action="store_true", help="each token with its own, tab-separated")
-    _add_device(sub)
+    _add_score(sub)
     sub = command("attention", "picture where the model looks, by layer and head",
                   "nmt attention runs/demo --source 'The man reads.' --output a.html",
                   _attention)  # fmt: skip
@@ -263,6 +249,11 @@ def _add_translate(sub: argparse.ArgumentParser) -> None:
 
 
 def _add_evaluate(sub: argparse.ArgumentParser) -> None:
+    sub.description = (
+        "Translates and scores a text with its reference, a test set of sacreBLEU, or, with "
+        "neither, the model's own: the text of data.test as RUN/test_set keeps it since training. "
+        "Files that a model's configuration names are never opened."
+    )
     sub.add_argument("model", metavar="MODEL", type=Path, nargs="?",
                      help="model, checkpoint or run directory")  # fmt: skip
     sub.add_argument("--source", type=Path, metavar="F", help="text to translate")
@@ -278,6 +269,19 @@ def _add_evaluate(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--json", action="store_true", help="for programs")
     sub.add_argument("--output", type=Path, metavar="F", help="receives the translations")
     _add_decoding(sub)
+
+
+def _add_score(sub: argparse.ArgumentParser) -> None:
+    sub.description = (
+        "Natural log-probability of given translations, summed over the target's tokens and its "
+        "end symbol, one number a line. It is not divided by the length penalty, as the scores of "
+        "nmt translate --n-best are; an empty line is scored by its end symbol, where those are 0."
+    )
+    sub.add_argument("model", metavar="MODEL", type=Path, help="model, checkpoint or run directory")
+    sub.add_argument("--source", type=Path, required=True, metavar="F", help="text, plain or .gz")
+    sub.add_argument("--target", type=Path, required=True, metavar="F", help="its translation")
+    sub.add_argument("--tokens", action="store_true", help="each token with its own, tab-separated")
+    _add_device(sub)
 
 
 def _positive(text: str) -> int:

@@ -60,6 +60,7 @@ def keep(data_directory: Path, prepared: dict[str, Any], run: Path, data: Data) 
     files = {name: prepared["files"][origin] for name, origin in origins.items()}
     try:
         kept = manifest.read(place, _KIND)
+        manifest.verify(place, kept)
         if (kept["files"], kept["corpora"]) == (files, _corpora(data)):
             return
     except InputError:

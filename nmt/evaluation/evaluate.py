@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.checkpoints.model_directory import find_model, read_config
-from nmt.config import Config, Data, Demo
+from nmt.config import Config, Demo
 from nmt.data import test_set as kept_test_set
 from nmt.data.corpora import describe, read_corpus, read_lines
 from nmt.data.languages import code_problem, is_translated
@@ -165,11 +165,8 @@ def evaluate(
     _check_arguments(
         model, source, reference, test_set, hypothesis, target_language, comet is not None
     )
-    if hypothesis is not None and (device, precision, options or SearchOptions()) != _AS_IT_COMES:
-        raise InputError(
-            "options of translating beside --hypothesis, command line, leave out --beam, "
-            "--length-penalty, --batch-tokens, --device and --precision"
-        )
+    if hypothesis is not None:
+        _refuse_options(device, precision, options)
     if output is not None:
         check_output(Path(output))
     folder = find_model(Path(model))[0] if model is not None else None
@@ -184,8 +181,7 @@ def evaluate(
     elif test_set is not None:
         tests = _from_sacrebleu(test_set, config, language, note)
     else:
-        assert folder is not None and config is not None
-        tests = _own(folder, config.data)
+        tests = _own(folder, config)
     for references in tests.references:
         check_plain_text(references, tests.name, note)
     others = _given(baseline, tests, note) if baseline is not None else None
@@ -207,6 +203,17 @@ def evaluate(
         return result
     value = comet_score(comet_model, tests.sources or [], translations, tests.references[0])
     return replace(result, comet=value, comet_model=comet)
+
+
+def _refuse_options(
+    device: str | None, precision: Precision | None, options: SearchOptions | None
+) -> None:
+    """Raises InputError for options of translating where nothing is translated."""
+    if (device, precision, options or SearchOptions()) != _AS_IT_COMES:
+        raise InputError(
+            "options of translating beside --hypothesis, command line, leave out --beam, "
+            "--length-penalty, --batch-tokens, --device and --precision"
+        )
 
 
 def _scored(
@@ -282,7 +289,7 @@ def _from_files(source: str | Path | None, reference: str | Path) -> TestSet:
     return TestSet(sources, [references], str(reference))
 
 
-def _own(folder: Path, data: Data) -> TestSet:
+def _own(folder: Path | None, config: Config | None) -> TestSet:
     """The model's own test set: as its run keeps it, or written by the demo's grammar.
 
     Never read from what the configuration names: the model may come from anywhere.
@@ -290,6 +297,8 @@ def _own(folder: Path, data: Data) -> TestSet:
     Args:
         folder: a model directory or checkpoint, perhaps in its run.
     """
+    assert folder is not None and config is not None  # see `_check_arguments`
+    data = config.data
     if not data.test:
         raise InputError(
             "no test set to translate, the data.test of the model's configuration is empty, "

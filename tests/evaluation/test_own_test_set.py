@@ -85,6 +85,17 @@ def test_kept_text_that_is_damaged_or_of_other_settings(run: Path, capsys):
     assert "(jsonl other) is not kept with it" in capsys.readouterr().err
 
 
+def test_training_on_restores_text_that_is_damaged(settings):
+    config = settings(training__max_steps=1)
+    run = Path(config.training.run_directory)
+    train(config, print)
+    for name in ("test_set/target.txt", "test_set/manifest.json", "data.json"):
+        sound = (run / name).read_bytes()
+        (run / name).write_bytes(sound[:-20])
+        train(config, print)
+        assert (run / name).read_bytes() == sound
+
+
 def configure(folder: Path, test: list[dict]) -> None:
     """Gives a model or checkpoint another `data.test`, and a manifest that fits."""
     kind = "checkpoint" if (folder / "state.json").exists() else "model"
