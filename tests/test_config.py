@@ -269,7 +269,9 @@ def test_no_directory_lies_where_another_is_replaced(
     Path("exp/train/run").mkdir(parents=True)
     Path("link").symlink_to("exp/train/run")
     path = write(tmp_path, GOOD.replace("runs/x", run).replace("data/x", data))
-    overrides = [f"training.initialize_from={origin}"] if origin else []
+    # both sections, so that nothing is inherited from a model that is not there
+    whole = ["model={}", "tokenizer={}"]
+    overrides = [f"training.initialize_from={origin}", *whole] if origin else []
     if problem is None:
         load(path, overrides)
     else:

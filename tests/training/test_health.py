@@ -10,23 +10,23 @@ import pytest
 from nmt.data.shards import Shard, Side
 from nmt.errors import InputError, Status
 from nmt.storage import manifest
+from nmt.training import optimize
 from nmt.training.health import Divergence, shortcomings, unigram_nll
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.validation import Validation
 from tests.training.runs import run
 
 
-def test_a_run_that_diverges_with_finite_figures_ends_and_keeps_its_good_checkpoints(settings):
-    """A good run's last steps are repeated with a rate that no model survives."""
+def test_a_run_that_diverges_with_finite_figures_ends_and_keeps_its_good_checkpoints(
+    settings, monkeypatch
+):
+    """A good run goes on with a rate that no model survives."""
     good = settings(training__max_steps=8)
     run(good)
     directory = Path(good.training.run_directory)
-    path = directory / "config.yaml"
-    path.write_text(path.read_text().replace("rate_factor: 1.0", "rate_factor: 300.0"))
-    bad = settings(
-        training__max_steps=60, training__learning_rate_factor=300.0,
-        training__checkpoint_every=1, training__validate_every=3,
-    )  # fmt: skip
+    rate = optimize.learning_rate
+    monkeypatch.setattr(optimize, "learning_rate", lambda *facts: 300 * rate(*facts))
+    bad = settings(training__max_steps=60, training__checkpoint_every=1, training__validate_every=3)
     with pytest.raises(InputError, match=r"diverged \(nll .* in a row\), .*learning_rate_f") as e:
         run(bad)
     assert e.value.status == Status.DIVERGED

@@ -54,9 +54,9 @@ def test_a_run_outlives_the_files_that_tell_of_it(settings, trained: Train):
     status, said = trained(settings(**SHORT), remove)
     run = Path(settings().training.run_directory)
     assert status == 0 and (run / "model").is_dir()
-    assert [line.split(",")[0] for line in said if "warning" in line] == [
-        "warning: was removed and is written again",
-        "warning: no more for TensorBoard (removed)",
+    assert [line.split(",")[0] for line in said if "removed" in line] == [
+        "nmt: warning: was removed and is written again",
+        "nmt: warning: no more for TensorBoard (removed)",
     ]
     assert [line["step"] for line in read_log(run) if "event" not in line] == [1, 2, 3, 4]
     assert "Traceback" not in "".join(said)

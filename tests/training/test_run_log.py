@@ -52,7 +52,7 @@ def test_only_sound_lines_and_figures_are_read_back(tmp_path: Path):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
 def test_tensorboard_shows_each_step_once_as_the_log_has_it(tmp_path: Path):
-    facts = {"nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
+    facts = {"epoch": 1, "nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
     with RunLog(tmp_path) as log:
         for step, loss in ((1, 4.0), (2, 3.5), (3, 3.0)):
             log.step({"step": step, "loss": loss} | facts)
