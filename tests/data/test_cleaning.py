@@ -75,6 +75,8 @@ def test_what_gives_an_evaluation_pair_away() -> None:
     )
     assert fault("a man rides a bike", "Jemand fährt mit dem Fahrrad.", held_out) == LEAKED
     assert fault("Thank you.", "Danke.", held_out) == LEAKED
+    in_capitals = Evaluation.of([("DIE STRASSE IST LANG", "x")])
+    assert fault("Die Straße ist lang.", "The road is long.", in_capitals) == LEAKED
     four, three = (
         Evaluation.of([("A man rides bikes.", "x")]),
         Evaluation.of([("A man rides.", "x")]),

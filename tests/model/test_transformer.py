@@ -27,7 +27,14 @@ VARIANTS = {
 def transformer(request, settings) -> Transformer:
     model = new_transformer(settings(**VARIANTS[request.param])).eval()
     model.initialize(3)
+    model.positions.register_forward_pre_hook(below_length)
     return model
+
+
+def below_length(_, arguments: tuple[torch.Tensor, int]) -> None:
+    """What is promised to a table of positions, which is as long as it was asked for."""
+    positions, length = arguments
+    assert int(positions.max()) < length
 
 
 def random_pairs(number: int, seed: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -266,7 +266,7 @@ def test_early_stopping_counts_validations_without_a_better_bleu(settings):
         settings(
             training__validate_every=1,
             training__early_stopping=2,
-            training__max_steps=200,
+            training__max_steps=6,
             training__learning_rate_factor=1e-9,
         )
     )
