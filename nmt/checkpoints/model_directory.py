@@ -87,7 +87,11 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
             note(f"using {folder}")
             return folder, content
         if all(map(os.path.lexists, folders)):
-            raise NoModelError(*(problems or [f"no checkpoint yet, {path}, train on"]))
+            if not problems:
+                raise NoModelError(f"no checkpoint yet, {path}, train on")
+            for problem in problems[1:]:
+                note(f"passed over: {problem}")
+            raise NoModelError(problems[0])
         # else a trainer at work has removed one, which it does only for a newer one's sake
 
 

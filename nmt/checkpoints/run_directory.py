@@ -5,8 +5,10 @@ from pathlib import Path
 
 from nmt import config as configuration
 from nmt.errors import InputError, NoModelError
+from nmt.storage.opening import small_file
 
 CONFIG = "config.yaml"
+_MAX_CONFIG_BYTES = 1_000_000
 MAY_CHANGE = {
     "training.run_directory",  # a run may be moved
     "training.max_steps",
@@ -47,7 +49,8 @@ def refuse_foreign(run: Path, folder: Path) -> None:
     read knows none as foreign.
     """
     try:
-        if (run / CONFIG).read_bytes() == (folder / CONFIG).read_bytes():
+        both = [small_file(path / CONFIG, _MAX_CONFIG_BYTES) for path in (run, folder)]
+        if both[0] == both[1]:
             return
         own = configuration.load_resolved(run / CONFIG)
     except (InputError, OSError):

@@ -24,8 +24,10 @@ from nmt.data.languages import code_problem
 from nmt.data.stages import TOKENIZER, WORK, Job, Part, Report
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest
+from nmt.storage.opening import small_file
 
 _USED_BY = ".used-by"
+_MAX_NOTE_BYTES = 100_000
 _PUBLISHED = (TOKENIZER, "train", "validation", test_set.FOLDER)  # and the manifest
 
 
@@ -137,7 +139,7 @@ def mark_used(directory: Path, run: Path) -> None:
     try:
         path, content = directory / _USED_BY / name, (json.dumps(note) + "\n").encode()
         path.parent.mkdir(exist_ok=True)
-        if not path.exists() or path.read_bytes() != content:
+        if not path.exists() or small_file(path, _MAX_NOTE_BYTES) != content:
             atomic.write_file(path, content)
     except OSError:
         if os.access(directory, os.W_OK):
@@ -243,7 +245,7 @@ def _refuse_if_used(job: Job) -> None:
     wanted = manifest.value_hash(job.origin)
     for path in sorted((job.directory / _USED_BY).glob("*.json")):
         try:
-            note = json.loads(path.read_bytes())
+            note = json.loads(small_file(path, _MAX_NOTE_BYTES))
             run, used = Path(note["run"]), note["origin_sha256"]
         except (ValueError, KeyError, TypeError):
             raise InputError(

@@ -51,7 +51,7 @@ def keep(data_directory: Path, prepared: dict[str, Any], run: Path, data: Data) 
         InputError: something else stands in its place in the run.
     """
     copy, content = run / DATA_MANIFEST, (data_directory / manifest.NAME).read_bytes()
-    if not copy.is_file() or copy.read_bytes() != content:
+    if not copy.is_file() or copy.stat().st_size != len(content) or copy.read_bytes() != content:
         atomic.write_file(copy, content)
     origins = {name: f"{FOLDER}/{name}" for name in (SOURCE, TARGET)}
     if not prepared["files"].keys() >= set(origins.values()):

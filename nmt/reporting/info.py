@@ -124,7 +124,7 @@ def as_text(content: dict[str, Any]) -> str:
     if rate["peak_step"] < rate["warmup_steps"]:
         lines[-1] += f", the last; the warm-up of {rate['warmup_steps']:,} would take it higher"
     if rate["warning"]:
-        lines.append(f"                 {rate['warning']}")
+        lines.append(f"  warning: {rate['warning']}")
     if not paper["differences"]:
         return "\n".join([*lines, f"settings         as the paper's {paper['nearest']} model"])
     lines.append(f"differs from the paper's {paper['nearest']} model in")

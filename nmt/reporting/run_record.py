@@ -22,9 +22,11 @@ from nmt.reporting.chart import Point
 from nmt.reporting.info import info
 from nmt.storage import manifest
 from nmt.storage.atomic import write_file
+from nmt.storage.opening import small_file
 from nmt.training.run_log import read_log
 
 TEST = Path("evaluation", "test.json")  # in the run directory
+_MAX_TEST_BYTES = 200_000_000
 
 Note = Callable[[str], None]
 
@@ -197,10 +199,10 @@ def _test_scores(directory: Path, model_sha256: str, note: Note) -> TestScores:
     path = directory / TEST
     try:
         if path.is_file():  # no pipe, on which to wait for ever
-            kept = TestScores.model_validate_json(path.read_bytes())
+            kept = TestScores.model_validate_json(small_file(path, _MAX_TEST_BYTES))
             if kept.model_sha256 == model_sha256:
                 return kept
-    except (OSError, ValidationError):
+    except (OSError, InputError, ValidationError):
         pass  # none, or none that is whole
     note(f"translating the test set with {directory / 'model'}, once: kept in {path}")
     found = evaluate(directory / "model", note=note)

@@ -12,8 +12,10 @@ from nmt.config import Config
 from nmt.data import prepare, test_set
 from nmt.data.shards import Shard, open_split, verify_shard
 from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer_model import MAX_MODEL_BYTES
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
+from nmt.storage.opening import small_file
 from nmt.training.distributed import Ranks, world_size
 
 Note = Callable[[str], None]
@@ -95,7 +97,7 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
 
 
 def _write_if_changed(path: Path, content: bytes) -> None:
-    if not path.exists() or path.read_bytes() != content:
+    if not path.exists() or small_file(path, MAX_MODEL_BYTES) != content:
         atomic.write_file(path, content)
 
 

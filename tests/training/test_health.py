@@ -151,7 +151,8 @@ def test_speed_is_that_of_steps_alone(settings, clock, monkeypatch):
     changes = {"training__checkpoint_every": 2, "training__validate_every": 3}
     directory, _ = run(settings(**changes, training__max_steps=6))
     steps = [line for line in read_log(directory) if "event" not in line]
-    assert [line["tokens_per_second"] for line in steps] == [line["target_tokens"] for line in steps]
+    speeds = [line["tokens_per_second"] for line in steps]
+    assert speeds == [line["target_tokens"] for line in steps]
 
 
 def test_the_time_left_is_at_the_pace_of_this_sitting(tmp_path: Path, clock, capsys):

@@ -1,6 +1,8 @@
 """What others do to a run's directory while it trains, or between two calls."""
 
+import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -194,3 +196,35 @@ def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Trai
         (folder / "manifest.json").write_text("{}")  # damaged, but something to lose
     status, said = trained(settings(**SHORT))
     assert status == 2 and "training.seed is 1, the run was started with 5" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("config.yaml", 2), ("tokenizer.model", 2), ("log.jsonl", 0)]
+)
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(
+    settings, trained: Train, name: str, wanted: int
+):
+    assert trained(settings(**SHORT | {"training__max_steps": 2}))[0] == 0
+    path = Path(settings().training.run_directory) / name
+    path.unlink()
+    os.mkfifo(path)
+    signal.alarm(60)  # ends this process, should it wait
+    status, said = trained(settings(**SHORT | {"training__max_steps": 3}))
+    signal.alarm(0)
+    assert status == wanted, said
+
+
+def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):
+    config = settings(training__max_steps=3, training__checkpoint_every=1)
+    assert trained(config)[0] == 0
+    run = Path(config.training.run_directory)
+    for path in run.glob("checkpoints/*/model.safetensors"):
+        path.write_bytes(path.read_bytes()[:-1])
+    status, said = trained(settings(training__max_steps=4, training__checkpoint_every=1))
+    assert status == 3
+    assert len([line for line in said if line.startswith("nmt: error")]) == 1
+    assert len([line for line in said if "passing over" in line]) == 3
+    shutil.rmtree(run / "model")
+    path = run / "anywhere.txt"
+    path.write_text("The old man reads.\n")
+    assert main(["translate", str(run), "--input", str(path)]) == 3
