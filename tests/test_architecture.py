@@ -15,7 +15,7 @@ ROOT = Path(nmt.__file__).parent
 ROOMS = [
     "errors", "signals", "strict_yaml", "config", "model", "cpu_memory", "storage", "demo_language",
     "data",
-    "checkpoints", "decoding", "evaluation", "training", "reporting", "cli", "__main__",
+    "runs", "decoding", "evaluation", "training", "reporting", "cli", "__main__",
 ]  # fmt: skip
 MODULES = sorted(ROOT.rglob("*.py"))
 RECIPES = sorted((ROOT.parent / "recipes").rglob("*.py"))

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nmt.checkpoints.model_directory import find_model, read_config
 from nmt.config import Config, Demo
 from nmt.data import test_set as kept_test_set
 from nmt.data.corpora import describe, read_corpus, read_lines
@@ -30,6 +29,7 @@ from nmt.evaluation.bleu import (
 from nmt.evaluation.comet import comet_score, load_comet
 from nmt.evaluation.paper_bleu import CONVENTION, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
+from nmt.runs.model_directory import find_model, read_config
 
 _HOPELESS_BLEU = 2.0  # what shuffled lines of one language have
 _AS_IT_COMES = (None, None, SearchOptions())  # device, precision and options of a search

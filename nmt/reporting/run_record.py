@@ -13,13 +13,13 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from nmt import config as configuration
-from nmt.checkpoints.model_directory import CONFIG
 from nmt.config import Config
 from nmt.data.test_set import DATA_MANIFEST
 from nmt.errors import InputError
 from nmt.evaluation.evaluate import evaluate
 from nmt.reporting.chart import Point
 from nmt.reporting.info import info
+from nmt.runs.model_directory import CONFIG
 from nmt.storage import manifest
 from nmt.storage.atomic import write_file
 from nmt.training.run_log import read_log

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt import config as configuration
-from nmt.checkpoints.model_directory import CONFIG, TOKENIZER, tokenizer_to_fine_tune
-from nmt.checkpoints.run_directory import MAY_CHANGE
 from nmt.config import Config
 from nmt.data import prepare, test_set
 from nmt.data.shards import Shard, open_split, verify_shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError
+from nmt.runs.model_directory import CONFIG, TOKENIZER, tokenizer_to_fine_tune
+from nmt.runs.run_directory import MAY_CHANGE
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import Ranks, world_size
 

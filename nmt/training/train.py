@@ -15,10 +15,16 @@ from typing import Any
 
 import torch
 
-from nmt.checkpoints import checkpoint as checkpoints
-from nmt.checkpoints.average import mean_weights
-from nmt.checkpoints.checkpoint import Checkpoint
-from nmt.checkpoints.model_directory import (
+from nmt.config import Config
+from nmt.cpu_memory import keep_freed_memory
+from nmt.data.layout import Batch, packed, pairs_of
+from nmt.data.plan import Plan, StepPlan
+from nmt.errors import InputError, NoModelError, Status, Stopped
+from nmt.model.transformer import Transformer
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs.average import mean_weights
+from nmt.runs.checkpoint import Checkpoint
+from nmt.runs.model_directory import (
     WEIGHTS,
     check_fit,
     load_model,
@@ -26,14 +32,8 @@ from nmt.checkpoints.model_directory import (
     refuse_unsound,
     save_model,
 )
-from nmt.checkpoints.run_directory import refuse_foreign
-from nmt.checkpoints.state import Best, State
-from nmt.config import Config
-from nmt.cpu_memory import keep_freed_memory
-from nmt.data.layout import Batch, packed, pairs_of
-from nmt.data.plan import Plan, StepPlan
-from nmt.errors import InputError, NoModelError, Status, Stopped
-from nmt.model.transformer import Transformer
+from nmt.runs.run_directory import refuse_foreign
+from nmt.runs.state import Best, State
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import StopRequest, process_group
 from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings

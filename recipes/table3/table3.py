@@ -151,7 +151,7 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
         arguments: of `nmt train`, the configuration and its overrides.
         minutes: for all calls together.
     """
-    from nmt.checkpoints.checkpoint import sound_checkpoints
+    from nmt.runs.checkpoint import sound_checkpoints
 
     status = _run(arguments, run, 60 * minutes)
     if status and _seconds(run) >= 60 * minutes:

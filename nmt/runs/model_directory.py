@@ -18,11 +18,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt import config as configuration
-from nmt.checkpoints.run_directory import CONFIG, by_step, checkpoint_of, refuse_foreign
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, NoModelError, Status, of_system
 from nmt.model.transformer import Transformer
+from nmt.runs.run_directory import CONFIG, by_step, checkpoint_of, refuse_foreign
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from nmt.checkpoints.model_directory import (
+from nmt.config import Config
+from nmt.errors import InputError, NoModelError, of_system
+from nmt.runs.model_directory import (
     MOMENTS,
     OPTIMIZER,
     WEIGHTS,
@@ -21,10 +23,8 @@ from nmt.checkpoints.model_directory import (
     write_model_files,
     write_tensors,
 )
-from nmt.checkpoints.run_directory import by_step, checkpoint_of, refuse_foreign
-from nmt.checkpoints.state import State, read_state
-from nmt.config import Config
-from nmt.errors import InputError, NoModelError, of_system
+from nmt.runs.run_directory import by_step, checkpoint_of, refuse_foreign
+from nmt.runs.state import State, read_state
 from nmt.storage import manifest
 from nmt.storage.atomic import free_name, new_directory, remove_leftovers
 

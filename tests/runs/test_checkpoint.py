@@ -13,14 +13,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from nmt.checkpoints import checkpoint as checkpoints
-from nmt.checkpoints.average import average
-from nmt.checkpoints.model_directory import find_model
-from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.cli import main
 from nmt.errors import NoModelError
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs.average import average
+from nmt.runs.model_directory import find_model
+from nmt.runs.run_directory import checkpoint_of
 from nmt.storage import manifest
-from tests.checkpoints.steps import save_step
+from tests.runs.steps import save_step
 
 Save = Callable[[int], Path]
 

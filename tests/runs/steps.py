@@ -5,12 +5,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmt.checkpoints import checkpoint as checkpoints
-from nmt.checkpoints.checkpoint import Checkpoint
-from nmt.checkpoints.model_directory import MOMENTS, new_transformer
-from nmt.checkpoints.run_directory import checkpoint_of
-from nmt.checkpoints.state import Best, State
 from nmt.config import Config
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs.checkpoint import Checkpoint
+from nmt.runs.model_directory import MOMENTS, new_transformer
+from nmt.runs.run_directory import checkpoint_of
+from nmt.runs.state import Best, State
 
 
 def save_step(run: Path, step: int, config: Config, tokenizer: bytes, hashes: dict) -> Path:

@@ -16,17 +16,17 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from nmt.checkpoints import checkpoint as checkpoints
-from nmt.checkpoints import model_directory
-from nmt.checkpoints.model_directory import find_model, load_model, new_transformer, save_model
-from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.cli import main
 from nmt.config import Config
 from nmt.errors import NoModelError
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs import model_directory
+from nmt.runs.model_directory import find_model, load_model, new_transformer, save_model
+from nmt.runs.run_directory import checkpoint_of
 from nmt.storage import manifest
-from tests.checkpoints.steps import save_step
 from tests.hostile import Canary
 from tests.patience import PATIENCE_S
+from tests.runs.steps import save_step
 
 CPU = torch.device("cpu")
 
@@ -218,7 +218,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
 
 CHILD = """
 import json, resource, sys
-from nmt.checkpoints.run_directory import checkpoint_of
+from nmt.runs.run_directory import checkpoint_of
 from nmt.cli import main
 
 sound, *hostile = sys.argv[1:]

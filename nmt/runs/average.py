@@ -5,15 +5,15 @@ from pathlib import Path
 
 from torch import Tensor
 
-from nmt.checkpoints.checkpoint import sound_checkpoints
-from nmt.checkpoints.model_directory import (
+from nmt.errors import InputError, NoModelError
+from nmt.runs.checkpoint import sound_checkpoints
+from nmt.runs.model_directory import (
     TOKENIZER,
     WEIGHTS,
     read_config,
     read_tensors,
     save_model,
 )
-from nmt.errors import InputError, NoModelError
 from nmt.storage import manifest
 from nmt.storage.atomic import refuse_existing
 
