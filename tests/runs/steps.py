@@ -9,7 +9,7 @@ from nmt.config import Config
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.checkpoint import Checkpoint
 from nmt.runs.model_directory import MOMENTS, new_transformer
-from nmt.runs.run_directory import checkpoint_of
+from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import Best, State
 
 
@@ -21,8 +21,10 @@ def save_step(run: Path, step: int, config: Config, tokenizer: bytes, hashes: di
     state = State(
         step=step, best=Best(), elapsed_s=0.0, world_size=1, threads=1, torch=torch.__version__
     )
-    checkpoints.save(run, Checkpoint(weights, moments, state), config, tokenizer, hashes)
-    return checkpoint_of(run, step)
+    checkpoints.save(
+        RunDirectory(run), Checkpoint(weights, moments, state), config, tokenizer, hashes
+    )
+    return RunDirectory(run).checkpoint(step)
 
 
 def _filled(config: Config, value: float) -> dict[str, Tensor]:
