@@ -305,7 +305,7 @@ def _prepare(arguments: argparse.Namespace) -> None:
     config = load(arguments.config, arguments.overrides)
     tokenizer = None
     if config.training.initialize_from:
-        from nmt.checkpoints.model_directory import tokenizer_to_fine_tune
+        from nmt.runs.model_directory import tokenizer_to_fine_tune
 
         tokenizer = tokenizer_to_fine_tune(config)
     prepare(config, report=_say, tokenizer=tokenizer, processes=arguments.processes)
@@ -395,7 +395,7 @@ def _search_options(arguments: argparse.Namespace, n_best: int = 1) -> "SearchOp
 
 
 def _average(arguments: argparse.Namespace) -> None:
-    from nmt.checkpoints.average import average
+    from nmt.runs.average import average
 
     steps = average(arguments.model, arguments.last, arguments.output, _say)
     _say(f"mean of steps {', '.join(map(str, steps))}")
@@ -406,7 +406,7 @@ def _info(arguments: argparse.Namespace) -> None:
     from nmt.reporting.info import as_text, info
 
     if arguments.config.is_dir():
-        from nmt.checkpoints.model_directory import find_model, read_config
+        from nmt.runs.model_directory import find_model, read_config
 
         if arguments.overrides:
             raise InputError("a model's settings stand, command line, leave out KEY=VALUE")

@@ -22,6 +22,7 @@ from nmt.config import Config, Hub, load, load_resolved
 from nmt.data import test_set, workers
 from nmt.errors import InputError
 from nmt.storage import manifest
+from nmt.storage.names import TEST_SET
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
 from tests.documents import DOCUMENTS, PROGRAMS, ROOT, Command, commands, links, yaml_files
@@ -187,7 +188,7 @@ def bring(path: Path) -> None:
 def keep_test_set(run: Path) -> None:
     """Gives a run the text of its test set, as every run has it that is trained today."""
     data = load_resolved(run / "config.yaml").data
-    folder = run / test_set.FOLDER
+    folder = run / TEST_SET
     folder.mkdir()
     for side, name in (("en", test_set.SOURCE), ("de", test_set.TARGET)):
         shutil.copyfile(FROZEN[-1] / f"test.{side}", folder / name)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nmt.checkpoints.model_directory import find_model, read_config
 from nmt.config import Config, Demo
 from nmt.data import test_set as kept_test_set
 from nmt.data.corpora import describe, read_corpus, read_lines
@@ -30,6 +29,8 @@ from nmt.evaluation.bleu import (
 from nmt.evaluation.comet import comet_score, load_comet
 from nmt.evaluation.paper_bleu import CONVENTION, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
+from nmt.runs.model_directory import find_model, read_config
+from nmt.runs.run_directory import RunDirectory
 
 _HOPELESS_BLEU = 2.0  # what shuffled lines of one language have
 _AS_IT_COMES = (None, None, SearchOptions())  # device, precision and options of a search
@@ -305,8 +306,7 @@ def _own(folder: Path | None, config: Config | None) -> TestSet:
             "give --source F --reference F, or --test-set NAME; before the next training name "
             "files under data.test, which are then kept out of the training text"
         )
-    above = folder.resolve().parent
-    found = kept_test_set.read(above.parent if above.name == "checkpoints" else above, data)
+    found = kept_test_set.read(RunDirectory.around(folder.resolve()).test_set, data)
     if found is None:
         demo_pairs = [corpus.demo.pairs for corpus in data.test if isinstance(corpus, Demo)]
         if len(demo_pairs) < len(data.test) or sum(demo_pairs) > _MAX_DEMO_PAIRS:

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.checkpoints.model_directory import new_transformer
 from nmt.data.layout import Batch, one_per_row, packed
 from nmt.model.attention import CrossAttention, SelfAttention, recorded_weights
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import new_transformer
 from nmt.training.loss import TransformerLoss
 
 VARIANTS = {

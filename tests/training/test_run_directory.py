@@ -125,6 +125,21 @@ def test_a_lock_lost_before_the_model_is_replaced(settings, trained: Train, tmp_
     assert files(tmp_path / "run/model") == model
 
 
+def test_what_a_kill_in_the_last_rotation_left_is_gone_when_the_run_is_finished(
+    settings, trained: Train
+):
+    """The next call writes the model alone: no checkpoint, hence no rotation."""
+    assert trained(settings(**SHORT))[0] == 0
+    run = Path(settings().training.run_directory)
+    whole = files(run / "checkpoints")
+    shutil.rmtree(run / "model")
+    for folder in (run, run / "checkpoints", *(run / "checkpoints").iterdir()):
+        (folder / ".tmp-01234567-manifest.json").write_text("{")
+    assert trained(settings(**SHORT))[0] == 0
+    assert (run / "model").is_dir() and files(run / "checkpoints") == whole
+    assert not list(run.rglob(".tmp-*"))
+
+
 def a_readme(model: Path) -> None:
     (model / "README").write_text("mine")
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt.checkpoints.average import average
-from nmt.checkpoints.state import read_state
 from nmt.cli import main
 from nmt.config import Config
 from nmt.data import stages
 from nmt.data.prepare import prepare
 from nmt.errors import InputError, NoModelError, Status, Stopped
+from nmt.runs.average import average
+from nmt.runs.state import read_state
 from nmt.storage.atomic import lock
 from nmt.training import train as training
 from nmt.training.loss import TransformerLoss
