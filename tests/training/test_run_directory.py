@@ -11,6 +11,7 @@ import pytest
 from nmt.cli import main
 from nmt.config import Config
 from nmt.errors import InputError
+from nmt.storage import manifest
 from nmt.training import train as training
 from nmt.training.run_log import read_log
 from tests.training.runs import fingerprint
@@ -176,6 +177,15 @@ def test_what_a_person_put_into_the_model_is_kept(settings, trained: Train, put:
     assert not list(run.glob(".tmp-*")) and not (run / "model/README").exists()
 
 
+def test_what_a_trainer_killed_at_its_end_has_left_is_removed(settings, trained: Train):
+    assert trained(settings(**SHORT))[0] == 0
+    run = Path(settings().training.run_directory)
+    shutil.copytree(run / "model", run / ".tmp-new-model")
+    status, said = trained(settings(**SHORT | {"training__max_steps": 5}))
+    assert status == 0, said
+    assert manifest.read(run / "model", "model")["step"] == 5 and not list(run.glob(".tmp-*"))
+
+
 def test_a_model_of_another_run_is_kept(settings, trained: Train, tmp_path: Path):
     other = settings(**SHORT, training__seed=7, training__run_directory=str(tmp_path / "other"))
     assert trained(other)[0] == trained(settings(**SHORT))[0] == 0
@@ -243,3 +253,8 @@ def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):
     path = run / "anywhere.txt"
     path.write_text("The old man reads.\n")
     assert main(["translate", str(run), "--input", str(path)]) == 3
+    for has_checkpoints in (True, False):
+        if not has_checkpoints:  # a model alone is something to lose as well
+            shutil.rmtree(run / "checkpoints")
+        status, said = trained(settings(**SHORT))
+        assert status == 2 and "training.seed is 1, the run was started with 5" in said[-1]
