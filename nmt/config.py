@@ -312,7 +312,7 @@ class Config(Section):
         return strict_yaml.dump(content)
 
 
-def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "overrides") -> Config:
     """The configuration in a file, with its `base:` and the overrides applied.
 
     With `training.initialize_from`, what they do not set of `model` and `tokenizer` is that
@@ -321,6 +321,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     Args:
         path: a YAML file.
         overrides: `dotted.key=value`, the value in YAML.
+        origin: where they come from, for messages.
 
     Raises:
         InputError: one line for each problem found, with file, line and key.
@@ -329,7 +330,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     problems: list[str] = []
     for override in overrides:
         try:
-            _apply(override, content, origins)
+            _apply(override, content, origins, origin)
         except InputError as error:
             problems += error.problems
     try:
@@ -505,12 +506,14 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _apply(override: str, content: dict[str, Any], origins: dict[KeyPath, str]) -> None:
+def _apply(
+    override: str, content: dict[str, Any], origins: dict[KeyPath, str], origin: str
+) -> None:
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
     if not equals or not all(keys) or len(keys) > strict_yaml.MAX_DEPTH:
-        raise InputError(f"not an override: {override:.100}, command line, write section.key=value")
-    value, lines = strict_yaml.parse(text, f"command line: {dotted}")
+        raise InputError(f"not an override: {override:.100}, {origin}, write section.key=value")
+    value, lines = strict_yaml.parse(text, f"{origin}: {dotted}")
     node = content
     for key in keys[:-1]:
         child = node.setdefault(key, {})
@@ -519,10 +522,8 @@ def _apply(override: str, content: dict[str, Any], origins: dict[KeyPath, str]) 
         node = child
     node[keys[-1]] = value
     path: KeyPath = tuple(keys)
-    origins.update(
-        {path[:n]: "command line" for n in range(1, len(path)) if path[:n] not in origins}
-    )
-    origins.update({(*path, *below): "command line" for below in lines or {(): 1}})
+    origins.update({path[:n]: origin for n in range(1, len(path)) if path[:n] not in origins})
+    origins.update({(*path, *below): origin for below in lines or {(): 1}})
 
 
 def _untagged(content: Any) -> Any:

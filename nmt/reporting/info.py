@@ -35,7 +35,7 @@ _EN_FR_BIG = PAPER_BIG | {"tokenizer.vocabulary_size": 32_000, "model.dropout": 
 
 
 def info(config: Config) -> dict[str, Any]:
-    """What `nmt info --json` prints; see the README for its keys."""
+    """The figures of a configuration for programs; see the README for the keys."""
     with torch.device("meta"):
         transformer = new_transformer(config)
     parts: dict[str, int] = {}

@@ -36,7 +36,7 @@ class TestScores(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     model_sha256: str  # of the model's manifest: scores of another model do not count
-    scores: dict[str, Any]  # as `nmt evaluate --json` prints them
+    scores: dict[str, Any]  # as `Evaluation.as_json` has them
     sources: list[str]
     references: list[str]
     translations: list[str]
@@ -64,7 +64,7 @@ class RunRecord:
     directory: Path
     name: str  # unlike any other run's on the page
     config: Config
-    info: dict[str, Any]  # as `nmt info --json` prints it
+    info: dict[str, Any]  # as `info` has it
     log: list[dict[str, Any]]
     model: dict[str, Any] | None = None  # the finished model's manifest
     test: TestScores | None = None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt.errors import InputError, Status
+from nmt.errors import InputError, StorageError
 
 _UNPACKERS: dict[bytes, tuple[str, Callable[..., Any]]] = {  # by a file's first bytes
     b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
@@ -34,8 +34,9 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
         name: what messages call it; its path if None.
 
     Raises:
-        InputError: not there, a folder, not permitted, or packed by zip or zstd; while it is read,
-            damaged or truncated.
+        InputError: not there, a folder, or packed by zip or zstd; while it is read, damaged or
+            truncated.
+        StorageError: not permitted.
     """
     name = name or str(path)
     try:
@@ -45,8 +46,7 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
     except IsADirectoryError:
         raise InputError(f"a folder, not a file, {name}, correct the path") from None
     except PermissionError:
-        problem = f"no permission to read, {name}, change its permissions"
-        raise InputError(problem, status=Status.STORAGE) from None
+        raise StorageError(f"no permission to read, {name}, change its permissions") from None
     with file:
         kind, unpack = _packing(file, name)
         if unpack is None:

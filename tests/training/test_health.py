@@ -92,7 +92,7 @@ def test_a_mean_that_is_worse_than_the_last_step_is_told():
     good = {"nll": 2.0, "bleu": 20.0, "unigram_nll": 5.0}
     [told] = shortcomings(good | {"nll": 2.5, "bleu": 15.0}, good, Path("r"))
     assert "worse (nll 2.500, BLEU 15.00) than the last of them (nll 2.000, BLEU 20.00)" in told
-    assert "nmt average r --last 1" in told
+    assert "take fewer with nmt average" in told
     for fine in ({"bleu": 15.0}, {"nll": 2.5}, {}):
         assert shortcomings(good | fine, good, Path("r")) == []
     assert shortcomings(good, {}, Path("r")) == []
