@@ -13,7 +13,7 @@ import nmt
 ROOT = Path(nmt.__file__).parent
 # Data flows downwards: a module imports from its own room and from rooms above it.
 ROOMS = [
-    "errors", "signals", "config", "model", "cpu_memory", "storage", "demo_language",
+    "errors", "paper", "signals", "config", "model", "cpu_memory", "storage", "demo_language",
     "data",
     "checkpoints", "decoding", "evaluation", "training", "reporting", "cli", "__main__",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from nmt.config.settings import CORPUS_KINDS, Config, Section
 from nmt.config.strict_yaml import KeyPath
@@ -18,12 +19,11 @@ def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str)
         origins: for each key where it was written.
         name: of the configuration, for what was written nowhere.
     """
-    chosen: dict[KeyPath | int, dict[str, Any]] = {}
-    for number, details in enumerate(error.errors()):
-        problem = dict(details)
+    chosen: dict[KeyPath | int, ErrorDetails] = {}
+    for number, problem in enumerate(error.errors()):
         if problem["type"] == "too_short" and problem["input"]:
             continue  # a list is called too short as well if all its entries are wrong
-        loc = details["loc"]
+        loc = problem["loc"]
         place = loc[:3] if len(loc) > 2 and isinstance(loc[2], int) else number
         is_unknown = problem["type"] == "extra_forbidden"  # if misspelt, it is missing as well
         if place not in chosen or (is_unknown and chosen[place]["type"] != "extra_forbidden"):
@@ -31,7 +31,7 @@ def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str)
     return list(dict.fromkeys(_describe(problem, origins, name) for problem in chosen.values()))
 
 
-def _describe(problem: dict[str, Any], origins: Mapping[KeyPath, str], name: str) -> str:
+def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) -> str:
     path, section = _place(problem["loc"])
     key = ".".join(map(str, path))
     where = next((origins[path[:n]] for n in range(len(path), 0, -1) if path[:n] in origins), name)

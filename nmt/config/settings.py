@@ -1,8 +1,9 @@
 """Every setting: what it means, its unit, its range and its default, in the order of a file.
 
-Defaults are the paper's base model (Vaswani et al., 2017). Relative paths are relative to the
-directory in which the command is run, so that one configuration serves several checkouts, and are
-kept as they are written, so that a run goes on where its whole tree was moved.
+`BASE` is the paper's base model (Vaswani et al., 2017); `nmt config` prints the numbers. Relative
+paths are relative to the directory in which the command is run, so that one configuration serves
+several checkouts, and are kept as they are written, so that a run goes on where its whole tree was
+moved.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -11,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_val
 
 from nmt.config.directories import misplaced
 from nmt.config.strict_yaml import dump
+from nmt.paper import BASE
 
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
 # A model's configuration comes with it, from anywhere: what it asks for must be within reason.
@@ -152,10 +154,11 @@ class Data(Section):
 
 class Tokenizer(Section):
     vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = Field(
-        default=37_000, description="pieces shared by both languages: 256 bytes, 4 symbols, text"
+        default=BASE["tokenizer.vocabulary_size"],
+        description="pieces shared by both languages: 256 bytes, 4 symbols, text",
     )
     bpe_dropout: Probability = Field(
-        default=0.0,
+        default=BASE["tokenizer.bpe_dropout"],
         description="chance that a merge is skipped where training pairs are segmented "
         "(Provilkov et al., 2020: 0.1, for small corpora). Each training pair is then prepared in "
         "16 random segmentations, one for each epoch in turn. Validation and translation always "
@@ -166,34 +169,45 @@ class Tokenizer(Section):
 class Model(Section):
     """Vaswani et al. (2017), Table 3, with its symbols."""
 
-    encoder_layers: Layers = Field(default=6, description="N of the encoder")
-    decoder_layers: Layers = Field(default=6, description="N of the decoder")
-    d_model: Width = Field(
-        default=512, description="width of the embeddings and of every layer, even"
+    encoder_layers: Layers = Field(
+        default=BASE["model.encoder_layers"], description="N of the encoder"
     )
-    d_ff: Width = Field(default=2048, description="inner width of the feed-forward networks")
-    heads: Annotated[int, Field(ge=1, le=1000)] = Field(default=8, description="attention heads, h")
-    d_k: Width = Field(default=64, description="width of a head's queries and keys")
-    d_v: Width = Field(default=64, description="width of a head's values")
+    decoder_layers: Layers = Field(
+        default=BASE["model.decoder_layers"], description="N of the decoder"
+    )
+    d_model: Width = Field(
+        default=BASE["model.d_model"],
+        description="width of the embeddings and of every layer, even",
+    )
+    d_ff: Width = Field(
+        default=BASE["model.d_ff"], description="inner width of the feed-forward networks"
+    )
+    heads: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=BASE["model.heads"], description="attention heads, h"
+    )
+    d_k: Width = Field(default=BASE["model.d_k"], description="width of a head's queries and keys")
+    d_v: Width = Field(default=BASE["model.d_v"], description="width of a head's values")
     dropout: Probability = Field(
-        default=0.1, description="P_drop, on sub-layer outputs and embedding sums (§5.4)"
+        default=BASE["model.dropout"],
+        description="P_drop, on sub-layer outputs and embedding sums (§5.4)",
     )
     attention_dropout: Probability = Field(
-        default=0.0, description="dropout on attention weights; the paper has none"
+        default=BASE["model.attention_dropout"],
+        description="dropout on attention weights; the paper has none",
     )
     activation_dropout: Probability = Field(
-        default=0.0,
+        default=BASE["model.activation_dropout"],
         description="dropout behind the feed-forward networks' ReLU; the paper has none",
     )
     positions: Literal["sinusoidal", "learned"] = Field(
-        default="sinusoidal", description="positional encoding (§3.5)"
+        default=BASE["model.positions"], description="positional encoding (§3.5)"
     )
     norm: Literal["post", "pre"] = Field(
-        default="post",
+        default=BASE["model.norm"],
         description="post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))",
     )
     attention_window: Positive | None = Field(
-        default=None,
+        default=BASE["model.attention_window"],
         description="restricts self-attention, not cross-attention, to a neighborhood of size r "
         "centered around each position (§4). Taken as r positions in all: the token itself and "
         "r // 2 on either side, so that an even r counts as r + 1; the decoder sees of them the "
@@ -209,29 +223,35 @@ class Model(Section):
 
 class Training(Section):
     run_directory: Word = Field(description="where checkpoints, log and the model are put")
-    max_steps: Positive = Field(default=100_000, description="optimizer steps in all")
+    max_steps: Positive = Field(
+        default=BASE["training.max_steps"], description="optimizer steps in all"
+    )
     batch_tokens: Positive = Field(
-        default=25_000, description="bound on one step's tokens over all ranks, on each side"
+        default=BASE["training.batch_tokens"],
+        description="bound on one step's tokens over all ranks, on each side",
     )
     micro_batches: Slots | Literal["auto"] = Field(
         default="auto", description="slots that a step is cut into; auto: one a rank"
     )
     warmup_steps: Positive = Field(
-        default=4000,
+        default=BASE["training.warmup_steps"],
         description="steps over which the learning rate rises (Eq. 3); it sets the peak too",
     )
     learning_rate_factor: Scale = Field(
-        default=1.0, description="factor on Eq. 3's learning rate; 1: the paper"
+        default=BASE["training.learning_rate_factor"],
+        description="factor on Eq. 3's learning rate; 1: the paper",
     )
     label_smoothing: Probability = Field(
-        default=0.1,
+        default=BASE["training.label_smoothing"],
         description="share of the target distribution spread over the vocabulary (§5.4)",
     )
     gradient_clip: Scale | None = Field(
-        default=None, description="bound on the norm of a step's gradient; the paper: none"
+        default=BASE["training.gradient_clip"],
+        description="bound on the norm of a step's gradient; the paper: none",
     )
     precision: Literal["fp32", "bf16"] = Field(
-        default="fp32", description="of matrix products; weights are always fp32"
+        default=BASE["training.precision"],
+        description="of matrix products; weights are always fp32",
     )
     seed: Seed = Field(default=1, description="decides initial weights, batches and dropout")
     deterministic: bool = Field(
@@ -239,13 +259,16 @@ class Training(Section):
         description="only operations that give the same bits every time, perhaps slower",
     )
     compile: bool = Field(default=False, description="run the model through torch.compile")
-    checkpoint_every: Positive = Field(default=1500, description="steps between checkpoints")
+    checkpoint_every: Positive = Field(
+        default=BASE["training.checkpoint_every"], description="steps between checkpoints"
+    )
     keep_checkpoints: Positive = Field(
         default=10,
         description="checkpoints kept, the newest; the best by validation stands beside them",
     )
     average_last: Positive = Field(
-        default=5, description="checkpoints whose mean is the finished model"
+        default=BASE["training.average_last"],
+        description="checkpoints whose mean is the finished model",
     )
     validate_every: Positive = Field(default=1500, description="steps between validations")
     log_every: Positive = Field(default=100, description="steps between lines of the log")
@@ -271,13 +294,16 @@ class Training(Section):
 
 class Decoding(Section):
     beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = Field(
-        default=4, description="hypotheses kept for each sentence (§6.1); 1 is greedy"
+        default=BASE["decoding.beam"],
+        description="hypotheses kept for each sentence (§6.1); 1 is greedy",
     )
     length_penalty: Annotated[float, Field(ge=0, le=100)] = Field(
-        default=0.6, description="alpha: scores are divided by ((5 + tokens) / 6)^alpha (§6.1)"
+        default=BASE["decoding.length_penalty"],
+        description="alpha: scores are divided by ((5 + tokens) / 6)^alpha (§6.1)",
     )
     max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = Field(
-        default=50, description="target tokens beyond the number of the source's (§6.1)"
+        default=BASE["decoding.max_extra_length"],
+        description="target tokens beyond the number of the source's (§6.1)",
     )
 
 
