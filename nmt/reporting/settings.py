@@ -14,8 +14,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from nmt import strict_yaml
-from nmt.config import CORPUS_KINDS, Config, Section, allowed, read_merged
+from nmt.config import CORPUS_KINDS, Config, Section, allowed, read_merged, strict_yaml
 from nmt.errors import ArgumentError
 
 _WIDTH, _COLUMN = 96, 36

@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nmt.config import Config
 from nmt.data.layout import Batch
 from nmt.errors import DivergedError, InputError, is_out_of_memory
+from nmt.paper import ADAM_BETAS, ADAM_EPSILON
 from nmt.training.distributed import Ranks
 from nmt.training.health import LOWER_RATE
 from nmt.training.loss import TransformerLoss
@@ -30,7 +31,9 @@ class StepResult:
 
 def adam(module: nn.Module) -> torch.optim.Adam:
     """Adam with the paper's settings (§5.3); the learning rate is set at each step."""
-    return torch.optim.Adam(module.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    return torch.optim.Adam(
+        module.parameters(), lr=0.0, betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=True
+    )
 
 
 def autocast(config: Config, device: torch.device) -> torch.autocast:

@@ -7,7 +7,8 @@ import torch
 
 from nmt.cli import main
 from nmt.config import load
-from nmt.reporting.info import as_text, differences_from_paper, flops_per_token_pair, info
+from nmt.reporting.info import as_text, flops_per_token_pair, info
+from nmt.reporting.paper_models import differences_from_paper
 from nmt.runs.model_directory import new_transformer
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"

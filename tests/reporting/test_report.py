@@ -14,10 +14,11 @@ from nmt.cli import main
 from nmt.config import validate
 from nmt.data.prepare import prepare
 from nmt.errors import InputError
+from nmt.paper import TABLE_3, sustained_flops
 from nmt.reporting import run_record
 from nmt.reporting.chart import Point, progress_axis, thinned, value_axis
 from nmt.reporting.info import info
-from nmt.reporting.paper_results import TABLE_3, sustained_flops, table_3_row
+from nmt.reporting.paper_models import table_3_row
 from nmt.reporting.report import render, report
 from nmt.reporting.run_record import RunRecord, TestScores, read_runs
 from nmt.reporting.samples import samples

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt import strict_yaml
 from nmt.cli import main
-from nmt.config import CORPUS_KINDS, Config, Section, load, validate
+from nmt.config import CORPUS_KINDS, Config, Section, load, strict_yaml, validate
 from nmt.reporting.settings import shipped, shipped_text
 
 CONFIGS = Path(__file__).parents[2] / "configs"
