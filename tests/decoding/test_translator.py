@@ -154,6 +154,9 @@ def test_long_lines_are_cut_where_it_hurts_least(translator):
     japanese = "これは本です。"
     assert pieces_of(translator, japanese * 10) == [japanese] * 10
     assert pieces_of(translator, "ab. " * 3) == ["ab. " * 3]
+    as_long_as_can_be = "a" + " a" * 22
+    assert len(translator.tokenizer.encode(as_long_as_can_be)) == 23  # and the end symbol
+    assert pieces_of(translator, as_long_as_can_be) == [as_long_as_can_be]
 
 
 @pytest.mark.parametrize(
