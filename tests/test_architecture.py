@@ -54,6 +54,19 @@ def test_the_demo_language_imports_nothing_of_nmt():
         assert imported_rooms(path) <= {"demo_language"}, path
 
 
+def test_what_the_paper_states_needs_nothing():
+    """Not even what is installed."""
+    tree = ast.parse((ROOT / "paper.py").read_text(encoding="utf-8"))
+    names = [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    ]
+    names += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names)
+
+
 def test_every_room_is_listed():
     assert len(MODULES) > 40
     assert {room_of(path) for path in MODULES} - {"__init__"} == set(ROOMS)
@@ -66,7 +79,9 @@ def imported_modules(path: Path) -> set[Path]:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
             names = [f"{node.module}.{alias.name}" for alias in node.names] + [str(node.module)]
-        found |= {(ROOT.parent / name.replace(".", "/")).with_suffix(".py") for name in names}
+        paths = [ROOT.parent / name.replace(".", "/") for name in names]
+        found |= {path.with_suffix(".py") for path in paths}
+        found |= {path / "__init__.py" for path in paths}  # the names that a room offers
     return found & set(MODULES)
 
 
