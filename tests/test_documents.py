@@ -17,11 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import _parsed, main
+from nmt import cli
+from nmt.cli import main
+from nmt.cli.parser import parse
 from nmt.config import Config, Hub, load, load_resolved
 from nmt.data import test_set, workers
 from nmt.errors import InputError
 from nmt.storage import manifest
+from nmt.storage.names import TEST_SET
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
 from tests.documents import DOCUMENTS, PROGRAMS, ROOT, Command, commands, links, yaml_files
@@ -150,7 +153,7 @@ def follow(command: Command, monkeypatch) -> None:
 
 
 def run(arguments: list[str], command: Command, monkeypatch) -> None:
-    parsed = _parsed(arguments)
+    parsed = parse(cli.COMMANDS, arguments)
     name = arguments[0]
     for key in READ:
         value = getattr(parsed, key, None)
@@ -187,7 +190,7 @@ def bring(path: Path) -> None:
 def keep_test_set(run: Path) -> None:
     """Gives a run the text of its test set, as every run has it that is trained today."""
     data = load_resolved(run / "config.yaml").data
-    folder = run / test_set.FOLDER
+    folder = run / TEST_SET
     folder.mkdir()
     for side, name in (("en", test_set.SOURCE), ("de", test_set.TARGET)):
         shutil.copyfile(FROZEN[-1] / f"test.{side}", folder / name)
@@ -227,7 +230,7 @@ def test_targets_exist_and_call_nmt_as_it_is(line: str):
     assert shown
     for called in shown.splitlines():
         if arguments := nmt_words(Command("Makefile", called, True)):
-            parsed = _parsed(arguments)
+            parsed = parse(cli.COMMANDS, arguments)
             if "DIR" not in called:
                 load(ROOT / parsed.config, parsed.overrides)
 

@@ -1,7 +1,6 @@
 """The configuration: every setting, and how it comes from files and overrides."""
 
 from nmt.config.comparing import differences
-from nmt.config.directories import DATA_NAMES, RUN_NAMES
 from nmt.config.loading import load, load_resolved, read_merged, validate
 from nmt.config.problems import allowed
 from nmt.config.settings import (
@@ -29,9 +28,7 @@ from nmt.config.settings import (
 
 __all__ = [
     "CORPUS_KINDS",
-    "DATA_NAMES",
     "MAX_BEAM",
-    "RUN_NAMES",
     "ColumnsFile",
     "Config",
     "Corpus",

@@ -3,13 +3,8 @@
 import os
 from pathlib import Path
 
-# What `nmt prepare` and `nmt train` make, replace and remove in their directories.
-_IN_BOTH = {"test_set", "tokenizer.model", ".lock", ".lock-holder"}  # and what begins with .tmp-
-DATA_NAMES = _IN_BOTH | {"train", "validation", "manifest.json", ".work", ".used-by"}
-RUN_NAMES = _IN_BOTH | {
-    "model", "checkpoints", "tensorboard", "evaluation", "config.yaml", "data.json",
-    "log.jsonl",
-}  # fmt: skip
+from nmt.storage import names
+from nmt.storage.atomic import PREFIX
 
 
 def misplaced(data: str, run: str, origin: str | None) -> str | None:
@@ -23,15 +18,15 @@ def misplaced(data: str, run: str, origin: str | None) -> str | None:
     if os.path.realpath(data) == os.path.realpath(run):
         return f"data.directory and training.run_directory are both {data}"
     replaced = [
-        ("data.directory", data, DATA_NAMES, "nmt prepare"),
-        ("training.run_directory", run, RUN_NAMES, "nmt train"),
+        ("data.directory", data, names.IN_DATA, "nmt prepare"),
+        ("training.run_directory", run, names.IN_RUN, "nmt train"),
     ]
     kept = [("data.directory", data), ("training.run_directory", run)]
     kept += [("training.initialize_from", origin)] if origin else []
-    for owner, directory, names, command in replaced:
+    for owner, directory, taken, command in replaced:
         for key, path in kept:
             name = _first_name(directory, path)
-            if name in names or name.startswith(".tmp-"):
+            if name in taken or name.startswith(PREFIX):
                 return f"{key} is {path}, in what {command} replaces in {owner} {directory}"
     return None
 

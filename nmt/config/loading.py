@@ -18,11 +18,12 @@ from nmt.config.problems import described
 from nmt.config.settings import Config, Model
 from nmt.config.strict_yaml import MAX_DEPTH, KeyPath, parse, read
 from nmt.errors import InputError
+from nmt.storage import names
 
 _MAX_BASES = 20
 
 
-def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "overrides") -> Config:
     """The configuration in a file, with its `base:` and the overrides applied.
 
     With `training.initialize_from`, what they do not set of `model` and `tokenizer` is that
@@ -31,6 +32,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     Args:
         path: a YAML file.
         overrides: `dotted.key=value`, the value in YAML.
+        origin: where they come from, for messages.
 
     Raises:
         InputError: one line for each problem found, with file, line and key.
@@ -39,7 +41,7 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     problems: list[str] = []
     for override in overrides:
         try:
-            _apply(override, content, origins)
+            _apply(override, content, origins, origin)
         except InputError as error:
             problems += error.problems
     try:
@@ -84,10 +86,10 @@ def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) 
     origin = training.get("initialize_from") if isinstance(training, dict) else None
     if not isinstance(origin, str) or not origin:
         return None
-    folders = (Path(origin), Path(origin, "model"), Path(str(training.get("run_directory"))))  # type: ignore[union-attr]
+    folders = (Path(origin), Path(origin, names.MODEL), Path(str(training.get("run_directory"))))  # type: ignore[union-attr]
     for folder in folders:
-        if (folder / "config.yaml").is_file():
-            return load_resolved(folder / "config.yaml")
+        if (folder / names.CONFIG).is_file():
+            return load_resolved(folder / names.CONFIG)
     if {"model", "tokenizer"} <= content.keys():
         return None
     raise InputError(
@@ -159,12 +161,14 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _apply(override: str, content: dict[str, Any], origins: dict[KeyPath, str]) -> None:
+def _apply(
+    override: str, content: dict[str, Any], origins: dict[KeyPath, str], origin: str
+) -> None:
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
     if not equals or not all(keys) or len(keys) > MAX_DEPTH:
-        raise InputError(f"not an override: {override:.100}, command line, write section.key=value")
-    value, lines = parse(text, f"command line: {dotted}")
+        raise InputError(f"not an override: {override:.100}, {origin}, write section.key=value")
+    value, lines = parse(text, f"{origin}: {dotted}")
     node = content
     for key in keys[:-1]:
         child = node.setdefault(key, {})
@@ -173,7 +177,5 @@ def _apply(override: str, content: dict[str, Any], origins: dict[KeyPath, str]) 
         node = child
     node[keys[-1]] = value
     path: KeyPath = tuple(keys)
-    origins.update(
-        {path[:n]: "command line" for n in range(1, len(path)) if path[:n] not in origins}
-    )
-    origins.update({(*path, *below): "command line" for below in lines or {(): 1}})
+    origins.update({path[:n]: origin for n in range(1, len(path)) if path[:n] not in origins})
+    origins.update({(*path, *below): origin for below in lines or {(): 1}})

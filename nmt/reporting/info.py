@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 
-from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import Config, Model
 from nmt.reporting.paper_models import differences_from_paper
+from nmt.runs.model_directory import new_transformer
 from nmt.training.health import rate_warning
 from nmt.training.schedule import peak_learning_rate
 
@@ -14,7 +14,7 @@ LENGTH = 27  # tokens a sentence at which attention's FLOPs are counted; WMT14's
 
 
 def info(config: Config) -> dict[str, Any]:
-    """What `nmt info --json` prints; see the README for its keys."""
+    """The figures of a configuration for programs; see the README for the keys."""
     with torch.device("meta"):
         transformer = new_transformer(config)
     parts: dict[str, int] = {}
@@ -84,7 +84,7 @@ def as_text(content: dict[str, Any]) -> str:
     if rate["peak_step"] < rate["warmup_steps"]:
         lines[-1] += f", the last; the warm-up of {rate['warmup_steps']:,} would take it higher"
     if rate["warning"]:
-        lines.append(f"                 {rate['warning']}")
+        lines.append(f"  warning: {rate['warning']}")
     if not paper["differences"]:
         return "\n".join([*lines, f"settings         as the paper's {paper['nearest']} model"])
     lines.append(f"differs from the paper's {paper['nearest']} model in")

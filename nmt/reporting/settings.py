@@ -15,7 +15,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from nmt.config import CORPUS_KINDS, Config, Section, allowed, read_merged, strict_yaml
-from nmt.errors import InputError
+from nmt.errors import ArgumentError
 
 _WIDTH, _COLUMN = 96, 36
 
@@ -52,13 +52,13 @@ def shipped_text(name: str) -> str:
     """A shipped configuration as YAML that stands alone: with its `base:` worked in, if any.
 
     Raises:
-        InputError: there is none of that name; names the nearest.
+        ArgumentError: there is none of that name; names the nearest.
     """
     names = shipped()
     if name not in names:
         near = difflib.get_close_matches(name.removesuffix(".yaml"), names, n=1)
         hint = f"did you mean {near[0]}?" if near else "nmt config lists them"
-        raise InputError(f"no shipped configuration {name}, command line, {hint}")
+        raise ArgumentError("no shipped configuration, {name} {}, {}", name, hint)
     path = _folder() / f"{name}.yaml"
     text = path.read_text(encoding="utf-8")
     if "base" not in (strict_yaml.read(path)[0] or {}):

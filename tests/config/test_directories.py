@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import DATA_NAMES, RUN_NAMES, load
+from nmt.config import load
+from nmt.storage import names
 from nmt.training.train import train
 from tests.config.files import GOOD, problems, write
 
@@ -49,5 +50,5 @@ def test_no_directory_lies_where_another_is_replaced(
 def test_what_stands_in_real_directories_is_known_to_be_replaced(tiny_data: Path, settings):
     data, run = tiny_data / "data", Path(settings().training.run_directory)
     train(settings(training__max_steps=1), lambda line: None)
-    assert {path.name for path in data.iterdir()} <= DATA_NAMES
-    assert {path.name for path in run.iterdir()} <= RUN_NAMES
+    assert {path.name for path in data.iterdir()} <= names.IN_DATA
+    assert {path.name for path in run.iterdir()} <= names.IN_RUN

@@ -7,7 +7,7 @@ import pytest
 
 from nmt.config import differences, load
 from nmt.data.corpora import read_corpus
-from nmt.training.run import MAY_CHANGE
+from nmt.runs.run_directory import MAY_CHANGE
 from tests.config.files import GOOD, problems, refused, write
 
 

@@ -24,8 +24,8 @@ def test_r18_every_problem_is_named_at_once_with_line_and_key(tmp_path: Path):
         "training.micro_batches must be a whole number from 1 to 10,000 or auto, found 10001, "
         f"{path}:18, correct it",
         f"unknown key modle, {path}:19, did you mean model?",
-        "unknown key model.d_modl, command line, did you mean d_model?",
-        "decoding.beam must be a whole number from 1 to 1,000, found 0, command line, correct it",
+        "unknown key model.d_modl, overrides, did you mean d_model?",
+        "decoding.beam must be a whole number from 1 to 1,000, found 0, overrides, correct it",
     ):
         assert expected in found
     assert len(found) == 8  # all at once, each once

@@ -250,7 +250,7 @@ def run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(source: str | None = "in", target: str | None = "out", **options) -> None:
-        run_translate("model", input_path=source, output_path=target, note=print,
+        run_translate("model", input=source, output=target, note=print,
                       options=LineOptions(**options), device=None, precision=None)  # fmt: skip
 
     return run
@@ -301,11 +301,11 @@ def test_a_named_pipe_is_written_to_not_replaced(run):
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("none", "out", "no such file, --input none, correct the path"),
-        (".", "out", "a folder, not a file, --input ., correct the path"),
-        ("in", "none/out", "no such folder, --output none/out, make none first"),
-        ("in", ".", "a folder, --output ., name a file"),
-        ("bad.gz", "out", "damaged or truncated gzip .*, --input bad.gz, copy it again"),
+        ("none", "out", "no such file, none, correct the path"),
+        (".", "out", "a folder, not a file, ., correct the path"),
+        ("in", "none/out", "no such folder, output none/out, make none first"),
+        ("in", ".", "a folder, output ., name a file"),
+        ("bad.gz", "out", "damaged or truncated gzip .*, bad.gz, copy it again"),
     ],
 )
 def test_files_that_cannot_be_used(run, source, target, message):

@@ -6,7 +6,6 @@ import random
 import pytest
 import torch
 
-from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import Config, validate
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
@@ -22,6 +21,7 @@ from nmt.decoding.translator import (
 from nmt.errors import InputError
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.tokens import Tokens
+from nmt.runs.model_directory import new_transformer
 from tests.hostile import fuzzed_lines
 
 WORDS = ["the", "old", "man", "reads", "a", "good", "book", "and", "his", "dog", "sleeps"]
@@ -230,15 +230,15 @@ def test_bf16(translator, tokenizer):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 0}, "--beam 0"),
-        ({"beam": 1001}, "at most 1000, --beam 1001"),
-        ({"n_best": 0}, "--n-best 0"),
-        ({"batch_tokens": -1}, "--batch-tokens -1"),
-        ({"length_penalty": -1.0}, "--length-penalty -1.0"),
-        ({"length_penalty": 1e308}, r"from 0 to 100, --length-penalty 1e\+308"),
-        ({"length_penalty": 100.1}, "--length-penalty 100.1"),
-        ({"length_penalty": float("nan")}, "--length-penalty nan"),
-        ({"beam": 2, "n_best": 3}, "more than beam 2, --n-best 3, widen --beam"),
+        ({"beam": 0}, "beam 0"),
+        ({"beam": 1001}, "at most 1000, beam 1001"),
+        ({"n_best": 0}, "n_best 0"),
+        ({"batch_tokens": -1}, "batch_tokens -1"),
+        ({"length_penalty": -1.0}, "length_penalty -1.0"),
+        ({"length_penalty": 1e308}, r"from 0 to 100, length_penalty 1e\+308"),
+        ({"length_penalty": 100.1}, "length_penalty 100.1"),
+        ({"length_penalty": float("nan")}, "length_penalty nan"),
+        ({"beam": 2, "n_best": 3}, "more than beam 2, n_best 3, widen beam"),
     ],
 )
 def test_options_out_of_range(translator, options, message):
@@ -265,7 +265,7 @@ def test_no_such_device(name, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.cuda, "_lazy_init", _no_gpu)
-    with pytest.raises(InputError, match=rf"no such device, --device {name}, .* there is: cpu$"):
+    with pytest.raises(InputError, match=rf"no such device, device {name}, .* there is: cpu$"):
         choose_device(name)
 
 

@@ -76,4 +76,4 @@ def test_a_printed_configuration_keeps_its_comments(capsys):
 def test_an_unknown_name_is_one_line(capsys, name: str, hint: str):
     assert main(["config", name]) == 2
     said = capsys.readouterr().err
-    assert said == f"nmt: error: no shipped configuration {name}, command line, {hint}\n"
+    assert said == f"nmt: error: no shipped configuration, NAME {name}, {hint}\n"

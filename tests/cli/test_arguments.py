@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nmt import cli
-from nmt.cli import main
+from nmt.cli import COMMANDS, main
+from nmt.cli.parser import new_parser
 from nmt.config import Config, Decoding, Training
 from nmt.decoding import translator
 from nmt.decoding.lines import LineOptions
@@ -22,12 +22,12 @@ ON = {"device": "cpu", "precision": "bf16"}
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     f"translate M --input i --output o --n-best 3 --strict {ALL}": (
         "nmt.decoding.lines.run_translate",
-        {0: Path("M"), "input_path": Path("i"), "output_path": Path("o"), **ON,
+        {0: Path("M"), "input": Path("i"), "output": Path("o"), **ON,
          "options": LineOptions(SearchOptions(n_best=3, **SEARCH), numbered=True, strict=True)},
     ),
     "translate M": (
         "nmt.decoding.lines.run_translate",
-        {"input_path": None, "output_path": None, "options": LineOptions(),
+        {"input": None, "output": None, "options": LineOptions(),
          "device": None, "precision": None},
     ),
     "translate M --n-best 1": (
@@ -39,7 +39,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
          "target_language": "de", "output": Path("o"), "comet": None, "hypothesis": None,
          "test_set": None, "options": SearchOptions(**SEARCH), **ON},
     ),
-    "evaluate --test-set wmt14 --hypothesis h --comet": (
+    "evaluate --test-set wmt14 --hypothesis h --target-language de --comet": (
         "nmt.evaluation.evaluate.evaluate",
         {0: None, "test_set": "wmt14", "hypothesis": Path("h"), "comet": "Unbabel/wmt22-comet-da",
          "options": SearchOptions()},
@@ -55,7 +55,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
                                                         3: Path("o.html")},
     ),
     "average R --last 3 --output o": (
-        "nmt.checkpoints.average.average", {0: Path("R"), 1: 3, 2: Path("o")},
+        "nmt.runs.average.average", {0: Path("R"), 1: 3, 2: Path("o")},
     ),
     "report R S --output o.html": (
         "nmt.reporting.report.report", {0: [Path("R"), Path("S")], 1: Path("o.html")},
@@ -105,7 +105,8 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 
 def test_no_option_is_forgotten_here():
     """A new one needs a reason, and a line above."""
-    (commands,) = [a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    actions = new_parser(COMMANDS)._actions
+    (commands,) = [a for a in actions if isinstance(a, argparse._SubParsersAction)]
     for name, parser in commands.choices.items():
         tested = {word for line in CALLS if line.split()[0] == name for word in line.split()}
         assert options_of(parser) - {"-h", "--help"} <= tested, name
@@ -154,7 +155,7 @@ def test_defaults_are_those_that_help_names_and_the_papers(capsys):
 def test_precision_of_a_cpu_is_fp32_unless_asked_for(settings, tiny_data, monkeypatch):
     import torch
 
-    from nmt.checkpoints.model_directory import LoadedModel, new_transformer
+    from nmt.runs.model_directory import LoadedModel, new_transformer
 
     config = settings()
 
