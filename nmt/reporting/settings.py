@@ -24,8 +24,8 @@ def settings_text() -> str:
     """Every setting with default, range and meaning, and the names of shipped configurations."""
     blocks = ["Settings of a configuration file: name, default, what it may be, meaning."]
     for name, field in Config.model_fields.items():
-        section = field.annotation
-        assert isinstance(section, type) and issubclass(section, Section)
+        section = Config.below(name)
+        assert section
         blocks.append("\n".join([f"{name}: {field.description}", *_lines_of(section)]))
         if name == "data":
             blocks += [
@@ -81,8 +81,8 @@ def _kinds() -> list[str]:
 def _lines_of(section: type[Section], prefix: str = "  ") -> list[str]:
     lines: list[str] = []
     for key, field in section.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Section):
+        inner = section.below(key)
+        if inner:
             lines += [f"{prefix}{key}:", *_lines_of(inner, prefix + "  ")]
         else:
             value = f"{prefix}{key}: {_default(field)}"

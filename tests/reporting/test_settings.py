@@ -19,8 +19,8 @@ def printed(capsys, *words: str) -> str:
 
 def leaves(section: type[Section]):
     for key, field in section.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Section):
+        inner = section.below(key)
+        if inner:
             yield from leaves(inner)
         else:
             yield key, field
