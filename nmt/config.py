@@ -23,6 +23,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from nmt import strict_yaml
 from nmt.errors import InputError
+from nmt.storage import names
+from nmt.storage.atomic import PREFIX
 from nmt.strict_yaml import KeyPath
 
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
@@ -373,10 +375,10 @@ def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) 
     origin = training.get("initialize_from") if isinstance(training, dict) else None
     if not isinstance(origin, str) or not origin:
         return None
-    folders = (Path(origin), Path(origin, "model"), Path(str(training.get("run_directory"))))  # type: ignore[union-attr]
+    folders = (Path(origin), Path(origin, names.MODEL), Path(str(training.get("run_directory"))))  # type: ignore[union-attr]
     for folder in folders:
-        if (folder / "config.yaml").is_file():
-            return load_resolved(folder / "config.yaml")
+        if (folder / names.CONFIG).is_file():
+            return load_resolved(folder / names.CONFIG)
     if {"model", "tokenizer"} <= content.keys():
         return None
     raise InputError(
@@ -436,13 +438,6 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 _MAX_BASES = 20
-# What `nmt prepare` and `nmt train` make, replace and remove in their directories.
-_IN_BOTH = {"test_set", "tokenizer.model", ".lock", ".lock-holder"}  # and what begins with .tmp-
-DATA_NAMES = _IN_BOTH | {"train", "validation", "manifest.json", ".work", ".used-by"}
-RUN_NAMES = _IN_BOTH | {
-    "model", "checkpoints", "tensorboard", "evaluation", "config.yaml", "data.json",
-    "log.jsonl",
-}  # fmt: skip
 
 
 def _misplaced(data: Data, training: Training) -> str | None:
@@ -451,15 +446,15 @@ def _misplaced(data: Data, training: Training) -> str | None:
     if os.path.realpath(data.directory) == os.path.realpath(run_directory):
         return f"data.directory and training.run_directory are both {data.directory}"
     replaced = [
-        ("data.directory", data.directory, DATA_NAMES, "nmt prepare"),
-        ("training.run_directory", run_directory, RUN_NAMES, "nmt train"),
+        ("data.directory", data.directory, names.IN_DATA, "nmt prepare"),
+        ("training.run_directory", run_directory, names.IN_RUN, "nmt train"),
     ]
     kept = [("data.directory", data.directory), ("training.run_directory", run_directory)]
     kept += [("training.initialize_from", origin)] if origin else []
-    for owner, directory, names, command in replaced:
+    for owner, directory, taken, command in replaced:
         for key, path in kept:
             name = _first_name(directory, path)
-            if name in names or name.startswith(".tmp-"):
+            if name in taken or name.startswith(PREFIX):
                 return f"{key} is {path}, in what {command} replaces in {owner} {directory}"
     return None
 

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 import nmt
+from nmt.storage import names
+from nmt.storage.atomic import PREFIX
 
 ROOT = Path(nmt.__file__).parent
 # Data flows downwards: a module imports from its own room and from rooms above it.
 ROOMS = [
-    "errors", "signals", "strict_yaml", "config", "model", "cpu_memory", "storage", "demo_language",
-    "data",
-    "checkpoints", "decoding", "evaluation", "training", "reporting", "cli", "__main__",
+    "errors", "signals", "strict_yaml", "storage", "config", "model", "cpu_memory", "demo_language",
+    "data", "runs", "decoding", "evaluation", "training", "reporting", "cli", "__main__",
 ]  # fmt: skip
 MODULES = sorted(ROOT.rglob("*.py"))
 RECIPES = sorted((ROOT.parent / "recipes").rglob("*.py"))
@@ -74,6 +75,25 @@ def test_no_modules_import_each_other():
     graph = {path: imported_modules(path) for path in MODULES}
     assert sum(map(len, graph.values())) > 100
     TopologicalSorter(graph).prepare()  # CycleError names them
+
+
+OWNERS = {
+    "storage",
+    "config",
+    "data",
+    "runs",
+    "training",
+}  # of what lies in a run, in data, in a model
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_are_named_once_and_by_their_owners_alone(path: Path):
+    known = {*names.IN_RUN, *names.IN_DATA, names.WEIGHTS, names.OPTIMIZER, PREFIX}
+    known -= {"model", "train", "validation"}  # words of other meanings, too
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & known
+    assert not found or room_of(path) == "storage"
+    assert ROOT / "storage/names.py" not in imported_modules(path) or room_of(path) in OWNERS
 
 
 def test_the_model_needs_torch_and_numpy_alone():

@@ -11,7 +11,8 @@ from nmt.cli import main
 from nmt.config import Config, differences, load
 from nmt.data.corpora import read_corpus
 from nmt.errors import InputError
-from nmt.training.run import MAY_CHANGE
+from nmt.runs.run_directory import MAY_CHANGE
+from nmt.storage import names
 from nmt.training.train import train
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -269,7 +270,9 @@ def test_no_directory_lies_where_another_is_replaced(
     Path("exp/train/run").mkdir(parents=True)
     Path("link").symlink_to("exp/train/run")
     path = write(tmp_path, GOOD.replace("runs/x", run).replace("data/x", data))
-    overrides = [f"training.initialize_from={origin}"] if origin else []
+    # both sections, so that nothing is inherited from a model that is not there
+    whole = ["model={}", "tokenizer={}"]
+    overrides = [f"training.initialize_from={origin}", *whole] if origin else []
     if problem is None:
         load(path, overrides)
     else:
@@ -280,8 +283,8 @@ def test_no_directory_lies_where_another_is_replaced(
 def test_what_stands_in_real_directories_is_known_to_be_replaced(tiny_data: Path, settings):
     data, run = tiny_data / "data", Path(settings().training.run_directory)
     train(settings(training__max_steps=1), lambda line: None)
-    assert {path.name for path in data.iterdir()} <= configuration.DATA_NAMES
-    assert {path.name for path in run.iterdir()} <= configuration.RUN_NAMES
+    assert {path.name for path in data.iterdir()} <= names.IN_DATA
+    assert {path.name for path in run.iterdir()} <= names.IN_RUN
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.yaml")), ids=lambda path: path.stem)

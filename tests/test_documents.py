@@ -20,9 +20,11 @@ import pytest
 from nmt import cli
 from nmt.cli import main
 from nmt.cli.parser import parse
-from nmt.config import Config, Hub, load
-from nmt.data import workers
+from nmt.config import Config, Hub, load, load_resolved
+from nmt.data import test_set, workers
 from nmt.errors import InputError
+from nmt.storage import manifest
+from nmt.storage.names import TEST_SET
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
 from tests.documents import DOCUMENTS, PROGRAMS, ROOT, Command, commands, links, yaml_files
@@ -49,7 +51,10 @@ STANDS_FOR = {  # words of a sentence that a reader replaces
 }  # fmt: skip
 OFFERED = {"news.en": "train.en", "news.de": "train.de"}  # the reader's own, from the frozen text
 OFFERED |= {
-    f"{s}.{side}": f"{s}.{side}" for s in ("train", "valid", "test") for side in ("en", "de")
+    f"{corpus}{s}.{side}": f"{s}.{side}"
+    for corpus in ("", "second.")
+    for s in ("train", "valid", "test")
+    for side in ("en", "de")
 }
 NEEDS_A_DOWNLOAD = {"--test-set", "--comet"}
 READ = (
@@ -156,7 +161,7 @@ def run(arguments: list[str], command: Command, monkeypatch) -> None:
             if isinstance(path, Path):
                 bring(path)
     if name in ("prepare", "train"):
-        config = load(parsed.config, parsed.overrides)
+        config = load(parsed.config, [*parsed.overrides, *SMALL])
         if not can_be_prepared(config):
             return
         arguments = [*arguments, *SMALL]
@@ -179,6 +184,18 @@ def bring(path: Path) -> None:
         return
     assert str(path) in RUNS, f"{path} is nowhere made"
     shutil.copytree(FROZEN[-1] / "run", path, copy_function=shutil.copyfile)
+    keep_test_set(path)
+
+
+def keep_test_set(run: Path) -> None:
+    """Gives a run the text of its test set, as every run has it that is trained today."""
+    data = load_resolved(run / "config.yaml").data
+    folder = run / TEST_SET
+    folder.mkdir()
+    for side, name in (("en", test_set.SOURCE), ("de", test_set.TARGET)):
+        shutil.copyfile(FROZEN[-1] / f"test.{side}", folder / name)
+    corpora = [corpus.model_dump(mode="json") for corpus in data.test]
+    manifest.write(folder, "test set", {"corpora": corpora})
 
 
 def can_be_prepared(config: Config) -> bool:

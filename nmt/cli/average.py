@@ -17,7 +17,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from nmt.checkpoints.average import average
+    from nmt.runs.average import average
 
     steps = average(arguments.model, arguments.last, arguments.output, say)
     say(f"mean of steps {', '.join(map(str, steps))}")

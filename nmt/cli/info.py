@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> None:
     from nmt.reporting.info import as_text, info
 
     if arguments.config.is_dir():
-        from nmt.checkpoints.model_directory import find_model, read_config
+        from nmt.runs.model_directory import find_model, read_config
 
         if arguments.overrides:
             raise InputError("a model's settings stand, command line, leave out KEY=VALUE")

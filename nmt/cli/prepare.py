@@ -20,7 +20,7 @@ def run(arguments: argparse.Namespace) -> None:
     config = load_config(arguments)
     tokenizer = None
     if config.training.initialize_from:  # else torch is not needed
-        from nmt.checkpoints.model_directory import tokenizer_to_fine_tune
+        from nmt.runs.model_directory import tokenizer_to_fine_tune
 
         tokenizer = tokenizer_to_fine_tune(config)
     prepare(config, report=say, tokenizer=tokenizer, processes=arguments.processes)

@@ -18,15 +18,17 @@ from typing import Any
 
 from nmt import signals
 from nmt.config import Config
-from nmt.data import stages, test_set, workers
+from nmt.data import stages, workers
 from nmt.data.corpora import check_corpus, input_files
 from nmt.data.languages import code_problem
-from nmt.data.stages import TOKENIZER, WORK, Job, Part, Report
+from nmt.data.stages import Job, Part, Report
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest
+from nmt.storage.names import TEST_SET, TOKENIZER, TRAIN, USED_BY, VALIDATION, WORK
+from nmt.storage.opening import small_file
 
-_USED_BY = ".used-by"
-_PUBLISHED = (TOKENIZER, "train", "validation", test_set.FOLDER)  # and the manifest
+_MAX_NOTE_BYTES = 100_000
+_PUBLISHED = (TOKENIZER, TRAIN, VALIDATION, TEST_SET)  # and the manifest
 
 
 def prepare(
@@ -135,9 +137,9 @@ def mark_used(directory: Path, run: Path) -> None:
     note = {"run": str(run.resolve()), "origin_sha256": _manifest(directory)["origin_sha256"]}
     name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
     try:
-        path, content = directory / _USED_BY / name, (json.dumps(note) + "\n").encode()
+        path, content = directory / USED_BY / name, (json.dumps(note) + "\n").encode()
         path.parent.mkdir(exist_ok=True)
-        if not path.exists() or path.read_bytes() != content:
+        if not path.exists() or small_file(path, _MAX_NOTE_BYTES) != content:
             atomic.write_file(path, content)
     except OSError:
         if os.access(directory, os.W_OK):
@@ -241,9 +243,9 @@ def _refuse_foreign(job: Job) -> None:
 
 def _refuse_if_used(job: Job) -> None:
     wanted = manifest.value_hash(job.origin)
-    for path in sorted((job.directory / _USED_BY).glob("*.json")):
+    for path in sorted((job.directory / USED_BY).glob("*.json")):
         try:
-            note = json.loads(path.read_bytes())
+            note = json.loads(small_file(path, _MAX_NOTE_BYTES))
             run, used = Path(note["run"]), note["origin_sha256"]
         except (ValueError, KeyError, TypeError):
             raise InputError(

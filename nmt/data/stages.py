@@ -35,12 +35,12 @@ from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.errors import InputError
 from nmt.model.special_ids import EOS_ID
 from nmt.storage import atomic, manifest
+from nmt.storage.names import TEST_SET, TOKENIZER, WORK
 
 RECIPE = 1  # raised when the same input and settings would give other bytes
 SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
 SAMPLE_SENTENCES = 2_000_000  # the tokenizer learns from at most so many, half of each language
 SAMPLE_BYTES = 300_000_000  # and from about so much text; learning takes 3.5 times the memory
-TOKENIZER, WORK = "tokenizer.model", ".work"
 SEGMENTATIONS = 16  # of each training pair with BPE-dropout: as many times the disk space
 _ENCODE_BATCH = 10_000  # pairs whose ids are Python objects at a time
 # From so much text on, a vocabulary is learnt in a process of its own: sentencepiece keeps its
@@ -402,7 +402,7 @@ def _assemble(job: Job, report: Report) -> None:
     if not entries["train"]:
         raise _nothing_left(job)
     atomic.write_file(job.final / TOKENIZER, job.tokenizer.read_bytes())
-    test_set.write(job.final / test_set.FOLDER, job.config.data)
+    test_set.write(job.final / TEST_SET, job.config.data)
     files = [entry["file"] for listed in entries.values() for entry in listed]
     hashes = [[file, manifest.file_hash(job.final / file)] for file in files]
     counts = [_counts(job, part) for part in job.parts]

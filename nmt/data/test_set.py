@@ -12,10 +12,9 @@ from nmt.config import Data
 from nmt.data.corpora import read_corpus, read_lines
 from nmt.errors import InputError, count
 from nmt.storage import atomic, manifest
+from nmt.storage.names import DATA_MANIFEST, TEST_SET
 
-FOLDER = "test_set"  # in DATA and in RUN
 SOURCE, TARGET = "source.txt", "target.txt"
-DATA_MANIFEST = "data.json"  # in RUN: a copy of the data's
 _KIND = "test set"
 
 
@@ -51,12 +50,11 @@ def keep(data_directory: Path, prepared: dict[str, Any], run: Path, data: Data) 
         InputError: something else stands in its place in the run.
     """
     copy, content = run / DATA_MANIFEST, (data_directory / manifest.NAME).read_bytes()
-    if not copy.is_file() or copy.read_bytes() != content:
-        atomic.write_file(copy, content)
-    origins = {name: f"{FOLDER}/{name}" for name in (SOURCE, TARGET)}
+    atomic.write_if_changed(copy, content)
+    origins = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}
     if not prepared["files"].keys() >= set(origins.values()):
         return  # no data.test, or prepared by an earlier version
-    place = run / FOLDER
+    place = run / TEST_SET
     files = {name: prepared["files"][origin] for name, origin in origins.items()}
     try:
         kept = manifest.read(place, _KIND)
@@ -68,7 +66,7 @@ def keep(data_directory: Path, prepared: dict[str, Any], run: Path, data: Data) 
             raise InputError(f"not made by nmt train, {place}, move it away") from None
     manifest.verify(data_directory, prepared, origins.values())
     if place.exists():
-        place.replace(run / ".tmp-former-test-set")
+        place.replace(atomic.aside(place, "former"))
     with atomic.new_directory(place) as aside:
         for name, origin in origins.items():
             shutil.copyfile(data_directory / origin, aside / name)
@@ -76,13 +74,12 @@ def keep(data_directory: Path, prepared: dict[str, Any], run: Path, data: Data) 
     atomic.remove_leftovers(run)
 
 
-def read(run: Path, data: Data) -> tuple[list[str], list[str]] | None:
-    """Sources and references that a run keeps; None if there are none, or those of other settings.
+def read(folder: Path, data: Data) -> tuple[list[str], list[str]] | None:
+    """Sources and references kept in `folder`; None if there are none, or those of other settings.
 
     Raises:
         NoModelError: they are damaged.
     """
-    folder = run / FOLDER
     if not folder.is_dir():
         return None
     content = manifest.read(folder, _KIND)

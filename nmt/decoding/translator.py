@@ -8,7 +8,6 @@ from typing import Literal, Self
 
 import torch
 
-from nmt.checkpoints.model_directory import load_model
 from nmt.config import MAX_BEAM, Config
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer
@@ -17,6 +16,7 @@ from nmt.errors import ArgumentError, is_out_of_memory
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import load_model
 
 Precision = Literal["fp32", "bf16"]
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from nmt.checkpoints.model_directory import find_model, read_config
 from nmt.config import Config
 from nmt.data.corpora import read_lines
 from nmt.data.languages import code_problem, is_translated
@@ -17,6 +16,7 @@ from nmt.evaluation.paper_bleu import paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
+from nmt.runs.model_directory import find_model, read_config
 
 Note = Callable[[str], None]
 

@@ -14,6 +14,7 @@ from nmt.data import test_set as kept_test_set
 from nmt.data.corpora import describe, read_corpus, read_lines
 from nmt.errors import ArgumentError, InputError, StorageError, count
 from nmt.evaluation.bleu import language_of
+from nmt.runs.run_directory import RunDirectory
 
 _MAX_DEMO_PAIRS = 10_000  # a model from elsewhere may ask for so many; the grammar takes seconds
 
@@ -59,8 +60,7 @@ def own(folder: Path, config: Config) -> TestSet:
             "give {source} and {reference}, or {test_set}; before the next training name files "
             "under data.test, which are then kept out of the training text"
         )
-    above = folder.resolve().parent
-    found = kept_test_set.read(above.parent if above.name == "checkpoints" else above, data)
+    found = kept_test_set.read(RunDirectory.around(folder.resolve()).test_set, data)
     if found is None:
         demo_pairs = [corpus.demo.pairs for corpus in data.test if isinstance(corpus, Demo)]
         if len(demo_pairs) < len(data.test) or sum(demo_pairs) > _MAX_DEMO_PAIRS:

@@ -36,7 +36,7 @@ class Visibility:
         segments: of queries (R, T) and keys (R, S), int64. A query sees its own segment. Padding,
             segment 0, sees every segment, so that it sees something; nothing reads it.
         positions: of queries (R, T) and keys (R, S), int64, in their sentences; R may be 1.
-            `causal` and `window` need them.
+            `causal` and `window` need them; a ValueError says so.
         ancestors: (R, T, S) bool. A query, one of several hypotheses in a row, sees the tokens
             from which it descends, and itself.
         causal: a query sees no key of a later position.

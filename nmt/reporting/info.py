@@ -4,8 +4,8 @@ from typing import Any
 
 import torch
 
-from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import Config, Model
+from nmt.runs.model_directory import new_transformer
 from nmt.training.health import rate_warning
 from nmt.training.schedule import peak_learning_rate
 

@@ -12,19 +12,18 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from nmt import config as configuration
-from nmt.checkpoints.model_directory import CONFIG
 from nmt.config import Config
-from nmt.data.test_set import DATA_MANIFEST
 from nmt.errors import InputError
 from nmt.evaluation.evaluate import evaluate
 from nmt.reporting.chart import Point
 from nmt.reporting.info import info
+from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.atomic import write_file
+from nmt.storage.opening import small_file
 from nmt.training.run_log import read_log
 
-TEST = Path("evaluation", "test.json")  # in the run directory
+_MAX_TEST_BYTES = 200_000_000
 
 Note = Callable[[str], None]
 
@@ -155,7 +154,7 @@ def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
 def _check(directory: Path) -> None:
     if not directory.is_dir():
         raise InputError(f"no such run directory, {directory}, name one of nmt train")
-    if not (directory / CONFIG).is_file() or (directory / manifest.NAME).exists():
+    if not RunDirectory(directory).is_run:
         raise InputError(
             f"not a run directory, {directory}, name what training.run_directory names"
         )
@@ -171,7 +170,8 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _read(directory: Path, name: str, note: Note) -> RunRecord:
-    config = configuration.load_resolved(directory / CONFIG)
+    run = RunDirectory(directory)
+    config = run.settings()
     missing: list[str] = []
 
     def tried(read: Callable[[], Any]) -> Any:
@@ -183,27 +183,27 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
             return None
 
     model = test = None
-    if (directory / "model").is_dir():
-        model = tried(lambda: manifest.read(directory / "model", "model"))
+    if run.model.is_dir():
+        model = tried(lambda: manifest.read(run.model, "model"))
     if model and config.data.test:
-        test = tried(lambda: _test_scores(directory, model["sha256"], note))
-    data = tried(lambda: manifest.read(directory, "data", DATA_MANIFEST))
+        test = tried(lambda: _test_scores(run, model["sha256"], note))
+    data = tried(lambda: manifest.read(directory, "data", run.data_manifest.name))
     log = read_log(directory)
     return RunRecord(directory, name, config, info(config), log, model, test, data, missing)
 
 
-def _test_scores(directory: Path, model_sha256: str, note: Note) -> TestScores:
+def _test_scores(run: RunDirectory, model_sha256: str, note: Note) -> TestScores:
     """Those kept in the run, or those of the model now, which are kept if the disk allows it."""
-    path = directory / TEST
+    path = run.test_scores
     try:
         if path.is_file():  # no pipe, on which to wait for ever
-            kept = TestScores.model_validate_json(path.read_bytes())
+            kept = TestScores.model_validate_json(small_file(path, _MAX_TEST_BYTES))
             if kept.model_sha256 == model_sha256:
                 return kept
-    except (OSError, ValidationError):
+    except (OSError, InputError, ValidationError):
         pass  # none, or none that is whole
-    note(f"translating the test set with {directory / 'model'}, once: kept in {path}")
-    found = evaluate(directory / "model", note=note)
+    note(f"translating the test set with {run.model}, once: kept in {path}")
+    found = evaluate(run.model, note=note)
     assert found.test_set.sources is not None
     test = TestScores(
         model_sha256=model_sha256,
@@ -216,7 +216,7 @@ def _test_scores(directory: Path, model_sha256: str, note: Note) -> TestScores:
         path.parent.mkdir(exist_ok=True)
         write_file(path, test.model_dump_json(indent=1) + "\n")
     except OSError as error:
-        if os.access(directory, os.W_OK):
+        if os.access(run.path, os.W_OK):
             raise
         note(f"nmt: warning: cannot keep the scores ({error.strerror}), {path}")
     return test

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import InputError
+from nmt.storage.opening import small_file
 
-_PREFIX, _LOCK = ".tmp-", ".lock"
-_ASIDE = re.compile(re.escape(_PREFIX) + "[0-9a-f]{8}-.")  # as `_locked_aside` names things
+PREFIX, LOCK, LOCK_HOLDER = ".tmp-", ".lock", ".lock-holder"
+_ASIDE = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # as `_locked_aside` names things
 
 
 def sync(path: Path) -> None:
@@ -37,6 +38,13 @@ def write_file(path: Path, data: bytes | str) -> None:
     """Writes a file whole, see `new_file`."""
     with new_file(path) as aside:
         aside.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def write_if_changed(path: Path, data: bytes) -> None:
+    """`write_file`, unless that is what stands there already."""
+    is_there = path.is_file() and path.stat().st_size == len(data)
+    if not is_there or path.read_bytes() != data:
+        write_file(path, data)
 
 
 @contextmanager
@@ -104,7 +112,15 @@ def remove_leftovers(folder: Path) -> None:
 
     Everything whose name starts with `.tmp-`: the folder must be one of ours.
     """
-    _remove_unlocked(folder.glob(f"{_PREFIX}*"))
+    _remove_unlocked(folder.glob(f"{PREFIX}*"))
+
+
+def aside(path: Path, word: str) -> Path:
+    """A name beside `path` for `remove_leftovers` to remove: `.tmp-WORD-NAME`.
+
+    For what is to take the place of `path` ("new"), or has made room for it ("former").
+    """
+    return path.with_name(f"{PREFIX}{word}-{path.name}")
 
 
 def _remove_unlocked(paths: Iterable[Path]) -> None:
@@ -142,7 +158,7 @@ def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
         _remove_unlocked(beside for beside in path.parent.iterdir() if _is_aside(beside))
     while True:
         # the end of the name tells a person what it is; all of it might make this one too long
-        aside = path.with_name(f"{_PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
+        aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
         make(aside)
         try:
             descriptor = _open(aside)
@@ -192,7 +208,7 @@ class Lock:
     @property
     def is_held(self) -> bool:
         try:
-            return os.path.samestat((self.folder / _LOCK).stat(), os.fstat(self._descriptor))
+            return os.path.samestat((self.folder / LOCK).stat(), os.fstat(self._descriptor))
         except OSError:
             return False
 
@@ -205,16 +221,16 @@ def lock(folder: Path, purpose: str) -> Iterator[Lock]:
         InputError: another process holds it; names its pid and host.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    holder = folder / ".lock-holder"
+    holder = folder / LOCK_HOLDER
     with ExitStack() as stack:
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
         stack.callback(os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             by = "another process"
-            with suppress(OSError):  # not yet written, or just removed
-                by = holder.read_text(errors="replace").strip()
+            with suppress(OSError, InputError):  # not yet written, just removed, none of ours
+                by = small_file(holder, 1000).decode(errors="replace").strip()
             raise InputError(f"in use by {by}, {folder}, wait for it or stop it") from None
         held = Lock(folder, descriptor)
         held.check()  # the folder may have gone between opening and locking

@@ -56,6 +56,22 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
             yield io.BufferedReader(_Unpacked(unpacked, kind, name), _BUFFER_BYTES)
 
 
+def small_file(path: Path, at_most: int) -> bytes:
+    """The bytes of a file that is ours to read whole: a pipe must not keep us waiting, nor a file
+    of somebody else's, or a sparse one, fill the memory.
+
+    Raises:
+        InputError: a pipe or device, or more than `at_most` bytes.
+        OSError: not there, or unreadable.
+    """
+    check_regular(path)
+    with path.open("rb") as file:
+        data = file.read(at_most + 1)
+    if len(data) > at_most:
+        raise InputError(f"larger than {at_most:,} bytes, {path}, this is none of our files")
+    return data
+
+
 def check_regular(path: Path) -> None:
     """Refuses what cannot be read twice, or would keep us waiting: a pipe, a device, a socket.
 

@@ -1,19 +1,18 @@
 """A run before its first step: data, directory, and whether it may go on as configured."""
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt import config as configuration
-from nmt.checkpoints.model_directory import CONFIG, TOKENIZER, tokenizer_to_fine_tune
-from nmt.checkpoints.run_directory import MAY_CHANGE
 from nmt.config import Config
 from nmt.data import prepare, test_set
 from nmt.data.shards import Shard, open_split, verify_shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError
+from nmt.runs.model_directory import tokenizer_to_fine_tune
+from nmt.runs.run_directory import RunDirectory
 from nmt.storage import atomic, manifest
+from nmt.storage.names import TOKENIZER
 from nmt.training.distributed import Ranks, world_size
 
 Note = Callable[[str], None]
@@ -24,7 +23,7 @@ class Run:
     """What does not change while a run trains."""
 
     config: Config
-    directory: Path
+    directory: RunDirectory
     ranks: Ranks
     lock: atomic.Lock | None  # on the directory, held by the main process
     tokenizer: Tokenizer
@@ -52,7 +51,8 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
         InputError: no prepared data, the directory holds another run, or data and tokenizer do
             not belong together.
     """
-    directory, data_directory = Path(config.training.run_directory), Path(config.data.directory)
+    directory = RunDirectory(Path(config.training.run_directory))
+    data_directory = Path(config.data.directory)
     if not (data_directory / manifest.NAME).exists():
         raise InputError(f"no prepared data, {data_directory}, run nmt prepare before torchrun")
     data = prepare.read_manifest(config)
@@ -65,11 +65,10 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
             f"{config.tokenizer.vocabulary_size}, {data_directory / TOKENIZER}, prepare again"
         )
     if ranks.is_main:
-        _refuse_changes(config, directory, note)
-        prepare.mark_used(data_directory, directory)
-        _write_if_changed(directory / CONFIG, config.to_yaml().encode())
-        _write_if_changed(directory / TOKENIZER, tokenizer_file)
-        test_set.keep(data_directory, data, directory, config.data)
+        directory.refuse_changes(config, note)
+        prepare.mark_used(data_directory, directory.path)
+        directory.set_up(config, tokenizer_file)
+        test_set.keep(data_directory, data, directory.path, config.data)
     verified: set[Path] = set()
 
     def verify(shard: Shard) -> None:
@@ -92,33 +91,3 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
         validation,
         verify,
     )
-
-
-def _write_if_changed(path: Path, content: bytes) -> None:
-    if not path.exists() or path.read_bytes() != content:
-        atomic.write_file(path, content)
-
-
-def _refuse_changes(config: Config, directory: Path, note: Note) -> None:
-    """Raises InputError if the run in `directory` was started with other settings that matter.
-
-    Without a checkpoint, of whatever condition, or a model nothing depends on them yet: `note`.
-    """
-    if not (directory / CONFIG).exists():
-        return
-    started = configuration.load_resolved(directory / CONFIG)
-    changed = [
-        (key, f"{key} is {new}, the run was started with {old}, {directory}")
-        for key, (old, new) in configuration.differences(started, config).items()
-    ]
-    problems = [text for key, text in changed if key not in MAY_CHANGE]
-    if problems and _has_begun(directory):
-        remedy = "restore it or name another training.run_directory"
-        raise InputError(*(f"{problem}, {remedy}" for problem in problems))
-    for problem in problems:
-        note(f"{problem}, where it left no checkpoint: it begins anew")
-
-
-def _has_begun(directory: Path) -> bool:
-    kept = (directory / "checkpoints").glob("[!.]*")
-    return os.path.lexists(directory / "model") or any(kept)

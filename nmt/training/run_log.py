@@ -11,11 +11,12 @@ from typing import Any, Self, TextIO
 from tqdm import tqdm
 
 from nmt.errors import told
+from nmt.runs.run_directory import RunDirectory
 from nmt.storage.atomic import Lock, write_file
 from nmt.training.health import has_learnt
 from nmt.training.validation import Validation
 
-LOG = "log.jsonl"
+_MAX_LINE_BYTES = 100_000
 _MAX_STEP = 2**53  # up to which a float holds every whole number
 _TEXTS = ("bleu_signature", "device")
 
@@ -27,11 +28,15 @@ def read_log(run: Path) -> list[dict[str, Any]]:
     one, is a text. Numbers beside them are finite, `bleu_signature` and `device` are texts: what
     is anything else is left out of its line. Other values are as they stand in the file.
     """
-    path = run / LOG
+    path = RunDirectory(run).log
     if not path.is_file():
         return []
-    lines = map(_sound_line, path.read_bytes().split(b"\n")[:-1])
-    return [line for line in lines if line is not None]
+    found = []
+    with path.open("rb") as file:
+        while text := file.readline(_MAX_LINE_BYTES):
+            line = _sound_line(text) if text.endswith(b"\n") else None
+            found += [line] if line else []
+    return found
 
 
 def _sound_line(text: bytes) -> dict[str, Any] | None:
@@ -103,7 +108,7 @@ class RunLog:
         kept = [
             line for line in read_log(run) if line["step"] <= done.get(line.get("event", ""), step)
         ]
-        self._path = run / LOG
+        self._path = RunDirectory(run).log
         for line in kept:
             if line.get("event") == "validation":
                 self.last_validation = line
@@ -113,7 +118,7 @@ class RunLog:
             total=max_steps, initial=step, unit="step", dynamic_ncols=True,
             disable=not sys.stderr.isatty(),
         )  # fmt: skip
-        self._board = Board(run / "tensorboard", step + 1, self.note)
+        self._board = Board(RunDirectory(run).tensorboard, step + 1, self.note)
 
     @property
     def elapsed_s(self) -> float:

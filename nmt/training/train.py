@@ -15,26 +15,19 @@ from typing import Any
 
 import torch
 
-from nmt.checkpoints import checkpoint as checkpoints
-from nmt.checkpoints.average import mean_weights
-from nmt.checkpoints.checkpoint import Checkpoint
-from nmt.checkpoints.model_directory import (
-    WEIGHTS,
-    check_fit,
-    load_model,
-    new_transformer,
-    refuse_unsound,
-    save_model,
-)
-from nmt.checkpoints.run_directory import refuse_foreign
-from nmt.checkpoints.state import Best, State
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.layout import Batch, packed, pairs_of
 from nmt.data.plan import Plan, StepPlan
 from nmt.errors import DivergedError, InputError, NoModelError, Stopped
 from nmt.model.transformer import Transformer
-from nmt.storage import atomic, manifest
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs import finished_model
+from nmt.runs.average import mean_weights
+from nmt.runs.checkpoint import Checkpoint
+from nmt.runs.model_directory import check_fit, load_model, new_transformer
+from nmt.runs.run_directory import RunDirectory
+from nmt.runs.state import Best, State
 from nmt.training.distributed import StopRequest, process_group
 from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
 from nmt.training.loss import TransformerLoss
@@ -65,7 +58,7 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         Stopped: a signal came; the run was saved.
     """
     keep_freed_memory()
-    settings, directory = config.training, Path(config.training.run_directory)
+    settings, directory = config.training, RunDirectory(Path(config.training.run_directory))
     prepare_if_missing(config, note)
     if settings.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -78,17 +71,17 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
             note = _unheard
         lock = None
         if ranks.is_main:
-            lock = stack.enter_context(atomic.lock(directory, "nmt train"))
-            atomic.remove_leftovers(directory)
+            lock = stack.enter_context(directory.locked())
+            directory.remove_leftovers()
         run = open_run(config, ranks, lock, note)
         start = checkpoints.newest(directory, note)
         step = start.step if start else 0
         if len(set(ranks.gather(step))) > 1:
             raise InputError(f"ranks see different checkpoints, {directory}, use one file system")
         training = Training.begin(run, start, note)
-        if training.is_over(step) and _model_step(directory) == step:
+        if training.is_over(step) and finished_model.step_of(directory) == step:
             note(f"nothing to do: {directory} is finished at step {step}")
-            return directory / "model"
+            return directory.model
         with _log(run, start) as log:
             if start:
                 log.note(f"resumed from step {step}")
@@ -98,7 +91,7 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
             log.note(f"training: {count}{ranks.device_name}")
             step = _train(training, log, stop, step)
             _finish(run, log, stop, step)
-    return directory / "model"
+    return directory.model
 
 
 def _log(run: Run, start: Checkpoint | None) -> RunLog:
@@ -111,17 +104,7 @@ def _log(run: Run, start: Checkpoint | None) -> RunLog:
         validated = start.state.best.validated
     hardware = {"device": run.ranks.device_name, "world_size": run.ranks.world_size}
     max_steps = run.config.training.max_steps
-    return RunLog(run.directory, step, validated, max_steps, elapsed_s, hardware, run.lock)
-
-
-def _model_step(directory: Path) -> int | None:
-    """The step of a run's finished model, if it has a sound one."""
-    try:
-        content = manifest.read(directory / "model", "model")
-        refuse_unsound(directory / "model", content)
-    except InputError:
-        return None
-    return int(content["step"])
+    return RunLog(run.directory.path, step, validated, max_steps, elapsed_s, hardware, run.lock)
 
 
 def _unheard(text: str) -> None:
@@ -341,7 +324,7 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
     sound = checkpoints.sound_checkpoints(
         run.directory, settings.average_last, log.note, settings.checkpoint_every, step
     )
-    weights = mean_weights([folder / WEIGHTS for _, folder in sound])
+    weights = mean_weights([folder for _, folder in sound])
     facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}
     note = f"model: mean of steps {', '.join(map(str, facts['averaged_steps']))}"
     if run.validation:
@@ -352,38 +335,14 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
         _stop(run, run.ranks.max(stop.signal_number), step)
         assert result  # there is one unless a rank was asked to stop
         facts["validation"] = result.facts
-        facts["warnings"] = shortcomings(result.facts, log.last_validation, run.directory)
+        facts["warnings"] = shortcomings(result.facts, log.last_validation, run.directory.path)
         note += f", validation bleu {result.bleu:.2f}"
     if run.lock:
-        run.lock.check()
-        new = run.directory / ".tmp-new-model"
-        save_model(new, run.config, run.tokenizer_file, weights, run.hashes | facts)
-        run.lock.check()
-        _replace_model(run.directory, new, log.note)
+        finished_model.write(
+            run.directory, run.lock, run.config, run.tokenizer_file, weights,
+            run.hashes | facts, log.note,
+        )  # fmt: skip
         log.event("model", facts)
         log.note(note)
         for warning in facts.get("warnings", []):
             log.note(f"nmt: warning: {warning}")
-
-
-def _replace_model(directory: Path, new: Path, note: Callable[[str], None]) -> None:
-    """Gives a run's new model its name; what we have not written is kept under another."""
-    path = directory / "model"
-    if _is_ours(path):
-        path.replace(directory / ".tmp-former-model")
-    elif os.path.lexists(path):
-        kept = atomic.free_name(path, "former")
-        path.replace(kept)
-        note(f"nmt: warning: {path} held files of others, they are kept in {kept}")
-    new.replace(path)
-    atomic.remove_leftovers(directory)
-
-
-def _is_ours(model: Path) -> bool:
-    """Whether a folder holds a model of its run, sound or damaged, and nothing else."""
-    try:
-        content = manifest.read(model, "model")
-        refuse_foreign(model.parent, model)
-        return not model.is_symlink() and not manifest.unlisted(model, content)
-    except InputError:
-        return False

@@ -55,7 +55,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
                                                         3: Path("o.html")},
     ),
     "average R --last 3 --output o": (
-        "nmt.checkpoints.average.average", {0: Path("R"), 1: 3, 2: Path("o")},
+        "nmt.runs.average.average", {0: Path("R"), 1: 3, 2: Path("o")},
     ),
     "report R S --output o.html": (
         "nmt.reporting.report.report", {0: [Path("R"), Path("S")], 1: Path("o.html")},
@@ -155,7 +155,7 @@ def test_defaults_are_those_that_help_names_and_the_papers(capsys):
 def test_precision_of_a_cpu_is_fp32_unless_asked_for(settings, tiny_data, monkeypatch):
     import torch
 
-    from nmt.checkpoints.model_directory import LoadedModel, new_transformer
+    from nmt.runs.model_directory import LoadedModel, new_transformer
 
     config = settings()
 

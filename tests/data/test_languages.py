@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from nmt.data.demo import demo_pairs
 
 from nmt.cli import main
 from nmt.data.languages import code_problem, is_translated, misplaced
+from nmt.demo_language import demo_pairs
 from tests.tiny import tiny_settings
 
 EN = [pair.source for pair in islice(demo_pairs(60, 1, "train"), 60)]

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.checkpoints.model_directory import new_transformer
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import score
@@ -17,6 +16,7 @@ from nmt.decoding.translator import Translator
 from nmt.errors import InputError, NoModelError
 from nmt.model.special_ids import EOS_ID
 from nmt.model.stepper import Stepper
+from nmt.runs.model_directory import new_transformer
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import random
 import pytest
 import torch
 
-from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import Config, validate
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
@@ -22,6 +21,7 @@ from nmt.decoding.translator import (
 from nmt.errors import InputError
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.tokens import Tokens
+from nmt.runs.model_directory import new_transformer
 from tests.hostile import fuzzed_lines
 
 WORDS = ["the", "old", "man", "reads", "a", "good", "book", "and", "his", "dog", "sleeps"]

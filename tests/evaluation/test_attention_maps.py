@@ -13,7 +13,6 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from nmt.checkpoints.model_directory import new_transformer, save_model
 from nmt.cli import main
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer
@@ -22,6 +21,7 @@ from nmt.errors import InputError, NoModelError
 from nmt.evaluation import attention_maps
 from nmt.evaluation.attention_maps import AttentionMaps, attention_of, html_fragment, write_png
 from nmt.model.special_ids import BOS_ID, EOS_ID
+from nmt.runs.model_directory import new_transformer, save_model
 from tests.page import Page
 
 SOURCE, TARGET = "The old man reads <b>.", "Der alte Mann liest </script>$x$ 😀."

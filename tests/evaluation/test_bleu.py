@@ -231,7 +231,10 @@ def test_baseline(model):
     assert baseline["bleu"] == round(scores.bleu, 6) and baseline["chrf"] == round(scores.chrf, 6)
     assert baseline["bleu_difference"] == round(found.scores.bleu - scores.bleu, 6) > 0
     assert 0 < baseline["bleu_p_value"] < 0.2
-    assert f"BLEU = {scores.bleu:.2f}, difference +" in found.as_text()
+    for name, theirs, ours in (
+        ("BLEU", scores.bleu, found.scores.bleu), ("chrF", scores.chrf, found.scores.chrf),
+    ):  # fmt: skip
+        assert f"{name} = {theirs:.2f}, difference {ours - theirs:+.2f}" in found.as_text()
 
 
 def test_text_that_is_not_plain(model):
@@ -300,6 +303,25 @@ def test_sacrebleu_test_set(model, monkeypatch):
     write("hyp", HYPOTHESES)
     found = evaluate(None, test_set="wmt14/full", hypothesis="hyp", target_language="de")
     assert found.scores == score(HYPOTHESES, REFERENCES)
+    pieces = [*REFERENCES[:-1], "ein Ha@@ us"]
+    files = ["ref", write("pieces", pieces)]
+    monkeypatch.setattr(dataset, "get_reference_files", lambda pair: files)
+    with pytest.raises(InputError, match=r"in subword pieces .*, wmt14/full en-de:20, join"):
+        evaluate("m", test_set="wmt14/full")
+
+
+def test_sacrebleu_test_set_of_the_models_source_language(model, monkeypatch):
+    """wmt14/full goes into English from five languages."""
+    from sacrebleu.dataset import DATASETS
+
+    languages = {"source_language": "hi", "target_language": "en"}
+    swapped = model.model_copy(update={"data": model.data.model_copy(update=languages)})
+    monkeypatch.setattr(module, "read_config", lambda path: swapped)
+    dataset, asked = DATASETS["wmt14/full"], []
+    monkeypatch.setattr(dataset, "get_source_file", lambda pair: asked.append(pair) or "src")
+    monkeypatch.setattr(dataset, "get_reference_files", lambda pair: ["ref"])
+    evaluate("m", test_set="wmt14/full")
+    assert asked == ["hi-en"]
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.checkpoints.model_directory import new_transformer
 from nmt.config import Config, Model
 from nmt.data.layout import Batch
 from nmt.model.dropout import Dropout
 from nmt.model.special_ids import BOS_ID
 from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import new_transformer
 
 Pair = tuple[list[int], list[int]]  # source and target, each with its end symbol
 Drop = Callable[[Tensor, str], Tensor]  # a tensor and which rate it has: see `sites`

@@ -1,7 +1,6 @@
 """The demo's table shows each phenomenon by a sentence that makes it plain."""
 
-from nmt.data.demo import PHENOMENA, demo_pairs
-
+from nmt.demo_language import PHENOMENA, demo_pairs
 from recipes.demo import show
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.checkpoints.model_directory import new_transformer
 from nmt.cli import main
 from nmt.config import load
 from nmt.reporting.info import as_text, differences_from_paper, flops_per_token_pair, info
+from nmt.runs.model_directory import new_transformer
 
 CONFIGS = Path(__file__).parent.parent.parent / "configs"
 BASE, BIG = CONFIGS / "transformer_base.yaml", CONFIGS / "transformer_big.yaml"

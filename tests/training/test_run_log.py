@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from nmt.training.run_log import LOG, RunLog, read_log
+from nmt.training.run_log import RunLog, read_log
 from nmt.training.validation import Validation
 
 
@@ -43,7 +43,9 @@ def test_only_sound_lines_and_figures_are_read_back(tmp_path: Path):
     )
     lines = [json.dumps(first), *odd, json.dumps(last), figures]
     torn = '{"step": 4, "loss": 1.0}'
-    (tmp_path / LOG).write_text("".join(f"{line}\n" for line in lines) + torn, encoding="latin-1")
+    (tmp_path / "log.jsonl").write_text(
+        "".join(f"{line}\n" for line in lines) + torn, encoding="latin-1"
+    )
     rest = {"step": 3, "gradient_norm": "x", "elapsed_s": None, "bleu": 1e308}
     assert read_log(tmp_path) == [first, last, rest]
     RunLog(tmp_path, step=3, validated=3).__exit__()
@@ -52,7 +54,7 @@ def test_only_sound_lines_and_figures_are_read_back(tmp_path: Path):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
 def test_tensorboard_shows_each_step_once_as_the_log_has_it(tmp_path: Path):
-    facts = {"nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
+    facts = {"epoch": 1, "nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
     with RunLog(tmp_path) as log:
         for step, loss in ((1, 4.0), (2, 3.5), (3, 3.0)):
             log.step({"step": step, "loss": loss} | facts)

@@ -16,17 +16,17 @@ import pytest
 import torch
 from safetensors.torch import save
 
-from nmt.checkpoints import checkpoint as checkpoints
-from nmt.checkpoints import model_directory
-from nmt.checkpoints.model_directory import find_model, load_model, new_transformer, save_model
-from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.cli import main
 from nmt.config import Config
 from nmt.errors import NoModelError
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs import model_directory
+from nmt.runs.model_directory import find_model, load_model, new_transformer, save_model
+from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
-from tests.checkpoints.steps import save_step
 from tests.hostile import Canary
 from tests.patience import PATIENCE_S
+from tests.runs.steps import save_step
 
 CPU = torch.device("cpu")
 
@@ -218,7 +218,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
 
 CHILD = """
 import json, resource, sys
-from nmt.checkpoints.run_directory import checkpoint_of
+from nmt.runs.run_directory import RunDirectory
 from nmt.cli import main
 
 sound, *hostile = sys.argv[1:]
@@ -277,7 +277,7 @@ def test_r22_a_reader_beside_a_trainer_sees_the_old_or_the_new(
         while not over.is_set():
             steps.append(steps[-1] + 1)
             save_step(run, steps[-1], config, tokenizer, hashes)
-            checkpoints.rotate(run, steps[-1], every=1, keep=1, best=None)
+            checkpoints.rotate(RunDirectory(run), steps[-1], every=1, keep=1, best=None)
 
     save_step(run, 1, config, tokenizer, hashes)
     thread = threading.Thread(target=trainer)
@@ -308,13 +308,13 @@ def test_r28_checkpoints_are_ordered_by_step_not_by_time(
         save_step(tmp_path, step, config, tokenizer, hashes)
     for times in ({2: 300, 9: 200, 10: 100}, dict.fromkeys((2, 9, 10), 100)):
         for step, time in times.items():
-            folder = checkpoint_of(tmp_path, step)
+            folder = RunDirectory(tmp_path).checkpoint(step)
             for path in (*folder.iterdir(), folder):
                 os.utime(path, (time, time))
-        newest = checkpoints.newest(tmp_path, print)
+        newest = checkpoints.newest(RunDirectory(tmp_path), print)
         assert newest is not None and newest.step == 10
-        assert find_model(tmp_path) == (checkpoint_of(tmp_path, 10), "checkpoint")
-        sound = checkpoints.sound_checkpoints(tmp_path, 2, print)
+        assert find_model(tmp_path) == (RunDirectory(tmp_path).checkpoint(10), "checkpoint")
+        sound = checkpoints.sound_checkpoints(RunDirectory(tmp_path), 2, print)
         assert [step for step, _ in sound] == [10, 9]
 
 
@@ -334,16 +334,16 @@ def test_r30_a_newer_format_stops_and_names_both_versions(
     for step in (1, 2):
         save_step(run, step, config, tokenizer, hashes)
     shutil.copytree(model, run / "model")
-    for folder in (model, checkpoint_of(run, 2)):
+    for folder in (model, RunDirectory(run).checkpoint(2)):
         # a later format may describe its files in another way
         content = {"format_version": version, "entries": []}
         (folder / manifest.NAME).write_text(json.dumps(content))
-    for place in (model, run, checkpoint_of(run, 2)):
+    for place in (model, run, RunDirectory(run).checkpoint(2)):
         assert expected in refusal(capsys, place, status=2)
     with pytest.raises(manifest.NewerFormatError, match=expected):
-        checkpoints.newest(run, print)
+        checkpoints.newest(RunDirectory(run), print)
     with pytest.raises(manifest.NewerFormatError, match=expected):
-        checkpoints.sound_checkpoints(run, 1, print)
+        checkpoints.sound_checkpoints(RunDirectory(run), 1, print)
 
 
 def test_r30_newer_data(settings, tiny_data: Path, tmp_path: Path, capsys):

@@ -13,14 +13,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from nmt.checkpoints import checkpoint as checkpoints
-from nmt.checkpoints.average import average
-from nmt.checkpoints.model_directory import find_model
-from nmt.checkpoints.run_directory import checkpoint_of
 from nmt.cli import main
 from nmt.errors import NoModelError
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs.average import average
+from nmt.runs.model_directory import find_model
+from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
-from tests.checkpoints.steps import save_step
+from tests.runs.steps import save_step
 
 Save = Callable[[int], Path]
 
@@ -41,7 +41,7 @@ def describe(folder: Path) -> None:
 def resumed_from(run: Path) -> tuple[int, str]:
     """The step that a run would go on from, and what was said meanwhile."""
     said: list[str] = []
-    found = checkpoints.newest(run, said.append)
+    found = checkpoints.newest(RunDirectory(run), said.append)
     assert found
     return found.step, "\n".join(said)
 
@@ -151,9 +151,9 @@ def test_r13_whatever_the_system_says_of_the_newest_the_next_older_is_taken(
 
 def test_r13_a_checkpoint_under_the_name_of_another_step_is_passed_over(save: Save, tmp_path: Path):
     save(1)
-    save(2).rename(checkpoint_of(tmp_path, 3))
+    save(2).rename(RunDirectory(tmp_path).checkpoint(3))
     assert resumed_from(tmp_path)[0] == 1
-    assert find_model(tmp_path) == (checkpoint_of(tmp_path, 1), "checkpoint")
+    assert find_model(tmp_path) == (RunDirectory(tmp_path).checkpoint(1), "checkpoint")
     assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
 
 
@@ -203,9 +203,9 @@ def test_r15_moments_that_are_not_those_of_the_model_are_passed_over(
     describe(path.parent)
     step, said = resumed_from(tmp_path)
     assert step == 1 and str(path) in said and "tensor" in said
-    shutil.rmtree(checkpoint_of(tmp_path, 1))
+    shutil.rmtree(RunDirectory(tmp_path).checkpoint(1))
     with pytest.raises(NoModelError, match="tensor"):
-        checkpoints.newest(tmp_path, print)
+        checkpoints.newest(RunDirectory(tmp_path), print)
     assert find_model(tmp_path)[0] == path.parent  # its weights are sound
 
 
@@ -242,10 +242,11 @@ def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
     assert step == 8 and f"{key.replace('__', '.')} is {value}, here it is " in said
     assert average(tmp_path, 2, tmp_path / "mean", print) == [4, 8]
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
-    assert f"using {checkpoint_of(tmp_path, 8)}" in capsys.readouterr().err
+    assert f"using {RunDirectory(tmp_path).checkpoint(8)}" in capsys.readouterr().err
     save(16)
-    checkpoints.rotate(tmp_path, 16, every=4, keep=1, best=None)
-    assert sorted((tmp_path / "checkpoints").iterdir()) == [foreign, checkpoint_of(tmp_path, 16)]
+    checkpoints.rotate(RunDirectory(tmp_path), 16, every=4, keep=1, best=None)
+    run = RunDirectory(tmp_path)
+    assert sorted(run.checkpoints.iterdir()) == [foreign, run.checkpoint(16)]
 
 
 def test_a_checkpoint_from_before_settings_that_may_change_is_the_runs_own(

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt.checkpoints import model_directory
 from nmt.cli import main
 from nmt.decoding.translator import Translator
-from tests.checkpoints.steps import save_step
+from nmt.runs import model_directory
+from tests.runs.steps import save_step
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])

@@ -5,29 +5,29 @@ from pathlib import Path
 
 from torch import Tensor
 
-from nmt.checkpoints.checkpoint import sound_checkpoints
-from nmt.checkpoints.model_directory import (
-    TOKENIZER,
-    WEIGHTS,
+from nmt.errors import InputError, NoModelError
+from nmt.runs.checkpoint import sound_checkpoints
+from nmt.runs.model_directory import (
     read_config,
     read_tensors,
     save_model,
 )
-from nmt.errors import InputError, NoModelError
+from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.atomic import refuse_existing
+from nmt.storage.names import TOKENIZER, WEIGHTS
 
 
-def mean_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in safetensors files, in fp32, one model in memory.
+def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of models or checkpoints, in fp32, one model in memory.
 
     The files are mapped: what has been read of them can be dropped from memory again.
     """
-    mean = read_tensors(paths[0])
-    for path in paths[1:]:
-        for name, tensor in read_tensors(path).items():
+    mean = read_tensors(folders[0] / WEIGHTS)
+    for folder in folders[1:]:
+        for name, tensor in read_tensors(folder / WEIGHTS).items():
             mean[name] += tensor
-    return {name: tensor.div_(len(paths)) for name, tensor in mean.items()}
+    return {name: tensor.div_(len(folders)) for name, tensor in mean.items()}
 
 
 def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> list[int]:
@@ -49,12 +49,13 @@ def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> 
     refuse_existing(output)
     if not run.is_dir():
         raise InputError(f"no such run directory, {run}, correct the path")
-    found = sound_checkpoints(run, 1, note)
+    directory = RunDirectory(run)
+    found = sound_checkpoints(directory, 1, note)
     if not found:
         raise NoModelError(f"no sound checkpoint, {run}, name a run that has some")
     [(step, newest)] = found
     config = read_config(newest)
-    checkpoints = sound_checkpoints(run, last, note, config.training.checkpoint_every, step)
+    checkpoints = sound_checkpoints(directory, last, note, config.training.checkpoint_every, step)
     if len(checkpoints) < last:
         raise InputError(
             f"{len(checkpoints)} sound checkpoints, {run}, average at most as many as there are"
@@ -65,7 +66,7 @@ def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> 
         output,
         config,
         (newest / TOKENIZER).read_bytes(),
-        mean_weights([folder / WEIGHTS for _, folder in checkpoints]),
+        mean_weights([folder for _, folder in checkpoints]),
         {
             "step": facts["step"],
             "averaged_steps": steps,

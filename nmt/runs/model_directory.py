@@ -18,16 +18,15 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt import config as configuration
-from nmt.checkpoints.run_directory import CONFIG, by_step, checkpoint_of, refuse_foreign
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, NoModelError, StorageError, of_system
 from nmt.model.transformer import Transformer
+from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
+from nmt.storage.names import CONFIG, MODEL, OPTIMIZER, STATE, TOKENIZER, WEIGHTS
 
-TOKENIZER, WEIGHTS = "tokenizer.model", "model.safetensors"
-OPTIMIZER = "optimizer.safetensors"  # of a checkpoint
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's, of each parameter
 _MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
 
@@ -65,16 +64,16 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
     if not path.is_dir():
         raise InputError(f"no such model directory, {path}, name a model, checkpoint or run")
     if (path / manifest.NAME).is_file():
-        kind = "checkpoint" if (path / "state.json").exists() else "model"
+        kind = "checkpoint" if (path / STATE).exists() else "model"
         content = manifest.read(path, kind)
         manifest.verify(path, content, (CONFIG, TOKENIZER))
         return path, content
-    if not (path / "checkpoints").is_dir() and not (path / "model").is_dir():
+    run = RunDirectory(path)
+    if not run.may_hold_models:
         raise NoModelError(f"no model, checkpoint or run, {path}, it has no {manifest.NAME}")
     while True:
         problems: list[str] = []
-        folders = [path / "model"] if os.path.lexists(path / "model") else []
-        folders += [folder for _, folder in by_step(path)]
+        folders = run.models()
         candidates = [entry for folder in folders for entry in _candidate(folder, problems)]
         for content, folder in sorted(candidates, key=_newest_last, reverse=True):
             try:
@@ -87,13 +86,17 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
             note(f"using {folder}")
             return folder, content
         if all(map(os.path.lexists, folders)):
-            raise NoModelError(*(problems or [f"no checkpoint yet, {path}, train on"]))
+            if not problems:
+                raise NoModelError(f"no checkpoint yet, {path}, train on")
+            for problem in problems[1:]:
+                note(f"passed over: {problem}")
+            raise NoModelError(problems[0])
         # else a trainer at work has removed one, which it does only for a newer one's sake
 
 
 def _candidate(folder: Path, problems: list[str]) -> list[tuple[dict[str, Any], Path]]:
     try:
-        kind = "model" if folder.name == "model" else "checkpoint"
+        kind = "model" if folder.name == MODEL else "checkpoint"
         return [(manifest.read(folder, kind), folder)]
     except manifest.NewerFormatError:
         raise
@@ -114,12 +117,12 @@ def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] 
     """
     manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
     step, is_checkpoint = content["step"], content["kind"] == "checkpoint"
-    run = folder.parents[1] if is_checkpoint else folder.parent
-    if is_checkpoint and folder != checkpoint_of(run, step):
+    run = RunDirectory.around(folder)
+    if is_checkpoint and folder != run.checkpoint(step):
         raise NoModelError(f"a checkpoint of step {step}, {folder}, give it its own name again")
     try:
         transformer = _without_weights(read_config(folder))
-        refuse_foreign(run, folder)
+        run.refuse_foreign(folder)
         for name in {WEIGHTS, OPTIMIZER} & {WEIGHTS, *others}:
             _refuse_unfit(folder / name, transformer)
     except OSError as error:  # as of a file that a trainer has removed meanwhile

@@ -12,23 +12,21 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from nmt.checkpoints.model_directory import (
+from nmt.config import Config
+from nmt.errors import InputError, NoModelError, of_system
+from nmt.runs.model_directory import (
     MOMENTS,
-    OPTIMIZER,
-    WEIGHTS,
     read_tensors,
     refuse_unsound,
     write_model_files,
     write_tensors,
 )
-from nmt.checkpoints.run_directory import by_step, checkpoint_of, refuse_foreign
-from nmt.checkpoints.state import State, read_state
-from nmt.config import Config
-from nmt.errors import InputError, NoModelError, of_system
+from nmt.runs.run_directory import RunDirectory
+from nmt.runs.state import State, read_state
 from nmt.storage import manifest
-from nmt.storage.atomic import free_name, new_directory, remove_leftovers
+from nmt.storage.atomic import aside, free_name, new_directory, remove_leftovers
+from nmt.storage.names import OPTIMIZER, STATE, WEIGHTS
 
-STATE = "state.json"
 HASHES = ("tokenizer_sha256", "data_sha256")
 _OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints serve averaging alone
 
@@ -48,10 +46,14 @@ class Checkpoint:
 
 
 def save(
-    run: Path, checkpoint: Checkpoint, config: Config, tokenizer: bytes, hashes: dict[str, str]
+    run: RunDirectory,
+    checkpoint: Checkpoint,
+    config: Config,
+    tokenizer: bytes,
+    hashes: dict[str, str],
 ) -> None:
     """Writes a checkpoint, whole or not at all."""
-    path = checkpoint_of(run, checkpoint.step)
+    path = run.checkpoint(checkpoint.step)
     if os.path.lexists(path):  # a broken one that the run has come past again
         path.replace(free_name(path, "broken"))
     with new_directory(path) as folder:
@@ -71,32 +73,32 @@ def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
     return sorted(counting, reverse=True)
 
 
-def rotate(run: Path, newest: int, every: int, keep: int, best: int | None) -> None:
+def rotate(run: RunDirectory, newest: int, every: int, keep: int, best: int | None) -> None:
     """Removes checkpoints that are no longer needed once that of step `newest` is written.
 
     What stays: the newest `keep` scheduled ones, the best one, any beyond `newest`, which a
     resumed run has passed over because they are broken, and those of another run.
     Optimizer state stays in the newest two; the manifests of the others no longer list it.
     """
-    remove_leftovers(run / "checkpoints")
-    steps = [step for step, folder in by_step(run) if step <= newest and _is_own(run, folder)]
+    remove_leftovers(run.checkpoints)
+    steps = [step for step, folder in run.by_step() if step <= newest and _is_own(run, folder)]
     kept = {*scheduled(steps, every, newest)[:keep], best}
     with_state = [step for step in steps if step in kept][:_OPTIMIZER_STATES_KEPT]
     for step in steps:
-        folder = checkpoint_of(run, step)
+        folder = run.checkpoint(step)
         remove_leftovers(folder)
         if step not in kept:
             # first under a name that no reader takes for a checkpoint: none is ever half gone
-            folder.replace(folder.with_name(f".tmp-{folder.name}"))
+            folder.replace(aside(folder, "former"))
         elif step not in with_state and (folder / OPTIMIZER).exists():
             content = manifest.read(folder, "checkpoint")
             content["files"].pop(OPTIMIZER, None)
             manifest.rewrite(folder, content)
             (folder / OPTIMIZER).unlink()
-    remove_leftovers(run / "checkpoints")
+    remove_leftovers(run.checkpoints)
 
 
-def newest(run: Path, note: Callable[[str], None]) -> Checkpoint | None:
+def newest(run: RunDirectory, note: Callable[[str], None]) -> Checkpoint | None:
     """The newest checkpoint that verifies and can be resumed from; None if there is none at all.
 
     Args:
@@ -107,7 +109,7 @@ def newest(run: Path, note: Callable[[str], None]) -> Checkpoint | None:
         NewerFormatError: a later version of nmt wrote one; going back behind it would lose work.
     """
     problems: list[str] = []
-    for _, folder in by_step(run):
+    for _, folder in run.by_step():
         try:
             return _read(folder)
         except manifest.NewerFormatError:
@@ -118,7 +120,7 @@ def newest(run: Path, note: Callable[[str], None]) -> Checkpoint | None:
             for problem in told.problems:
                 note(f"passing over a checkpoint: {problem}")
     if problems:
-        raise NoModelError(*problems)
+        raise NoModelError(problems[0])
     return None
 
 
@@ -135,7 +137,7 @@ def _read(folder: Path) -> Checkpoint:
 
 
 def sound_checkpoints(
-    run: Path,
+    run: RunDirectory,
     at_most: int,
     note: Callable[[str], None],
     every: int = 1,
@@ -148,13 +150,13 @@ def sound_checkpoints(
         every: see `scheduled`; 1 takes all there are.
         last: likewise; None: the newest there is.
     """
-    steps = [step for step, _ in by_step(run)]
+    steps = [step for step, _ in run.by_step()]
     found: list[tuple[int, Path]] = []
     common: dict[str, str] = {}  # hashes, of the data that all are trained on
     for step in scheduled(steps, every, max(steps, default=0) if last is None else last):
         if len(found) == at_most:
             break
-        folder = checkpoint_of(run, step)
+        folder = run.checkpoint(step)
         try:
             content = manifest.read(folder, "checkpoint")
             refuse_unsound(folder, content)
@@ -191,10 +193,10 @@ def restore_adam(
         } | {moment: moments[f"{moment}.{name}"].to(parameter.device) for moment in MOMENTS}
 
 
-def _is_own(run: Path, folder: Path) -> bool:
+def _is_own(run: RunDirectory, folder: Path) -> bool:
     try:
         manifest.read(folder, "checkpoint")
-        refuse_foreign(run, folder)
+        run.refuse_foreign(folder)
     except InputError:
         return False
     return True

@@ -5,12 +5,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmt.checkpoints import checkpoint as checkpoints
-from nmt.checkpoints.checkpoint import Checkpoint
-from nmt.checkpoints.model_directory import MOMENTS, new_transformer
-from nmt.checkpoints.run_directory import checkpoint_of
-from nmt.checkpoints.state import Best, State
 from nmt.config import Config
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs.checkpoint import Checkpoint
+from nmt.runs.model_directory import MOMENTS, new_transformer
+from nmt.runs.run_directory import RunDirectory
+from nmt.runs.state import Best, State
 
 
 def save_step(run: Path, step: int, config: Config, tokenizer: bytes, hashes: dict) -> Path:
@@ -21,8 +21,10 @@ def save_step(run: Path, step: int, config: Config, tokenizer: bytes, hashes: di
     state = State(
         step=step, best=Best(), elapsed_s=0.0, world_size=1, threads=1, torch=torch.__version__
     )
-    checkpoints.save(run, Checkpoint(weights, moments, state), config, tokenizer, hashes)
-    return checkpoint_of(run, step)
+    checkpoints.save(
+        RunDirectory(run), Checkpoint(weights, moments, state), config, tokenizer, hashes
+    )
+    return RunDirectory(run).checkpoint(step)
 
 
 def _filled(config: Config, value: float) -> dict[str, Tensor]:
