@@ -98,13 +98,7 @@ def test_no_modules_import_each_other():
     TopologicalSorter(graph).prepare()  # CycleError names them
 
 
-OWNERS = {
-    "storage",
-    "config",
-    "data",
-    "runs",
-    "training",
-}  # of what lies in a run, in data, in a model
+OWNERS = {"storage", "config", "data", "runs"}  # of what lies in runs and in prepared data
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
@@ -113,7 +107,9 @@ def test_files_are_named_once_and_by_their_owners_alone(path: Path):
     known -= {"model", "train", "validation"}  # words of other meanings, too
     tree = ast.parse(path.read_text(encoding="utf-8"))
     found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & known
-    assert not found or room_of(path) == "storage"
+    # the parameter that names a published test set is called as the folder is
+    known_parameters = {"test_set"} if room_of(path) == "cli" else set()
+    assert not found - known_parameters or room_of(path) == "storage"
     assert ROOT / "storage/names.py" not in imported_modules(path) or room_of(path) in OWNERS
 
 

@@ -7,7 +7,7 @@ from the memory map.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,19 @@ def read_text(path: Path) -> pa.RecordBatch:
     return _read(path, _TEXT)
 
 
+def read_shard(path: Path) -> tuple[Side, Side]:
+    """Source and target of what `write_shard` wrote, memory-mapped; InputError if it is damaged."""
+    batch = _read(path, _TOKENS)
+    return _side(batch.column("source"), path), _side(batch.column("target"), path)
+
+
+def _side(column: pa.ListArray, path: Path) -> Side:
+    values, offsets = column.values, column.offsets
+    if column.null_count or values.null_count or column.offset:
+        raise InputError(f"damaged file (missing values), {path}, run nmt prepare again")
+    return Side(np.from_dlpack(values), np.from_dlpack(offsets))  # to_numpy() imports pandas
+
+
 def _write(path: Path, batch: pa.RecordBatch) -> None:
     with (
         atomic.new_file(path) as aside,
@@ -174,69 +187,3 @@ def write_split_description(folder: Path, files: Sequence[str], fingerprint: str
     }
     atomic.write_file(folder / "state.json", json.dumps(state, indent=2) + "\n")
     atomic.write_file(folder / "dataset_info.json", json.dumps(info, indent=2) + "\n")
-
-
-def open_split(directory: Path, content: dict[str, Any], split: str) -> list[Shard]:
-    """The shards of a split, memory-mapped; their hashes are for `verify_shard` to check.
-
-    Args:
-        directory: of prepared data.
-        content: its manifest.
-        split: train or validation.
-
-    Raises:
-        InputError: a shard is missing, is no Arrow file, or has not the stated size.
-    """
-    return list(_open(directory, content, split))
-
-
-def _open(directory: Path, content: dict[str, Any], split: str) -> Iterator[Shard]:
-    first = 0
-    for entry in content["shards"][split]:
-        path = directory / entry["file"]
-        watched = Watched(path, content["files"][entry["file"]]["sha256"])
-        batch = _read(path, _TOKENS)
-        sides = [_side(batch.column(name), path) for name in ("source", "target")]
-        if len(batch) != entry["pairs"]:
-            raise InputError(
-                f"{len(batch):,} pairs, {entry['pairs']:,} in the manifest, {path}, "
-                "run nmt prepare again"
-            )
-        segmentation = entry.get("segmentation", 0)
-        yield Shard(path, sides[0], sides[1], entry["weight"], first, segmentation, watched)
-        first += len(batch)
-
-
-def _side(column: pa.ListArray, path: Path) -> Side:
-    values, offsets = column.values, column.offsets
-    if column.null_count or values.null_count or column.offset:
-        raise InputError(f"damaged file (missing values), {path}, run nmt prepare again")
-    return Side(np.from_dlpack(values), np.from_dlpack(offsets))  # to_numpy() imports pandas
-
-
-def verify_shard(directory: Path, content: dict[str, Any], shard: Shard) -> None:
-    """Checks the bytes of a shard against the manifest, before its first pair is used.
-
-    Raises:
-        InputError: the file differs, or holds what its vocabulary has not (status 2).
-    """
-    name = shard.path.relative_to(directory).as_posix()
-    expected = content["files"][name]["sha256"]
-    found = manifest.file_hash(shard.path)
-    if found != expected:
-        raise InputError(
-            f"damaged file (sha256 {found[:12]}…, {expected[:12]}… in the manifest), {shard.path}, "
-            "run nmt prepare again"
-        )
-    size = content["settings"]["tokenizer"]["vocabulary_size"]
-    if not all(_is_sound(side, size) for side in (shard.source, shard.target)):
-        raise InputError(
-            f"ids beyond the {size:,} of the vocabulary, or empty sentences, {shard.path}, "
-            "run nmt prepare again"
-        )
-
-
-def _is_sound(side: Side, vocabulary_size: int) -> bool:
-    values, offsets = side.values, side.offsets
-    is_within = offsets[0] >= 0 and offsets[-1] <= len(values) and (side.lengths > 0).all()
-    return bool(is_within and values.min() >= 0 and values.max() < vocabulary_size)

@@ -10,9 +10,10 @@ from typing import Any
 
 from nmt.config import Data
 from nmt.data.corpora import read_corpus, read_lines
+from nmt.data.prepared import PreparedData
 from nmt.errors import InputError, count
 from nmt.storage import atomic, manifest
-from nmt.storage.names import DATA_MANIFEST, TEST_SET
+from nmt.storage.names import TEST_SET
 
 SOURCE, TARGET = "source.txt", "target.txt"
 _KIND = "test set"
@@ -39,23 +40,21 @@ def write(folder: Path, data: Data) -> None:
                     file.write(text.replace("\n", " ").encode(errors="replace") + b"\n")
 
 
-def keep(data_directory: Path, prepared: dict[str, Any], run: Path, data: Data) -> None:
-    """Copies text, if there is any, and manifest of prepared data into a run trained on them.
+def keep(prepared: PreparedData, place: Path, data: Data) -> None:
+    """Copies the text, if there is any, of prepared data into a run trained on them.
 
     Args:
-        prepared: the data's manifest.
+        place: a folder of the run.
 
     Raises:
         NoModelError: it is damaged.
         InputError: something else stands in its place in the run.
     """
-    copy, content = run / DATA_MANIFEST, (data_directory / manifest.NAME).read_bytes()
-    atomic.write_if_changed(copy, content)
+    listed = prepared.manifest["files"]
     origins = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}
-    if not prepared["files"].keys() >= set(origins.values()):
+    if not listed.keys() >= set(origins.values()):
         return  # no data.test, or prepared by an earlier version
-    place = run / TEST_SET
-    files = {name: prepared["files"][origin] for name, origin in origins.items()}
+    files = {name: listed[origin] for name, origin in origins.items()}
     try:
         kept = manifest.read(place, _KIND)
         manifest.verify(place, kept)
@@ -64,14 +63,14 @@ def keep(data_directory: Path, prepared: dict[str, Any], run: Path, data: Data) 
     except InputError:
         if place.exists() and not (place / manifest.NAME).exists():
             raise InputError(f"not made by nmt train, {place}, move it away") from None
-    manifest.verify(data_directory, prepared, origins.values())
+    manifest.verify(prepared.directory, prepared.manifest, origins.values())
     if place.exists():
         place.replace(atomic.aside(place, "former"))
     with atomic.new_directory(place) as aside:
         for name, origin in origins.items():
-            shutil.copyfile(data_directory / origin, aside / name)
+            shutil.copyfile(prepared.directory / origin, aside / name)
         manifest.write(aside, _KIND, {"corpora": _corpora(data)})
-    atomic.remove_leftovers(run)
+    atomic.remove_leftovers(place.parent)
 
 
 def read(folder: Path, data: Data) -> tuple[list[str], list[str]] | None:

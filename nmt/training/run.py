@@ -6,13 +6,13 @@ from pathlib import Path
 
 from nmt.config import Config
 from nmt.data import prepare, test_set
-from nmt.data.shards import Shard, open_split, verify_shard
+from nmt.data.prepared import PreparedData
+from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError
 from nmt.runs.model_directory import tokenizer_to_fine_tune
 from nmt.runs.run_directory import RunDirectory
-from nmt.storage import atomic, manifest
-from nmt.storage.names import TOKENIZER
+from nmt.storage import atomic
 from nmt.training.distributed import Ranks, world_size
 
 Note = Callable[[str], None]
@@ -36,8 +36,7 @@ class Run:
 
 def prepare_if_missing(config: Config, note: Note) -> None:
     """Prepares the run's data if there is none; under torchrun, ranks must not wait for hours."""
-    directory = Path(config.data.directory)
-    if world_size() == 1 and not (directory / manifest.NAME).exists():
+    if world_size() == 1 and not PreparedData.is_in(Path(config.data.directory)):
         prepare.prepare(config, report=note, tokenizer=tokenizer_to_fine_tune(config))
 
 
@@ -52,33 +51,28 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
             not belong together.
     """
     directory = RunDirectory(Path(config.training.run_directory))
-    data_directory = Path(config.data.directory)
-    if not (data_directory / manifest.NAME).exists():
-        raise InputError(f"no prepared data, {data_directory}, run nmt prepare before torchrun")
-    data = prepare.read_manifest(config)
-    manifest.verify(data_directory, data, [TOKENIZER])
-    tokenizer_file = (data_directory / TOKENIZER).read_bytes()
-    tokenizer = Tokenizer.load(data_directory / TOKENIZER)
-    if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:
+    if not PreparedData.is_in(Path(config.data.directory)):
         raise InputError(
-            f"{tokenizer.vocabulary_size} pieces, tokenizer.vocabulary_size asks for "
-            f"{config.tokenizer.vocabulary_size}, {data_directory / TOKENIZER}, prepare again"
+            f"no prepared data, {config.data.directory}, run nmt prepare before torchrun"
         )
+    data = PreparedData.of(config)
+    tokenizer, tokenizer_file = data.tokenizer(config.tokenizer.vocabulary_size)
     if ranks.is_main:
         directory.refuse_changes(config, note)
-        prepare.mark_used(data_directory, directory.path)
+        data.mark_used(directory.path)
         directory.set_up(config, tokenizer_file)
-        test_set.keep(data_directory, data, directory.path, config.data)
+        atomic.write_if_changed(directory.data_manifest, data.manifest_file)
+        test_set.keep(data, directory.test_set, config.data)
     verified: set[Path] = set()
 
     def verify(shard: Shard) -> None:
         if shard.path not in verified:
-            verify_shard(data_directory, data, shard)
+            data.verify(shard)
             verified.add(shard.path)
 
-    validation = open_split(data_directory, data, "validation")
+    validation = data.shards("validation")
     for shard in validation:
-        verify_shard(data_directory, data, shard)
+        data.verify(shard)
     return Run(
         config,
         directory,
@@ -86,8 +80,8 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
         lock,
         tokenizer,
         tokenizer_file,
-        {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data["data_sha256"]},
-        open_split(data_directory, data, "train"),
+        {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data.manifest["data_sha256"]},
+        data.shards("train"),
         validation,
         verify,
     )

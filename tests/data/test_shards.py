@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from nmt.cli import main
-from nmt.data import corpora, prepare, shards
+from nmt.data import corpora, shards
 from nmt.data.layout import pairs_of
 from nmt.data.plan import Plan
+from nmt.data.prepared import PreparedData
 from nmt.data.shards import Shard
 from nmt.errors import InputError
 from nmt.storage import manifest
@@ -27,10 +28,10 @@ def config(tiny_data: Path, tmp_path: Path, settings):
 
 
 def opened(config) -> list[Shard]:
-    directory, content = Path(config.data.directory), prepare.read_manifest(config)
-    found = shards.open_split(directory, content, "train")
+    data = PreparedData.of(config)
+    found = data.shards("train")
     for shard in found:
-        shards.verify_shard(directory, content, shard)
+        data.verify(shard)
     return found
 
 
@@ -131,7 +132,7 @@ FORGERIES = {
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_manifest_is_one_line(config, tmp_path: Path, name: str, capsys):
-    content = prepare.read_manifest(config)
+    content = PreparedData.of(config).manifest
     FORGERIES[name](content)
     manifest.rewrite(tmp_path / "data", content)
     (tmp_path / "config.yaml").write_text(config.to_yaml())
@@ -145,14 +146,15 @@ def test_a_forged_manifest_is_one_line(config, tmp_path: Path, name: str, capsys
     "sides", [([[5, 400, 3]], [[5, 3]]), ([[5, 3]], [[-1, 3]]), ([[], [5]], [[5], [5]])]
 )
 def test_ids_that_the_vocabulary_has_not_are_found_before_they_are_used(config, tmp_path, sides):
-    directory, content = tmp_path / "data", prepare.read_manifest(config)
-    entry = content["shards"]["train"][0]
-    shards.write_shard(directory / entry["file"], *sides)
+    data = PreparedData.of(config)
+    entry = data.manifest["shards"]["train"][0]
+    path = data.directory / entry["file"]
+    shards.write_shard(path, *sides)
     entry["pairs"] = len(sides[0])
-    content["files"][entry["file"]]["sha256"] = manifest.file_hash(directory / entry["file"])
+    data.manifest["files"][entry["file"]]["sha256"] = manifest.file_hash(path)
     with pytest.raises(InputError, match=r"ids beyond the 400 .* or empty sentences, .*\.arrow"):
-        for shard in shards.open_split(directory, content, "train"):
-            shards.verify_shard(directory, content, shard)
+        for shard in data.shards("train"):
+            data.verify(shard)
 
 
 def test_more_tokens_than_an_arrow_list_holds_are_refused_and_cannot_come(tmp_path: Path):
