@@ -18,8 +18,8 @@ install: .venv/installed ## .venv with nmt and what its tests need
 	@touch $@
 
 demo: .venv/installed ## the whole path in minutes: prepare, train, translate, BLEU
-	.venv/bin/nmt prepare configs/demo.yaml
-	.venv/bin/nmt train configs/demo.yaml
+	.venv/bin/nmt prepare configs/demo.yaml $(ARGS)
+	.venv/bin/nmt train configs/demo.yaml $(ARGS)
 	.venv/bin/python recipes/demo/show.py runs/demo
 
 test: .venv/installed ## all tests, offline

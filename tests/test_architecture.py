@@ -1,17 +1,22 @@
 """The order of rooms, and what must never stand in the tree."""
 
 import ast
+import subprocess
+import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import nmt
+from nmt.storage import names
+from nmt.storage.atomic import PREFIX
 
 ROOT = Path(nmt.__file__).parent
 # Data flows downwards: a module imports from its own room and from rooms above it.
 ROOMS = [
-    "errors", "strict_yaml", "config", "cpu_memory", "storage", "data", "model", "checkpoints",
-    "decoding", "evaluation", "training", "reporting", "cli", "__main__",
+    "errors", "paper", "signals", "storage", "config", "model", "cpu_memory", "demo_language",
+    "data", "runs", "decoding", "evaluation", "training", "reporting", "cli", "__main__",
 ]  # fmt: skip
 MODULES = sorted(ROOT.rglob("*.py"))
 RECIPES = sorted((ROOT.parent / "recipes").rglob("*.py"))
@@ -43,9 +48,91 @@ def test_imports_go_only_downwards(path: Path):
     assert imported_rooms(path) <= set(allowed)
 
 
+def test_the_demo_language_imports_nothing_of_nmt():
+    paths = sorted((ROOT / "demo_language").glob("*.py"))
+    assert len(paths) > 5
+    for path in paths:
+        assert imported_rooms(path) <= {"demo_language"}, path
+
+
+def test_what_the_paper_states_needs_nothing():
+    """Not even what is installed."""
+    tree = ast.parse((ROOT / "paper.py").read_text(encoding="utf-8"))
+    names = [
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    ]
+    names += [str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert {name.split(".")[0] for name in names} <= set(sys.stdlib_module_names)
+
+
 def test_every_room_is_listed():
     assert len(MODULES) > 40
     assert {room_of(path) for path in MODULES} - {"__init__"} == set(ROOMS)
+
+
+def file_of(name: str) -> Path:
+    """Where a module or package would lie; the package's own file, with the names it offers."""
+    path = ROOT.parent / name.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def imported_modules(path: Path) -> set[Path]:
+    """Files of ours that a module imports, wherever in it; `if TYPE_CHECKING` counts too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {file_of(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                file = file_of(f"{node.module}.{alias.name}")
+                found.add(file if file in MODULES else file_of(str(node.module)))
+    return found & set(MODULES)
+
+
+def test_no_modules_import_each_other():
+    graph = {path: imported_modules(path) for path in MODULES}
+    assert sum(map(len, graph.values())) > 100
+    TopologicalSorter(graph).prepare()  # CycleError names them
+
+
+OWNERS = {"storage", "config", "data", "runs"}  # of what lies in runs and in prepared data
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_are_named_once_and_by_their_owners_alone(path: Path):
+    known = {*names.IN_RUN, *names.IN_DATA, names.WEIGHTS, names.OPTIMIZER, PREFIX}
+    known -= {"model", "train", "validation"}  # words of other meanings, too
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & known
+    # the parameter that names a published test set is called as the folder is
+    known_parameters = {"test_set"} if room_of(path) == "cli" else set()
+    assert not found - known_parameters or room_of(path) == "storage"
+    assert ROOT / "storage/names.py" not in imported_modules(path) or room_of(path) in OWNERS
+
+
+def test_the_model_needs_torch_and_numpy_alone():
+    """What modules load, in an interpreter of their own."""
+    code = """if True:
+        import sys
+        def loaded(): return {name.split(".")[0] for name in sys.modules}
+        import nmt.model.special_ids
+        assert "torch" not in loaded()
+        import numpy, torch
+        before = loaded()
+        import nmt.model.stepper
+        print(sorted(loaded() - before - set(sys.stdlib_module_names)))
+        print(sorted(name for name in sys.modules if name.startswith("nmt")))
+        import nmt.decoding.search
+        print(sorted({"sentencepiece", "filelock", "yaml"} & (loaded() - before)))
+    """
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    others, ours, of_search = map(ast.literal_eval, run.stdout.splitlines())
+    assert others == [] and of_search == []
+    assert {f"nmt.model.{path.stem}" for path in (ROOT / "model").glob("[!_]*.py")} <= set(ours)
+    assert {name for name in ours if not name.startswith("nmt.model")} == {"nmt"}
 
 
 UNSAFE_MODULES = {

@@ -6,14 +6,12 @@ cannot be read stops with file and line; nothing is left out and nothing is clea
 """
 
 import contextlib
-import gzip
 import json
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,7 +30,8 @@ from nmt.config import (
     Tsv,
     TsvFile,
 )
-from nmt.errors import InputError, Status
+from nmt.errors import InputError, StorageError
+from nmt.storage.opening import check_regular, opened
 
 MAX_LINE_BYTES = 10_000_000  # a file without line ends must not fill the memory
 _CHUNK_CHARACTERS = 200_000_000  # lines as long as documents make smaller chunks
@@ -53,6 +52,8 @@ def read_corpus(corpus: Corpus, data: config.Data, split: str) -> Pairs:
         InputError: something cannot be read; names file and line. Raised on the way, so a caller
             that must not act on half a corpus calls `check_corpus` first.
     """
+    for file in _named_files(corpus):
+        check_regular(file)
     empty = True
     for pair in _pairs(corpus, data, split):
         empty = False
@@ -104,23 +105,28 @@ def input_files(corpus: Corpus) -> list[Path]:
     """The local files that a corpus is read from; none for the hub itself and for the demo.
 
     Raises:
-        InputError: a file does not exist.
+        InputError: a file does not exist, or is a pipe or device.
     """
-    match corpus:
-        case Demo():
-            return []
-        case Hub():
-            folder = Path(corpus.hub)
-            inside = (path for path in sorted(folder.rglob("*")) if path.is_file())
-            return [p for p in inside if not _is_hidden(p.relative_to(folder))]
-        case Text():
-            files = [Path(corpus.text.source), Path(corpus.text.target)]
-        case _:
-            files = [Path(_one_file(corpus)[1].path)]
+    if isinstance(corpus, Hub):
+        folder = Path(corpus.hub)
+        inside = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        return [p for p in inside if not _is_hidden(p.relative_to(folder))]
+    files = _named_files(corpus)
     for file in files:
-        with _opened(file):
+        check_regular(file)
+        with opened(file):
             pass
     return files
+
+
+def _named_files(corpus: Corpus) -> list[Path]:
+    match corpus:
+        case Demo() | Hub():
+            return []
+        case Text():
+            return [Path(corpus.text.source), Path(corpus.text.target)]
+        case _:
+            return [Path(_one_file(corpus)[1].path)]
 
 
 def check_corpus(corpus: Corpus, data: config.Data) -> None:
@@ -147,7 +153,7 @@ def check_corpus(corpus: Corpus, data: config.Data) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""The lines of a UTF-8 file, plain or gzip, without their ends (\n or \r\n).
+    r"""The lines of a UTF-8 file, plain or compressed, without their ends (\n or \r\n).
 
     Lines end at \n alone: the other characters that some readers take for line ends (U+2028,
     VT, a lone \r and so on) would shift one side of a corpus against the other.
@@ -156,7 +162,7 @@ def read_lines(path: Path) -> Iterator[str]:
         InputError: not there, not UTF-8, or damaged; names file and line.
     """
     number = 0
-    with _opened(path) as file:
+    with opened(path) as file:
         while line := file.readline(MAX_LINE_BYTES + 1):
             number += 1
             if len(line) > MAX_LINE_BYTES:
@@ -178,7 +184,7 @@ def read_lines(path: Path) -> Iterator[str]:
 def count_lines(path: Path) -> int:
     """How many lines `read_lines` gives, counted without decoding them."""
     lines, last = 0, b"\n"
-    with _opened(path) as file:
+    with opened(path) as file:
         while block := file.read(1 << 20):
             lines, last = lines + block.count(b"\n"), block[-1:]
     return lines + (last != b"\n")
@@ -211,27 +217,6 @@ def _is_hidden(path: Path) -> bool:
 
 def _empty(path: Path) -> InputError:
     return InputError(f"empty file, {path}, name a file that holds text")
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """A file open for reading, unpacked if it is gzip; its troubles become InputError."""
-    try:
-        with path.open("rb") as file:
-            if file.peek(2)[:2] == b"\x1f\x8b":  # no UTF-8 text begins so
-                with gzip.GzipFile(fileobj=file) as unpacked:
-                    yield unpacked  # type: ignore[misc]
-            else:
-                yield file
-    except FileNotFoundError:
-        raise InputError(f"no such file, {path}, correct the path") from None
-    except IsADirectoryError:
-        raise InputError(f"a folder, not a file, {path}, correct the path") from None
-    except PermissionError:
-        problem = f"no permission to read, {path}, change its permissions"
-        raise InputError(problem, status=Status.STORAGE) from None
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"damaged or truncated gzip ({error}), {path}, copy it again") from None
 
 
 def _text(files: TextFiles) -> Pairs:
@@ -294,7 +279,7 @@ def _json_text(row: Any, dotted: str, where: str) -> str:
 
 @contextlib.contextmanager
 def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    with _opened(path):  # for its messages
+    with opened(path):  # for its messages
         pass
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
@@ -313,26 +298,28 @@ def _parquet_pairs(file: ColumnsFile) -> Pairs:
             yield from zip(*sides, strict=True)
 
 
-def _leaves(fields: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], pa.DataType]:
+def _leaves(fields: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], pa.DataType]]:
     """Every column of a schema with its type, those inside structs included."""
-    found: dict[tuple[str, ...], pa.DataType] = {}
+    found: list[tuple[tuple[str, ...], pa.DataType]] = []
     for field in fields:
         path = (*above, field.name)
         if pa.types.is_struct(field.type):
-            found |= _leaves([field.type.field(i) for i in range(field.type.num_fields)], path)
+            found += _leaves([field.type.field(i) for i in range(field.type.num_fields)], path)
         else:
-            found[path] = field.type
+            found.append((path, field.type))
     return found
 
 
 def _resolve(schema: pa.Schema, dotted: str, where: str) -> tuple[str, ...]:
     """The path of the text column that `dotted` names."""
     leaves = _leaves(schema)
-    path = next((path for path in leaves if ".".join(path) == dotted), None)
-    if path is None:
-        known = ", ".join(".".join(path) for path in leaves)
+    matching = [(path, kind) for path, kind in leaves if ".".join(path) == dotted]
+    if not matching:
+        known = ", ".join(".".join(path) for path, _ in leaves)
         raise InputError(f"no column {dotted}, {where}, the columns are: {known}")
-    kind = leaves[path]
+    path, kind = matching[0]
+    if len(matching) > 1 or schema.names.count(path[0]) > 1:
+        raise InputError(f"two columns are called {dotted}, {where}, rename one of them")
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         raise InputError(f"column {dotted} is {kind}, {where}, name a column of text")
     return path
@@ -361,7 +348,7 @@ def _hub(corpus: Hub, data: config.Data) -> Pairs:
 def _hub_columns(dataset: Any, corpus: Hub, data: config.Data) -> list[tuple[str, ...]]:
     """The columns of the two languages: in a struct `translation`, or each by itself."""
     schema = dataset.data.schema
-    known = {".".join(path) for path in _leaves(schema)}
+    known = {".".join(path) for path, _ in _leaves(schema)}
     inside = [
         f"translation.{language}" for language in (data.source_language, data.target_language)
     ]
@@ -381,12 +368,12 @@ def _load_hub(corpus: Hub) -> Any:
         return datasets.load_dataset(corpus.hub, corpus.name, split=corpus.split)
     except Exception as error:  # the library raises dozens of kinds: everything becomes one line
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
-        hint, status = "correct the entry", Status.INPUT
+        hint, kind = "correct the entry", InputError
         if isinstance(error, ConnectionError):
-            hint, status = "check the network, or name a local folder", Status.STORAGE
+            hint, kind = "check the network, or name a local folder", StorageError
         elif any(map(_is_of_storage, (error, error.__cause__))):
-            hint, status = "make room or allow access", Status.STORAGE
-        raise InputError(f"{reason}, {describe(corpus)}, {hint}", status=status) from None
+            hint, kind = "make room or allow access", StorageError
+        raise kind(f"{reason}, {describe(corpus)}, {hint}") from None
 
 
 def _is_of_storage(error: BaseException | None) -> bool:
@@ -409,10 +396,15 @@ class DemoChunk:
         return self.last - self.first
 
     def __iter__(self) -> Pairs:
-        from nmt.data.demo import demo_pairs
+        from nmt.demo_language import OutOfSentences, demo_pairs  # its lexicon is loaded here only
 
-        for pair in demo_pairs(self.last, self.seed, self.split, self.first):
-            yield (pair.source, pair.target) if self.english_first else (pair.target, pair.source)
+        try:
+            for pair in demo_pairs(self.last, self.seed, self.split, self.first):
+                english, german = pair.source, pair.target
+                yield (english, german) if self.english_first else (german, english)
+        except OutOfSentences as error:
+            where = f"data.{self.split}, demo, seed {self.seed}"
+            raise InputError(f"{error}, {where}, ask for fewer pairs") from None
 
 
 def _demo(

@@ -14,25 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.data.tokenizer import BOS_ID, PAD_ID
+from nmt.model.special_ids import BOS_ID, PAD_ID
+from nmt.model.tokens import Tokens
 
 if TYPE_CHECKING:
     from nmt.data.shards import Shard
 
 Pair = tuple[np.ndarray, np.ndarray]  # source and target token ids, each with its end symbol
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """One side of a slot, each tensor (R, C) int64."""
-
-    tokens: Tensor
-    positions: Tensor  # of each token in its own sentence, from 0
-    segments: Tensor  # which of the row's sentences, from 1; 0 is padding
-
-    def to(self, device: torch.device) -> Tokens:
-        parts = (self.tokens, self.positions, self.segments)
-        return Tokens(*(part.to(device, non_blocking=True) for part in parts))
 
 
 @dataclass(frozen=True)
@@ -48,9 +36,15 @@ class Batch:
 
 
 def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[Pair]:
-    """Token ids of pairs by their index in the split."""
+    """Token ids of pairs by their index in the split.
+
+    Raises:
+        InputError: a shard's file has changed since it was opened.
+    """
     firsts = np.asarray([shard.first for shard in shards])
     owners = np.searchsorted(firsts, indices, side="right") - 1
+    for owner in np.unique(owners):
+        shards[owner].check_unchanged()
     return [
         (shards[owner].source[index - firsts[owner]], shards[owner].target[index - firsts[owner]])
         for owner, index in zip(owners, indices, strict=True)

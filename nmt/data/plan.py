@@ -21,6 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from nmt.data.shards import Shard
+from nmt.errors import InputError
 
 WINDOW_PAIRS = 1_000_000
 
@@ -66,11 +67,18 @@ class Plan:
         self.before_use = before_use
 
     def steps(self, after: int = 0) -> Iterator[StepPlan]:
-        """The steps `after` + 1, `after` + 2, ... without end."""
+        """The steps `after` + 1, `after` + 2, ... without end.
+
+        Raises:
+            InputError: a shard's file has changed since it was opened, or holds a pair longer than
+                `batch_tokens`.
+        """
         step, epoch = 0, 0
         while True:
             for number, window in enumerate(self._windows(epoch)):
                 parts = [part for shard in window for part in self._chosen(shard, epoch)]
+                for shard, _ in parts:
+                    shard.check_unchanged()
                 pairs, source, target = _pairs(parts)
                 rng = self._rng(epoch, 1, number)
                 order = rng.permutation(len(pairs))
@@ -173,6 +181,9 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
             np.searchsorted(target_done, target_before + batch_tokens, side="right"),
         )
         if end == begin:
-            raise ValueError(f"a pair is longer than batch_tokens ({batch_tokens})")
+            raise InputError(
+                f"a pair is longer than {batch_tokens} tokens, the prepared data, "
+                "run nmt prepare again, or raise training.batch_tokens"
+            )
         bounds.append(int(end))
     return bounds

@@ -6,25 +6,24 @@ configuration asks for, and who uses them.
 """
 
 import contextlib
-import hashlib
-import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from nmt import signals
 from nmt.config import Config
 from nmt.data import stages, workers
 from nmt.data.corpora import check_corpus, input_files
-from nmt.data.stages import TOKENIZER, Job, Part, Report
-from nmt.errors import InputError, NoModelError
+from nmt.data.languages import code_problem
+from nmt.data.prepared import PreparedData, changes, refuse_if_used, settings_of
+from nmt.data.stages import Job, Part, Report
+from nmt.errors import InputError
 from nmt.storage import atomic, manifest
+from nmt.storage.names import TEST_SET, TOKENIZER, TRAIN, VALIDATION, WORK
 
-_USED_BY = ".used-by"
-_PUBLISHED = (TOKENIZER, "train", "validation")  # and the manifest
+_PUBLISHED = (TOKENIZER, TRAIN, VALIDATION, TEST_SET)  # and the manifest
 
 
 def prepare(
@@ -50,12 +49,12 @@ def prepare(
     Raises:
         InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
             prepares the same directory, a run was trained on data of other settings there, or
-            files stand there that were not prepared.
+            files or links stand there that were not prepared.
         Stopped: a signal came; the next call goes on from there.
     """
     began = time.monotonic()
     directory = Path(config.data.directory)
-    with workers.stoppable(
+    with signals.stoppable(
         f"stopped, {directory} is as it was left: nmt prepare takes it up again"
     ):
         job = _job(config, tokenizer)
@@ -63,8 +62,12 @@ def prepare(
             report(f"{directory} is prepared already and whole: nothing to do")
             _remove_work(job)
             return
+        _refuse_links(job)
         _refuse_foreign(job)
-        _refuse_if_used(job)
+        refuse_if_used(job.directory, job.origin)
+        for side in ("source", "target"):
+            if problem := code_problem(getattr(config.data, f"{side}_language")):
+                report(f"nmt: warning: {problem}, data.{side}_language, write that of ISO 639")
         for part in job.parts:
             check_corpus(part.corpus, config.data)
         with atomic.lock(directory, "nmt prepare"):
@@ -76,7 +79,7 @@ def prepare(
                 stages.run(replace(job, processes=processes or workers.default_processes()), report)
             finally:
                 stages.remove_leftovers(job)  # of workers that were ended
-            _refuse_if_used(job)  # by a run that has begun meanwhile
+            refuse_if_used(job.directory, job.origin)  # by a run that has begun meanwhile
             _publish(job)
     report(f"prepared {directory} in {time.monotonic() - began:.0f} s")
 
@@ -90,53 +93,7 @@ def _remove_work(job: Job) -> None:
     if job.tokens.exists():  # not what an interrupted preparation of other settings left
         # Who holds the lock prepares other settings there.
         with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
-            shutil.rmtree(job.work, ignore_errors=True)
-
-
-def read_manifest(config: Config) -> dict[str, Any]:
-    """The manifest of prepared data, checked against itself and against the configuration.
-
-    Keys beside those of every manifest: `data_sha256` (over the hashes of all Arrow files),
-    `tokenizer_sha256`, `shards` (split -> list of file, pairs, source_tokens, target_tokens,
-    weight, and with BPE-dropout segmentation), `corpora` (with counts by cleaning rule),
-    `settings`, `inputs`, `origin_sha256`.
-
-    Raises:
-        InputError: nothing is prepared there, the manifest is damaged, or the data were prepared
-            with other settings; names them.
-    """
-    directory = Path(config.data.directory)
-    content = _manifest(directory)
-    settings = _settings(config)
-    if content["settings"] != settings:
-        changed = _changed(content["settings"], settings)
-        raise InputError(
-            f"prepared with other settings ({changed}), {directory}, "
-            "run nmt prepare, or name another data.directory"
-        )
-    return content
-
-
-def mark_used(directory: Path, run: Path) -> None:
-    """Notes that a run was trained on this data, which `prepare` then refuses to replace.
-
-    The note counts as long as the run's directory exists.
-
-    Args:
-        directory: of prepared data.
-        run: the run directory.
-    """
-    note = {"run": str(run.resolve()), "origin_sha256": _manifest(directory)["origin_sha256"]}
-    name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
-    try:
-        path, content = directory / _USED_BY / name, (json.dumps(note) + "\n").encode()
-        path.parent.mkdir(exist_ok=True)
-        if not path.exists() or path.read_bytes() != content:
-            atomic.write_file(path, content)
-    except OSError:
-        if os.access(directory, os.W_OK):
-            raise
-        # What nobody here may write, nobody here may replace either.
+            _remove(job.work)
 
 
 def _job(config: Config, tokenizer: Path | None) -> Job:
@@ -152,56 +109,23 @@ def _job(config: Config, tokenizer: Path | None) -> Job:
         str(file): {"size": file.stat().st_size, "sha256": manifest.file_hash(file)}
         for file in files
     }
-    origin = {"recipe": stages.RECIPE, "settings": _settings(config), "inputs": inputs}
+    origin = {"recipe": stages.RECIPE, "settings": settings_of(config), "inputs": inputs}
     if tokenizer:
         origin["given_tokenizer"] = manifest.file_hash(tokenizer)
     return Job(config, Path(config.data.directory), parts, origin, tokenizer)
 
 
-def _settings(config: Config) -> dict[str, Any]:
-    """The settings that prepared data depend on."""
-    data = config.data.model_dump(mode="json", exclude={"directory"})
-    # data without dropout are as they were before there was this setting
-    absent = set() if config.tokenizer.bpe_dropout else {"bpe_dropout"}
-    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json", exclude=absent)}
-
-
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """What differs between two origins' settings, each with its values, for a message."""
-    found = []
-    for section in new:
-        was, now = old.get(section, {}), new[section]
-        for key in dict.fromkeys([*now, *was]):
-            if was.get(key) != now.get(key):
-                values = [json.dumps(v.get(key), ensure_ascii=False) for v in (was, now)]
-                short = len("".join(values)) <= 80
-                found.append(
-                    f"{section}.{key}" + (f" was {values[0]}, is {values[1]}" if short else "")
-                )
-    return "; ".join(found) or "other input files"
-
-
-def _manifest(directory: Path) -> dict[str, Any]:
-    if not (directory / manifest.NAME).exists():
-        raise InputError(f"no prepared data, {directory}, run nmt prepare")
-    try:
-        return manifest.read(directory, "data")
-    except NoModelError as error:
-        what = error.problems[0].split(",")[0]
-        raise InputError(f"{what}, {directory}, run nmt prepare again") from None
-
-
 def _is_prepared(job: Job, report: Report) -> bool:
     """Whether the directory holds what this job would make, every file checked by its hash."""
-    if not (job.directory / manifest.NAME).exists():
+    if not PreparedData.is_in(job.directory):
         return False
     try:
-        content = _manifest(job.directory)
-        if content["origin_sha256"] != manifest.value_hash(job.origin):
-            changed = _changed(content["settings"], job.origin["settings"])
+        data = PreparedData.open(job.directory)
+        if data.manifest["origin_sha256"] != manifest.value_hash(job.origin):
+            changed = changes(data.manifest["settings"], job.origin["settings"])
             report(f"preparing again: {changed}")
             return False
-        manifest.verify(job.directory, content)
+        data.verify_all()
     except manifest.NewerFormatError:
         raise
     except InputError as error:
@@ -210,10 +134,20 @@ def _is_prepared(job: Job, report: Report) -> bool:
     return True
 
 
+def _refuse_links(job: Job) -> None:
+    """Keeps data from going elsewhere, or from being removed there, than where they are named."""
+    for name in (*_PUBLISHED, WORK):
+        if (job.directory / name).is_symlink():
+            raise InputError(
+                f"a symbolic link, {job.directory / name}, remove it; "
+                "data.directory itself may be one"
+            )
+
+
 def _refuse_foreign(job: Job) -> None:
     """Keeps `_publish` from removing what somebody else has put under its names."""
     # in the order in which another process, publishing, makes the one untrue and the other true
-    if job.work.exists() or (job.directory / manifest.NAME).exists():
+    if job.work.exists() or PreparedData.is_in(job.directory):
         return
     for name in _PUBLISHED:
         if os.path.lexists(job.directory / name):
@@ -223,29 +157,6 @@ def _refuse_foreign(job: Job) -> None:
             )
 
 
-def _refuse_if_used(job: Job) -> None:
-    wanted = manifest.value_hash(job.origin)
-    for path in sorted((job.directory / _USED_BY).glob("*.json")):
-        try:
-            note = json.loads(path.read_bytes())
-            run, used = Path(note["run"]), note["origin_sha256"]
-        except (ValueError, KeyError, TypeError):
-            raise InputError(
-                f"damaged note of a run that was trained on these data, {path}, "
-                "name another data.directory, or remove the note if that run is gone"
-            ) from None
-        if used == wanted or not run.is_dir():
-            continue
-        try:
-            changed = _changed(_manifest(job.directory)["settings"], job.origin["settings"])
-        except InputError:
-            changed = "their manifest is lost"
-        raise InputError(
-            f"a run was trained on these data, which would change ({changed}), "
-            f"{run} on {job.directory}, name another data.directory or remove the run"
-        )
-
-
 def _publish(job: Job) -> None:
     """Moves what is finished under its final names, the manifest last; may be called again."""
     described = manifest.read(job.final, "data")["files"]
@@ -253,9 +164,17 @@ def _publish(job: Job) -> None:
     for name in (*_PUBLISHED, manifest.NAME):
         new, old = job.final / name, job.directory / name
         gone = not any(file == name or file.startswith(f"{name}/") for file in described)
-        if old.is_dir() and (new.exists() or gone):
-            shutil.rmtree(old)
+        if new.exists() or gone:
+            _remove(old)
         if new.exists():
             new.replace(old)
     atomic.sync(job.directory)
-    shutil.rmtree(job.work)
+    _remove(job.work)
+
+
+def _remove(path: Path) -> None:
+    """Removes a folder, a file or a link, never what a link leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -7,8 +7,8 @@ from the memory map.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
+from nmt.storage.opening import check_regular
 
 _TOKENS = pa.schema([("source", pa.list_(pa.int32())), ("target", pa.list_(pa.int32()))])
 _TEXT = pa.schema([("source", pa.string()), ("target", pa.string()), ("hash", pa.uint64())])
@@ -39,6 +40,34 @@ class Side:
         return np.diff(self.offsets)
 
 
+class Watched:
+    """A memory-mapped file, which somebody may change while it is used.
+
+    Cut short, it would end the process by SIGBUS; overwritten, it would be trained on unnoticed.
+    One that is removed or replaced does no harm: the map holds what was opened.
+    """
+
+    def __init__(self, path: Path, sha256: str):
+        self._path, self._sha256, self._stamp = path, sha256, _stamp(path)
+
+    def check(self) -> None:
+        """Raises InputError if the content has changed since the file was opened."""
+        now = _stamp(self._path)
+        if now == self._stamp or not now or not self._stamp or now[0] != self._stamp[0]:
+            return
+        if manifest.file_hash(self._path) != self._sha256:
+            raise InputError(f"changed while it was in use, {self._path}, run nmt prepare again")
+        self._stamp = now  # touched only
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 @dataclass(frozen=True)
 class Shard:
     """Some pairs of one corpus, in that corpus's order."""
@@ -49,9 +78,15 @@ class Shard:
     weight: float  # how often each pair is seen in an epoch
     first: int  # index of its first pair within the split
     segmentation: int = 0  # 1, 2, ... hold the same pairs, segmented differently, and follow on 0
+    watched: Watched | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.source.offsets) - 1
+
+    def check_unchanged(self) -> None:
+        """For whoever is about to read ids or lengths; see `Watched`."""
+        if self.watched:
+            self.watched.check()
 
 
 def write_shard(
@@ -90,6 +125,19 @@ def read_text(path: Path) -> pa.RecordBatch:
     return _read(path, _TEXT)
 
 
+def read_shard(path: Path) -> tuple[Side, Side]:
+    """Source and target of what `write_shard` wrote, memory-mapped; InputError if it is damaged."""
+    batch = _read(path, _TOKENS)
+    return _side(batch.column("source"), path), _side(batch.column("target"), path)
+
+
+def _side(column: pa.ListArray, path: Path) -> Side:
+    values, offsets = column.values, column.offsets
+    if column.null_count or values.null_count or column.offset:
+        raise InputError(f"damaged file (missing values), {path}, run nmt prepare again")
+    return Side(np.from_dlpack(values), np.from_dlpack(offsets))  # to_numpy() imports pandas
+
+
 def _write(path: Path, batch: pa.RecordBatch) -> None:
     with (
         atomic.new_file(path) as aside,
@@ -101,6 +149,7 @@ def _write(path: Path, batch: pa.RecordBatch) -> None:
 
 def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
     """The one record batch of a file, memory-mapped, its structure checked."""
+    check_regular(path)
     try:
         with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as reader:
             if not reader.schema.equals(schema):
@@ -138,56 +187,3 @@ def write_split_description(folder: Path, files: Sequence[str], fingerprint: str
     }
     atomic.write_file(folder / "state.json", json.dumps(state, indent=2) + "\n")
     atomic.write_file(folder / "dataset_info.json", json.dumps(info, indent=2) + "\n")
-
-
-def open_split(directory: Path, content: dict[str, Any], split: str) -> list[Shard]:
-    """The shards of a split, memory-mapped; their hashes are for `verify_shard` to check.
-
-    Args:
-        directory: of prepared data.
-        content: its manifest.
-        split: train or validation.
-
-    Raises:
-        InputError: a shard is missing, is no Arrow file, or has not the stated size.
-    """
-    return list(_open(directory, content["shards"][split]))
-
-
-def _open(directory: Path, entries: Sequence[dict[str, Any]]) -> Iterator[Shard]:
-    first = 0
-    for entry in entries:
-        path = directory / entry["file"]
-        batch = _read(path, _TOKENS)
-        sides = [_side(batch.column(name), path) for name in ("source", "target")]
-        if len(batch) != entry["pairs"]:
-            raise InputError(
-                f"{len(batch):,} pairs, {entry['pairs']:,} in the manifest, {path}, "
-                "run nmt prepare again"
-            )
-        segmentation = entry.get("segmentation", 0)
-        yield Shard(path, sides[0], sides[1], entry["weight"], first, segmentation)
-        first += len(batch)
-
-
-def _side(column: pa.ListArray, path: Path) -> Side:
-    values, offsets = column.values, column.offsets
-    if column.null_count or values.null_count or column.offset:
-        raise InputError(f"damaged file (missing values), {path}, run nmt prepare again")
-    return Side(np.from_dlpack(values), np.from_dlpack(offsets))  # to_numpy() imports pandas
-
-
-def verify_shard(directory: Path, content: dict[str, Any], shard: Shard) -> None:
-    """Checks the bytes of a shard against the manifest, before its first pair is used.
-
-    Raises:
-        InputError: the file differs (status 2).
-    """
-    name = shard.path.relative_to(directory).as_posix()
-    expected = content["files"][name]["sha256"]
-    found = manifest.file_hash(shard.path)
-    if found != expected:
-        raise InputError(
-            f"damaged file (sha256 {found[:12]}…, {expected[:12]}… in the manifest), {shard.path}, "
-            "run nmt prepare again"
-        )

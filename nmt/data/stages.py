@@ -29,17 +29,18 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from nmt.config import Config, Corpus
-from nmt.data import cleaning, shards, workers
+from nmt.data import cleaning, languages, shards, test_set, workers
 from nmt.data.corpora import describe, read_chunks
-from nmt.data.tokenizer import EOS_ID, Tokenizer, train_tokenizer
+from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.errors import InputError
+from nmt.model.special_ids import EOS_ID
 from nmt.storage import atomic, manifest
+from nmt.storage.names import TEST_SET, TOKENIZER, WORK
 
 RECIPE = 1  # raised when the same input and settings would give other bytes
 SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
 SAMPLE_SENTENCES = 2_000_000  # the tokenizer learns from at most so many, half of each language
 SAMPLE_BYTES = 300_000_000  # and from about so much text; learning takes 3.5 times the memory
-TOKENIZER, WORK = "tokenizer.model", ".work"
 SEGMENTATIONS = 16  # of each training pair with BPE-dropout: as many times the disk space
 _ENCODE_BATCH = 10_000  # pairs whose ids are Python objects at a time
 # From so much text on, a vocabulary is learnt in a process of its own: sentencepiece keeps its
@@ -127,6 +128,8 @@ def run(job: Job, report: Report) -> None:
     for folder in (job.text, job.tokens):
         folder.mkdir(parents=True, exist_ok=True)
     _clean(job, report)
+    for warning in languages.misplaced([_sample_lines(job, part) for part in job.parts]):
+        report(f"nmt: warning: {warning}")
     kept = _deduplicate(job)
     if not kept.any():
         raise _nothing_left(job)
@@ -269,6 +272,16 @@ def _clean_corpus(
     _save(marker, {"shards": number})
 
 
+def _sample_lines(job: Job, part: Part) -> tuple[str, list[str], list[str]]:
+    """A corpus's title, and source and target of some pairs, evenly spaced in its first shard."""
+    if not _load(part.marker(job.text))["shards"]:
+        return part.title, [], []
+    batch = shards.read_text(part.shard(job.text, 0))
+    rows = np.linspace(0, len(batch), min(len(batch), languages.SAMPLE_LINES), endpoint=False)
+    some = batch.take(pa.array(rows.astype(np.int64)))
+    return part.title, some.column("source").to_pylist(), some.column("target").to_pylist()
+
+
 def _text_pairs(path: Path) -> Iterator[tuple[str, str]]:
     batch = shards.read_text(path)
     return zip(batch.column("source").to_pylist(), batch.column("target").to_pylist(), strict=True)
@@ -389,6 +402,7 @@ def _assemble(job: Job, report: Report) -> None:
     if not entries["train"]:
         raise _nothing_left(job)
     atomic.write_file(job.final / TOKENIZER, job.tokenizer.read_bytes())
+    test_set.write(job.final / TEST_SET, job.config.data)
     files = [entry["file"] for listed in entries.values() for entry in listed]
     hashes = [[file, manifest.file_hash(job.final / file)] for file in files]
     counts = [_counts(job, part) for part in job.parts]

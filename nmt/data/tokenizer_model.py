@@ -11,7 +11,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
 UNK_SURFACE = "\ufffd"  # what the unknown id is decoded as
 MAX_MODEL_BYTES = 50_000_000
 _MAX_PIECES = 1_000_000

@@ -14,15 +14,14 @@ import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import connection, resource_tracker
-from types import FrameType
 from typing import Any, NoReturn
 
-from nmt.errors import InputError, Stopped
+from nmt import signals
+from nmt.errors import InputError
 
 # One process reads for all others, some eight times as fast as each of them cleans. The bound is
 # memory: 110 to 200 MB each, the more the longer the sentences, so that all stay below 1.5 GB.
 _DEFAULT_MOST = 6
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 def default_processes() -> int:
@@ -78,46 +77,16 @@ def run_apart(function: Callable[..., None], *arguments: Any) -> None:
 
 
 @contextlib.contextmanager
-def stoppable(message: str) -> Iterator[None]:
-    """Lets SIGINT, SIGTERM and SIGUSR1 raise Stopped in the block, wherever it is.
-
-    In another thread than the main one it does nothing, as Python lets no other set handlers.
-    """
-
-    def stop(number: int, _: FrameType | None) -> None:
-        for each in _STOP_SIGNALS:
-            signal.signal(each, signal.SIG_IGN)  # ending takes a moment, and once is enough
-        raise Stopped(number, message)
-
-    with _handled_by(stop):
-        yield
-
-
-@contextlib.contextmanager
 def _no_stop() -> Iterator[None]:
     """Lets a signal that comes in the block wait for its end.
 
     A mask would not do: it is the main thread's, and any other thread takes the signal instead.
     """
     came: list[int] = []
-    with _handled_by(lambda number, _: came.append(number)):
+    with signals.handled_by(lambda number, _: came.append(number)):
         yield
     if came:
         signal.raise_signal(came[0])
-
-
-@contextlib.contextmanager
-def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """`handler` for each signal that stops, in the block; only the main thread can set any."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    former = {number: signal.signal(number, handler) for number in _STOP_SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler_before in former.items():
-            signal.signal(number, handler_before)
 
 
 class _Worker:
@@ -133,7 +102,7 @@ class _Worker:
         # A Ctrl-C goes to all processes of a terminal; this one ends the others. The mask is
         # inherited, so that they are deaf to it from their first instruction.
         with _no_stop():  # half started, it would find its orders cut off and say so
-            former = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+            former = signal.pthread_sigmask(signal.SIG_BLOCK, signals.STOP)
             try:
                 self._process.start()
             finally:
@@ -163,7 +132,7 @@ class _Worker:
             raise RuntimeError(f"a worker process ended with exit status {status}")
         raise InputError(
             f"a worker process was ended from outside ({signal.strsignal(-status)}), process "
-            f"{self._process.pid}, start again; if memory was short, with a lower --processes"
+            f"{self._process.pid}, start again; if memory was short, with fewer processes"
         )
 
     def end(self) -> None:

@@ -6,21 +6,20 @@ sorts them by length; when it pauses, what is there is translated.
 """
 
 import contextlib
-import gzip
 import io
 import os
 import select
 import sys
 import time
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from nmt.decoding.translator import Precision, SearchOptions, Translation, Translator, combine
-from nmt.errors import InputError
+from nmt.errors import ArgumentError, InputError, count
 from nmt.storage.atomic import new_file
+from nmt.storage.opening import opened
 
 PAUSE_S = 0.05  # without input for so long, what has come is translated
 _OLDEST_S = 0.5  # nor does a line wait for longer than this while input drips in
@@ -58,8 +57,8 @@ class Part:
 def run_translate(
     model: str | Path,
     *,
-    input_path: str | Path | None,
-    output_path: str | Path | None,
+    input: str | Path | None,
+    output: str | Path | None,
     options: LineOptions,
     device: str | None,
     precision: Precision | None,
@@ -70,8 +69,8 @@ def run_translate(
     The output file appears when it is whole.
 
     Args:
-        model: a MODEL.
-        input_path, output_path: None: standard input and output.
+        model: a model, checkpoint or run directory.
+        input, output: None: standard input and output.
         note: takes each line meant for a person.
 
     Raises:
@@ -79,10 +78,10 @@ def run_translate(
         NoModelError: no sound model (status 3).
         BrokenPipeError: nobody reads the output any more.
     """
-    with _opened_input(input_path) as source, opened_output(output_path) as target:
+    with _opened_input(input) as source, opened_output(output) as target:
         translator = Translator.load(model, device=device, precision=precision, note=note)
         translator.beam(options.search)  # refused before the first line is read
-        name = "standard input" if input_path is None else str(input_path)
+        name = "standard input" if input is None else str(input)
         translate_stream(translator, source, target, options=options, name=name, note=note)
 
 
@@ -102,7 +101,7 @@ def translate_stream(
         note: takes warnings: lines with invalid UTF-8, lines translated in pieces.
 
     Raises:
-        InputError: invalid UTF-8 and `options.strict`; a damaged .gz file.
+        InputError: invalid UTF-8 and `options.strict`; a damaged compressed file.
         BrokenPipeError: nobody reads `target` any more.
     """
     reader = LineReader(source, name, options.strict)
@@ -110,12 +109,11 @@ def translate_stream(
     for window in reader.windows():
         writer.write(window, translator.translate([part.text for part in window], options.search))
     if reader.invalid_lines:
-        note(f"warning: invalid UTF-8 replaced in {reader.invalid_lines} lines, {name}")
+        found = count(reader.invalid_lines, "line")
+        note(f"nmt: warning: invalid UTF-8 replaced in {found}, {name}")
     if writer.lines_in_pieces:
-        note(
-            f"warning: {writer.lines_in_pieces} lines longer than the model can take "
-            f"were translated in pieces, {name}"
-        )
+        found = count(writer.lines_in_pieces, "line")
+        note(f"nmt: warning: translated in pieces, longer than the model takes: {found}, {name}")
 
 
 class LineReader:
@@ -171,7 +169,7 @@ class LineReader:
             if self.strict:
                 raise InputError(
                     f"not UTF-8 (byte 0x{data[error.start]:02x}), {self.name}:{self._line}, "
-                    "convert it to UTF-8 or leave out --strict"
+                    "convert it to UTF-8, or let it be replaced"
                 ) from None
             text = data.decode(errors="replace")
             self.invalid_lines += self._line != self._last_invalid_line
@@ -219,7 +217,7 @@ class _Arrivals:
     """The bytes of a stream as they come, with a clock for pauses.
 
     A pipe or terminal is read past Python's buffer, which would wait until it is full. Other
-    streams (.gz, bytes in memory) never pause.
+    streams (compressed ones, bytes in memory) never pause.
     """
 
     def __init__(self, source: BinaryIO, name: str):
@@ -239,8 +237,6 @@ class _Arrivals:
             return os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:  # another process emptied the pipe that we share
             return None
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise InputError(f"damaged .gz file ({error}), {self.name}, restore it") from None
 
 
 def _end_of_part(line: bytes) -> int:
@@ -258,26 +254,19 @@ def _end_of_part(line: bytes) -> int:
 def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
     if path is None:
         if sys.stdin is None:
-            raise InputError("standard input is closed, command line, name a file with --input")
+            raise ArgumentError("standard input is closed, {input}, name a file")
         yield sys.stdin.buffer
         return
-    file: BinaryIO
-    try:
-        file = Path(path).open("rb")  # noqa: SIM115 - closed below
-    except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"no such file, --input {path}, check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"a folder, --input {path}, name a file") from None
-    with file:
-        yield gzip.GzipFile(fileobj=file) if str(path).endswith(".gz") else file  # type: ignore[misc]
+    with opened(Path(path)) as file:
+        yield file
 
 
 def check_output(path: Path) -> None:
-    """Raises InputError if no file can be written under that name."""
+    """Raises ArgumentError, of a parameter `output`, if no file can be written under that name."""
     if path.is_dir():
-        raise InputError(f"a folder, --output {path}, name a file")
+        raise ArgumentError("a folder, {output} {}, name a file", path)
     if not path.parent.is_dir():
-        raise InputError(f"no such folder, --output {path}, make {path.parent} first")
+        raise ArgumentError("no such folder, {output} {}, make {} first", path, path.parent)
 
 
 @contextlib.contextmanager
@@ -285,7 +274,7 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
     """Standard output, or a file that takes its name when the block ends without an exception."""
     if path is None:
         if sys.stdout is None:
-            raise InputError("standard output is closed, command line, name a file with --output")
+            raise ArgumentError("standard output is closed, {output}, name a file")
         yield sys.stdout.buffer
         return
     check_output(Path(path))

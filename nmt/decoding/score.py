@@ -11,12 +11,13 @@ import torch
 from nmt.data.cleaning import normalize
 from nmt.data.corpora import read_lines
 from nmt.data.layout import Pair, by_length, one_per_row
-from nmt.data.tokenizer import EOS_ID, PAD_ID
+from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Precision, Translator
-from nmt.errors import InputError
+from nmt.errors import ArgumentError, InputError, NoModelError, count
+from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.transformer import Transformer
 
-_BATCH_TOKENS = 2048  # padded, a side, in memory at once
+_BATCH_TOKENS = 2048  # padded, a side, in memory at once; a longer line must be one of training's
 _WINDOW_LINES = 2048  # tokenised and sorted by length together
 
 
@@ -40,6 +41,9 @@ def log_probabilities(
         transformer: in evaluation mode.
         pairs: source and target token ids, each with its end symbol.
         batch_tokens: bound on the padded tokens a side computed together.
+
+    Raises:
+        NoModelError: the model's scores are not numbers.
     """
     found: list[list[float]] = [[] for _ in pairs]
     for some in by_length(pairs, batch_tokens):
@@ -48,6 +52,8 @@ def log_probabilities(
         logs = logits.float().log_softmax(-1).gather(-1, batch.tgt_out[..., None])[..., 0]
         for i, row, labels in zip(some, logs, batch.tgt_out, strict=True):
             found[i] = row[labels != PAD_ID].tolist()
+            if any(map(math.isnan, found[i])):
+                raise NoModelError(NOT_NUMBERS)
     return found
 
 
@@ -59,20 +65,21 @@ def score_translations(
     In order, and as they are found, so that the results of many lines need not be in memory.
 
     Raises:
-        InputError: different numbers of lines; a sentence beyond the model's learned positions.
+        InputError: different numbers of lines; a sentence beyond the model's learned positions, or
+            longer than both `data.max_length` and what is in memory at once.
+        NoModelError: the model's scores are not numbers.
     """
     if len(sources) != len(targets):
-        raise InputError(
-            f"{len(sources):,} source lines but {len(targets):,} target lines, --source and "
-            "--target, give files of as many lines"
-        )
+        found = count(len(sources), "source line"), count(len(targets), "target line")
+        raise ArgumentError("{} but {}, {source} and {target}, give as many lines of each", *found)
     return _scored(translator, sources, targets)
 
 
 def _scored(
     translator: Translator, sources: Sequence[str], targets: Sequence[str]
 ) -> Iterator[ScoredTranslation]:
-    limit = translator.transformer.max_length or math.inf
+    limit = max(_BATCH_TOKENS, translator.config.data.max_length)
+    limit = min(limit, translator.transformer.max_length or limit)
     for begin in range(0, len(sources), _WINDOW_LINES):
         end = begin + _WINDOW_LINES
         pairs = list(
@@ -80,7 +87,7 @@ def _scored(
         )
         for number, pair in enumerate(pairs, start=begin + 1):
             if max(map(len, pair)) > limit:
-                raise InputError(f"more than {limit} tokens, line {number}, shorten it")
+                raise InputError(f"more than {limit:,} tokens, line {number}, shorten it")
         logs = log_probabilities(translator.transformer, pairs)
         for (_, target), values in zip(pairs, logs, strict=True):
             yield ScoredTranslation(translator.tokenizer.pieces(target), values)
@@ -109,7 +116,7 @@ def run_score(
 
     Raises:
         InputError: files that cannot be read or do not match (2).
-        NoModelError: no sound model (3).
+        NoModelError: no sound model, or its scores are not numbers (3).
     """
     sources, targets = list(read_lines(source)), list(read_lines(target))
     translator = Translator.load(model, device=device, precision=precision, note=note)

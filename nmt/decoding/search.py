@@ -17,9 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.errors import NoModelError
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
+NOT_NUMBERS = "scores that are not numbers, the model's output, use a sound model"
 _NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
 _LEAVE_SHARE = 8  # one eighth of a batch must be done before the rest is copied together
 
@@ -141,7 +142,7 @@ def _candidates(
     packed = torch.stack((best.view(torch.int32).long(), codes)).cpu().numpy()  # (2, b, 2W)
     values = packed[0].astype(np.int32).view(np.float32)
     if np.isnan(values).any():
-        raise NoModelError("scores that are not numbers, the model's output, use a sound model")
+        raise NoModelError(NOT_NUMBERS)
     order = np.lexsort((packed[1], -values))  # equal values: by slot, then token
     codes_in_order = np.take_along_axis(packed[1], order, 1)
     return np.take_along_axis(values, order, 1), codes_in_order // V, codes_in_order % V

@@ -15,14 +15,16 @@ from typing import BinaryIO
 import numpy as np
 import torch
 
+from nmt.config import Model
 from nmt.data.cleaning import normalize
 from nmt.data.layout import one_per_row
-from nmt.data.tokenizer import BOS_ID, EOS_ID
 from nmt.decoding.lines import check_output, opened_output
+from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError
-from nmt.model.transformer import AttentionWeights
+from nmt.errors import ArgumentError, InputError, NoModelError
+from nmt.model.special_ids import BOS_ID, EOS_ID
 
+_MAX_WEIGHTS = 100_000_000  # 400 MB, and a page of 130 MB; the base model: 830 tokens a side
 _MAX_PICTURE_PIXELS = 150_000_000
 _TOKEN_INCHES, _DPI = 0.13, 110
 
@@ -50,13 +52,13 @@ def attention_of(
     """The weights with which a model attends while it translates a sentence.
 
     Args:
-        model: a translator, or the path of a MODEL, which is then read in fp32.
+        model: a translator, or the path of a model, checkpoint or run, which is then read in fp32.
         source: one sentence as plain text.
         target: its translation; None: the one that the model finds.
 
     Raises:
-        InputError: no text, or more tokens than the model takes at once.
-        NoModelError: no sound model.
+        InputError: no text, more tokens than the model takes at once, or too many weights to draw.
+        NoModelError: no sound model, or its weights are not numbers.
     """
     translator = (
         model if isinstance(model, Translator) else Translator.load(model, precision="fp32")
@@ -71,18 +73,21 @@ def attention_of(
     else:
         tgt = [*tokenizer.encode(normalize(target)), EOS_ID]
     _check_length("target", tgt, transformer.max_length)
+    _check_room(translator.config.model, len(src), len(tgt))
     batch = one_per_row([(np.array(src), np.array(tgt))]).to(translator.device)
-    weights = AttentionWeights([], [], [])
     with torch.inference_mode():
-        transformer(batch.src, batch.tgt_in, weights)
+        weights = transformer.attention_weights(batch.src, batch.tgt_in)
+    kinds = [
+        torch.cat(kind).float().cpu().numpy()
+        for kind in (weights.encoder, weights.decoder, weights.cross)
+    ]
+    if any(np.isnan(kind).any() for kind in kinds):
+        raise NoModelError(NOT_NUMBERS)
     return AttentionMaps(
         tokenizer.pieces(src),
         tokenizer.pieces(tgt),
         tokenizer.pieces([BOS_ID, *tgt[:-1]]),
-        *(
-            torch.cat(layers).float().cpu().numpy()
-            for layers in (weights.encoder, weights.decoder, weights.cross)
-        ),
+        *kinds,
     )
 
 
@@ -92,13 +97,13 @@ def run_attention(
     """Draws where the model looks into a .png or .html file, see `attention_of`.
 
     Raises:
-        InputError: another kind of file, or one that cannot be written; besides, as
+        ArgumentError: another kind of file, or one that cannot be written; besides, as
             `attention_of` and `write_png` do.
         NoModelError: no sound model.
     """
     check_output(output)
     if output.suffix not in (".png", ".html"):
-        raise InputError(f"neither .png nor .html, --output {output}, name such a file")
+        raise ArgumentError("neither .png nor .html, {output} {}, name such a file", output)
     if output.suffix == ".png":
         _figure_class()  # before the model is read
     maps = attention_of(Translator.load(model, precision="fp32", note=note), source, target)
@@ -223,6 +228,15 @@ h1 { font-size: 1.2rem; }
 <body>
 <h1>Attention</h1>
 """
+
+
+def _check_room(model: Model, source: int, target: int) -> None:
+    layers = model.encoder_layers * source**2 + model.decoder_layers * target * (source + target)
+    if model.heads * layers > _MAX_WEIGHTS:
+        raise InputError(
+            f"{model.heads * layers:,} weights, {_MAX_WEIGHTS:,} can be drawn, sentences of "
+            f"{source:,} and {target:,} tokens, shorten them"
+        )
 
 
 def _check_length(side: str, ids: list[int], limit: int | None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import InputError
+from nmt.errors import InputError, count
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -72,13 +72,26 @@ def bleu_interval(
 ) -> tuple[float, float]:
     """Bounds of BLEU's 95% confidence interval.
 
-    Koehn (2004): the mean of 1000 bootstrap resamples of the sentences, give or take half the
-    distance between their 2.5% and 97.5% quantiles, as `sacrebleu --confidence` reports it. The
-    generator starts from the environment variable SACREBLEU_SEED, 12345 by default.
+    Koehn (2004): the 2.5% and 97.5% quantiles of 1000 bootstrap resamples of the sentences, those
+    of `sacrebleu --confidence`, which prints their mean and half their distance: beside a score
+    near 100 that would be more than 100. The generator starts from the environment variable
+    SACREBLEU_SEED, 12345 by default.
     """
     check_counts(hypotheses, references)
-    found = _bleu(target_language).corpus_score(hypotheses, references, n_bootstrap=RESAMPLES)
-    return found._mean - found._ci, found._mean + found._ci
+    return interval(_bleu(target_language), hypotheses, references)
+
+
+def interval(
+    metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> tuple[float, float]:
+    """See `bleu_interval`; texts as the metric takes them."""
+    from sacrebleu.significance import _bootstrap_resample
+
+    statistics = metric._extract_corpus_statistics(hypotheses, references)
+    _, resampled = _bootstrap_resample(statistics, metric, RESAMPLES)
+    scores = sorted(min(found.score, 100.0) for found in resampled)  # rounding can exceed it
+    outside = len(scores) // 40  # on either side
+    return scores[outside], scores[-1 - outside]
 
 
 def ter(hypotheses: Sequence[str], *references: Sequence[str]) -> tuple[float, str]:
@@ -147,7 +160,7 @@ def check_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]])
     for lines in references:
         if len(lines) != len(hypotheses):
             raise InputError(
-                f"{len(hypotheses)} translations but {len(lines)} references, "
+                f"{count(len(hypotheses), 'translation')} but {count(len(lines), 'reference')}, "
                 "the files to compare, give each translation its reference"
             )
     if not hypotheses or not references:

@@ -14,9 +14,9 @@ sentence.
 import functools
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nmt.evaluation.bleu import RESAMPLES, check_counts
+from nmt.evaluation.bleu import check_counts, interval
 
 if TYPE_CHECKING:
     from sacremoses import MosesTokenizer
@@ -58,8 +58,8 @@ def paper_bleu(
     check_counts(hypotheses, references)
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)  # as multi-bleu.perl counts
     tokenised = [[paper_tokens(line) for line in side] for side in (hypotheses, *references)]
-    found: Any = bleu.corpus_score(tokenised[0], tokenised[1:], n_bootstrap=RESAMPLES)
-    return found.score, (found._mean - found._ci, found._mean + found._ci)
+    texts = tokenised[0], tokenised[1:]
+    return bleu.corpus_score(*texts).score, interval(bleu, *texts)
 
 
 def paper_tokens(line: str) -> str:

@@ -6,7 +6,7 @@ Scores of anything else are figures, but compare with no other.
 import re
 from collections.abc import Callable, Sequence
 
-from nmt.errors import InputError
+from nmt.errors import InputError, count
 
 # sentencepiece's mark before a word, where it is no part of a bar chart (▁▂▃); subword-nmt's
 # mark behind a piece that goes on
@@ -36,7 +36,8 @@ def check_plain_text(lines: Sequence[str], name: str, note: Callable[[str], None
                 "join the pieces to plain text first"
             )
     if len(tokenised) > _TOKENISED_SHARE * sum(1 for line in lines if line.strip()):
+        share = f"{len(tokenised)} of {count(len(lines), 'line')}, the first is line {tokenised[0]}"
         note(
-            f"WARNING: {name} looks tokenised ({len(tokenised)} of {len(lines)} lines, the first "
-            f"is line {tokenised[0]}); its scores compare with no others, give plain text"
+            f"nmt: warning: {name} looks tokenised ({share}); its scores compare with no others, "
+            "give plain text"
         )

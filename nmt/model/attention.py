@@ -1,65 +1,121 @@
-"""Scaled dot-product and multi-head attention (§3.2): the only place that knows who sees whom.
+"""Who sees whom, and scaled dot-product and multi-head attention (§3.2) between those.
 
 Shapes: R rows, each one sentence or several packed ones; T query and S key columns; D d_model;
 H heads; K d_k; V d_v.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.model.dropout import Dropout
+from nmt.model.dropout import Dropout, Randomness
+
+if TYPE_CHECKING:  # its module reads files too, which a model does not need
+    from nmt.config import Model
+
+KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 
 
-def attention_bias(
-    query_segments: Tensor,
-    key_segments: Tensor,
-    *,
-    causal: bool,
-    dtype: torch.dtype,
-    window: int | None = None,
-) -> Tensor:
-    """What is added to attention scores: 0 where a query may attend to a key, -inf elsewhere.
+@dataclass(eq=False)
+class Visibility:
+    """Which query sees which key: those that every rule here allows; without rules, every one.
 
-    A query attends to keys of its own segment and, where causal, to none that comes later.
-    Padding, segment 0, attends to any segment, so that no row is all -inf; nothing reads it.
+    `attention` alone makes of it what a kernel takes, and keeps that here: a forward pass has one
+    Visibility for all layers. A query must see something: its weights are not numbers otherwise.
 
-    A window hides scores that are computed nevertheless: at 27 tokens they and the weighted sum
-    are 1% of an encoder layer's multiplications in the base model, at 256 tokens 8%.
+    Attributes:
+        segments: of queries (R, T) and keys (R, S), int64. A query sees its own segment. Padding,
+            segment 0, sees every segment, so that it sees something; nothing reads it.
+        positions: of queries (R, T) and keys (R, S), int64, in their sentences; R may be 1.
+            `causal` and `window` need them; a ValueError says so.
+        ancestors: (R, T, S) bool. A query, one of several hypotheses in a row, sees the tokens
+            from which it descends, and itself.
+        causal: a query sees no key of a later position.
+        window: a query sees itself and window // 2 positions on either side. The others' scores
+            are computed nevertheless: at 27 tokens they and the weighted sum are 1% of an encoder
+            layer's multiplications in the base model, at 256 tokens 8%.
+    """
 
-    Args:
-        query_segments: (R, T) int64.
-        key_segments: (R, S) int64.
-        window: for self-attention; a query sees itself and `reach(window)` tokens on either side.
+    segments: tuple[Tensor, Tensor] | None = None
+    positions: tuple[Tensor, Tensor] | None = None
+    ancestors: Tensor | None = None
+    causal: bool = False
+    window: int | None = None
+    _bias: Tensor | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.causal or self.window is not None) and self.positions is None:
+            raise ValueError("causal and window compare positions, and there are none")
+
+
+def _rules(visibility: Visibility) -> Iterator[Tensor]:
+    """What each rule allows, (R, T, S) bool."""
+    if visibility.segments is not None:
+        query, key = visibility.segments[0][:, :, None], visibility.segments[1][:, None]
+        yield (query == key) | (query == 0)
+    if visibility.ancestors is not None:
+        yield visibility.ancestors
+    if visibility.positions is not None:
+        query, key = visibility.positions[0][:, :, None], visibility.positions[1][:, None]
+        if visibility.causal:
+            yield key <= query
+        if visibility.window is not None:
+            reach = visibility.window // 2
+            yield (key >= query - reach) & (key <= query + reach)
+
+
+def _added_bias(visibility: Visibility, dtype: torch.dtype) -> Tensor | None:
+    """What is added to scores: 0 where a query sees a key, -inf elsewhere; None: all see all.
 
     Returns:
-        (R, 1, T, S) of `dtype`.
+        (R, 1, T, S) of `dtype`, made at the first call.
     """
-    query, key = query_segments[:, :, None], key_segments[:, None, :]
-    may_attend = (query == key) | (query == 0)  # (R, T, S)
-    if causal:
-        may_attend = may_attend.tril()
-    if window is not None:  # a sentence's tokens stand side by side, so columns tell how far
-        may_attend = may_attend.tril(reach(window)).triu(-reach(window))
-    bias = torch.zeros(may_attend.shape, dtype=dtype, device=may_attend.device)
-    return bias.masked_fill_(~may_attend, -math.inf)[:, None]
+    if visibility._bias is None or visibility._bias.dtype != dtype:
+        sees: Tensor | None = None
+        for allowed in _rules(visibility):
+            sees = allowed if sees is None else sees & allowed
+        if sees is None:
+            return None
+        bias = torch.zeros(sees.shape, dtype=dtype, device=sees.device)
+        visibility._bias = bias.masked_fill_(~sees, -math.inf)[:, None]
+    return visibility._bias
 
 
-def reach(window: int) -> int:
-    """How far a neighbourhood of `window` tokens around one of them goes on either side."""
-    return window // 2
+_recorded: ContextVar[list[Tensor] | None] = ContextVar("_recorded", default=None)
 
 
-def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None) -> Tensor:
+@contextmanager
+def recorded_weights() -> Iterator[list[Tensor]]:
+    """Collects the attention weights (R, H, T, S) of each call of `attention` in this thread.
+
+    They are those before dropout, in the order of the calls. Compiled code is not recorded.
+    """
+    weights: list[Tensor] = []
+    token = _recorded.set(weights)
+    try:
+        yield weights
+    finally:
+        _recorded.reset(token)
+
+
+def attention_weights(query: Tensor, key: Tensor, visibility: Visibility) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)), Eq. 1: (R, H, T, K), (R, H, S, K) -> (R, H, T, S)."""
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
+    bias = _added_bias(visibility, query.dtype)
     return (scores if bias is None else scores + bias).softmax(-1)
 
 
 def attention(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, dropout: Dropout
+    query: Tensor, key: Tensor, value: Tensor, visibility: Visibility, dropout: Dropout
 ) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V, Eq. 1.
 
@@ -68,88 +124,104 @@ def attention(
 
     Args:
         query: (R, H, T, K); key: (R, H, S, K); value: (R, H, S, V).
-        bias: broadcastable to (R, H, T, S), or None.
+        visibility: of T queries and S keys.
+        dropout: on the attention weights.
 
     Returns:
         (R, H, T, V).
     """
+    if not torch.compiler.is_compiling() and (recorded := _recorded.get()) is not None:
+        recorded.append(attention_weights(query, key, visibility))
     drops = dropout.training and dropout.p > 0
     if query.device.type == "cpu" and (torch.is_grad_enabled() or drops):
-        weights = dropout(attention_weights(query, key, bias))
+        weights = dropout(attention_weights(query, key, visibility))
         return weights.to(value.dtype) @ value
-    bias = None if bias is None else bias.to(query.dtype)
-    p = dropout.p if drops else 0.0
+    bias, p = _added_bias(visibility, query.dtype), dropout.p if drops else 0.0
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=p)
+
+
+class Cache(Protocol):
+    """What one layer's self-attention keeps of the steps before."""
+
+    def append(self, keys: Tensor, values: Tensor) -> KeysValues:
+        """Takes in a step's keys (R, H, T, K) and values (R, H, T, V).
+
+        Returns:
+            Those of all steps so far, in the columns that the step's Visibility speaks of.
+        """
 
 
 class MultiHeadAttention(nn.Module):
     """§3.2.2, with heads, d_k and d_v free of each other and of d_model (Table 3, A and B).
 
-    Projections that read the same input are one matrix, its rows ordered query, key, value.
+    Projections that read the same input are one matrix, one below the other.
 
     Differs from Vaswani et al. (2017), §3.2.2: the projections have biases.
+
+    Attributes:
+        stacked: by the name of such a matrix, how many rows each projection in it has.
     """
 
-    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: Dropout):
+    stacked: dict[str, list[int]]
+
+    def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
-        self.heads, self.d_k, self.d_v = heads, d_k, d_v
-        self.dropout = dropout
-        self.output = nn.Linear(heads * d_v, d_model)
+        self.heads, self.d_k, self.d_v = model.heads, model.d_k, model.d_v
+        self.dropout = Dropout(model.attention_dropout, randomness)
+        self.output = nn.Linear(model.heads * model.d_v, model.d_model)
 
     def split(self, projected: Tensor, size: int) -> Tensor:
-        """(R, C, H * size) -> (R, H, C, size)"""
+        """Parts heads: (R, C, H * size) -> (R, H, C, size)."""
         return projected.unflatten(-1, (self.heads, size)).transpose(1, 2)
 
-    def combine(
-        self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, seen: list[Tensor] | None
-    ) -> Tensor:
-        """Attends and projects: (R, H, T, K), (R, H, S, K), (R, H, S, V) -> (R, T, D).
-
-        The attention weights (R, H, T, S) are appended to `seen` if it is a list.
-        """
-        if seen is not None:
-            seen.append(attention_weights(q, k, bias))
-        return self.output(attention(q, k, v, bias, self.dropout).transpose(1, 2).flatten(2))
+    def combine(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
+        """Attends and projects: (R, H, T, K), (R, H, S, K), (R, H, S, V) -> (R, T, D)."""
+        attended = attention(query, key, value, visibility, self.dropout)
+        return self.output(attended.transpose(1, 2).flatten(2))
 
 
 class SelfAttention(MultiHeadAttention):
     """Queries, keys and values from the same sequence."""
 
-    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: Dropout):
-        super().__init__(d_model, heads, d_k, d_v, dropout)
-        self.query_key_value = nn.Linear(d_model, heads * (2 * d_k + d_v))
+    def __init__(self, model: Model, randomness: Randomness):
+        super().__init__(model, randomness)
+        rows = [self.heads * size for size in (self.d_k, self.d_k, self.d_v)]
+        self.stacked = {"query_key_value": rows}
+        self.query_key_value = nn.Linear(model.d_model, sum(rows))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(R, C, D) -> (R, H, C, K), (R, H, C, K), (R, H, C, V)"""
-        sizes = [self.heads * self.d_k, self.heads * self.d_k, self.heads * self.d_v]
-        q, k, v = self.query_key_value(x).split(sizes, dim=-1)
+        """Queries, keys, values: (R, C, D) -> (R, H, C, K), (R, H, C, K), (R, H, C, V)."""
+        q, k, v = self.query_key_value(x).split(self.stacked["query_key_value"], dim=-1)
         return self.split(q, self.d_k), self.split(k, self.d_k), self.split(v, self.d_v)
 
-    def forward(self, x: Tensor, bias: Tensor | None, seen: list[Tensor] | None = None) -> Tensor:
-        """(R, C, D) -> (R, C, D)"""
-        return self.combine(*self.project(x), bias, seen)
+    def forward(self, x: Tensor, visibility: Visibility, cache: Cache | None = None) -> Tensor:
+        """(R, C, D) -> (R, C, D)
+
+        Args:
+            visibility: of C queries, and of as many keys or of all that are in the cache.
+            cache: None where `x` is the whole sequence.
+        """
+        query, key, value = self.project(x)
+        if cache is not None:
+            key, value = cache.append(key, value)
+        return self.combine(query, key, value, visibility)
 
 
 class CrossAttention(MultiHeadAttention):
     """The paper's "encoder-decoder attention": the decoder asks, memory gives keys and values."""
 
-    def __init__(self, d_model: int, heads: int, d_k: int, d_v: int, dropout: Dropout):
-        super().__init__(d_model, heads, d_k, d_v, dropout)
-        self.query = nn.Linear(d_model, heads * d_k)
-        self.key_value = nn.Linear(d_model, heads * (d_k + d_v))
+    def __init__(self, model: Model, randomness: Randomness):
+        super().__init__(model, randomness)
+        rows = [self.heads * size for size in (self.d_k, self.d_v)]
+        self.stacked = {"key_value": rows}
+        self.query = nn.Linear(model.d_model, self.heads * self.d_k)
+        self.key_value = nn.Linear(model.d_model, sum(rows))
 
-    def project_memory(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def project_memory(self, memory: Tensor) -> KeysValues:
         """(R, S, D) -> (R, H, S, K), (R, H, S, V)"""
-        sizes = [self.heads * self.d_k, self.heads * self.d_v]
-        k, v = self.key_value(memory).split(sizes, dim=-1)
+        k, v = self.key_value(memory).split(self.stacked["key_value"], dim=-1)
         return self.split(k, self.d_k), self.split(v, self.d_v)
 
-    def forward(
-        self,
-        x: Tensor,
-        memory: tuple[Tensor, Tensor],
-        bias: Tensor | None,
-        seen: list[Tensor] | None = None,
-    ) -> Tensor:
-        """x (R, T, D), memory as `project_memory` gives it -> (R, T, D)"""
-        return self.combine(self.split(self.query(x), self.d_k), *memory, bias, seen)
+    def forward(self, x: Tensor, keys_values: KeysValues, visibility: Visibility) -> Tensor:
+        """(R, T, D) -> (R, T, D); `keys_values` as `project_memory` gives them."""
+        return self.combine(self.split(self.query(x), self.d_k), *keys_values, visibility)

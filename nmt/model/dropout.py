@@ -58,6 +58,7 @@ class Dropout(nn.Module):
         self.randomness = randomness
 
     def forward(self, x: Tensor) -> Tensor:
+        """`x` of any shape, float; in evaluation, or at rate 0, `x` itself."""
         if not self.training or self.p == 0:
             return x
         if x.device.type != "cpu":

@@ -1,36 +1,43 @@
-"""Encoder and decoder layer (§3.1), post-norm as in the paper or pre-norm.
+"""Encoder and decoder layer (§3.1), post-norm as in the paper or pre-norm; the output projection.
 
-R rows, S source and T target columns, D d_model. Sub-layers are wrapped as
+R rows, S source and T target columns, D d_model, V vocabulary. Sub-layers are wrapped as
 LayerNorm(x + Dropout(Sublayer(x))) (post) or x + Dropout(Sublayer(LayerNorm(x))) (pre; the
 stacks then end in a LayerNorm of their own).
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.config import Model
-from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.attention import Cache, CrossAttention, KeysValues, SelfAttention, Visibility
 from nmt.model.dropout import Dropout, Randomness
+
+if TYPE_CHECKING:
+    from nmt.config import Model
 
 LAYER_NORM_EPSILON = 1e-5  # not stated in the paper; torch's default
 
 
 def layer_norm(d_model: int) -> nn.LayerNorm:
+    """LayerNorm over the last dimension, with weight and bias: (..., D) -> (..., D)."""
     return nn.LayerNorm(d_model, eps=LAYER_NORM_EPSILON)
 
 
 class FeedForward(nn.Module):
-    """max(0, x W1 + b1) W2 + b2, Eq. 2: (R, C, D) -> (R, C, D)."""
+    """max(0, x W1 + b1) W2 + b2, Eq. 2."""
 
-    def __init__(self, d_model: int, d_ff: int, dropout: Dropout):
+    def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
-        self.inner = nn.Linear(d_model, d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
-        self.dropout = dropout
+        self.inner = nn.Linear(model.d_model, model.d_ff)
+        self.outer = nn.Linear(model.d_ff, model.d_model)
+        self.dropout = Dropout(model.activation_dropout, randomness)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(R, C, D) -> (R, C, D)"""
         return self.outer(self.dropout(F.relu(self.inner(x))))
 
 
@@ -44,62 +51,73 @@ class Residual(nn.Module):
         self.is_post = model.norm == "post"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(R, C, D) -> (R, C, D), as `sublayer` does."""
         if self.is_post:
             return self.norm(x + self.dropout(sublayer(x)))
         return x + self.dropout(sublayer(self.norm(x)))
 
 
 class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward network, each wrapped in a `Residual`."""
+
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
-        weights = Dropout(model.attention_dropout, randomness)
-        self.self_attention = SelfAttention(
-            model.d_model, model.heads, model.d_k, model.d_v, weights
-        )
+        self.self_attention = SelfAttention(model, randomness)
         self.self_attention_residual = Residual(model, randomness)
-        activations = Dropout(model.activation_dropout, randomness)
-        self.feed_forward = FeedForward(model.d_model, model.d_ff, activations)
+        self.feed_forward = FeedForward(model, randomness)
         self.feed_forward_residual = Residual(model, randomness)
 
-    def forward(self, x: Tensor, bias: Tensor | None, seen: list[Tensor] | None = None) -> Tensor:
-        """(R, S, D) -> (R, S, D)"""
-        x = self.self_attention_residual(x, lambda y: self.self_attention(y, bias, seen))
+    def forward(self, x: Tensor, visibility: Visibility) -> Tensor:
+        """(R, S, D) -> (R, S, D); `visibility` of S queries and S keys."""
+        x = self.self_attention_residual(x, lambda y: self.self_attention(y, visibility))
         return self.feed_forward_residual(x, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
+    """Self-attention, cross-attention and feed-forward network, each wrapped in a `Residual`."""
+
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
-        weights = Dropout(model.attention_dropout, randomness)
-        self.self_attention = SelfAttention(
-            model.d_model, model.heads, model.d_k, model.d_v, weights
-        )
+        self.self_attention = SelfAttention(model, randomness)
         self.self_attention_residual = Residual(model, randomness)
-        self.cross_attention = CrossAttention(
-            model.d_model, model.heads, model.d_k, model.d_v, weights
-        )
+        self.cross_attention = CrossAttention(model, randomness)
         self.cross_attention_residual = Residual(model, randomness)
-        activations = Dropout(model.activation_dropout, randomness)
-        self.feed_forward = FeedForward(model.d_model, model.d_ff, activations)
+        self.feed_forward = FeedForward(model, randomness)
         self.feed_forward_residual = Residual(model, randomness)
 
     def forward(
         self,
         x: Tensor,
-        attend_to_self: Callable[[Tensor], Tensor],
-        memory: tuple[Tensor, Tensor],
-        memory_bias: Tensor | None,
-        seen: list[Tensor] | None = None,
+        visibility: Visibility,
+        memory: Tensor | KeysValues,
+        memory_visibility: Visibility,
+        cache: Cache | None = None,
     ) -> Tensor:
         """(R, T, D) -> (R, T, D)
 
         Args:
-            attend_to_self: self-attention over the whole target (training) or over what a
-                cache holds (decoding).
-            memory: keys and values, `CrossAttention.project_memory` of the encoder's output.
+            visibility: of the target's queries and keys, with a cache of all keys in it.
+            memory: the encoder's output (R, S, D), or what `CrossAttention.project_memory` has
+                made of it once for many steps.
+            memory_visibility: of T queries and S keys.
+            cache: None where `x` is the whole target.
         """
-        x = self.self_attention_residual(x, attend_to_self)
+        if isinstance(memory, Tensor):
+            memory = self.cross_attention.project_memory(memory)
+        x = self.self_attention_residual(x, lambda y: self.self_attention(y, visibility, cache))
         x = self.cross_attention_residual(
-            x, lambda y: self.cross_attention(y, memory, memory_bias, seen)
+            x, lambda y: self.cross_attention(y, memory, memory_visibility)
         )
         return self.feed_forward_residual(x, self.feed_forward)
+
+
+class OutputProjection(nn.Module):
+    """Decoder output to logits, by the matrix that embeds (§3.4), without a bias.
+
+    The matrix is the model's and comes with each call, so that no second name for it gets into a
+    file; a module that holds another form of it, such as a quantised one, may stand here instead.
+    """
+
+    def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
+        """(..., D), (V, D) -> (..., V)"""
+        return F.linear(hidden, embedding)

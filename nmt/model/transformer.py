@@ -1,33 +1,36 @@
 """The encoder-decoder Transformer: one set of weights, run over whole slots or step by step.
 
-R rows, S source and T target columns, D d_model, V vocabulary; in decoding B sentences, W beam.
+R rows, S source and T target columns, D d_model, H heads, V vocabulary.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.config import Config
-from nmt.data.layout import Tokens
-from nmt.model.attention import attention_bias
+from nmt.model.attention import Cache, KeysValues, Visibility, recorded_weights
 from nmt.model.dropout import Dropout, Randomness
-from nmt.model.layers import DecoderLayer, EncoderLayer, layer_norm
+from nmt.model.layers import DecoderLayer, EncoderLayer, OutputProjection, layer_norm
 from nmt.model.positions import LearnedPositions, SinusoidalPositions
-from nmt.model.steps import CachedSteps
+from nmt.model.tokens import Tokens
+
+if TYPE_CHECKING:
+    from nmt.config import Model
 
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """Attention weights, one entry a layer, each (R, H, queries, keys)."""
+    """Attention weights, a layer each; every row of keys sums to 1."""
 
-    encoder: list[Tensor]
-    decoder: list[Tensor]
-    cross: list[Tensor]
+    encoder: list[Tensor]  # (R, H, S, S)
+    decoder: list[Tensor]  # (R, H, T, T)
+    cross: list[Tensor]  # (R, H, T, S)
 
 
 class Transformer(nn.Module):
@@ -37,16 +40,21 @@ class Transformer(nn.Module):
     sqrt(d_model). Dropout stands on sub-layer outputs and embedding sums (§5.4).
     """
 
-    def __init__(self, config: Config):
+    def __init__(self, model: Model, vocabulary_size: int, max_length: int):
+        """Without values for the weights; see `initialize`.
+
+        Args:
+            vocabulary_size: V, of both languages together.
+            max_length: tokens of the longest sentence; where positions are learned, as many are.
+        """
         super().__init__()
-        model = config.model
         self.d_model, self.attention_window = model.d_model, model.attention_window
         self.randomness = Randomness()
-        self.embedding = nn.Parameter(torch.empty(config.tokenizer.vocabulary_size, model.d_model))
+        self.embedding = nn.Parameter(torch.empty(vocabulary_size, model.d_model))
         self.positions: SinusoidalPositions | LearnedPositions = (
             SinusoidalPositions(model.d_model)
             if model.positions == "sinusoidal"
-            else LearnedPositions(config.data.max_length, model.d_model)
+            else LearnedPositions(max_length, model.d_model)
         )
         self.dropout = Dropout(model.dropout, self.randomness)
         self.encoder = nn.ModuleList(
@@ -58,6 +66,7 @@ class Transformer(nn.Module):
         pre = model.norm == "pre"  # post-norm layers end normalised already
         self.encoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
         self.decoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
+        self.projection = OutputProjection()
 
     @property
     def max_length(self) -> int | None:
@@ -83,17 +92,20 @@ class Transformer(nn.Module):
                     nn.init.xavier_uniform_(part, generator=generator)
 
     def _projections(self, name: str, parameter: Tensor) -> tuple[Tensor, ...]:
-        layer = self.get_submodule(name.rsplit(".", 2)[0])
-        if name.endswith("query_key_value.weight"):
-            keys, values = layer.heads * layer.d_k, layer.heads * layer.d_v  # type: ignore[operator]
-            return parameter.split([keys, keys, values])
-        if name.endswith("key_value.weight"):
-            keys, values = layer.heads * layer.d_k, layer.heads * layer.d_v  # type: ignore[operator]
-            return parameter.split([keys, values])
-        return (parameter,)
+        """The projections in a matrix, each as a part of it."""
+        module, matrix, _ = name.rsplit(".", 2)
+        stacked = getattr(self.get_submodule(module), "stacked", {})
+        return parameter.split(stacked.get(matrix, len(parameter)))
 
     def embed(self, tokens: Tensor, positions: Tensor, length: int) -> Tensor:
-        """(R, C), (R, C), bound of the positions -> (R, C, D)"""
+        """Scaled embeddings plus positions: (R, C), (R, C) -> (R, C, D).
+
+        Args:
+            positions: int64, all below `length`.
+
+        Raises:
+            IndexError: a position beyond those learned.
+        """
         embedded = F.embedding(tokens, self.embedding) * math.sqrt(self.d_model)
         x = embedded + self.positions(positions, length).to(embedded.dtype)
         if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
@@ -101,50 +113,65 @@ class Transformer(nn.Module):
             x = x.to(torch.get_autocast_dtype("cpu"))
         return self.dropout(x)
 
-    def _self_attention_bias(self, side: Tokens, *, causal: bool, dtype: torch.dtype) -> Tensor:
-        window, segments = self.attention_window, side.segments
-        return attention_bias(segments, segments, causal=causal, dtype=dtype, window=window)
-
-    def encode(self, src: Tokens, seen: list[Tensor] | None = None) -> Tensor:
+    def encode(self, src: Tokens) -> Tensor:
         """(R, S) -> memory (R, S, D)"""
         x = self.embed(src.tokens, src.positions, src.tokens.shape[1])
-        bias = self._self_attention_bias(src, causal=False, dtype=x.dtype)
+        visibility = self._of_self_attention(_among(src))
         for layer in self.encoder:
-            x = layer(x, bias, seen)
+            x = layer(x, visibility)
         return self.encoder_norm(x)
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
         """The decoder's layers, typed."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
-    def forward(self, src: Tokens, tgt_in: Tokens, maps: AttentionWeights | None = None) -> Tensor:
-        """Hidden states (R, T, D) that `logits` projects; `maps` collects attention weights."""
-        memory = self.encode(src, maps.encoder if maps else None)
-        y = self.embed(tgt_in.tokens, tgt_in.positions, tgt_in.tokens.shape[1])
-        self_bias = self._self_attention_bias(tgt_in, causal=True, dtype=y.dtype)
-        cross_bias = attention_bias(tgt_in.segments, src.segments, causal=False, dtype=y.dtype)
-        seen_self, seen_cross = (maps.decoder, maps.cross) if maps else (None, None)
-        for layer in self.decoder_layers():
-            y = layer(
-                y,
-                lambda x, layer=layer: layer.self_attention(x, self_bias, seen_self),
-                layer.cross_attention.project_memory(memory),
-                cross_bias,
-                seen_cross,
-            )
-        return self.decoder_norm(y)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """(..., D) -> (..., V); the projection has no bias."""
-        return F.linear(hidden, self.embedding)
-
-    def start(self, src: Tensor, beam: int, max_length: int) -> CachedSteps:
-        """Encodes sentences and prepares to decode them step by step.
+    def decode(
+        self,
+        y: Tensor,
+        visibility: Visibility,
+        memory: Sequence[Tensor | KeysValues],
+        memory_visibility: Visibility,
+        caches: Sequence[Cache | None],
+    ) -> Tensor:
+        """Hidden states of embedded target tokens: (R, T, D) -> (R, T, D).
 
         Args:
-            src: (B, S) int64, padded with 0, each sentence with its end symbol.
-            beam: W, hypotheses a sentence.
-            max_length: most steps that will be taken.
+            visibility: of the target's queries and keys; the model's window is added here.
+            memory: for each layer the encoder's output, or its keys and values.
+            memory_visibility: of T queries and S keys.
+            caches: for each layer the keys and values of former steps; None where `y` is the
+                whole target.
         """
-        positions = torch.arange(src.shape[1], device=src.device).expand_as(src)
-        return CachedSteps(self, Tokens(src, positions, (src != 0).long()), beam, max_length)
+        visibility = self._of_self_attention(visibility)
+        layers = zip(self.decoder_layers(), memory, caches, strict=True)
+        for layer, layer_memory, cache in layers:
+            y = layer(y, visibility, layer_memory, memory_visibility, cache)
+        return self.decoder_norm(y)
+
+    def forward(self, src: Tokens, tgt_in: Tokens) -> Tensor:
+        """(R, S), (R, T) -> hidden states (R, T, D) that `logits` projects."""
+        memory = self.encode(src)
+        y = self.embed(tgt_in.tokens, tgt_in.positions, tgt_in.tokens.shape[1])
+        n = len(self.decoder)
+        seen_of_source = Visibility(segments=(tgt_in.segments, src.segments))
+        return self.decode(y, _among(tgt_in, causal=True), [memory] * n, seen_of_source, [None] * n)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """(..., D) -> (..., V)"""
+        return self.projection(hidden, self.embedding)
+
+    def attention_weights(self, src: Tokens, tgt_in: Tokens) -> AttentionWeights:
+        """The weights with which a forward pass attends, those before dropout."""
+        with recorded_weights() as weights:
+            self(src, tgt_in)
+        encoder, decoder = weights[: len(self.encoder)], weights[len(self.encoder) :]
+        return AttentionWeights(encoder, decoder[::2], decoder[1::2])
+
+    def _of_self_attention(self, visibility: Visibility) -> Visibility:
+        return replace(visibility, window=self.attention_window)
+
+
+def _among(side: Tokens, *, causal: bool = False) -> Visibility:
+    """Of the tokens of one side for each other."""
+    segments, positions = side.segments, side.positions
+    return Visibility((segments, segments), (positions, positions), causal=causal)

@@ -125,13 +125,16 @@ def _in_box(places: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:
 
 def _tick_step(low: float, high: float) -> float:
     """1, 2 or 5 times a power of ten, of which about four lie between low and high."""
-    raw = ((high - low) or abs(high) or 1.0) / 4
+    least = 1e-4 * max(abs(low), abs(high))  # labels have six digits
+    raw = (max(high - low, least) if high > low else abs(high) or 1.0) / 4
     power = 10.0 ** math.floor(math.log10(raw))
     return next(times * power for times in (1, 2, 5, 10) if times * power >= raw * 0.999)
 
 
 def _log_axis(low: float, high: float) -> Axis:
-    decades = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 2)
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    every = max(1, (last - first) // 8)  # decades
+    decades = range(first - every, last + every + 1, every)
     wide = high / low > 1e3
     steps = [_clean(times * 10.0**d) for d in decades for times in ((1,) if wide else (1, 2, 5))]
     begin = max(tick for tick in steps if tick <= low * (1 + 1e-9))

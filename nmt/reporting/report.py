@@ -17,6 +17,7 @@ from nmt.reporting.run_record import Note, RunRecord, number, read_runs
 from nmt.reporting.samples import Sample, samples
 from nmt.reporting.score_tables import interval_text, score_tables
 from nmt.reporting.tables import cleaning_tables, cost_table, machine, settings_tables, time_spent
+from nmt.runs.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -88,9 +89,11 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
     sample = min(median, key=lambda sample: len(sample.source))
     run = next(run for run in runs if run.name == sample.translations[0].run)
     try:
-        maps = attention_of(run.directory / "model", sample.source, sample.translations[0].text)
+        maps = attention_of(
+            RunDirectory(run.directory).model, sample.source, sample.translations[0].text
+        )
     except InputError as error:
-        note(f"warning: no attention picture: {error.problems[0]}")
+        note(f"nmt: warning: no attention picture: {error.problems[0]}")
         return None
     return Markup(html_fragment(maps))  # which escapes the pieces
 

@@ -12,18 +12,18 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from nmt import config as configuration
-from nmt.checkpoints.model_directory import CONFIG
 from nmt.config import Config
 from nmt.errors import InputError
 from nmt.evaluation.evaluate import evaluate
 from nmt.reporting.chart import Point
 from nmt.reporting.info import info
+from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.atomic import write_file
+from nmt.storage.opening import small_file
 from nmt.training.run_log import read_log
 
-TEST = Path("evaluation", "test.json")  # in the run directory
+_MAX_TEST_BYTES = 200_000_000
 
 Note = Callable[[str], None]
 
@@ -36,7 +36,7 @@ class TestScores(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     model_sha256: str  # of the model's manifest: scores of another model do not count
-    scores: dict[str, Any]  # as `nmt evaluate --json` prints them
+    scores: dict[str, Any]  # as `Evaluation.as_json` has them
     sources: list[str]
     references: list[str]
     translations: list[str]
@@ -64,7 +64,7 @@ class RunRecord:
     directory: Path
     name: str  # unlike any other run's on the page
     config: Config
-    info: dict[str, Any]  # as `nmt info --json` prints it
+    info: dict[str, Any]  # as `info` has it
     log: list[dict[str, Any]]
     model: dict[str, Any] | None = None  # the finished model's manifest
     test: TestScores | None = None
@@ -88,7 +88,7 @@ class RunRecord:
     @property
     def elapsed_s(self) -> float:
         """Seconds of training; 0 if the log does not tell."""
-        return max((number(line.get("elapsed_s")) or 0.0 for line in self.log), default=0.0)
+        return max((_elapsed_s(line) or 0.0 for line in self.log), default=0.0)
 
     @property
     def final_validation(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ class RunRecord:
     def points(self, key: str, *, validation: bool = False) -> list[Point]:
         """A quantity's course, where the log has finite numbers."""
         return [
-            Point(line["step"], number(line.get("elapsed_s")), value)
+            Point(line["step"], _elapsed_s(line), value)
             for line in (self.validations if validation else self.steps)
             if (value := number(line.get(key))) is not None
         ]
@@ -110,7 +110,7 @@ class RunRecord:
         hours: dict[tuple[str, int], float] = {}
         before, key = 0.0, ("unknown hardware", 1)
         for line in self.log:
-            elapsed = number(line.get("elapsed_s"))
+            elapsed = _elapsed_s(line)
             if elapsed is None:
                 continue
             if "device" in line:
@@ -120,10 +120,19 @@ class RunRecord:
         return [Sitting(*key, spent) for key, spent in hours.items()]
 
 
+_LARGEST = 1e100  # with room for sums and products of a few
+
+
 def number(value: Any) -> float | None:
-    """`value` if it is a finite number."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and abs(value) < float("inf") else None
+    """`value` if it is a number of a size that can be drawn; every figure of a page passes here."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
+        return None
+    return float(value) if abs(value) >= 1 / _LARGEST else 0.0
+
+
+def _elapsed_s(line: dict[str, Any]) -> float | None:
+    found = number(line.get("elapsed_s"))
+    return None if found is None or found < 0 else found
 
 
 def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
@@ -145,7 +154,7 @@ def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
 def _check(directory: Path) -> None:
     if not directory.is_dir():
         raise InputError(f"no such run directory, {directory}, name one of nmt train")
-    if not (directory / CONFIG).is_file() or (directory / manifest.NAME).exists():
+    if not RunDirectory(directory).is_run:
         raise InputError(
             f"not a run directory, {directory}, name what training.run_directory names"
         )
@@ -161,7 +170,8 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 def _read(directory: Path, name: str, note: Note) -> RunRecord:
-    config = configuration.load(directory / CONFIG)
+    run = RunDirectory(directory)
+    config = run.settings()
     missing: list[str] = []
 
     def tried(read: Callable[[], Any]) -> Any:
@@ -169,39 +179,31 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
             return read()
         except InputError as error:
             missing.extend(error.problems)
-            note(f"warning: left out of the report: {error.problems[0]}")
+            note(f"nmt: warning: left out of the report: {error.problems[0]}")
             return None
 
     model = test = None
-    if (directory / "model").is_dir():
-        model = tried(lambda: manifest.read(directory / "model", "model"))
+    if run.model.is_dir():
+        model = tried(lambda: manifest.read(run.model, "model"))
     if model and config.data.test:
-        test = tried(lambda: _test_scores(directory, model["sha256"], note))
-    data = tried(lambda: _data(config, model))
+        test = tried(lambda: _test_scores(run, model["sha256"], note))
+    data = tried(lambda: manifest.read(directory, "data", run.data_manifest.name))
     log = read_log(directory)
     return RunRecord(directory, name, config, info(config), log, model, test, data, missing)
 
 
-def _data(config: Config, model: dict[str, Any] | None) -> dict[str, Any]:
-    """The manifest of the prepared data, if it is the data that the model was trained on."""
-    directory = Path(config.data.directory)
-    found = manifest.read(directory, "data")
-    if model and model["data_sha256"] != found["data_sha256"]:
-        raise InputError(f"not the data of this run, {directory}, restore them")
-    return found
-
-
-def _test_scores(directory: Path, model_sha256: str, note: Note) -> TestScores:
+def _test_scores(run: RunDirectory, model_sha256: str, note: Note) -> TestScores:
     """Those kept in the run, or those of the model now, which are kept if the disk allows it."""
-    path = directory / TEST
+    path = run.test_scores
     try:
-        kept = TestScores.model_validate_json(path.read_bytes())
-        if kept.model_sha256 == model_sha256:
-            return kept
-    except (OSError, ValidationError):
+        if path.is_file():  # no pipe, on which to wait for ever
+            kept = TestScores.model_validate_json(small_file(path, _MAX_TEST_BYTES))
+            if kept.model_sha256 == model_sha256:
+                return kept
+    except (OSError, InputError, ValidationError):
         pass  # none, or none that is whole
-    note(f"translating the test set with {directory / 'model'}, once: kept in {path}")
-    found = evaluate(directory / "model", note=note)
+    note(f"translating the test set with {run.model}, once: kept in {path}")
+    found = evaluate(run.model, note=note)
     assert found.test_set.sources is not None
     test = TestScores(
         model_sha256=model_sha256,
@@ -214,7 +216,7 @@ def _test_scores(directory: Path, model_sha256: str, note: Note) -> TestScores:
         path.parent.mkdir(exist_ok=True)
         write_file(path, test.model_dump_json(indent=1) + "\n")
     except OSError as error:
-        if os.access(directory, os.W_OK):
+        if os.access(run.path, os.W_OK):
             raise
-        note(f"warning: cannot keep the scores ({error.strerror}), {path}")
+        note(f"nmt: warning: cannot keep the scores ({error.strerror}), {path}")
     return test

@@ -12,17 +12,20 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import InputError, NoModelError
+from nmt.errors import InputError, NoModelError, of_system
+from nmt.storage import data_form
 from nmt.storage.atomic import write_file
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
 _MAX_BYTES = 100_000_000
+_MAX_STEP = 2**53  # as of a log
 _HASHES: dict[str, type] = {"tokenizer_sha256": str, "data_sha256": str}
-_KEYS = {  # what each kind's readers rely on
+_KEYS: dict[str, dict[str, type]] = {  # what each kind's readers rely on
     "data": _HASHES | {"settings": dict, "shards": dict, "origin_sha256": str},
     "checkpoint": _HASHES | {"step": int},
     "model": _HASHES | {"step": int},
+    "test set": {"corpora": list},
 }
 
 
@@ -69,23 +72,29 @@ def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
     return content
 
 
-def read(folder: Path, kind: str) -> dict[str, Any]:
+def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     """The manifest of `folder`, itself checked.
+
+    Args:
+        name: of the file; a copy may have another.
 
     Raises:
         NoModelError: missing, unreadable, damaged, or of another kind (status 3).
         NewerFormatError: written by a newer version (status 2).
+        InputError: the operating system does not give it (2 or 5, see `of_system`).
     """
-    path = folder / NAME
+    path = folder / name
     damaged = NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
-    if path.exists() and not path.is_file():  # a named pipe would keep us waiting
-        raise damaged
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a named pipe would keep us waiting
+            raise damaged
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
         content = json.loads(data) if len(data) <= _MAX_BYTES else None
     except FileNotFoundError:
-        raise NoModelError(f"no {NAME}, {folder}, this is no complete {kind} directory") from None
+        raise NoModelError(f"no {name}, {folder}, this is no complete {kind} directory") from None
+    except OSError as error:
+        raise of_system(error) from None
     except (ValueError, RecursionError):
         raise damaged from None
     if not isinstance(content, dict):
@@ -105,6 +114,10 @@ def read(folder: Path, kind: str) -> dict[str, Any]:
     missing = [key for key, of in _KEYS[kind].items() if not isinstance(content.get(key), of)]
     if missing:
         raise NoModelError(f"manifest without {missing[0]}, {path}, restore it from a copy")
+    if not 0 <= content.get("step", 0) <= _MAX_STEP:
+        raise damaged
+    if kind == "data" and (fault := data_form.fault(content)):
+        raise NoModelError(f"damaged manifest ({fault}), {path}, restore it from a copy")
     return content
 
 
@@ -121,6 +134,14 @@ def _lists_files(files: Any) -> bool:
     )
 
 
+def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
+    """What stands in `folder`, or in folders below it, that its manifest does not know of."""
+    known = {NAME, *content["files"]}
+    known |= {str(parent) for name in known for parent in Path(name).parents}
+    found = (str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return sorted(name for name in found if name not in known)
+
+
 def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = None) -> None:
     """Checks files against a manifest read before.
 
@@ -129,6 +150,7 @@ def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = 
 
     Raises:
         NoModelError: a file is missing or differs; names the first such file.
+        InputError: the operating system does not give one (2 or 5).
     """
     for name in content["files"] if names is None else names:
         path, expected = folder / name, content["files"].get(name)
@@ -147,4 +169,6 @@ def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = 
                 found = f"sha256 {digest[:12]}…, {expected['sha256'][:12]}… in the manifest"
         except FileNotFoundError:
             raise NoModelError(f"missing file, {path}, restore it from a copy") from None
+        except OSError as error:
+            raise of_system(error) from None
         raise NoModelError(f"damaged file ({found}), {path}, restore it from a copy")

@@ -8,6 +8,7 @@ ends a run is said once, by the lowest of the ranks that it befell.
 import os
 import platform
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,7 +24,15 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from nmt.errors import InputError, Status, is_out_of_memory, of_system
+from nmt import signals
+from nmt.errors import (
+    InputError,
+    LostRankError,
+    Status,
+    ToldElsewhereError,
+    is_out_of_memory,
+    of_system,
+)
 
 # torchrun passes on the signal that a scheduler has sent to every process already
 _ONE_REQUEST_S = 2.0
@@ -100,7 +109,15 @@ def _cpu_name() -> str:
 
 def world_size() -> int:
     """The number of processes that torchrun has started; 1 without it."""
-    return int(os.environ.get("WORLD_SIZE", 1))
+    return _number("WORLD_SIZE", 1, least=1)
+
+
+def _number(name: str, default: int, least: int = 0) -> int:
+    """A whole number that torchrun or a scheduler has put into the environment."""
+    text = os.environ.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and least <= int(text) < 2**31):
+        raise InputError(f'{name} is "{text}", environment, start with torchrun or unset it')
+    return int(text)
 
 
 @contextmanager
@@ -111,8 +128,9 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         timeout_s: how long a rank waits for another before it takes it for lost.
 
     Raises:
-        InputError: a rank was lost (2); or what a rank raised inside, on that rank. Only one rank
-            has a text to say, the others have the status alone.
+        LostRankError: a rank was lost.
+        InputError: what a rank raised inside, on that rank.
+        ToldElsewhereError: on the others, as only one of them has it to say.
     """
     has_gpu = torch.cuda.is_available()
     device = _gpu() if has_gpu else torch.device("cpu")
@@ -121,12 +139,13 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         return
     timeout = timedelta(seconds=timeout_s)
     try:
+        _await_master(timeout_s)
         # What ranks tell each other is on the CPU, so that no step waits for a GPU on its account.
         dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=timeout)
         _kept.append(dist.group.WORLD)
-        address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        server = dist.TCPStore(address, port, is_master=False, timeout=timeout)
-    except (RuntimeError, ValueError) as error:  # ValueError: WORLD_SIZE is set, others are not
+        server = dist.TCPStore(*_master(), is_master=False, timeout=timeout)
+    # ValueError: WORLD_SIZE is set, others are not
+    except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(
             f"{world_size()} processes cannot reach each other ({reason}), torchrun, check "
@@ -157,8 +176,34 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         raise
 
 
+def _master() -> tuple[str, int]:
+    """Address and port where ranks meet; torch has told if there are none."""
+    return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0)
+
+
+def _await_master(timeout_s: int) -> None:
+    """Waits until somebody listens where ranks meet; raises OSError if nobody does in time.
+
+    torch waits as well, but writes some forty lines of its own inner life when it gives up.
+    """
+    is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    is_host = os.environ.get("RANK") == "0" and not is_agents
+    if is_host or not {"RANK", "MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
+        return
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            socket.create_connection(_master(), timeout=timeout_s).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                place = ":".join(map(str, _master()))
+                raise OSError(f"{place}: {error.strerror or error}") from None
+        time.sleep(0.2)
+
+
 def _gpu() -> torch.device:
-    local_rank, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+    local_rank, count = _number("LOCAL_RANK", 0), torch.cuda.device_count()
     if local_rank >= count:
         raise InputError(
             f"rank {local_rank} has no GPU, {count} on this machine, start one process a GPU"
@@ -193,13 +238,13 @@ def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputE
         words = {}
     if error:
         is_said = own in [text for rank, (_, text) in words.items() if rank < ranks.rank]
-        return InputError(status=status) if is_said else error
+        return ToldElsewhereError(status) if is_said else error
     causes = [status for status, text in words.values() if text]
     if causes or min(words, default=ranks.rank) != ranks.rank:
-        return InputError(status=max(causes, default=Status.INPUT))
+        return ToldElsewhereError(max(causes, default=Status.INPUT))
     lost = [rank for rank in range(ranks.world_size) if rank not in {*words, ranks.rank}]
     names = f"rank {', '.join(map(str, lost))}" if lost else "the connection between ranks"
-    return InputError(
+    return LostRankError(
         f"lost {names} of {ranks.world_size} (killed, stopped or unreachable), this run, start it "
         "again: it goes on from its newest checkpoint"
     )
@@ -219,7 +264,7 @@ def _last_words(
 
 
 class StopRequest:
-    """Remembers the first SIGINT, SIGTERM or SIGUSR1; a second one ends the process at once."""
+    """Remembers the first signal that asks to stop; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.signal_number = 0
@@ -228,13 +273,8 @@ class StopRequest:
     @contextmanager
     def listening(self) -> Iterator["StopRequest"]:
         """Listens inside the block; restores the former handlers after it."""
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-        former = {number: signal.signal(number, self._handle) for number in numbers}
-        try:
+        with signals.handled_by(self._handle):
             yield self
-        finally:
-            for number, handler in former.items():
-                signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         if not self.signal_number:

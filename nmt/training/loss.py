@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.data.layout import Batch
-from nmt.data.tokenizer import PAD_ID
+from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
 _CHUNK_TOKENS = 512  # whose logits are in memory at once

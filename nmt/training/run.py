@@ -4,29 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt import config as configuration
-from nmt.checkpoints.model_directory import CONFIG, TOKENIZER, tokenizer_to_fine_tune
 from nmt.config import Config
-from nmt.data import prepare
-from nmt.data.shards import Shard, open_split, verify_shard
+from nmt.data import prepare, test_set
+from nmt.data.prepared import PreparedData
+from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError
-from nmt.storage import atomic, manifest
+from nmt.runs.model_directory import tokenizer_to_fine_tune
+from nmt.runs.run_directory import RunDirectory
+from nmt.storage import atomic
 from nmt.training.distributed import Ranks, world_size
 
-MAY_CHANGE = {
-    "training.run_directory",  # a run may be moved
-    "training.max_steps",
-    "training.checkpoint_every",
-    "training.keep_checkpoints",
-    "training.average_last",
-    "training.validate_every",
-    "training.log_every",
-    "training.early_stopping",
-    "decoding.beam",
-    "decoding.length_penalty",
-    "decoding.max_extra_length",
-}
+Note = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -34,8 +23,9 @@ class Run:
     """What does not change while a run trains."""
 
     config: Config
-    directory: Path
+    directory: RunDirectory
     ranks: Ranks
+    lock: atomic.Lock | None  # on the directory, held by the main process
     tokenizer: Tokenizer
     tokenizer_file: bytes
     hashes: dict[str, str]  # of tokenizer and data, as checkpoints carry them
@@ -44,75 +34,54 @@ class Run:
     verify: Callable[[Shard], None]  # checks a training shard, once
 
 
-def prepare_if_missing(config: Config, note: Callable[[str], None]) -> None:
+def prepare_if_missing(config: Config, note: Note) -> None:
     """Prepares the run's data if there is none; under torchrun, ranks must not wait for hours."""
-    directory = Path(config.data.directory)
-    if world_size() == 1 and not (directory / manifest.NAME).exists():
+    if world_size() == 1 and not PreparedData.is_in(Path(config.data.directory)):
         prepare.prepare(config, report=note, tokenizer=tokenizer_to_fine_tune(config))
 
 
-def open_run(config: Config, ranks: Ranks) -> Run:
+def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note) -> Run:
     """Opens data and directory of a run; the main process first sets the directory up.
+
+    Args:
+        note: is told when a run that never came to a checkpoint begins anew with other settings.
 
     Raises:
         InputError: no prepared data, the directory holds another run, or data and tokenizer do
             not belong together.
     """
-    directory, data_directory = Path(config.training.run_directory), Path(config.data.directory)
-    if not (data_directory / manifest.NAME).exists():
-        raise InputError(f"no prepared data, {data_directory}, run nmt prepare before torchrun")
-    data = prepare.read_manifest(config)
-    manifest.verify(data_directory, data, [TOKENIZER])
-    tokenizer_file = (data_directory / TOKENIZER).read_bytes()
-    tokenizer = Tokenizer.load(data_directory / TOKENIZER)
-    if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:
+    directory = RunDirectory(Path(config.training.run_directory))
+    if not PreparedData.is_in(Path(config.data.directory)):
         raise InputError(
-            f"{tokenizer.vocabulary_size} pieces, tokenizer.vocabulary_size asks for "
-            f"{config.tokenizer.vocabulary_size}, {data_directory / TOKENIZER}, prepare again"
+            f"no prepared data, {config.data.directory}, run nmt prepare before torchrun"
         )
+    data = PreparedData.of(config)
+    tokenizer, tokenizer_file = data.tokenizer(config.tokenizer.vocabulary_size)
     if ranks.is_main:
-        _refuse_changes(config, directory)
-        prepare.mark_used(data_directory, directory)
-        _write_if_changed(directory / CONFIG, config.to_yaml().encode())
-        _write_if_changed(directory / TOKENIZER, tokenizer_file)
+        directory.refuse_changes(config, note)
+        data.mark_used(directory.path)
+        directory.set_up(config, tokenizer_file)
+        atomic.write_if_changed(directory.data_manifest, data.manifest_file)
+        test_set.keep(data, directory.test_set, config.data)
     verified: set[Path] = set()
 
     def verify(shard: Shard) -> None:
         if shard.path not in verified:
-            verify_shard(data_directory, data, shard)
+            data.verify(shard)
             verified.add(shard.path)
 
-    validation = open_split(data_directory, data, "validation")
+    validation = data.shards("validation")
     for shard in validation:
-        verify_shard(data_directory, data, shard)
+        data.verify(shard)
     return Run(
         config,
         directory,
         ranks,
+        lock,
         tokenizer,
         tokenizer_file,
-        {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data["data_sha256"]},
-        open_split(data_directory, data, "train"),
+        {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data.manifest["data_sha256"]},
+        data.shards("train"),
         validation,
         verify,
     )
-
-
-def _write_if_changed(path: Path, content: bytes) -> None:
-    if not path.exists() or path.read_bytes() != content:
-        atomic.write_file(path, content)
-
-
-def _refuse_changes(config: Config, directory: Path) -> None:
-    """Raises InputError if the run in `directory` was started with other settings that matter."""
-    if not (directory / CONFIG).exists():
-        return
-    started = configuration.load(directory / CONFIG)
-    problems = [
-        f"{key} is {new}, the run was started with {old}, {directory}, restore it or name "
-        "another training.run_directory"
-        for key, (old, new) in configuration.differences(started, config).items()
-        if key not in MAY_CHANGE
-    ]
-    if problems:
-        raise InputError(*problems)

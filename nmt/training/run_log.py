@@ -10,25 +10,59 @@ from typing import Any, Self, TextIO
 
 from tqdm import tqdm
 
-from nmt.storage.atomic import write_file
+from nmt.errors import told
+from nmt.runs.run_directory import RunDirectory
+from nmt.storage.atomic import Lock, write_file
+from nmt.training.health import has_learnt
 from nmt.training.validation import Validation
 
-LOG = "log.jsonl"
+_MAX_LINE_BYTES = 100_000
+_MAX_STEP = 2**53  # up to which a float holds every whole number
+_TEXTS = ("bleu_signature", "device")
 
 
 def read_log(run: Path) -> list[dict[str, Any]]:
-    """The objects of a run's log, in order, up to a line that a crash has damaged if any."""
-    path = run / LOG
-    if not path.exists():
+    """The sound lines of a run's log, in order; a line that a crash has torn is left out.
+
+    Each is an object whose `step` is a whole number from 0 to 2^53 and whose `event`, if it has
+    one, is a text. Numbers beside them are finite, `bleu_signature` and `device` are texts: what
+    is anything else is left out of its line. Other values are as they stand in the file.
+    """
+    path = RunDirectory(run).log
+    if not path.is_file():
         return []
     found = []
-    for line in path.read_bytes().split(b"\n")[:-1]:
-        try:
-            facts = json.loads(line)
-            found.append(facts | {"step": int(facts["step"])})
-        except (ValueError, TypeError, KeyError):
-            break
+    with path.open("rb") as file:
+        while text := file.readline(_MAX_LINE_BYTES):
+            line = _sound_line(text) if text.endswith(b"\n") else None
+            found += [line] if line else []
     return found
+
+
+def _sound_line(text: bytes) -> dict[str, Any] | None:
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(line, dict) or not isinstance(line.get("event", ""), str):
+        return None
+    step = line.get("step")
+    if type(step) is not int or not 0 <= step <= _MAX_STEP:  # True is none
+        return None
+    return {key: value for key, value in line.items() if _is_sound(key, value)}
+
+
+def _is_sound(key: str, value: Any) -> bool:
+    if key in _TEXTS:
+        return isinstance(value, str)
+    return not isinstance(value, int | float) or abs(value) <= sys.float_info.max
+
+
+def _duration(seconds: float) -> str:
+    """A time to wait, as roughly as it is known: 45 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 class RunLog:
@@ -44,6 +78,10 @@ class RunLog:
         max_steps: for the progress bar.
         elapsed_s: seconds behind that step, see the property.
         hardware: what every line says of the machine: `device`, `world_size`.
+        lock: on the run's directory, checked before each line.
+
+    Raises:
+        InputError: when a line is written, but the directory is no longer ours (2).
     """
 
     def __init__(
@@ -54,26 +92,33 @@ class RunLog:
         max_steps: int = 0,
         elapsed_s: float = 0.0,
         hardware: dict[str, Any] | None = None,
+        lock: Lock | None = None,
     ):
+        self._lock = lock
+        self.last_validation: dict[str, Any] = {}  # as it stands in the log, if there was one
         self._file: TextIO | None = None
-        self._tokens, self._since = 0, time.monotonic()
-        self._began, self._hardware = time.monotonic() - elapsed_s, hardware or {}
-        self._max_steps = max_steps
+        self._opened = self._since = time.monotonic()
+        self._tokens, self._first, self._max_steps = 0, step + 1, max_steps
+        self._began, self._hardware = self._opened - elapsed_s, hardware or {}
         if run is None:
             return
-        from torch.utils.tensorboard import SummaryWriter  # slow to import, not always needed
+        from nmt.training.board import Board  # slow to import, not always needed
 
         done = {"validation": validated, "model": step - 1}  # a model of this step is made again
         kept = [
             line for line in read_log(run) if line["step"] <= done.get(line.get("event", ""), step)
         ]
-        write_file(run / LOG, "".join(json.dumps(line) + "\n" for line in kept))
-        self._file = (run / LOG).open("a", encoding="utf-8")
-        self._board = SummaryWriter(run / "tensorboard", purge_step=step + 1)
+        self._path = RunDirectory(run).log
+        for line in kept:
+            if line.get("event") == "validation":
+                self.last_validation = line
+        write_file(self._path, "".join(json.dumps(line) + "\n" for line in kept))
+        self._file = self._path.open("a+", encoding="utf-8")
         self._bar = tqdm(
             total=max_steps, initial=step, unit="step", dynamic_ncols=True,
             disable=not sys.stderr.isatty(),
         )  # fmt: skip
+        self._board = Board(RunDirectory(run).tensorboard, step + 1, self.note)
 
     @property
     def elapsed_s(self) -> float:
@@ -89,9 +134,9 @@ class RunLog:
 
     def __exit__(self, *_: object) -> None:
         if self._file:
+            self._board.close()
             self._bar.close()
             self._file.close()
-            self._board.close()
 
     def count(self, target_tokens: int) -> None:
         """Counts one step's tokens and moves the bar."""
@@ -105,7 +150,7 @@ class RunLog:
 
     def step(self, facts: dict[str, Any]) -> None:
         """Logs a step; adds tokens per second since the last line."""
-        speed = round(self._tokens / max(time.monotonic() - self._since, 1e-9), 1)
+        speed = self._speed()
         self.restart_clock()
         if not self._file:
             return
@@ -113,28 +158,51 @@ class RunLog:
         self._write(facts)
         names = ("loss", "nll", "learning_rate", "gradient_norm", "tokens_per_second")
         self._scalars("training", facts, names)
-        text = f"loss {facts['loss']:.3f} nll {facts['nll']:.3f} {speed:.0f} target tokens/s"
+        self._show(facts, speed)
+
+    def step_between(self, facts: dict[str, Any]) -> None:
+        """Shows a step that is not logged if it is the first: a person wants to see a start."""
+        if self._file and facts["step"] == self._first:
+            self._show(facts, self._speed())
+
+    def _speed(self) -> float:
+        return round(self._tokens / max(time.monotonic() - self._since, 1e-9), 1)
+
+    def _show(self, facts: dict[str, Any], speed: float) -> None:
+        step, missing = facts["step"], self._max_steps - facts["step"]
+        text = (
+            f"epoch {facts['epoch']} loss {facts['loss']:.3f} nll {facts['nll']:.3f} "
+            f"lr {facts['learning_rate']:.1e} {speed:.0f} target tokens/s"
+        )
         self._bar.set_postfix_str(text)
         if self._bar.disable:
-            self.note(f"step {facts['step']}/{self._max_steps} {text}")
+            # at the pace of this sitting, validation and saving included
+            left = (time.monotonic() - self._opened) / (step - self._first + 1) * missing
+            text += f", {_duration(left)} left" if missing else ""
+            self.note(f"step {step}/{self._max_steps} {text}")
 
     def validation(self, step: int, result: Validation) -> None:
         """Logs a validation with some sample translations."""
         if not self._file:
             return
-        facts = {"event": "validation", "step": step} | result.facts
+        self.last_validation = facts = {"event": "validation", "step": step} | result.facts
         self._write(facts)
         self._scalars("validation", facts, ("loss", "nll", "ppl", "bleu"))
         rows = [("source", "reference", "translation"), ("---",) * 3, *result.samples]
         cells = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
         table = "\n".join(f"| {' | '.join(row)} |" for row in cells)
-        self._board.add_text("validation/samples", table, step)
-        self.note(
-            f"validation at step {step}: nll {result.nll:.3f} ppl {facts['ppl']:.2f} "
-            f"bleu {result.bleu:.2f}"
-        )
+        self._board.text("validation/samples", table, step)
+        ppl = f"{result.ppl:.2f}" if result.ppl < 1e6 else f"{result.ppl:.1e}"
+        text = f"validation at step {step}: nll {result.nll:.3f} ppl {ppl} bleu {result.bleu:.2f}"
+        if not has_learnt(facts):
+            text += (
+                " (next to nothing learnt yet: the frequencies of pieces alone have nll "
+                f"{result.unigram_nll:.3f})"
+            )
+        self.note(text)
         for source, reference, translation in result.samples[:2]:
-            self.note(f"  source      {source}\n  reference   {reference}")
+            self.note(f"  source      {source}")
+            self.note(f"  reference   {reference}")
             self.note(f"  translation {translation}")
 
     def event(self, name: str, facts: dict[str, Any]) -> None:
@@ -145,14 +213,28 @@ class RunLog:
         """Tells a person something, above the progress bar."""
         if self._file:
             with contextlib.suppress(OSError):  # training outlives whoever reads its messages
-                self._bar.write(text, file=sys.stderr)
+                self._bar.write(told(text), file=sys.stderr)
 
     def _scalars(self, group: str, facts: dict[str, Any], names: Sequence[str]) -> None:
         for name in names:
-            self._board.add_scalar(f"{group}/{name}", facts[name], facts["step"])
+            self._board.scalar(f"{group}/{name}", facts[name], facts["step"])
 
     def _write(self, facts: dict[str, Any]) -> None:
-        if self._file:
-            facts = facts | {"elapsed_s": round(self.elapsed_s, 3)} | self._hardware
-            self._file.write(json.dumps(facts) + "\n")
-            self._file.flush()
+        if not self._file:
+            return
+        if self._lock:
+            self._lock.check()
+        if not self._path.exists():
+            self._write_again()
+        facts = facts | {"elapsed_s": round(self.elapsed_s, 3)} | self._hardware
+        self._file.write(json.dumps(facts) + "\n")
+        self._file.flush()
+
+    def _write_again(self) -> None:
+        """Brings back a log that was removed, as it still stands in the open file."""
+        assert self._file
+        with self._file as removed:
+            removed.seek(0)
+            write_file(self._path, removed.read())
+        self._file = self._path.open("a+", encoding="utf-8")
+        self.note(f"nmt: warning: was removed and is written again, {self._path}")

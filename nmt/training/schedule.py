@@ -16,6 +16,10 @@ def learning_rate(step: int, d_model: int, warmup_steps: int, factor: float = 1.
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 
-def peak_learning_rate(d_model: int, warmup_steps: int, factor: float = 1.0) -> float:
-    """The greatest value, reached at `warmup_steps`."""
-    return learning_rate(warmup_steps, d_model, warmup_steps, factor)
+def peak_learning_rate(
+    d_model: int, warmup_steps: int, factor: float = 1.0, max_steps: int | None = None
+) -> float:
+    """The greatest value: at `warmup_steps`, or at `max_steps` if a run ends before."""
+    return learning_rate(
+        min(warmup_steps, max_steps or warmup_steps), d_model, warmup_steps, factor
+    )

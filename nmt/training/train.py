@@ -8,25 +8,28 @@ moments and one integer, and a resumed run repeats the undisturbed one to the bi
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from nmt.checkpoints import checkpoint as checkpoints
-from nmt.checkpoints.average import mean_weights
-from nmt.checkpoints.checkpoint import Checkpoint
-from nmt.checkpoints.model_directory import WEIGHTS, check_fit, load_model, save_model
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.layout import Batch, packed, pairs_of
 from nmt.data.plan import Plan, StepPlan
-from nmt.errors import InputError, NoModelError, Status, Stopped
+from nmt.errors import DivergedError, InputError, NoModelError, Stopped
 from nmt.model.transformer import Transformer
-from nmt.storage import atomic, manifest
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs import finished_model
+from nmt.runs.average import mean_weights
+from nmt.runs.checkpoint import Checkpoint
+from nmt.runs.model_directory import check_fit, load_model, new_transformer
+from nmt.runs.run_directory import RunDirectory
+from nmt.runs.state import Best, State
 from nmt.training.distributed import StopRequest, process_group
+from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
 from nmt.training.run import Run, open_run, prepare_if_missing
@@ -50,11 +53,12 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         The finished model's directory.
 
     Raises:
-        InputError: bad input, lock held (2); no sound checkpoint (3); diverged (4).
+        InputError: bad input, lock held; its subclasses: no sound checkpoint, divergence, storage,
+            a lost rank. Of several ranks one has it to say, the others raise ToldElsewhereError.
         Stopped: a signal came; the run was saved.
     """
     keep_freed_memory()
-    settings, directory = config.training, Path(config.training.run_directory)
+    settings, directory = config.training, RunDirectory(Path(config.training.run_directory))
     prepare_if_missing(config, note)
     if settings.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -65,59 +69,46 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         ranks = stack.enter_context(process_group(settings.process_group_timeout_s))
         if not ranks.is_main:
             note = _unheard
+        lock = None
         if ranks.is_main:
-            stack.enter_context(atomic.lock(directory, "nmt train"))
-            atomic.remove_leftovers(directory)
-        run = open_run(config, ranks)
+            lock = stack.enter_context(directory.locked())
+            directory.remove_leftovers()
+        run = open_run(config, ranks, lock, note)
         start = checkpoints.newest(directory, note)
         step = start.step if start else 0
         if len(set(ranks.gather(step))) > 1:
             raise InputError(f"ranks see different checkpoints, {directory}, use one file system")
         training = Training.begin(run, start, note)
-        if training.is_over(step) and _model_step(directory) == step:
+        if training.is_over(step) and finished_model.step_of(directory) == step:
             note(f"nothing to do: {directory} is finished at step {step}")
-            return directory / "model"
+            return directory.model
         with _log(run, start) as log:
             if start:
                 log.note(f"resumed from step {step}")
+            count = f"{ranks.world_size} processes on " if ranks.world_size > 1 else ""
+            if warning := rate_warning(config):
+                log.note(f"nmt: warning: {warning}")
+            log.note(f"training: {count}{ranks.device_name}")
             step = _train(training, log, stop, step)
             _finish(run, log, stop, step)
-    return directory / "model"
+    return directory.model
 
 
 def _log(run: Run, start: Checkpoint | None) -> RunLog:
     """The run's log, taken up at a checkpoint; a silent one but on the main process."""
     if not run.ranks.is_main:
         return RunLog(None)
-    step, state = (start.step, start.state) if start else (0, {})
+    step, validated, elapsed_s = 0, 0, 0.0
+    if start:
+        step, elapsed_s = start.step, start.state.elapsed_s
+        validated = start.state.best.validated
     hardware = {"device": run.ranks.device_name, "world_size": run.ranks.world_size}
-    validated = state.get("best", {}).get("validated", 0)
-    max_steps, elapsed_s = run.config.training.max_steps, state.get("elapsed_s", 0.0)
-    return RunLog(run.directory, step, validated, max_steps, elapsed_s, hardware)
-
-
-def _model_step(directory: Path) -> int | None:
-    """The step of a run's finished model, if it has a sound one."""
-    try:
-        content = manifest.read(directory / "model", "model")
-        manifest.verify(directory / "model", content)
-    except InputError:
-        return None
-    return int(content["step"])
+    max_steps = run.config.training.max_steps
+    return RunLog(run.directory.path, step, validated, max_steps, elapsed_s, hardware, run.lock)
 
 
 def _unheard(text: str) -> None:
     """What ranks other than the main one have to say."""
-
-
-@dataclass
-class Best:
-    """The best validation so far, and how far validation has come."""
-
-    step: int | None = None
-    bleu: float = -1.0
-    worse_since: int = 0  # validations that were not better
-    validated: int = 0  # the step of the last validation
 
 
 @dataclass(frozen=True)
@@ -140,7 +131,7 @@ class Training:
         if start:
             checkpoints.restore_adam(optimizer, transformer, start.moments, start.step)
         module = torch.compile(loss_module, dynamic=True) if settings.compile else loss_module
-        best = Best(**start.state["best"]) if start else Best()
+        best = start.state.best.model_copy() if start else Best()
         return cls(run, loss_module, run.ranks.wrap(module), optimizer, best)  # type: ignore[arg-type]
 
     def validate_if_due(self, log: RunLog, stop: StopRequest, step: int) -> bool:
@@ -185,23 +176,24 @@ class Training:
         run, transformer = self.run, self.loss_module.transformer
         weights = transformer.state_dict()
         if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
-            raise InputError(
-                f"weights that are not finite, step {step}, nothing was saved; "
-                "resume with a lower training.learning_rate_factor",
-                status=Status.DIVERGED,
+            raise DivergedError(
+                f"weights that are not finite, step {step}, nothing was saved; {LOWER_RATE}"
             )
-        if not run.ranks.is_main:
+        if not run.lock:
             return
-        state = {
-            "best": asdict(self.best),
-            "elapsed_s": elapsed_s,
-            "world_size": run.ranks.world_size,
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-        }
+        state = State(
+            step=step,
+            best=self.best,
+            elapsed_s=elapsed_s,
+            world_size=run.ranks.world_size,
+            threads=torch.get_num_threads(),
+            torch=str(torch.__version__),
+        )
         moments = checkpoints.adam_moments(self.optimizer, transformer)
-        snapshot = Checkpoint(step, weights, moments, state)
+        snapshot = Checkpoint(weights, moments, state)
+        run.lock.check()
         checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
+        run.lock.check()  # saving takes a while
         settings = run.config.training
         every, keep = settings.checkpoint_every, settings.keep_checkpoints
         checkpoints.rotate(run.directory, step, every, keep, self.best.step)
@@ -216,6 +208,7 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
         _stop(run, ranks.max(stop.signal_number), step)
     if training.is_over(step):
         return step
+    divergence = Divergence(config)
     for plan, slots in _settled(training, _slots(run, after=step)):
         step = plan.step
         result = optimizer_step(
@@ -223,11 +216,13 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
             step, plan.target_tokens, config, ranks,
         )  # fmt: skip
         log.count(plan.target_tokens)
-        if step % settings.log_every == 0 or step == settings.max_steps:
-            log.step(_facts(plan, result))
+        is_logged = step % settings.log_every == 0 or step == settings.max_steps
+        (log.step if is_logged else log.step_between)(_facts(plan, result))
+        is_astray = divergence.is_astray(step, result.nll)
         is_best = training.validate_if_due(log, stop, step)
         signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
-        if is_over or is_best or signal_number or step % settings.checkpoint_every == 0:
+        is_due = (is_best or step % settings.checkpoint_every == 0) and not is_astray
+        if is_over or signal_number or is_due:
             training.save(step, log.elapsed_s)
             log.restart_clock()
         _stop(run, signal_number, step)
@@ -242,8 +237,7 @@ def _stop(run: Run, signal_number: int, step: int) -> None:
     """Raises Stopped if a rank was asked to stop; `step` is saved, or the main process is at it."""
     if signal_number:
         run.ranks.wait()  # until it is written
-        text = f"stopped after step {step}, saved in {run.directory}"
-        raise Stopped(signal_number, text if run.ranks.is_main else "")
+        raise Stopped(signal_number, f"stopped after step {step}, saved in {run.directory}")
 
 
 def _settled(training: Training, steps: Iterator[Step]) -> Iterator[Step]:
@@ -299,15 +293,16 @@ def _initial_transformer(
     run: Run, start: Checkpoint | None, note: Callable[[str], None]
 ) -> Transformer:
     """With the weights of a checkpoint, of a model to fine-tune, or newly drawn."""
-    transformer, origin = Transformer(run.config), run.config.training.initialize_from
+    transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:
         if start.hashes != run.hashes:
             raise NoModelError(
                 f"trained on other data or another tokenizer ({start.hashes}, now {run.hashes}), "
                 f"{run.directory}, restore them or name another training.run_directory"
             )
-        weights = start.weights
-    elif origin:
+        transformer.load_state_dict(start.weights)
+        return transformer
+    if origin:
         model = load_model(Path(origin), device=torch.device("cpu"), note=note)
         if model.tokenizer.sha256 != run.tokenizer.sha256:
             raise InputError(
@@ -315,11 +310,10 @@ def _initial_transformer(
                 "the data into a new directory with initialize_from set, to use its tokenizer"
             )
         weights = model.transformer.state_dict()
-    else:
-        transformer.initialize(run.config.training.seed)
+        check_fit(transformer, weights, Path(origin))
+        transformer.load_state_dict(weights)
         return transformer
-    check_fit(transformer, weights, run.directory if start else Path(str(origin)))
-    transformer.load_state_dict(weights)
+    transformer.initialize(run.config.training.seed)
     return transformer
 
 
@@ -330,24 +324,25 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
     sound = checkpoints.sound_checkpoints(
         run.directory, settings.average_last, log.note, settings.checkpoint_every, step
     )
-    weights = mean_weights([folder / WEIGHTS for _, folder in sound])
+    weights = mean_weights([folder for _, folder in sound])
     facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}
     note = f"model: mean of steps {', '.join(map(str, facts['averaged_steps']))}"
     if run.validation:
-        transformer = Transformer(run.config)
+        transformer = new_transformer(run.config)
         transformer.load_state_dict(weights)
         module = TransformerLoss(transformer.to(run.ranks.device), settings.label_smoothing)
         result = validate(module, run.tokenizer, run.validation, run.config, run.ranks, stop)
         _stop(run, run.ranks.max(stop.signal_number), step)
         assert result  # there is one unless a rank was asked to stop
         facts["validation"] = result.facts
+        facts["warnings"] = shortcomings(result.facts, log.last_validation, run.directory.path)
         note += f", validation bleu {result.bleu:.2f}"
-    if run.ranks.is_main:
-        new, path = run.directory / ".tmp-new-model", run.directory / "model"
-        save_model(new, run.config, run.tokenizer_file, weights, run.hashes | facts)
-        if path.exists():
-            path.replace(run.directory / ".tmp-former-model")
-        new.replace(path)
-        atomic.remove_leftovers(run.directory)
+    if run.lock:
+        finished_model.write(
+            run.directory, run.lock, run.config, run.tokenizer_file, weights,
+            run.hashes | facts, log.note,
+        )  # fmt: skip
         log.event("model", facts)
         log.note(note)
+        for warning in facts.get("warnings", []):
+            log.note(f"nmt: warning: {warning}")

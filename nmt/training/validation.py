@@ -12,9 +12,10 @@ from nmt.data.layout import by_length, one_per_row, pairs_of
 from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError, Status
+from nmt.errors import DivergedError, InputError
 from nmt.evaluation.bleu import score
 from nmt.training.distributed import Ranks, StopRequest
+from nmt.training.health import LOWER_RATE, unigram_nll
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import autocast
 
@@ -30,6 +31,12 @@ class Validation:
     bleu: float
     bleu_signature: str
     samples: list[tuple[str, str, str]]  # source, reference, translation
+    unigram_nll: float = 0.0  # of a guess by the frequency of pieces, see `health.unigram_nll`
+
+    @property
+    def ppl(self) -> float:
+        """Perplexity, at most e^700."""
+        return math.exp(min(self.nll, 700.0))
 
     @property
     def facts(self) -> dict[str, float | str]:
@@ -37,9 +44,10 @@ class Validation:
         return {
             "loss": self.loss,
             "nll": self.nll,
-            "ppl": math.exp(min(self.nll, 700.0)),
+            "ppl": self.ppl,
             "bleu": self.bleu,
             "bleu_signature": self.bleu_signature,
+            "unigram_nll": self.unigram_nll,
         }
 
 
@@ -68,8 +76,8 @@ def validate(
         None on every rank if one was asked to stop before it had done its part.
 
     Raises:
-        InputError: no pair is short enough for the model's learned positions (2); the loss is not
-            finite (4).
+        InputError: no pair is short enough for the model's learned positions.
+        DivergedError: the loss is not finite.
     """
     training = loss_module.training
     loss_module.eval()
@@ -112,6 +120,7 @@ def validate(
         bleu=scores.bleu,
         bleu_signature=scores.bleu_signature,
         samples=[rows[pick][1:] for pick in picks],
+        unigram_nll=unigram_nll(shards),
     )
 
 
@@ -128,7 +137,7 @@ def _losses(
     Where positions are learned, pairs that reach beyond the last have no loss and are left out.
 
     Raises:
-        InputError: the loss is not finite (4).
+        DivergedError: the loss is not finite.
     """
     limit = loss_module.transformer.max_length or math.inf
     pairs = [pair for pair in pairs if max(map(len, pair)) <= limit]
@@ -141,9 +150,7 @@ def _losses(
         tokens = int((batch.tgt_out != 0).sum())
         sums = [a + b for a, b in zip(sums, (float(loss), float(nll), tokens), strict=True)]
     if not math.isfinite(sums[0]):
-        raise InputError(
-            f"training diverged (validation loss {sums[0]}), this run, "
-            "resume with a lower training.learning_rate_factor",
-            status=Status.DIVERGED,
+        raise DivergedError(
+            f"training diverged (validation loss {sums[0]}), this run, {LOWER_RATE}"
         )
     return sums

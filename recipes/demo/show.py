@@ -10,8 +10,8 @@ import sys
 
 from nmt.config import Demo
 from nmt.cpu_memory import keep_freed_memory
-from nmt.data.demo import PHENOMENA, DemoPair, demo_pairs, word_for_word
 from nmt.decoding.translator import Translator
+from nmt.demo_language import PHENOMENA, DemoPair, demo_pairs, word_for_word
 from nmt.errors import InputError
 from nmt.evaluation.bleu import score
 
@@ -43,11 +43,15 @@ def test_pairs(translator: Translator) -> list[DemoPair]:
 
 
 def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
-    """For each phenomenon one test sentence, its translation marked if it is not the reference."""
+    """For each phenomenon the test sentence that shows least beside it, the first of these.
+
+    Its translation is marked if it is not the reference.
+    """
     print("held-out test sentences (* differs from the reference)\n")
     shown: set[int] = set()
     for phenomenon in PHENOMENA:
-        index = next(i for i, p in enumerate(pairs) if phenomenon in p.phenomena and i not in shown)
+        having = [i for i, p in enumerate(pairs) if phenomenon in p.phenomena and i not in shown]
+        index = min(having, key=lambda i: len(pairs[i].phenomena))
         shown.add(index)
         mark = " " if translations[index] == pairs[index].target else "*"
         print(f"{phenomenon:>20}  {pairs[index].source}\n{mark:>20}  {translations[index]}")

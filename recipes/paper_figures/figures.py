@@ -17,13 +17,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.config import Model
 from nmt.errors import InputError
-from nmt.model.attention import SelfAttention, attention, attention_weights
-from nmt.model.dropout import Dropout, Randomness
+from nmt.model.attention import Cache, SelfAttention, Visibility, attention, attention_weights
+from nmt.model.dropout import Randomness
 from nmt.model.positions import sinusoids
+from nmt.paper import BASE, BIG, TABLE_1
 from nmt.training.schedule import learning_rate
 
-WARMUP = 4000
+WARMUP = BASE["training.warmup_steps"]
 KEYS, QUERIES, SEEDS = 64, 256, 20  # of the picture of scaling
 # Table 1's d, r and k; the representation of size d is that of every layer type
 D_MODEL, HEADS, NEIGHBOURHOOD, KERNEL = 256, 4, 64, 3
@@ -63,7 +65,7 @@ def figure(path: Path) -> Iterator[Any]:
 def draw_learning_rate(axes: Any) -> None:
     """Eq. 3 for base and big."""
     steps = range(1, 50_001, 25)
-    for name, d_model in (("base", 512), ("big", 1024)):
+    for name, d_model in (("base", BASE["model.d_model"]), ("big", BIG["model.d_model"])):
         rates = [learning_rate(step, d_model, WARMUP) for step in steps]
         peak = learning_rate(WARMUP, d_model, WARMUP)
         axes.plot(steps, rates, label=f"{name}, d_model {d_model}: at most {peak:.2e}")
@@ -103,7 +105,8 @@ def jacobian_norm(d_k: int, seed: int, is_scaled: bool) -> float:
     generator = torch.Generator().manual_seed(seed)
     query = torch.randn(QUERIES, d_k, generator=generator, dtype=torch.float64)
     key = torch.randn(KEYS, d_k, generator=generator, dtype=torch.float64)
-    p = attention_weights(query if is_scaled else query * d_k**0.5, key, None)  # (QUERIES, KEYS)
+    query = query if is_scaled else query * d_k**0.5
+    p = attention_weights(query, key, Visibility())  # (QUERIES, KEYS)
     return float(torch.linalg.matrix_norm(p.diag_embed() - p[:, :, None] * p[:, None]).median())
 
 
@@ -114,24 +117,24 @@ class RestrictedSelfAttention(SelfAttention):
     and memory are O(r n d); masking the scores of full attention would leave them O(n^2 d).
     """
 
-    def __init__(self, d_model: int, heads: int, neighbourhood: int, dropout: Dropout):
-        super().__init__(d_model, heads, d_model // heads, d_model // heads, dropout)
-        self.reach = neighbourhood // 2
+    def __init__(self, model: Model, randomness: Randomness):
+        super().__init__(model, randomness)
+        self.window = model.attention_window
 
-    def forward(self, x: Tensor, bias: Tensor | None = None, seen: None = None) -> Tensor:
-        """(1, C, D) -> (1, C, D); C a multiple of r / 2."""
-        width, length = self.reach, x.shape[1]
+    def forward(self, x: Tensor, visibility: Visibility, cache: Cache | None = None) -> Tensor:
+        """(1, C, D) -> (1, C, D); C a multiple of r / 2. Nothing but the window restricts it."""
+        width, length = self.window // 2, x.shape[1]
         query, key, value = (part[0].transpose(0, 1) for part in self.project(x))  # (C, H, K)
         query = query.unflatten(0, (-1, width)).transpose(1, 2)  # (C / w, H, w, K)
         key, value = (
             F.pad(part, (0, 0, 0, 0, width, width)).unfold(0, 3 * width, width).transpose(2, 3)
             for part in (key, value)
         )  # (C / w, H, 3 w, K)
-        at = torch.arange(length, device=x.device).view(-1, width, 1)
+        at = torch.arange(length, device=x.device).view(-1, width)
         looked_at = at[:, :1] + torch.arange(-width, 2 * width, device=x.device)
-        far = ((at - looked_at).abs() > width) | (looked_at < 0) | (looked_at >= length)
-        bias = torch.zeros(far.shape, device=x.device).masked_fill_(far, float("-inf"))[:, None]
-        attended = attention(query, key, value, bias, self.dropout)  # (C / w, H, w, K)
+        inside = ((looked_at >= 0) & (looked_at < length)).long()
+        seen = Visibility((torch.ones_like(at), inside), (at, looked_at), window=self.window)
+        attended = attention(query, key, value, seen, self.dropout)  # (C / w, H, w, K)
         return self.output(attended.transpose(1, 2).reshape(1, length, -1))
 
 
@@ -151,14 +154,15 @@ class Convolutional(nn.Conv1d):
 
 def layers() -> dict[str, nn.Module]:
     """The layer types of Table 1, by name with complexity."""
-    d_k, dropout = D_MODEL // HEADS, Dropout(0.0, Randomness())
+    d_k = D_MODEL // HEADS
+    model = Model(d_model=D_MODEL, heads=HEADS, d_k=d_k, d_v=d_k, attention_window=NEIGHBOURHOOD)
+    restricted = f"{TABLE_1['restricted self-attention']}, r = {NEIGHBOURHOOD}"
+    convolution = f"{TABLE_1['convolutional']}, k = {KERNEL}"
     return {
-        "self-attention, n²·d": SelfAttention(D_MODEL, HEADS, d_k, d_k, dropout),
-        f"restricted self-attention, r·n·d, r = {NEIGHBOURHOOD}": RestrictedSelfAttention(
-            D_MODEL, HEADS, NEIGHBOURHOOD, dropout
-        ),
-        "recurrent (LSTM), n·d²": Recurrent(D_MODEL, D_MODEL, batch_first=True),
-        f"convolutional, k·n·d², k = {KERNEL}": Convolutional(
+        f"self-attention, {TABLE_1['self-attention']}": SelfAttention(model, Randomness()),
+        f"restricted self-attention, {restricted}": RestrictedSelfAttention(model, Randomness()),
+        f"recurrent (LSTM), {TABLE_1['recurrent']}": Recurrent(D_MODEL, D_MODEL, batch_first=True),
+        f"convolutional, {convolution}": Convolutional(
             D_MODEL, D_MODEL, KERNEL, padding=KERNEL // 2
         ),
     }
@@ -205,7 +209,7 @@ def seconds(layer: nn.Module, length: int) -> float:
     device = next(layer.parameters()).device
     x = torch.randn(1, length, D_MODEL, device=device, requires_grad=True)
     began = time.perf_counter()
-    out = layer(x, None) if type(layer) is SelfAttention else layer(x)
+    out = layer(x, Visibility()) if isinstance(layer, SelfAttention) else layer(x)
     out.sum().backward()
     if device.type == "cuda":
         torch.cuda.synchronize()

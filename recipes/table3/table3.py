@@ -25,7 +25,8 @@ from typing import Any
 
 from nmt.config import Config, differences, load
 from nmt.errors import InputError
-from nmt.reporting.paper_results import TABLE_3
+from nmt.paper import TABLE_3
+from nmt.runs.run_directory import RunDirectory
 from nmt.storage import atomic, manifest
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "table3"
@@ -136,7 +137,7 @@ def _finished(run: Path, config: Config, minutes: float) -> Result | None:
     result = Result(**json.loads((run / RESULT).read_text()))
     if result.steps < config.training.max_steps and result.minutes < minutes:
         return None
-    for key, (old, new) in differences(load(run / "config.yaml"), config).items():
+    for key, (old, new) in differences(load(RunDirectory(run).config), config).items():
         if key not in ("training.max_steps", "training.run_directory"):
             raise InputError(f"{key} is {new}, the run had {old}, {run}, name another --output")
     return result
@@ -151,11 +152,11 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
         arguments: of `nmt train`, the configuration and its overrides.
         minutes: for all calls together.
     """
-    from nmt.checkpoints.checkpoint import sound_checkpoints
+    from nmt.runs.checkpoint import sound_checkpoints
 
     status = _run(arguments, run, 60 * minutes)
     if status and _seconds(run) >= 60 * minutes:
-        checkpoints = sound_checkpoints(run, 1, say)
+        checkpoints = sound_checkpoints(RunDirectory(run), 1, say)
         if not checkpoints:
             raise InputError(f"no step within {minutes:g} minutes, {run}, give it more --minutes")
         status = _run([*arguments, f"training.max_steps={checkpoints[0][0]}"], run, math.inf)
@@ -201,8 +202,9 @@ def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Res
     from nmt.evaluation.evaluate import evaluate
     from nmt.reporting.info import info
 
-    facts = manifest.read(run / "model", "model")
-    scores = evaluate(run / "model", note=say).as_json()
+    model = RunDirectory(run).model
+    facts = manifest.read(model, "model")
+    scores = evaluate(model, note=say).as_json()
     torch.cuda.empty_cache()  # the next run may train there; without a GPU this does nothing
     result = Result(
         row=row,

@@ -10,7 +10,7 @@ import sys
 from itertools import islice
 from pathlib import Path
 
-from nmt.data.demo import demo_pairs
+from nmt.demo_language import demo_pairs
 
 SIZES = {
     "general": {"train": 20_000, "valid": 200, "test": 200},

@@ -1,7 +1,9 @@
 """Every kind of corpus gives the same pairs; what cannot be read stops with file and line."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import pickle
 import re
@@ -17,6 +19,7 @@ from nmt import config
 from nmt.data import corpora
 from nmt.data.corpora import check_corpus, read_corpus
 from nmt.errors import InputError, Status
+from tests.hostile import Canary
 
 # U+2028, NEL, VT, FF, FS and a lone CR end no line; \r\n does
 ODD = "a\u2028b\x85c\x0bd\x0ce\x1cf\rg"
@@ -96,8 +99,32 @@ def test_files_of_every_kind_give_the_same_pairs(tmp_path: Path) -> None:
     assert read(columns("parquet", parquet(tmp_path / "a.parquet"))) == PAIRS
 
 
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_text_is_unpacked_by_what_it_is_not_by_its_name(tmp_path: Path, pack) -> None:
+    source = [f"BZh {number}" for number in range(5000)]  # like bzip2's first bytes
+    target = [f"Zeile {number}" for number in range(5000)]
+    content = [pack("\n".join(lines).encode()) for lines in (source, target)]
+    assert read(text(tmp_path, *content)) == list(zip(source, target, strict=True))
+    assert corpora.count_lines(tmp_path / "a.en") == 5000
+
+
+@pytest.mark.parametrize("kind", ["text", "tsv", "parquet", "jsonl"])
+def test_a_pipe_or_device_is_no_corpus(tmp_path: Path, kind: str) -> None:
+    """It can be read once only, and a pipe without a writer keeps whoever opens it waiting."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (f"{tmp_path}/pipe", "/dev/zero"):
+        corpus = columns(kind, Path(path))
+        if kind == "text":
+            corpus = {"text": {"source": path, "target": path}}
+        elif kind == "tsv":
+            corpus = {"tsv": {"path": path}}
+        data = settings(corpus)
+        assert f"a pipe or device, {path}, save its content" in str(fault(corpus))
+        with pytest.raises(InputError, match="a pipe or device"):
+            check_corpus(data.train[0], data)
+
+
 def test_hub_layout_with_translations_or_flat_columns(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
     rows = [{"de": target, "en": source} for source, target in PAIRS]
     nested = hub(tmp_path / "nested", "de-en", pa.table({"translation": rows}))
     flat = hub(tmp_path / "flat", "all", pa.table({k: [r[k] for r in rows] for k in ("de", "en")}))
@@ -109,16 +136,7 @@ def test_hub_layout_with_translations_or_flat_columns(tmp_path: Path) -> None:
     assert "Unknown split" in str(fault(nested | {"split": "dev"}))
 
 
-class Canary:
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.system, (f"touch '{self.path}'",)
-
-
 def test_a6_a_dataset_runs_no_script_and_unpickles_nothing(tmp_path: Path) -> None:
-    pytest.importorskip("datasets")
     canary = tmp_path / "canary"
     for name in ("script", "pickles"):
         (tmp_path / name).mkdir()
@@ -132,7 +150,6 @@ def test_a6_a_dataset_runs_no_script_and_unpickles_nothing(tmp_path: Path) -> No
 
 
 def test_a6_hub_out_of_reach_or_misnamed_is_one_line_and_quiet() -> None:
-    pytest.importorskip("datasets")
     script = (
         "from tests.data.test_corpora import fault\n"
         "error = fault({'hub': 'nobody/nothing', 'split': 'train'})\n"
@@ -157,6 +174,11 @@ def test_a6_hub_out_of_reach_or_misnamed_is_one_line_and_quiet() -> None:
     assert done.stderr == ""
 
 
+def flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
 BAD_FILES = {
     "source.en": (b"one\ntwo\nthree\n", r"3 lines and 2 lines, .*source.en and .*two"),
     "utf8": (b"fine\nna\xefve\n", r"not UTF-8 \(byte 0xef at byte 3 of the line\), .*utf8:2, "),
@@ -167,6 +189,10 @@ BAD_FILES = {
         r"damaged or truncated gzip .*, .*cut.gz, ",
     ),
     "flipped.gz": (gzip.compress(b"a\nb\n")[:-5] + b"\x07zzzz", r"truncated gzip .*flipped.gz, "),
+    "cut.bz2": (bz2.compress(b"one\ntwo\n" * 50)[:-9], r"truncated bzip2 .*cut.bz2, "),
+    "flipped.xz": (flipped(lzma.compress(b"one\ntwo\n" * 50)), r"truncated xz .*flipped.xz, "),
+    "a.zst": (b"\x28\xb5\x2f\xfd rest", r"a zstd file, .*a.zst, unpack it"),
+    "a.zip": (b"PK\x03\x04 rest", r"a zip file, .*a.zip, unpack it"),
     "missing": (None, r"no such file, .*missing, "),
 }
 
@@ -237,7 +263,8 @@ def test_lines_as_long_as_documents_make_small_chunks(tmp_path: Path, monkeypatc
     ],
 )
 def test_a_full_disk_is_told_from_a_wrong_entry(monkeypatch, error, status) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets  # slow
+
     wrapped = RuntimeError("failed")
     wrapped.__cause__ = error
     for raised in (error, *([] if isinstance(error, ConnectionError) else [wrapped])):
@@ -253,14 +280,38 @@ def test_parquet_columns_are_named(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet")
     error = fault(columns("parquet", path, target="x.fr"))
     assert "no column x.fr" in str(error)
-    assert "the columns are: x.en, x.de, n" in str(error)
+    listed = str(error).rpartition("the columns are: ")[2]
+    assert set(listed.split(", ")) == {"x.en", "x.de", "n"}  # in the order that Arrow gave them
     assert "column n is int64" in str(fault(columns("parquet", path, source="n")))
 
 
+def test_two_parquet_columns_of_one_name_are_one_line(tmp_path: Path) -> None:
+    words = pa.array(["a"])
+    tables = {
+        "flat": pa.Table.from_arrays([words, words, words], names=["en", "de", "de"]),
+        "dotted": pa.table({"en": words, "x": [{"de": "a"}], "x.de": words}),
+        "structs": pa.Table.from_arrays(
+            [words, pa.array([{"de": "a"}]), pa.array([{"fr": "a"}])], names=["en", "x", "x"]
+        ),
+    }
+    for name, table in tables.items():
+        pq.write_table(table, tmp_path / name)
+        target = "de" if name == "flat" else "x.de"
+        error = fault(columns("parquet", tmp_path / name, source="en", target=target))
+        assert str(error).startswith(f"two columns are called {target}, {tmp_path / name}, ")
+
+
 def test_demo_sentences_in_both_directions() -> None:
-    pytest.importorskip("nmt.data.demo")
     corpus = {"demo": {"pairs": 20, "seed": 3}}
     forth, back = read(corpus), read(corpus, source="de", target="en")
     assert len(forth) == 20
     assert back == [(target, source) for source, target in forth]
     assert "knows en and de, not en and fr" in str(fault(corpus, target="fr"))
+
+
+def test_a_demo_corpus_larger_than_the_language_is_one_line(monkeypatch) -> None:
+    monkeypatch.setattr("nmt.demo_language.corpus._PATIENCE", 0)  # with sentences of other splits
+    problem = (
+        r"no new sentence after \d+ of 99 pairs, data.train, demo, seed 3, ask for fewer pairs"
+    )
+    assert re.search(problem, str(fault({"demo": {"pairs": 99, "seed": 3}})))

@@ -1,16 +1,13 @@
 """Layouts: nothing lost, labels one behind inputs, rows within their capacity."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.layout import Batch, by_length, one_per_row, packed, pairs_of
-from nmt.data.prepare import read_manifest
-from nmt.data.shards import open_split
-from nmt.data.tokenizer import BOS_ID, EOS_ID
+from nmt.data.prepared import PreparedData
+from nmt.model.special_ids import BOS_ID, EOS_ID
 
 
 def random_pairs(number: int, longest: int = 20):
@@ -69,8 +66,7 @@ def test_an_empty_slot_is_one_row_of_padding():
 
 def test_pairs_are_found_by_their_index_across_shards(settings):
     config = settings()
-    content = read_manifest(config)
-    shards = open_split(Path(config.data.directory), content, "train")
+    shards = PreparedData.of(config).shards("train")
     halves = [
         type(shards[0])(s.path, s.source, s.target, 1.0, first)
         for s, first in ((shards[0], 0), (shards[0], len(shards[0])))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from nmt.data import plan as plan_module
 from nmt.data.plan import Plan
 from nmt.data.shards import Shard, Side
+from nmt.errors import InputError
 
 
 def make_shards(sizes: list[int], weights: list[float] | None = None, longest: int = 30):
@@ -74,6 +75,23 @@ def test_windows_cover_an_epoch_too(monkeypatch):
     fresh: list[str] = []
     next(Plan(shards, 200, 1, 1, before_use=lambda shard: fresh.append(shard.path.name)).steps())
     assert fresh == used[:3]  # only the first window's shards are touched before the first step
+    heavy: list[str] = []
+    weighted = make_shards([100] * 7, weights=[2.0] * 7)
+    next(Plan(weighted, 200, 1, 1, before_use=lambda shard: heavy.append(shard.path.name)).steps())
+    assert len(set(heavy)) == 2  # a window is as long as it takes to go through it
+
+
+def test_windows_of_a_million_pairs():
+    """At their real size, 1.1 million pairs: two windows, every pair once, sums beyond 16 bits."""
+    shards = make_shards([100_000] * 11, longest=3)
+    used: list[str] = []
+    plan = Plan(shards, 100_000, 2, 1, before_use=lambda shard: used.append(shard.path.name))
+    steps = plan.steps()
+    first = next(steps)
+    assert len(set(used)) == 10
+    seen = np.concatenate([*first.slots, *(slot for step in takewhile(
+        lambda step: step.epoch == 1, steps) for slot in step.slots)])  # fmt: skip
+    assert np.array_equal(np.sort(seen), np.arange(1_100_000))
 
 
 def test_weights_say_how_often_a_pair_is_seen():
@@ -154,5 +172,5 @@ def test_seeds_and_epochs_differ():
 
 
 def test_a_pair_beyond_the_bound_is_refused():
-    with pytest.raises(ValueError, match="longer than batch_tokens"):
+    with pytest.raises(InputError, match="longer than 40 tokens"):
         next(Plan(make_shards([50], longest=80), 40, 1, 1).steps())

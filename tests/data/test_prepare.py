@@ -1,5 +1,6 @@
 """Preparing end to end: counts, files, the same bytes after any interruption, and refusals."""
 
+import json
 import os
 import random
 import re
@@ -16,8 +17,10 @@ import pytest
 
 from nmt import config
 from nmt.data import cleaning, prepare, shards, stages
-from nmt.data.tokenizer import EOS_ID, Tokenizer
+from nmt.data.prepared import PreparedData
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, Status
+from nmt.model.special_ids import EOS_ID
 from nmt.storage import atomic, manifest
 
 NOUNS = [("dog", "Hund"), ("cat", "Kater"), ("bear", "Bär"), ("man", "Mann"), ("bird", "Vogel")]
@@ -40,7 +43,7 @@ BAD = [
     ("", "leer"),
     PAIRS[3],
     ("Cafe\u0301 sees\x07 1.", "Café sieht 1."),
-    ("Café sees 1.", "Café sieht 1."),
+    ("Café sees 1.", "Café\tsieht 1."),
     ("not translated", "Not translated"),
     ("a fish sees the sea TODAY", "Etwas ganz anderes steht hier."),
     ("Nobody answers", "niemand antwortet"),
@@ -113,11 +116,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> config.Config:
 
 
 def test_every_rule_is_counted_and_nothing_else_is_lost(whole: config.Config) -> None:
-    facts = prepare.read_manifest(whole)
+    facts = PreparedData.of(whole).manifest
     first, second, validation, test = facts["corpora"]
     assert (first["read"], first["pairs"]) == (250, 250)
     assert (second["read"], second["pairs"]) == (len(BAD) + 50, 51)
-    assert second["repaired"] == {cleaning.REPAIRED: 1}
+    assert second["repaired"] == {cleaning.REPAIRED: 2}  # a source, a target
     assert second["dropped"] == {
         cleaning.EMPTY: 1, cleaning.TOO_LONG: 0, cleaning.RATIO: 1, cleaning.COPY: 1,
         cleaning.LEAKED: 2, cleaning.DUPLICATE: 2, cleaning.TOO_MANY_TOKENS: 1,
@@ -131,12 +134,12 @@ def test_every_rule_is_counted_and_nothing_else_is_lost(whole: config.Config) ->
 
 def test_shards_hold_the_kept_pairs_in_order(whole: config.Config) -> None:
     directory = Path(whole.data.directory)
-    facts = prepare.read_manifest(whole)
+    facts = PreparedData.of(whole).manifest
     tokenizer = Tokenizer.load(directory / "tokenizer.model")
-    opened = shards.open_split(directory, facts, "train")
+    opened = PreparedData(directory, facts).shards("train")
     texts = []
     for shard in opened:
-        shards.verify_shard(directory, facts, shard)
+        PreparedData(directory, facts).verify(shard)
         assert shard.first == len(texts)
         for side in (shard.source, shard.target):
             assert side.values.dtype == np.int32
@@ -159,19 +162,20 @@ def test_shards_hold_the_kept_pairs_in_order(whole: config.Config) -> None:
     for entry, shard in zip(facts["shards"]["train"], opened, strict=True):
         assert entry["source_tokens"] == shard.source.lengths.sum()
         assert entry["target_tokens"] == shard.target.lengths.sum()
-    assert len(shards.open_split(directory, facts, "validation")[0]) == 2
+    assert len(PreparedData(directory, facts).shards("validation")[0]) == 2
 
 
 def test_datasets_reads_the_splits_and_training_does_not_need_it(whole: config.Config) -> None:
-    datasets = pytest.importorskip("datasets")
+    import datasets  # slow
+
     directory = Path(whole.data.directory)
-    facts = prepare.read_manifest(whole)
+    facts = PreparedData.of(whole).manifest
     for split in ("train", "validation"):
         loaded = datasets.load_from_disk(str(directory / split))
         assert {str(kind.feature.dtype) for kind in loaded.features.values()} == {"int32"}
         ours = [
             {"source": shard.source[i].tolist(), "target": shard.target[i].tolist()}
-            for shard in shards.open_split(directory, facts, split)
+            for shard in PreparedData(directory, facts).shards(split)
             for i in range(len(shard))
         ]
         assert list(loaded) == ours
@@ -183,18 +187,33 @@ def test_datasets_reads_the_splits_and_training_does_not_need_it(whole: config.C
 def test_an_empty_shard_can_be_written_and_no_validation_be_wanted(tmp_path: Path) -> None:
     wanted = settings(tmp_path, validation=[], test=[])
     run(wanted)
-    facts = prepare.read_manifest(wanted)
-    assert shards.open_split(tmp_path / "data", facts, "validation") == []
+    facts = PreparedData.of(wanted).manifest
+    assert PreparedData(tmp_path / "data", facts).shards("validation") == []
     shards.write_shard(tmp_path / "empty.arrow", [], [])
     entry = {"file": "empty.arrow", "pairs": 0, "weight": 1.0}
-    assert len(shards.open_split(tmp_path, {"shards": {"train": [entry]}}, "train")[0]) == 0
+    files = {"empty.arrow": {"sha256": ""}}
+    content = {"shards": {"train": [entry]}, "files": files}
+    assert len(PreparedData(tmp_path, content).shards("train")[0]) == 0
+
+
+def test_a_pair_of_exactly_max_length_stays(whole: config.Config, tmp_path: Path) -> None:
+    """The end symbol counts; the bound holds for either side."""
+    tokenizer = Tokenizer.load(Path(whole.data.directory) / "tokenizer.model")
+    pairs = [PAIRS[0], (PAIRS[0][0] * 2, PAIRS[0][1]), (PAIRS[0][0], PAIRS[0][1] * 2)]
+    shards.write_text(tmp_path / "text.arrow", pairs, [1, 2, 3])
+    longest = [max(len(tokenizer.encode(side)) + 1 for side in pair) for pair in pairs]
+    for limit in {*longest, *(length - 1 for length in longest)}:
+        output = tmp_path / f"{limit}.arrow"
+        stages.encode_shard(tmp_path / "text.arrow", None, tokenizer, limit, output)
+        counts = json.loads(output.with_suffix(".json").read_bytes())
+        assert counts["pairs"] == sum(length <= limit for length in longest)
+        assert counts.get(cleaning.TOO_MANY_TOKENS, 0) == 3 - counts["pairs"]
 
 
 def segmentations(wanted: config.Config) -> list[list[list[tuple[list[int], list[int]]]]]:
     """Of each training shard of text its segmentations: ids of both sides, pair by pair."""
-    facts = prepare.read_manifest(wanted)
     found: list = []
-    for shard in shards.open_split(Path(wanted.data.directory), facts, "train"):
+    for shard in PreparedData.of(wanted).shards("train"):
         if shard.segmentation == 0:
             found.append([])
         pairs = [(shard.source[i].tolist(), shard.target[i].tolist()) for i in range(len(shard))]
@@ -213,7 +232,7 @@ def test_bpe_dropout_segments_each_training_pair_several_times(
     run(usual)
     assert "encoding in 3 segmentations" in run(wanted)
     assert "nothing to do" in run(wanted)[-1]
-    facts, plain = prepare.read_manifest(wanted), prepare.read_manifest(usual)
+    facts, plain = PreparedData.of(wanted).manifest, PreparedData.of(usual).manifest
     assert facts["corpora"] == plain["corpora"]  # the same pairs are dropped
     assert facts["tokenizer_sha256"] == plain["tokenizer_sha256"]
     assert facts["data_sha256"] != plain["data_sha256"]
@@ -240,7 +259,7 @@ def test_bpe_dropout_segments_each_training_pair_several_times(
     assert facts["files"][name] == plain["files"][name]
 
     with pytest.raises(InputError, match=r"tokenizer.bpe_dropout was 0.2, is null"):
-        prepare.read_manifest(placed(usual, tmp_path / "data"))
+        PreparedData.of(placed(usual, tmp_path / "data"))
     again = placed(wanted, tmp_path / "again")
     monkeypatch.setattr(stages, "_ENCODE_BATCH", 7)
     run(again)
@@ -309,13 +328,13 @@ def test_a_second_call_does_nothing_and_a_damaged_file_is_made_again(tmp_path: P
     flipped = bytearray(shard.read_bytes())
     flipped[-50] ^= 1
     shard.write_bytes(flipped)
-    facts = prepare.read_manifest(wanted)
-    opened = shards.open_split(tmp_path / "data", facts, "train")
+    facts = PreparedData.of(wanted).manifest
+    opened = PreparedData(tmp_path / "data", facts).shards("train")
     with pytest.raises(
         InputError, match=r"damaged file .*data-00002.*run nmt prepare again"
     ) as caught:
         for each in opened:
-            shards.verify_shard(tmp_path / "data", facts, each)
+            PreparedData(tmp_path / "data", facts).verify(each)
     assert caught.value.status == Status.INPUT
     assert "data-00002" in run(wanted)[0]
     assert content(tmp_path / "data") == before
@@ -324,7 +343,7 @@ def test_a_second_call_does_nothing_and_a_damaged_file_is_made_again(tmp_path: P
 def test_shards_that_are_cut_or_missing_name_the_way_out(
     whole: config.Config, tmp_path: Path
 ) -> None:
-    facts = prepare.read_manifest(whole)
+    facts = PreparedData.of(whole).manifest
     copy = tmp_path / "data"
     shutil.copytree(whole.data.directory, copy)
     shard = copy / facts["shards"]["train"][0]["file"]
@@ -332,27 +351,27 @@ def test_shards_that_are_cut_or_missing_name_the_way_out(
     for size in (0, 5, 300, len(sound) // 2):
         shard.write_bytes(sound[:size])
         with pytest.raises(InputError, match=r"damaged file .*data-00000.*run nmt prepare again"):
-            shards.open_split(copy, facts, "train")
+            PreparedData(copy, facts).shards("train")
     shutil.copy(copy / facts["shards"]["train"][1]["file"], shard)
     facts["shards"]["train"][0]["pairs"] += 1
     with pytest.raises(InputError, match="120 pairs, 121 in the manifest"):
-        shards.open_split(copy, facts, "train")
+        PreparedData(copy, facts).shards("train")
     shard.unlink()
     with pytest.raises(InputError, match="missing file"):
-        shards.open_split(copy, facts, "train")
+        PreparedData(copy, facts).shards("train")
 
 
 def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_path: Path) -> None:
     wanted = settings(tmp_path)
     with pytest.raises(InputError, match=r"no prepared data, .*/data, run nmt prepare"):
-        prepare.read_manifest(wanted)
+        PreparedData.of(wanted)
     run(wanted)
     changed = placed(wanted, tmp_path / "data", max_length=30)
     with pytest.raises(InputError, match=r"other settings \(data.max_length was 60, is 30\)"):
-        prepare.read_manifest(changed)
+        PreparedData.of(changed)
 
     (tmp_path / "run").mkdir()
-    prepare.mark_used(tmp_path / "data", tmp_path / "run")
+    PreparedData.open(tmp_path / "data").mark_used(tmp_path / "run")
     with pytest.raises(
         InputError, match=r"a run was trained on these data.*max_length was 60.*/run on"
     ):
@@ -374,7 +393,7 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
         run(wanted)
     (tmp_path / "run").rmdir()
     run(changed)
-    assert prepare.read_manifest(changed)["corpora"][0]["read"] == 251
+    assert PreparedData.of(changed).manifest["corpora"][0]["read"] == 251
 
 
 def test_what_prepare_has_not_made_stays(tmp_path: Path) -> None:
@@ -387,6 +406,50 @@ def test_what_prepare_has_not_made_stays(tmp_path: Path) -> None:
     assert corpus.read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["train", "validation", "tokenizer.model", ".work"])
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_links_are_refused_before_anything_is_touched(
+    tmp_path: Path, name: str, is_prepared: bool
+) -> None:
+    wanted, elsewhere = settings(tmp_path), tmp_path / "elsewhere"
+    if is_prepared:
+        run(wanted)
+    (tmp_path / "data").mkdir(exist_ok=True)
+    link = tmp_path / "data" / name
+    if link.exists():
+        link.replace(elsewhere)
+    else:
+        elsewhere.mkdir()
+        (elsewhere / "mine").write_text("mine")
+    link.symlink_to(elsewhere)
+    before = content(tmp_path)
+    if is_prepared:
+        assert "nothing to do" in run(wanted)[-1]  # reading through it is no harm
+        assert content(tmp_path) == before
+    changed = placed(wanted, tmp_path / "data", max_length=30)
+    with pytest.raises(InputError, match=rf"a symbolic link, .*/data/{name}, remove it"):
+        run(changed)
+    assert link.is_symlink() and content(tmp_path) == before
+
+
+def test_a_link_that_comes_too_late_is_replaced_and_not_followed(
+    tmp_path: Path, monkeypatch
+) -> None:
+    wanted, work = settings(tmp_path), stages.run
+    mine = tmp_path / "mine" / "file"
+    mine.parent.mkdir()
+    mine.write_text("mine")
+
+    def link_meanwhile(*arguments: Any) -> None:
+        work(*arguments)
+        (tmp_path / "data" / "train").symlink_to(mine.parent)
+
+    monkeypatch.setattr(stages, "run", link_meanwhile)
+    run(wanted)
+    assert mine.read_text() == "mine" and not (tmp_path / "data" / "train").is_symlink()
+    assert "nothing to do" in run(wanted)[-1]
+
+
 def test_a_run_that_begins_while_other_settings_are_prepared_keeps_its_data(
     tmp_path: Path, monkeypatch
 ) -> None:
@@ -397,13 +460,13 @@ def test_a_run_that_begins_while_other_settings_are_prepared_keeps_its_data(
 
     def begin_meanwhile(*arguments: Any) -> None:
         work(*arguments)
-        prepare.mark_used(tmp_path / "data", tmp_path / "run")
+        PreparedData.open(tmp_path / "data").mark_used(tmp_path / "run")
 
     monkeypatch.setattr(stages, "run", begin_meanwhile)
     changed = placed(wanted, tmp_path / "data", max_length=30)
     with pytest.raises(InputError, match="a run was trained on these data"):
         run(changed)
-    prepare.read_manifest(wanted)
+    PreparedData.of(wanted)
     monkeypatch.undo()
     done = set((tmp_path / "data" / ".work").rglob("*.arrow"))
     assert done and "nothing to do" in run(wanted)[-1]

@@ -18,6 +18,7 @@ from nmt.decoding import lines
 from nmt.decoding.lines import LineOptions, run_translate, translate_stream
 from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
 from nmt.errors import InputError
+from tests.hostile import fuzzed_lines
 from tests.patience import PATIENCE_S, wait_until
 
 SPACES = [b"\n", b"\r\n", b" ", b"\t", b"\x00", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85"]
@@ -48,27 +49,6 @@ def translated(data: bytes, **options) -> bytes:
     target = io.BytesIO()
     translate_stream(Upper(), io.BytesIO(data), target, options=LineOptions(**options))
     return target.getvalue()
-
-
-def fuzzed_lines(n: int, seed: int) -> list[bytes]:
-    rng = random.Random(seed)
-    kinds = [
-        lambda: b"",
-        lambda: b" " * rng.randint(1, 9),
-        lambda: b"\t \t",
-        lambda: b"a\x00b\x00",
-        lambda: "emoji 😀👩‍👩‍👧 \U0010ffff".encode(),
-        lambda: "שלום \u202eעולם".encode(),
-        lambda: b"word " * 5000,
-        lambda: rng.randbytes(rng.randint(0, 60)).replace(b"\n", b""),
-        lambda: b"\xff\xfe\xc0\x80\xed\xa0\x80",
-        lambda: b"carriage return\r",
-        lambda: b"in\rside\x0b\x0c\x1c\x85",
-        lambda: "one\u2028two\u2029three\x85four".encode(),
-        lambda: b"\xef\xbb\xbfmarked",
-        lambda: "".join(chr(rng.randint(32, 0xD7FF)) for _ in range(20)).encode(),
-    ]
-    return [kinds[i % 14]() if rng.random() < 0.5 else b"plain %d" % i for i in range(n)]
 
 
 def assert_answers(output: bytes, sent: list[bytes]) -> None:
@@ -220,9 +200,11 @@ def test_r19_a_line_of_megabytes_is_one_line(word):
     first, long, last = target.getvalue().decode().removesuffix("\n").split("\n")
     assert (first, last) == ("FIRST", "LAST")
     assert long.replace(" ", "") == text.upper().replace(" ", "")
-    assert max(len(part.encode()) for window in translator.windows for part in window) <= 1_070_000
+    parts = [part for window in translator.windows for part in window]
+    assert max(len(part.encode()) for part in parts) <= 1_070_000
+    assert not any(part.startswith(" ") for part in parts)  # a space would be translated too
     assert notes == [
-        "warning: 1 lines longer than the model can take were translated in pieces, standard input"
+        "nmt: warning: translated in pieces, longer than the model takes: 1 line, standard input"
     ]
 
 
@@ -232,7 +214,7 @@ def test_invalid_utf8_is_counted_by_lines():
     translate_stream(
         Upper(), io.BytesIO(data), io.BytesIO(), options=LineOptions(), name="f", note=notes.append
     )
-    assert notes[0] == "warning: invalid UTF-8 replaced in 3 lines, f"
+    assert notes[0] == "nmt: warning: invalid UTF-8 replaced in 3 lines, f"
 
 
 def test_strict():
@@ -270,7 +252,7 @@ def run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(source: str | None = "in", target: str | None = "out", **options) -> None:
-        run_translate("model", input_path=source, output_path=target, note=print,
+        run_translate("model", input=source, output=target, note=print,
                       options=LineOptions(**options), device=None, precision=None)  # fmt: skip
 
     return run
@@ -283,9 +265,27 @@ def test_files(run):
     assert Path("out").read_bytes() == b"A\nB\n"
     run("in.gz")
     assert Path("out").read_bytes() == b"C\n"
+    Path("in.gz").write_bytes(b"plain whatever it is called\n")
+    run("in.gz")
+    assert Path("out").read_bytes() == b"PLAIN WHATEVER IT IS CALLED\n"
     run("in", "in")
     assert Path("in").read_bytes() == b"A\nB\n"
     assert sorted(p.name for p in Path().iterdir()) == ["in", "in.gz", "out"]
+
+
+def test_a_named_pipe_and_standard_input_by_name_are_read_as_they_come(run):
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=lambda: Path("pipe").write_bytes(b"a\n"), daemon=True)
+    writer.start()
+    run("pipe")
+    assert Path("out").read_bytes() == b"A\n"
+    writer.join(PATIENCE_S)
+    reading, writing = os.pipe()
+    os.write(writing, b"b\n")
+    os.close(writing)
+    run(f"/dev/fd/{reading}")
+    os.close(reading)
+    assert Path("out").read_bytes() == b"B\n"
 
 
 def test_a_named_pipe_is_written_to_not_replaced(run):
@@ -303,16 +303,16 @@ def test_a_named_pipe_is_written_to_not_replaced(run):
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("none", "out", "no such file, --input none, check"),
-        (".", "out", "a folder, --input ., name a file"),
-        ("in", "none/out", "no such folder, --output none/out, make none first"),
-        ("in", ".", "a folder, --output ., name a file"),
-        ("bad.gz", "out", "damaged .gz file .*, bad.gz, restore it"),
+        ("none", "out", "no such file, none, correct the path"),
+        (".", "out", "a folder, not a file, ., correct the path"),
+        ("in", "none/out", "no such folder, output none/out, make none first"),
+        ("in", ".", "a folder, output ., name a file"),
+        ("bad.gz", "out", "damaged or truncated gzip .*, bad.gz, copy it again"),
     ],
 )
 def test_files_that_cannot_be_used(run, source, target, message):
     Path("in").write_bytes(b"a\n")
-    Path("bad.gz").write_bytes(b"no gzip\n")
+    Path("bad.gz").write_bytes(gzip.compress(b"a\n" * 50)[:-9])
     with pytest.raises(InputError, match=message):
         run(source, target)
     assert sorted(p.name for p in Path().iterdir()) == ["bad.gz", "in"]

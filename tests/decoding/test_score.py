@@ -1,25 +1,28 @@
 """Scores of given translations against the search's and against the formula."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 import torch
 
 from nmt.data.layout import one_per_row
-from nmt.data.tokenizer import EOS_ID, Tokenizer
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import score
-from nmt.decoding.score import log_probabilities, score_translations
+from nmt.decoding.score import log_probabilities, run_score, score_translations
 from nmt.decoding.search import search
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError
-from nmt.model.transformer import Transformer
+from nmt.errors import InputError, NoModelError
+from nmt.model.special_ids import EOS_ID
+from nmt.model.stepper import Stepper
+from nmt.runs.model_directory import new_transformer
 
 
 @pytest.fixture
 def translator(settings, tiny_data) -> Translator:
     config = settings()
-    transformer = Transformer(config).eval()
+    transformer = new_transformer(config).eval()
     transformer.initialize(1)
     return Translator(transformer, Tokenizer.load(tiny_data / "data/tokenizer.model"), config)
 
@@ -29,7 +32,7 @@ def test_equals_what_the_search_reports_for_the_same_tokens(translator: Translat
     sources = [np.append(rng.integers(4, 400, n), EOS_ID) for n in (3, 9, 6)]
     src = one_per_row([(source, source) for source in sources]).src.tokens
     with torch.inference_mode():
-        steps = translator.transformer.start(src, 4, 12)
+        steps = Stepper(translator.transformer, src, 4, 12)
     found = search(steps, [12, 12, 12], beam=4, alpha=0.6, n_best=4)
     pairs = [
         (source, np.array(hypothesis.tokens))
@@ -68,7 +71,9 @@ def test_probabilities_of_all_next_tokens_sum_to_one(translator: Translator):
 def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monkeypatch):
     config = settings(model__positions="learned", data__max_length=8)
     tokenizer = Tokenizer.load(tiny_data / "data/tokenizer.model")
-    learned = Translator(Transformer(config).eval(), tokenizer, config)
+    transformer = new_transformer(config).eval()
+    transformer.initialize(1)
+    learned = Translator(transformer, tokenizer, config)
     monkeypatch.setattr(score, "_WINDOW_LINES", 2)
     lines = ["The dog.", "Why?", "The cat.", "The old man sees the old dog and reads a long book."]
     with pytest.raises(InputError, match=r"line 4, shorten it"):
@@ -76,5 +81,38 @@ def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monke
 
 
 def test_line_counts_must_match(translator: Translator):
-    with pytest.raises(InputError, match="2 source lines but 1 target"):
+    with pytest.raises(InputError, match="2 source lines but 1 target line,"):
         score_translations(translator, ["a", "b"], ["c"])
+
+
+def test_a_line_that_would_fill_the_memory_is_named(translator: Translator, monkeypatch):
+    """No line is longer than a batch may be, unless training had lines as long."""
+    monkeypatch.setattr(score, "_BATCH_TOKENS", 8)
+    monkeypatch.setattr(translator.transformer, "logits", None)  # refused before any is computed
+    for sides in ((["Why?"], ["ä" * 99]), (["ä" * 99], ["Why?"])):
+        with pytest.raises(InputError, match=r"more than 60 tokens, line 1, shorten it"):
+            list(score_translations(translator, *sides))
+
+
+def test_weights_that_are_not_numbers_are_no_model(translator: Translator):
+    with torch.no_grad():
+        translator.transformer.embedding.fill_(math.nan)
+    with pytest.raises(NoModelError, match="scores that are not numbers"):
+        list(score_translations(translator, ["Why?"], ["Warum?"]))
+
+
+def test_perplexities_are_a_token_and_a_word(translator: Translator, tmp_path, monkeypatch):
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
+    (tmp_path / "en").write_text("The dog sees a cat.\n\nWhy?\n")
+    (tmp_path / "de").write_text("Der Hund sieht eine Katze.\n\nWarum denn?\n")
+    notes: list[str] = []
+    options = {"each_token": True, "device": None, "precision": None, "note": notes.append}
+    rows = list(run_score("m", tmp_path / "en", tmp_path / "de", **options))  # type: ignore[arg-type]
+    values = [float(cell.rsplit(" ", 1)[1]) for row in rows for cell in row.split("\t")]
+    tokens, words = len(values), 7
+    assert tokens > 3 * words  # end symbols counted, the empty line's too
+    [found] = re.findall(r"perplexity (.*) a token \((.*) with end symbols\), (.*) a word \((.*)\)",
+                         notes[0])  # fmt: skip
+    assert [int(found[1]), int(found[3])] == [tokens, words]
+    assert float(found[0]) == pytest.approx(math.exp(-sum(values) / tokens), rel=1e-3)
+    assert float(found[2]) == pytest.approx(math.exp(-sum(values) / words), rel=1e-3)

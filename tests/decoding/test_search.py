@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.data.tokenizer import BOS_ID, EOS_ID
 from nmt.decoding.search import Hypothesis, _candidates, length_penalty, search
 from nmt.errors import NoModelError
+from nmt.model.special_ids import BOS_ID, EOS_ID
 
 V = 8  # the four special tokens and four of content
 ALLOWED = [EOS_ID, 4, 5, 6, 7]

@@ -6,20 +6,23 @@ import json
 import re
 import sys
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
+from matplotlib.image import imread
 
-from nmt.checkpoints.model_directory import save_model
 from nmt.cli import main
 from nmt.data.layout import one_per_row
-from nmt.data.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError
+from nmt.errors import InputError, NoModelError
+from nmt.evaluation import attention_maps
 from nmt.evaluation.attention_maps import AttentionMaps, attention_of, html_fragment, write_png
-from nmt.model.transformer import Transformer
+from nmt.model.special_ids import BOS_ID, EOS_ID
+from nmt.runs.model_directory import new_transformer, save_model
+from tests.page import Page
 
 SOURCE, TARGET = "The old man reads <b>.", "Der alte Mann liest </script>$x$ 😀."
 
@@ -27,7 +30,7 @@ SOURCE, TARGET = "The old man reads <b>.", "Der alte Mann liest </script>$x$ �
 @pytest.fixture
 def translator(settings, tiny_data) -> Translator:
     config = settings(model__encoder_layers=3)
-    transformer = Transformer(config).eval()
+    transformer = new_transformer(config).eval()
     transformer.initialize(1)
     tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
     return Translator(transformer, tokenizer, config)
@@ -87,23 +90,6 @@ def test_what_cannot_be_drawn(translator, source, message):
         attention_of(translator, source, TARGET)
 
 
-class Page(HTMLParser):
-    """Collects the attributes of tags, and the content of the JSON script."""
-
-    def __init__(self, text: str):
-        super().__init__()
-        self.tags: list[tuple[str, dict]] = []
-        self.data = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        if self.tags and self.tags[-1] == ("script", {"type": "application/json"}):
-            self.data += data
-
-
 def test_fragment_holds_the_weights_and_asks_for_nothing_outside(maps):
     maps = replace(maps, source_pieces=["</script><b>", "&amp;", *maps.source_pieces[2:]])
     fragment = html_fragment(maps)
@@ -138,18 +124,52 @@ def test_command_writes_a_page(model, tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_no_piece_is_taken_for_mathematics(maps, recwarn):
-    pytest.importorskip("matplotlib")
-    strange = ["$\\nothing$", "漢字", *maps.source_pieces[2:]]
-    write_png(replace(maps, source_pieces=strange), picture := io.BytesIO())
-    assert picture.getvalue().startswith(b"\x89PNG")
+@pytest.fixture
+def figures(monkeypatch) -> list[Figure]:
+    """Figures that are drawn from now on."""
+    drawn: list[Figure] = []
+
+    def figure(*arguments, **options):
+        drawn.append(Figure(*arguments, **options))
+        return drawn[-1]
+
+    monkeypatch.setattr(attention_maps, "_figure_class", lambda: figure)
+    return drawn
+
+
+def test_a_picture_has_each_heads_weights_under_its_pieces(maps, figures):
+    write_png(maps, io.BytesIO())
+    encoder, decoder, cross = figures[0].subfigs
+    for part, weights, queries, keys in (
+        (encoder, maps.encoder, maps.source_pieces, maps.source_pieces),
+        (decoder, maps.decoder, maps.target_pieces, maps.read_pieces),
+        (cross, maps.cross, maps.target_pieces, maps.source_pieces),
+    ):
+        layers, heads = weights.shape[:2]
+        squares = np.array(part.axes).reshape(layers, heads)
+        for place, axes in np.ndenumerate(squares):
+            np.testing.assert_array_equal(axes.images[0].get_array(), weights[place])
+            assert axes.get_title() == f"layer {place[0] + 1}, head {place[1] + 1}"
+        assert [label.get_text() for label in squares[0, 0].get_yticklabels()] == queries
+        assert [label.get_text() for label in squares[-1, 0].get_xticklabels()] == keys
+
+
+def test_no_piece_is_taken_for_mathematics(maps, figures, recwarn):
+    """Mathematics would be refused, or one letter; what the font does not have is a box."""
+    strange = ["$\\nothing$", "$x$", "漢字", *maps.source_pieces[3:]]
+    write_png(replace(maps, source_pieces=strange), io.BytesIO())
+    labels = figures[0].subfigs[0].axes[0].get_yticklabels()
+    assert [label.get_text() for label in labels] == strange
+    assert not any(label.get_parse_math() for label in labels)
     assert not recwarn.list
 
 
 def test_command_writes_a_picture(model, tmp_path):
-    pytest.importorskip("matplotlib")
     assert attention(model, tmp_path / "a.png", "--target", TARGET) == 0
-    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    picture = imread(tmp_path / "a.png")  # (height, width, colours)
+    assert min(picture.shape[:2]) > 200, picture.shape
+    blue = picture[..., 2] - picture[..., 0] > 0.05  # other than paper and letters
+    assert 0.01 < blue.mean() < 0.9
 
 
 def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, capsys):
@@ -160,3 +180,17 @@ def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, 
     assert attention(tmp_path / "no model", tmp_path / "a.pdf") == 2
     assert "neither .png nor .html, --output" in capsys.readouterr().err
     assert not list(tmp_path.glob("a.*"))
+
+
+def test_more_weights_than_can_be_drawn(translator, monkeypatch):
+    """No bound on a target but memory, and a model's configuration sets that of its own."""
+    monkeypatch.setattr(translator.transformer, "forward", None)  # refused before it is called
+    with pytest.raises(InputError, match=r"100,000,000 can be drawn, sentences of \d+ and 6,\d+ t"):
+        attention_of(translator, SOURCE, "ä" * 6000)
+
+
+def test_weights_that_are_not_numbers_are_no_model(translator):
+    with torch.no_grad():
+        translator.transformer.embedding.fill_(float("nan"))
+    with pytest.raises(NoModelError, match="scores that are not numbers"):
+        attention_of(translator, SOURCE, TARGET)

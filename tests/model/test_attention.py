@@ -1,12 +1,20 @@
 """Attention against torch's own and against the formula."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from nmt.model.attention import SelfAttention, attention, attention_bias, attention_weights
+from nmt.config import Model
+from nmt.model.attention import (
+    SelfAttention,
+    Visibility,
+    attention,
+    attention_weights,
+    recorded_weights,
+)
 from nmt.model.dropout import Dropout, Randomness
 
 NO_DROPOUT = Dropout(0.0, Randomness())
@@ -19,17 +27,32 @@ def random_case(seed: int = 0):
     v = torch.randn(2, 3, 7, 4, generator=generator, requires_grad=True)
     query_segments = torch.tensor([[1, 1, 2, 2, 0], [1, 1, 1, 1, 1]])
     key_segments = torch.tensor([[1, 1, 1, 2, 2, 2, 0], [1, 1, 1, 1, 0, 0, 0]])
-    bias = attention_bias(query_segments, key_segments, causal=False, dtype=torch.float32)
-    return q, k, v, bias
+    return q, k, v, Visibility(segments=(query_segments, key_segments))
+
+
+def sees(visibility: Visibility, queries: int, keys: int) -> torch.Tensor:
+    """Where weights are not zero: (R, 1, T, K), (R, 1, S, K) of zeros -> (R, T, S) bool."""
+    query, key = torch.zeros(1, 1, queries, 1), torch.zeros(1, 1, keys, 1)
+    return attention_weights(query, key, visibility)[:, 0] > 0
+
+
+def among(segments: torch.Tensor, **rules) -> Visibility:
+    """Of the tokens of packed sentences for each other: (R, C) segments."""
+    positions = torch.zeros_like(segments)
+    for row, column in product(*map(range, segments.shape)):
+        if column and segments[row, column] and segments[row, column] == segments[row, column - 1]:
+            positions[row, column] = positions[row, column - 1] + 1
+    return Visibility((segments, segments), (positions, positions), **rules)
 
 
 def test_training_and_decoding_kernels_agree_in_values_and_gradients():
-    q, k, v, bias = random_case()
-    ours = attention(q, k, v, bias, NO_DROPOUT)
-    theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+    q, k, v, visibility = random_case()
+    ours = attention(q, k, v, visibility, NO_DROPOUT)
+    mask = sees(visibility, 5, 7)[:, None]
+    theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     torch.testing.assert_close(ours, theirs)
     with torch.no_grad():
-        torch.testing.assert_close(attention(q, k, v, bias, NO_DROPOUT), ours)
+        torch.testing.assert_close(attention(q, k, v, visibility, NO_DROPOUT), ours)
     weight = torch.randn_like(ours)
     for a, b in zip(
         torch.autograd.grad((ours * weight).sum(), (q, k, v)),
@@ -40,22 +63,24 @@ def test_training_and_decoding_kernels_agree_in_values_and_gradients():
 
 
 def test_weights_are_a_distribution_over_what_may_be_seen():
-    q, k, _, bias = random_case()
-    weights = attention_weights(q, k, bias)
+    q, k, _, visibility = random_case()
+    weights = attention_weights(q, k, visibility)
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 5))
-    assert (weights.masked_select(bias.expand_as(weights) == -math.inf) == 0).all()
+    segments, keys = visibility.segments
+    for row, query, key in product(range(2), range(5), range(7)):
+        seen = segments[row, query] in (0, keys[row, key])
+        assert (weights[row, :, query, key] > 0).all() == bool(seen)
     by_hand = (q[0, 1, 0] @ k[0, 1, :3].T / math.sqrt(8)).softmax(-1)  # segment 1: keys 0 to 2
     torch.testing.assert_close(weights[0, 1, 0, :3], by_hand)
 
 
-def test_bias_is_the_rule_written_out():
+def test_what_is_seen_is_the_rule_written_out():
     segments = torch.tensor([[1, 1, 2, 2, 2, 0]])
-    bias = attention_bias(segments, segments, causal=True, dtype=torch.float32)[0, 0]
-    for query in range(5):
-        for key in range(6):
-            sees = segments[0, query] == segments[0, key] and key <= query
-            assert (bias[query, key] == 0) == bool(sees)
-    assert (bias[5] == 0).any()  # padding sees something, so that no row is all -inf
+    seen = sees(among(segments, causal=True), 6, 6)[0]
+    for query, key in product(range(5), range(6)):
+        expected = segments[0, query] == segments[0, key] and key <= query
+        assert seen[query, key] == bool(expected)
+    assert seen[5].any()  # padding sees something, so that its weights are numbers
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -64,27 +89,53 @@ def test_a_window_is_centred_on_the_query_and_of_its_size(window: int, each_side
     sentences = [3, 1, 6]  # tokens each, then padding
     places = [(s, place) for s, n in enumerate(sentences, start=1) for place in range(n)]
     segments = torch.tensor([[s for s, _ in places] + [0, 0]])
-    bias = attention_bias(segments, segments, causal=causal, dtype=torch.float32, window=window)
-    for row, (sentence, place) in zip(bias[0, 0], places, strict=False):
+    seen = sees(among(segments, causal=causal, window=window), 12, 12)[0]
+    for row, (sentence, place) in zip(seen, places, strict=False):
         last = 0 if causal else each_side
         near = {(sentence, p) for p in range(place - each_side, place + last + 1)}
-        assert {places[key] for key in (row == 0).nonzero().flatten()} == near & set(places)
-    assert (bias[0, 0, -2:] == 0).any(-1).all()  # padding sees something
+        assert {places[key] for key in row.nonzero().flatten()} == near & set(places)
+    assert seen[-2:].any(-1).all()  # padding sees something
+
+
+def test_hypotheses_see_their_ancestors_within_the_window():
+    """Two hypotheses in a row, three steps: the second of step 2 descends from the first."""
+    ancestors = torch.tensor([[[1, 0, 1, 0, 1, 0], [1, 0, 0, 1, 0, 1]]]).bool()
+    positions = torch.tensor([[2, 2]]), torch.tensor([[0, 0, 1, 1, 2, 2]])
+    assert torch.equal(sees(Visibility(ancestors=ancestors), 2, 6), ancestors)
+    near = sees(Visibility(positions=positions, ancestors=ancestors, window=3), 2, 6)
+    assert torch.equal(near, ancestors & torch.tensor([0, 0, 1, 1, 1, 1]).bool())
+
+
+def test_without_rules_all_see_all_and_rules_ask_for_what_they_compare():
+    assert sees(Visibility(), 2, 3).all()
+    for rule in ({"causal": True}, {"window": 3}):
+        with pytest.raises(ValueError, match="positions"):
+            Visibility(segments=(torch.ones(1, 2), torch.ones(1, 2)), **rule)
+
+
+def test_one_visibility_serves_both_types():
+    q, k, _, visibility = random_case()
+    expected = attention_weights(q, k, visibility)
+    low = attention_weights(q.bfloat16(), k.bfloat16(), visibility)
+    assert low.dtype == torch.bfloat16
+    torch.testing.assert_close(low.float(), expected, atol=0.02, rtol=0.02)
+    assert torch.equal(attention_weights(q, k, visibility), expected)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 4])
 def test_self_attention_equals_torchs_module_with_the_same_weights(heads: int):
     torch.manual_seed(heads)
-    ours = SelfAttention(16, heads, 16 // heads, 16 // heads, NO_DROPOUT)
+    model = Model(d_model=16, heads=heads, d_k=16 // heads, d_v=16 // heads)
+    ours = SelfAttention(model, Randomness())
     theirs = torch.nn.MultiheadAttention(16, heads, batch_first=True)
     theirs.in_proj_weight.data.copy_(ours.query_key_value.weight)
     theirs.in_proj_bias.data.copy_(ours.query_key_value.bias)
     theirs.out_proj.load_state_dict(ours.output.state_dict())
     x = torch.randn(3, 6, 16)
     segments = torch.tensor([[1] * 6, [1] * 4 + [0] * 2, [1] * 5 + [0]])
-    bias = attention_bias(segments, segments, causal=False, dtype=torch.float32)
-    seen: list[torch.Tensor] = []
     expected, weights = theirs(x, x, x, key_padding_mask=segments == 0)
     real = segments != 0
-    torch.testing.assert_close(ours(x, bias, seen)[real], expected[real])
-    torch.testing.assert_close(seen[0].mean(1)[real], weights[real])  # theirs: mean over heads
+    with recorded_weights() as found:
+        torch.testing.assert_close(ours(x, among(segments))[real], expected[real])
+    (found_weights,) = found
+    torch.testing.assert_close(found_weights.mean(1)[real], weights[real])  # theirs: over heads

@@ -1,14 +1,18 @@
 """The whole model against torch's modules, and what it may and may not see."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from nmt.data.layout import Batch, one_per_row, packed
-from nmt.data.tokenizer import BOS_ID, EOS_ID
-from nmt.model.attention import CrossAttention, SelfAttention
-from nmt.model.transformer import AttentionWeights, Transformer
+from nmt.model.attention import CrossAttention, SelfAttention, recorded_weights
+from nmt.model.special_ids import BOS_ID, EOS_ID
+from nmt.model.stepper import Stepper
+from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import new_transformer
 from nmt.training.loss import TransformerLoss
 
 VARIANTS = {
@@ -21,9 +25,16 @@ VARIANTS = {
 
 @pytest.fixture(params=VARIANTS)
 def transformer(request, settings) -> Transformer:
-    model = Transformer(settings(**VARIANTS[request.param])).eval()
+    model = new_transformer(settings(**VARIANTS[request.param])).eval()
     model.initialize(3)
+    model.positions.register_forward_pre_hook(below_length)
     return model
+
+
+def below_length(_, arguments: tuple[torch.Tensor, int]) -> None:
+    """What is promised to a table of positions, which is as long as it was asked for."""
+    positions, length = arguments
+    assert int(positions.max()) < length
 
 
 def random_pairs(number: int, seed: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -93,13 +104,15 @@ def test_every_target_position_sees_every_source_token(transformer: Transformer)
 
 
 def test_cached_steps_equal_teacher_forcing(transformer: Transformer):
-    pairs = random_pairs(5, seed=2)
+    """One of 51 tokens, so that the cache grows on the way."""
+    long = np.append(np.arange(4, 54), EOS_ID).astype(np.int32)
+    pairs = [*random_pairs(5, seed=2), (long[-7:], long)]
     longest = max(len(target) for _, target in pairs)
     batch = one_per_row(pairs)
     expected = transformer.logits(transformer(batch.src, batch.tgt_in))
     with torch.inference_mode():
-        steps = transformer.start(batch.src.tokens, beam=1, max_length=longest)
-        parents = torch.zeros(5, 1, dtype=torch.long)
+        steps = Stepper(transformer, batch.src.tokens, beam=1, max_length=longest)
+        parents = torch.zeros(6, 1, dtype=torch.long)
         for place in range(longest):
             logits = steps.step(batch.tgt_in.tokens[:, place : place + 1], parents)
             real = batch.tgt_out[:, place] != 0
@@ -114,19 +127,19 @@ def test_cached_steps_follow_reordered_beams_and_leaving_sentences(transformer: 
     histories = [[[BOS_ID] for _ in range(W)] for _ in range(3)]
     parents = torch.arange(W).expand(3, W)
     with torch.inference_mode():
-        steps = transformer.start(batch.src.tokens, beam=W, max_length=50)
+        steps = Stepper(transformer, batch.src.tokens, beam=W, max_length=50)
         for place in range(40):
             last = torch.tensor([[history[-1] for history in rows] for rows in histories])
             logits = steps.step(last, parents)
             if place in (0, 1, 7, 31, 32, 39):
                 for row, sentence in enumerate(alive.tolist()):
                     src = batch.src.tokens[sentence : sentence + 1]
-                    for slot in range(W):
-                        alone = transformer.start(src, 1, len(histories[row][slot]))
-                        for token in histories[row][slot]:
+                    for w in range(W):
+                        alone = Stepper(transformer, src, 1, len(histories[row][w]))
+                        for token in histories[row][w]:
                             expected = alone.step(torch.tensor([[token]]), torch.zeros(1, 1).long())
                         torch.testing.assert_close(
-                            logits[row, slot], expected[0, 0], atol=1e-4, rtol=1e-4
+                            logits[row, w], expected[0, 0], atol=1e-4, rtol=1e-4
                         )
             if place == 5:
                 steps.keep(torch.tensor([0, 2]))
@@ -134,20 +147,39 @@ def test_cached_steps_follow_reordered_beams_and_leaving_sentences(transformer: 
             parents = torch.randint(W, (len(alive), W), generator=generator)
             tokens = torch.randint(4, 400, (len(alive), W), generator=generator)
             histories = [
-                [[*histories[row][parents[row, slot]], int(tokens[row, slot])] for slot in range(W)]
+                [[*histories[row][parents[row, w]], int(tokens[row, w])] for w in range(W)]
                 for row in range(len(alive))
             ]
 
 
-def test_attention_maps_are_handed_back(transformer: Transformer):
+def test_attention_weights_are_handed_back(transformer: Transformer):
     batch = one_per_row(random_pairs(2))
-    maps = AttentionWeights([], [], [])
-    transformer(batch.src, batch.tgt_in, maps)
+    weights = transformer.attention_weights(batch.src, batch.tgt_in)
     S, T = batch.src.tokens.shape[1], batch.tgt_out.shape[1]
-    assert [m.shape for m in maps.encoder] == [(2, 2, S, S)] * 2
-    assert [m.shape for m in maps.decoder] == [(2, 2, T, T)] * 2
-    assert [m.shape for m in maps.cross] == [(2, 2, T, S)] * 2
-    torch.testing.assert_close(maps.cross[1].sum(-1), torch.ones(2, 2, T))
+    assert [w.shape for w in weights.encoder] == [(2, 2, S, S)] * 2
+    assert [w.shape for w in weights.decoder] == [(2, 2, T, T)] * 2
+    assert [w.shape for w in weights.cross] == [(2, 2, T, S)] * 2
+    torch.testing.assert_close(weights.cross[1].sum(-1), torch.ones(2, 2, T))
+    transformer(batch.src, batch.tgt_in)
+    assert len(weights.encoder + weights.decoder + weights.cross) == 6  # no longer listened to
+
+
+def test_weights_are_recorded_in_the_thread_that_asks_alone(transformer: Transformer):
+    batch = one_per_row(random_pairs(2))
+    with recorded_weights() as weights:
+        other = threading.Thread(target=transformer, args=(batch.src, batch.tgt_in))
+        other.start()
+        other.join()
+    assert weights == []
+
+
+def test_a_stepper_takes_no_more_steps_than_it_was_made_for(transformer: Transformer):
+    src = one_per_row(random_pairs(1)).src.tokens
+    with torch.inference_mode():
+        steps = Stepper(transformer, src, beam=2, max_length=1)
+        steps.step(torch.full((1, 2), BOS_ID), torch.tensor([[0, 1]]))
+        with pytest.raises(ValueError, match="no more than 1 steps"):
+            steps.step(torch.tensor([[5, 6]]), torch.tensor([[0, 1]]))
 
 
 def test_a_window_as_long_as_the_sentence_changes_nothing(settings):
@@ -157,10 +189,10 @@ def test_a_window_as_long_as_the_sentence_changes_nothing(settings):
     longest = max(rows.src.tokens.shape[1], rows.tgt_out.shape[1])
     found = []
     for window in (None, 2 * longest - 1, 3):
-        model = Transformer(settings(model__attention_window=window)).eval()
+        model = new_transformer(settings(model__attention_window=window)).eval()
         model.initialize(3)
         with torch.inference_mode():
-            steps = model.start(rows.src.tokens, beam=2, max_length=longest)
+            steps = Stepper(model, rows.src.tokens, beam=2, max_length=longest)
             for place in range(longest):
                 last = torch.tensor([place, 99 - place]).expand(17, 2)
                 logits = steps.step(last, torch.arange(2).expand(17, 2))
@@ -191,7 +223,7 @@ def test_the_model_equals_torchs_transformer_with_the_same_weights(settings, nor
     config = settings(
         model__norm=norm, model__d_k=16, model__d_v=16, model__attention_window=window
     )
-    ours = Transformer(config).eval()
+    ours = new_transformer(config).eval()
     ours.initialize(1)
     for parameter in ours.parameters():  # biases and norms too
         parameter.data.add_(torch.randn_like(parameter) * 0.05)
@@ -241,25 +273,39 @@ def test_the_model_equals_torchs_transformer_with_the_same_weights(settings, nor
 
 
 def test_one_matrix_embeds_and_projects(settings):
-    model = Transformer(settings())
+    model = new_transformer(settings())
     model.initialize(1)
     assert sum(p.numel() for p in model.parameters() if 400 in p.shape) == 400 * 32
+    assert [name for name, t in model.state_dict().items() if 400 in t.shape] == ["embedding"]
     x = torch.randn(3, 32)
     torch.testing.assert_close(model.logits(x), x @ model.embedding.T)
 
 
-def test_initial_weights_are_as_stated_and_depend_on_the_seed_alone(settings):
-    config = settings(model__d_model=256, tokenizer__vocabulary_size=4000)
-    first, second, other = (Transformer(config) for _ in range(3))
+def test_another_output_projection_may_stand_in_its_place(settings):
+    class Rounded(nn.Module):
+        """Weights in eighths, as a quantised projection would hold them."""
+
+        def __init__(self, embedding: torch.Tensor):
+            super().__init__()
+            self.register_buffer("weight", (embedding.detach() * 8).round() / 8, persistent=False)
+
+        def forward(self, hidden: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+            return hidden @ self.weight.T
+
+    model = new_transformer(settings()).eval()
+    model.initialize(1)
+    names, x = set(model.state_dict()), torch.randn(3, 32)
+    exact = model.logits(x)
+    model.projection = Rounded(model.embedding)
+    assert set(model.state_dict()) == names
+    assert 0 < (model.logits(x) - exact).abs().max() < 2
+
+
+def test_initial_weights_depend_on_the_seed_alone(settings):
+    config = settings()
+    first, second, other = (new_transformer(config) for _ in range(3))
     for model, seed in ((first, 1), (second, 1), (other, 2)):
         model.initialize(seed)
     for a, b in zip(first.parameters(), second.parameters(), strict=True):
         assert torch.equal(a, b)
     assert not torch.equal(first.embedding, other.embedding)
-    assert first.embedding.std().item() == pytest.approx(256**-0.5, rel=0.01)
-    attention = first.encoder[0].self_attention
-    query = attention.query_key_value.weight[: 2 * 12]
-    value = attention.query_key_value.weight[-2 * 20 :]
-    for part in (query, value):  # Glorot & Bengio: U(-a, a), a = sqrt(6 / (in + out))
-        bound = (6 / (part.shape[0] + part.shape[1])) ** 0.5
-        assert part.abs().max().item() == pytest.approx(bound, rel=0.01)

@@ -5,23 +5,21 @@ import sys
 import pytest
 import torch
 
+from nmt.config import Model
 from nmt.errors import InputError
-from nmt.model.attention import attention_bias
-from nmt.model.dropout import Dropout, Randomness
+from nmt.model.attention import SelfAttention, Visibility
+from nmt.model.dropout import Randomness
 from recipes.paper_figures import figures
 
 
 @pytest.mark.parametrize("length", [8, 12, 32])
 def test_restricted_self_attention_is_full_attention_with_a_band_mask(length: int):
     torch.manual_seed(0)
-    layer = figures.RestrictedSelfAttention(16, 2, 8, Dropout(0.0, Randomness()))
-    x = torch.randn(1, length, 16)
-    at = torch.arange(length)
-    far = (at[:, None] - at).abs() > 4
-    segments = torch.ones(1, length, dtype=torch.int64)
-    bias = attention_bias(segments, segments, causal=False, dtype=x.dtype)
-    full = layer.combine(*layer.project(x), bias.masked_fill(far, -torch.inf), None)
-    torch.testing.assert_close(layer(x), full)
+    model = Model(d_model=16, heads=2, d_k=8, d_v=8, attention_window=8)
+    layer = figures.RestrictedSelfAttention(model, Randomness())
+    x, at = torch.randn(1, length, 16), torch.arange(length)[None]
+    full = SelfAttention.forward(layer, x, Visibility(positions=(at, at), window=8))
+    torch.testing.assert_close(layer(x, Visibility()), full)
 
 
 @pytest.mark.parametrize("is_scaled", [True, False])
@@ -43,7 +41,6 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch, tmp_path)
 
 
 def test_every_picture_is_written(monkeypatch, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
     for name, small in (("SEEDS", 2), ("QUERIES", 4), ("D_MODEL", 8), ("HEADS", 2)):
         monkeypatch.setattr(figures, name, small)
     draw = figures.draw_table1

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -15,70 +14,22 @@ from nmt.cli import main
 from nmt.config import validate
 from nmt.data.prepare import prepare
 from nmt.errors import InputError
+from nmt.paper import TABLE_3, sustained_flops
 from nmt.reporting import run_record
 from nmt.reporting.chart import Point, progress_axis, thinned, value_axis
 from nmt.reporting.info import info
-from nmt.reporting.paper_results import TABLE_3, sustained_flops, table_3_row
+from nmt.reporting.paper_models import table_3_row
 from nmt.reporting.report import render, report
 from nmt.reporting.run_record import RunRecord, TestScores, read_runs
 from nmt.reporting.samples import samples
-from nmt.reporting.tables import cost_table, settings_tables
+from nmt.reporting.tables import cleaning_tables, cost_table, settings_tables
+from nmt.storage import manifest
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.train import train
+from tests.page import Page
 from tests.tiny import tiny_settings
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-VOID = {"meta", "input", "br", "path"}
-
-
-class Page(HTMLParser):
-    """What a test asks of a page."""
-
-    def __init__(self, html: str):
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: dict[str, list[str]] = {}
-        self.feed(html)
-        self.close()
-        assert not self.open, "unclosed elements"
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-            self.texts.setdefault(tag, []).append("")
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        for tag in set(self.open):
-            self.texts[tag][-1] += data
-
-    @property
-    def text(self) -> str:
-        return self.texts["html"][0]
-
-    @property
-    def rows(self) -> list[list[str]]:
-        """Cells of all table rows, by their text."""
-        html = self.rawdata_of_body
-        rows = re.findall(r"<tr>(.*?)</tr>", html, re.S)
-        return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S) for row in rows]
-
-    def feed(self, data: str):
-        self.rawdata_of_body = data
-        super().feed(data)
-
-    @property
-    def charts(self) -> list[dict]:
-        scripts = [attributes for tag, attributes in self.tags if tag == "script"]
-        ids = [attributes.get("id") for attributes in scripts]
-        return json.loads(self.texts["script"][ids.index("data-of-charts")])
 
 
 def row(page: Page, name: str) -> list[str]:
@@ -131,6 +82,30 @@ def test_figures_are_the_runs(trained: Path):
         f"{info(read_runs([trained], print)[0].config)['parameters']['total'] / 1e6:.1f} M"
         in page.text
     )
+
+
+def test_each_chart_draws_its_own_quantity(trained: Path):
+    """Title -> keys of the log that training's and validation's lines are drawn from."""
+    keys = {
+        "Negative log-likelihood": ("nll", "nll"), "BLEU": (None, "bleu"), "Loss": ("loss", "loss"),
+        "Perplexity": (None, "ppl"), "Learning rate": ("learning_rate", None),
+        "Speed": ("tokens_per_second", None), "Gradient norm": ("gradient_norm", None),
+    }  # fmt: skip
+    log = read_log(trained)
+    page, _ = page_of(trained)
+    drawn = {}
+    for chart, title, heading in zip(page.charts, keys, page.texts["h3"], strict=False):
+        assert heading.startswith(f"{title} ")
+        for line in chart["lines"]:
+            points = [(point[0], point[2]) for point in line["points"]]
+            drawn[title, line["label"]] = points
+    assert len(page.charts) == len(keys)
+    for title, both in keys.items():
+        for kind, key in zip(("training", "validation"), both, strict=True):
+            event = None if kind == "training" else kind
+            lines = [line for line in log if key and line.get("event") == event]
+            expected = [(line["step"], pytest.approx(line[key], rel=1e-5)) for line in lines]
+            assert drawn.get((title, kind), []) == expected
 
 
 def test_the_page_is_whole_and_asks_for_nothing_outside(trained: Path):
@@ -240,8 +215,7 @@ def model_of_a_former_end(run: Path):
 
 
 def lost_data(run: Path):
-    path = run / "config.yaml"
-    path.write_text(path.read_text().replace("/data\n", "/gone\n", 1))
+    (run / "data.json").unlink()
 
 
 @pytest.mark.parametrize(
@@ -249,17 +223,83 @@ def lost_data(run: Path):
     [
         (no_log, "nothing is logged yet"),
         (one_step_in_a_torn_log, "not finished: step 1 of 12"),
-        (odd_values, "12 steps"),
+        (odd_values, "Steps12of 12"),
         (damaged_model, "damaged manifest"),
         (model_of_a_former_end, "scores of step 20: the finished model is of step 12"),
-        (lost_data, "gone, this is no complete data directory"),
+        (lost_data, "no data.json"),
     ],
 )
 def test_what_cannot_be_had_is_said_and_the_rest_shown(run: Path, change, text: str):
     change(run)
     page, _ = page_of(run)
-    assert text in page.text or change is odd_values
+    assert text in page.text
     assert row(page, "model.d_model") == ["32", "512"]
+
+
+HUGE = "9" * 400
+STEP = '{"step": 1, "nll": 2.0, "loss": 2.0}\n'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"step": 1e999}', '{"step": ' + HUGE + "}", '{"step": -1}', '{"step": true}', "[]", "3",
+        '{"event": ["validation"], "step": 1}', '{"step": 1, "x": ' + "[" * 100_000 + "}",
+        '{"step": 1, "loss": ' + "9" * 300 + ', "nll": 1e308, "gradient_norm": 1e-320}',
+        '{"step": 1, "loss": -1e308, "nll": 1e308}\n{"step": 2, "loss": 1e308, "nll": -1e308}',
+        '{"step": 1, "gradient_norm": 1e-99}\n{"step": 2, "gradient_norm": 1e99}',
+        '{"step": 1, "nll": 1.0}\n{"step": 2, "nll": 1.0000000000000002}',
+        '{"step": 1, "nll": NaN, "loss": Infinity, "elapsed_s": -Infinity}',
+        '{"step": 1, "nll": 1.0, "elapsed_s": -5}',
+        '{"step": 1, "nll": 1.0, "elapsed_s": 1e300, "world_size": 1e300, "device": ["x"]}',
+        '{"event": "validation", "step": 1, "bleu": 1.0, "ppl": 2.0, "bleu_signature": ["x"]}',
+        '{"event": "validation", "step": 1, "bleu": ' + HUGE + ', "ppl": 1e308}',
+    ],
+    ids=lambda line: line[:60],
+)  # fmt: skip
+def test_odd_lines_of_a_log_spoil_no_page(run: Path, line: str):
+    (run / "log.jsonl").write_text(f"{line}\n{STEP}")
+    page, _ = page_of(run)
+    assert any("Loss" in caption for caption in page.texts["h3"])
+    assert row(page, "model.d_model") == ["32", "512"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("bleu", HUGE), ("chrf", HUGE), ("chrf", "1e308"), ("ter", "[1]"), ("sentences", "-" + HUGE),
+     ("bleu_interval", f"[{HUGE}, 1]"), ("bleu_interval", "[1]"), ("bleu_signature", "[1]"),
+     ("baseline", '{"bleu": {}}'), ("other", "[" * 50 + "]" * 50)],
+)  # fmt: skip
+def test_odd_figures_of_kept_scores_spoil_no_page(run: Path, key: str, value: str):
+    """No figure is taken that cannot be shown; without BLEU the test set is translated again."""
+    path = run / "evaluation/test.json"
+    kept = json.loads(path.read_text())
+    bleu = kept["scores"]["bleu"]
+    kept["scores"][key] = "VALUE"
+    path.write_text(json.dumps(kept).replace('"VALUE"', value))
+    page, said = page_of(run)
+    assert row(page, "BLEU")[0].startswith(f"{bleu:.2f}")
+    assert HUGE not in page.text
+    assert any("translating the test set" in line for line in said) == (key == "bleu")
+
+
+def test_kept_scores_are_a_file(run: Path):
+    (run / "evaluation/test.json").unlink()
+    os.mkfifo(run / "evaluation/test.json")
+    _, said = page_of(run)  # and does not wait for a writer
+    assert any("translating the test set" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"step": int(HUGE)}, {"step": -1}, {"validation": {"bleu": int(HUGE), "ppl": 1e308}},
+     {"validation": [1]}, {"validation": {"bleu": "x", "ppl": None}}],
+)  # fmt: skip
+def test_odd_facts_of_a_model_spoil_no_page(run: Path, changes: dict):
+    manifest.rewrite(run / "model", manifest.read(run / "model", "model") | changes)
+    page, said = page_of(run)
+    assert row(page, "model.d_model") == ["32", "512"]
+    assert any("damaged manifest" in line for line in said) == ("step" in changes)
 
 
 @pytest.mark.parametrize(
@@ -348,6 +388,26 @@ def test_steps_behind_the_last_logged_one_count_too():
     assert cells["Target tokens seen, about"] == "1.50 × 10³"
 
 
+def test_the_median_speed_is_in_the_middle_by_size():
+    lines = [{"step": step, "tokens_per_second": speed} for step, speed in enumerate((9, 1, 5))]
+    cells = dict(cost_table([wmt_record(lines, ONE, bleu=1.0)]).rows)
+    assert cells["Target tokens per second, median"] == "5"
+
+
+def test_data_of_several_runs_are_told_once_under_the_first(trained: Path):
+    [run] = read_runs([trained], print)
+    runs = [replace(run, name=name, missing=[]) for name in ("first", "second")]
+    assert [table.caption for table in cleaning_tables(runs)] == ["first: sentence pairs"]
+
+
+def test_large_figures_are_the_finished_models(trained: Path):
+    """Without a test set those of the validation set."""
+    [run] = read_runs([trained], print)
+    run.model["validation"] |= {"bleu": 12.34, "ppl": 5.678}
+    large = Page(render([replace(run, test=None)], print)).texts["dl"][0]
+    assert "12.3" in large and "5.68" in large
+
+
 def test_samples_are_best_median_and_worst():
     """Twenty sentences, each with one more wrong letter; of two without fault the longer first."""
     references = [chr(97 + i) * 20 for i in range(20)]
@@ -398,7 +458,19 @@ def test_a_long_log_is_thinned_without_losing_a_peak():
 
 @pytest.mark.parametrize("is_log", [False, True])
 @pytest.mark.parametrize(
-    "values", [[1.0], [0.3, 0.31], [1e-9, 3e-4], [2.0, 2e5], [7, 5, 6], [0.999, 10.0], [1000.0]]
+    "values",
+    [
+        [1.0],
+        [0.3, 0.31],
+        [1e-9, 3e-4],
+        [2.0, 2e5],
+        [7, 5, 6],
+        [0.999, 10.0],
+        [1000.0],
+        [1e-100, 1e100],
+        [1.0, 1 + 1e-15],
+        [1e100, 1.1e100],
+    ],
 )
 def test_axes_hold_their_values_between_few_ticks(values, is_log: bool):
     axis = value_axis(values, from_zero=not is_log, is_log=is_log)

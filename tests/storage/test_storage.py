@@ -3,14 +3,19 @@
 import fcntl
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 from nmt.errors import InputError, NoModelError, Status
 from nmt.storage import atomic, manifest
@@ -28,7 +33,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
         atomic.write_file(path, "new")
     with pytest.raises(OSError, match="No space"), atomic.new_directory(tmp_path / "d") as folder:
         (folder / "x").write_text("x")
@@ -44,6 +49,14 @@ def test_a_directory_appears_when_it_is_complete(tmp_path: Path):
     with pytest.raises(RuntimeError), atomic.new_directory(tmp_path / "e") as folder:
         raise RuntimeError
     assert listing(tmp_path) == ["deep"]
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "€" * 85])
+def test_a_name_may_be_as_long_as_the_file_system_has_it(tmp_path: Path, name: str):
+    atomic.write_file(tmp_path / name, "x")
+    with atomic.new_directory(tmp_path / "d" / name):
+        pass
+    assert listing(tmp_path) == sorted([name, "d"]) and listing(tmp_path / "d") == [name]
 
 
 def test_r22_leftovers_of_a_killed_writer_are_removed_but_no_living_ones(tmp_path: Path):
@@ -89,6 +102,85 @@ def test_r22_a_writer_robbed_before_it_could_lock_begins_again(tmp_path: Path, m
     assert robbed and listing(tmp_path) == ["d"]
 
 
+def test_a_later_writer_removes_what_killed_ones_left_and_nothing_else(tmp_path: Path):
+    """Also where a person keeps things of other programs."""
+    others = [".tmp-other", ".tmp-0123456-a", ".tmp-0123456G-a", "tmp-01234567-a", ".tmp-01234567-"]
+    for name in others:
+        (tmp_path / name).touch()
+    killed, living = tmp_path / ".tmp-01234567-a", tmp_path / ".tmp-89abcdef-b"
+    living.mkdir()
+    descriptor = os.open(living, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    for write in (atomic.new_file, atomic.new_directory):
+        killed.touch()
+        with write(tmp_path / write.__name__):
+            assert not killed.exists()
+    os.close(descriptor)
+    assert listing(tmp_path) == sorted([*others, living.name, "new_directory", "new_file"])
+    atomic.write_file(tmp_path / "e", "e")
+    assert not living.exists()
+
+
+def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path):
+    """Whatever a library gives them: safetensors has 0600, which a colleague cannot read."""
+    former = os.umask(0o027)
+    try:
+        with atomic.new_directory(tmp_path / "d") as folder:
+            save_file({"x": torch.zeros(1)}, folder / "x")
+            (folder / "deep").mkdir()
+            save_file({"x": torch.zeros(1)}, folder / "deep" / "x")
+        with atomic.new_file(tmp_path / "f") as file:
+            save_file({"x": torch.zeros(1)}, file)
+    finally:
+        os.umask(former)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert modes == {"d": 0o750, "deep": 0o750, "x": 0o640, "f": 0o640}
+
+
+def test_a_name_as_long_as_the_file_system_allows(tmp_path: Path):
+    for name in ("x" * 255, "ß" * 127):
+        atomic.write_file(tmp_path / name, "x")
+    assert len(listing(tmp_path)) == 2
+
+
+@pytest.fixture
+def order(monkeypatch, tmp_path: Path) -> list[tuple[str, str]]:
+    """What is synced, and what is renamed, with its path below `tmp_path`, in order."""
+    done: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted(path: str | Path) -> str:
+        name = str(Path(path).relative_to(tmp_path))
+        return re.sub(r"\.tmp-[0-9a-f]{8}-", "aside-", name)
+
+    def noting_fsync(descriptor: int) -> None:
+        done.append(("sync", noted(Path(f"/proc/self/fd/{descriptor}").readlink())))
+        fsync(descriptor)
+
+    def noting_replace(source, target) -> None:
+        done.append(("rename", noted(source)))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", noting_fsync)
+    monkeypatch.setattr(os, "replace", noting_replace)
+    return done
+
+
+def test_r2_what_is_renamed_has_been_synced_and_the_rename_is(order, tmp_path: Path):
+    """Else a power cut may leave the new name over content that never reached the disk."""
+    atomic.write_file(tmp_path / "f", "x")
+    assert order == [("sync", "aside-f"), ("rename", "aside-f"), ("sync", ".")]
+    order.clear()
+    with atomic.new_directory(tmp_path / "d") as folder:
+        (folder / "deep").mkdir()
+        (folder / "x").write_text("x")
+        (folder / "deep" / "y").write_text("y")
+    *synced, renamed, parent = order
+    names = ("", "/x", "/deep", "/deep/y")
+    assert sorted(synced) == sorted(("sync", f"aside-d{name}") for name in names)
+    assert (renamed, parent) == (("rename", "aside-d"), ("sync", "."))
+
+
 def test_outputs_that_exist_are_refused(tmp_path: Path):
     (tmp_path / "empty").mkdir()
     atomic.refuse_existing(tmp_path / "empty")
@@ -113,6 +205,35 @@ def test_r22_a_lock_names_its_holder_and_dies_with_it(tmp_path: Path):
     holder.wait()
     with atomic.lock(tmp_path, "nmt train"):
         pass
+
+
+def test_r22_a_lock_is_lost_with_its_path(tmp_path: Path):
+    """Renamed, removed or its lock deleted: another writer may hold the path by now."""
+    run, moved = tmp_path / "run", tmp_path / "moved"
+    with atomic.lock(run, "one") as one:
+        one.check()
+        run.rename(moved)
+        with pytest.raises(InputError, match=f"moved, removed or taken over .*, {run}, ") as error:
+            one.check()
+        assert error.value.status == Status.INPUT
+        with atomic.lock(run, "two") as two:
+            assert not one.is_held and two.is_held
+            (run / ".lock").unlink()
+            with pytest.raises(InputError, match="moved, removed or taken over"):
+                two.check()
+            with atomic.lock(run, "three"):
+                pass
+            shutil.rmtree(run)
+    assert listing(tmp_path) == ["moved"]
+
+
+def test_r22_who_lost_a_lock_leaves_the_name_of_its_holder(tmp_path: Path):
+    run = tmp_path / "run"
+    with ExitStack() as outer:
+        with atomic.lock(run, "one"):
+            run.rename(tmp_path / "moved")
+            outer.enter_context(atomic.lock(run, "two"))
+        assert (run / ".lock-holder").read_text().startswith("two, process ")
 
 
 @pytest.fixture

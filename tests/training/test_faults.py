@@ -13,6 +13,7 @@ from nmt.config import Config
 from nmt.training.run_log import read_log
 from tests.patience import wait_until
 from tests.training.children import (
+    Child,
     at_step,
     before,
     die_while_saving,
@@ -41,22 +42,33 @@ def undisturbed(tiny_data, tmp_path_factory) -> Path:
     return Path(config.training.run_directory)
 
 
-def killed_at_random(config: Config, directory: Path, kills: int, seed: int) -> int:
-    """Runs to the end with so many kills at moments uniform in the time that a run takes.
+def killed_at_random(config: Config, directory: Path, kills: int, seed: int) -> None:
+    """Runs to the end with so many kills, each soon after its log has come to a step by chance.
 
-    Returns the number of kills that met a running process.
+    By the log, not the clock: on a slow machine all might come before the first step.
     """
-    moments, met = random.Random(seed), 0
+    chance, met, run = random.Random(seed), 0, Path(config.training.run_directory)
     while met < kills:
+        step = min(last_step(run) + chance.randint(-1, 10), LAST)
         child = train(config, directory, slow_steps(0.01))
-        time.sleep(moments.uniform(0, 2.5))
+        wait_for_step(step, run, child)
+        time.sleep(chance.uniform(0, 0.03))  # anywhere in a step
         child.process.kill()
         if child.wait() == 0:  # it was faster
-            shutil.rmtree(config.training.run_directory)
-            continue
-        met += 1
+            shutil.rmtree(run)
+        else:
+            met += 1
+    assert last_step(run) > 0
     assert train(config, directory).wait() == 0
-    return met
+
+
+def last_step(run_directory: Path) -> int:
+    return max((line["step"] for line in read_log(run_directory)), default=0)
+
+
+def wait_for_step(step: int, run_directory: Path, child: Child) -> None:
+    """Until the log has the step, or the run is over."""
+    wait_until(lambda: last_step(run_directory) >= step or not child.process.is_alive())
 
 
 def assert_same(directory: Path, other: Path, step: int = LAST) -> None:
@@ -115,14 +127,16 @@ def test_r3_stopped_at_every_step(settings, undisturbed: Path, tmp_path: Path):
     assert fingerprint(tmp_path / "run", LAST) == fingerprint(undisturbed, LAST)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1])
 @pytest.mark.parametrize(
-    ("point", "step"),
+    ("number", "point", "step"),
     [
-        ("optimizer_step", 1),
-        ("validate", 20),
-        ("checkpoints.save", 6),  # the step after the one that was being saved
-        ("Training.begin", 1),
+        (signal.SIGTERM, "optimizer_step", 1),
+        (signal.SIGINT, "optimizer_step", 1),
+        (signal.SIGUSR1, "validate", 20),
+        (signal.SIGHUP, "validate", 20),  # a connection has dropped
+        (signal.SIGTERM, "checkpoints.save", 6),  # the step after the one that was being saved
+        (signal.SIGINT, "Training.begin", 1),
+        (signal.SIGHUP, "Training.begin", 1),
     ],
 )
 def test_r5_a_signal_at_each_point(settings, undisturbed, tmp_path, number, point, step):
@@ -229,8 +243,7 @@ def test_r29_two_thousand_steps_with_forty_faults(settings, tmp_path: Path):
     assert train(straight, tmp_path / "child").wait() == 0
     chance, config = random.Random(5), settings(**long)
     for _ in range(40):
-        reached = max((line["step"] for line in read_log(tmp_path / "run")), default=0)
-        at = min(reached + chance.randrange(1, 90), 1999)
+        at = min(last_step(tmp_path / "run") + chance.randrange(1, 90), 1999)
         kind = chance.choice(["kill", "stop", "save", "damage"])
         faults = {
             "kill": at_step(at, send(signal.SIGKILL)),

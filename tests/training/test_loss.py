@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from nmt.data.tokenizer import PAD_ID
+from nmt.model.special_ids import PAD_ID
 from nmt.training.loss import smoothed_cross_entropy
 
 

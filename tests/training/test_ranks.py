@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 
+from nmt.cli import main
 from nmt.errors import InputError
 from nmt.training.distributed import process_group
 from nmt.training.run_log import read_log
@@ -71,6 +73,28 @@ def test_a_world_without_addresses_is_told(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(InputError, match=r"RANK expected.*torchrun"), process_group(1):
         pass
+
+
+@pytest.mark.parametrize("value", ["", "two", "0", "-1", "2.5", "²", "9" * 30])
+def test_a_world_of_no_number_is_told(settings, tmp_path, monkeypatch, capsys, value: str):
+    (tmp_path / "config.yaml").write_text(settings().to_yaml())
+    monkeypatch.setenv("WORLD_SIZE", value)
+    assert main(["train", str(tmp_path / "config.yaml")]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f'nmt: error: WORLD_SIZE is "{value}", environment, ')
+
+
+def test_a_master_that_nobody_is_takes_one_line(monkeypatch, capfd):
+    """torch alone writes forty, with addresses in its libraries."""
+    with socket.socket() as closed:
+        closed.bind(("localhost", 0))  # and nobody listens
+        port = str(closed.getsockname()[1])
+        for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("MASTER_ADDR", "localhost"),
+                            ("MASTER_PORT", port)):  # fmt: skip
+            monkeypatch.setenv(name, value)
+        with pytest.raises(InputError, match=f"localhost:{port}: .*refused.*check its addresses"):
+            process_group(1).__enter__()
+    assert capfd.readouterr().err == ""
 
 
 def test_r6_torchrun_with_two_processes_equals_one_with_two_slots(settings, alone, tmp_path):

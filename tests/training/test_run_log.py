@@ -1,11 +1,12 @@
-"""What a run tells TensorBoard is shown, not run."""
+"""What a run tells: read back strictly, and shown by TensorBoard, not run."""
 
+import json
 from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from nmt.training.run_log import RunLog
+from nmt.training.run_log import RunLog, read_log
 from nmt.training.validation import Validation
 
 
@@ -26,3 +27,40 @@ def test_a6_samples_are_harmless_in_tensorboard(tmp_path: Path):
     for active in ("<script", "<img", 'href="javascript', "href='javascript"):
         assert active not in html
     assert html.count("<tr>") == 2
+
+
+def test_only_sound_lines_and_figures_are_read_back(tmp_path: Path):
+    first, last = {"step": 1, "loss": 1.5}, {"event": "validation", "step": 2, "bleu": 3}
+    odd = [
+        '{"step": 1e999}', '{"step": 1.5}', '{"step": true}', '{"step": -1}', '{"step": null}',
+        '{"step": 9007199254740993}', '{"step": ' + "9" * 5000 + "}", '{"loss": 1.0}', "[1]", "1",
+        '{"step": 1, "event": ["model"]}', '{"step": 1, "event": null}', '{"step": 1, "loss"', "",
+        '{"step": 1, "x": ' + "[" * 100_000 + "]" * 100_000 + "}", "\xff",
+    ]  # fmt: skip
+    figures = (
+        '{"step": 3, "loss": NaN, "nll": 1e999, "ppl": ' + "9" * 400 + ', "bleu_signature": [1], '
+        '"device": 5, "gradient_norm": "x", "elapsed_s": null, "bleu": 1e308}'
+    )
+    lines = [json.dumps(first), *odd, json.dumps(last), figures]
+    torn = '{"step": 4, "loss": 1.0}'
+    (tmp_path / "log.jsonl").write_text(
+        "".join(f"{line}\n" for line in lines) + torn, encoding="latin-1"
+    )
+    rest = {"step": 3, "gradient_norm": "x", "elapsed_s": None, "bleu": 1e308}
+    assert read_log(tmp_path) == [first, last, rest]
+    RunLog(tmp_path, step=3, validated=3).__exit__()
+    assert read_log(tmp_path) == [first, last, rest]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
+def test_tensorboard_shows_each_step_once_as_the_log_has_it(tmp_path: Path):
+    facts = {"epoch": 1, "nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
+    with RunLog(tmp_path) as log:
+        for step, loss in ((1, 4.0), (2, 3.5), (3, 3.0)):
+            log.step({"step": step, "loss": loss} | facts)
+    with RunLog(tmp_path, step=1) as log:  # taken up after step 1
+        log.step({"step": 2, "loss": 3.25} | facts)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("training/loss")] == [(1, 4.0), (2, 3.25)]
+    assert [e.value for e in events.Scalars("training/learning_rate")] == [0.5, 0.5]

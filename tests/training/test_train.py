@@ -1,27 +1,30 @@
 """Runs: stopped and resumed to the bit, averaged, fine-tuned, refused; as `nmt train` does them."""
 
-import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt.checkpoints.average import average
 from nmt.cli import main
 from nmt.config import Config
 from nmt.data import stages
 from nmt.data.prepare import prepare
 from nmt.errors import InputError, NoModelError, Status, Stopped
+from nmt.runs.average import average
+from nmt.runs.state import read_state
+from nmt.storage.atomic import lock
 from nmt.training import train as training
+from nmt.training.distributed import StopRequest
 from nmt.training.loss import TransformerLoss
 from nmt.training.run_log import read_log
-from tests.patience import PATIENCE_S, wait_until
+from nmt.training.validation import _losses
+from tests.model.paper import new_model
 from tests.training.runs import fingerprint, losses, run
 
 
@@ -145,11 +148,20 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
         assert error.value.status == status
 
 
-def test_rotation_keeps_the_newest_the_best_and_two_optimizer_states(settings):
-    directory, _ = run(settings(training__checkpoint_every=1, training__keep_checkpoints=3))
+def test_rotation_keeps_the_newest_the_best_and_two_optimizer_states(settings, monkeypatch):
+    """The best is none of those that are kept anyway."""
+    validate, scores = training.validate, iter([1.0, 9.0, *[2.0] * 10])
+
+    def scored(*arguments):
+        return replace(validate(*arguments), bleu=next(scores))
+
+    monkeypatch.setattr(training, "validate", scored)
+    changes = {"training__checkpoint_every": 1, "training__validate_every": 2}
+    directory, _ = run(settings(**changes, training__keep_checkpoints=3))
     steps = sorted(int(p.name.split("-")[1]) for p in (directory / "checkpoints").glob("step-*"))
-    best = json.loads((directory / "checkpoints/step-00000012/state.json").read_text())["best"]
-    assert steps == sorted({10, 11, 12} | {best["step"]})
+    state = read_state(directory / "checkpoints/step-00000012/state.json", 12)
+    assert (state.best.step, state.best.bleu) == (4, 9.0)
+    assert steps == [4, 10, 11, 12]
     with_moments = [p.parent.name for p in directory.rglob("optimizer.safetensors")]
     assert sorted(with_moments) == ["step-00000011", "step-00000012"]
 
@@ -205,6 +217,22 @@ def test_changed_settings_are_refused_with_both_values(settings, straight: Path)
     assert "training.seed is 5, the run was started with 1" in "\n".join(error.value.problems)
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("batch_tokens", 399), ("micro_batches", 4), ("warmup_steps", 11),
+        ("learning_rate_factor", 0.5), ("label_smoothing", 0.2), ("gradient_clip", 1.0),
+        ("precision", "bf16"), ("seed", 2), ("deterministic", False), ("compile", True),
+    ],
+)  # fmt: skip
+def test_what_decides_on_a_step_may_not_change_on_the_way(settings, straight: Path, key, value):
+    changes = {"training__micro_batches": 2} | {f"training__{key}": value}
+    before = fingerprint(straight, 12)
+    with pytest.raises(InputError, match=rf"training.{key} is {value}, .*started with"):
+        run(settings(**changes, training__run_directory=str(straight), training__max_steps=15))
+    assert fingerprint(straight, 12) == before
+
+
 def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
     settings, straight: Path, tmp_path: Path
 ):
@@ -242,7 +270,7 @@ def test_early_stopping_counts_validations_without_a_better_bleu(settings):
         settings(
             training__validate_every=1,
             training__early_stopping=2,
-            training__max_steps=200,
+            training__max_steps=6,
             training__learning_rate_factor=1e-9,
         )
     )
@@ -292,14 +320,6 @@ def test_r23_weights_that_are_not_finite_are_never_saved(
     assert [path.name for path in folder.iterdir()] == ["step-00000004"]
 
 
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: str):
-    """max_length is 60; rows of 64 tokens hold several sentences."""
-    changes = {"model__positions": "learned", "model__norm": norm, "training__max_steps": 2}
-    directory, _ = run(settings(**changes))
-    assert (directory / "model").is_dir()
-
-
 def test_validation_pairs_that_are_all_beyond_the_learned_positions(settings, tmp_path: Path):
     (tmp_path / "long").write_text("the man " * 99)
     corpus = {"text": {"source": str(tmp_path / "long"), "target": str(tmp_path / "long")}}
@@ -309,52 +329,25 @@ def test_validation_pairs_that_are_all_beyond_the_learned_positions(settings, tm
         run(settings(**changes))
 
 
+def test_pairs_as_long_as_the_learned_positions_are_validated(settings):
+    config = settings(model__positions="learned", data__max_length=8)
+    module = TransformerLoss(new_model(config, seed=1).eval(), 0.1)
+    pairs = [(np.full(s, 5), np.full(t, 5)) for s, t in ((8, 3), (2, 8), (9, 3), (2, 9))]
+    *_, tokens = _losses(module, pairs, config, torch.device("cpu"), StopRequest())
+    assert tokens == 3 + 8
+
+
 def test_info_says_which_model_of_a_run_it_describes(straight: Path, capsys):
     assert main(["info", str(straight)]) == 0
     assert f"using {straight / 'model'}" in capsys.readouterr().err
 
 
-def test_bf16_and_clipping_train(settings):
-    directory, _ = run(settings(training__precision="bf16", training__gradient_clip=0.5))
-    lines = [line for line in read_log(directory) if "event" not in line]
-    assert lines[-1]["loss"] < lines[0]["loss"]
-
-
-def command(*arguments: str, **options) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "nmt", *arguments],
-        stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_r5_a_signal_saves_the_run(settings, tmp_path: Path, number, status):
-    config = settings(training__micro_batches=2, training__max_steps=100_000)
+def test_r22_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Path, capsys):
     path = tmp_path / "config.yaml"
-    path.write_text(config.to_yaml())
-    process = command("train", str(path))
-    log = Path(config.training.run_directory) / "log.jsonl"
-    wait_until(lambda: log.exists() and log.read_bytes().count(b"\n") >= 2)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == status
-    assert "saved in" in said
-    assert "Traceback" not in said
-    step = max(line["step"] for line in read_log(log.parent))
-    assert f"stopped after step {step}" in said
-    assert (log.parent / f"checkpoints/step-{step:08d}/manifest.json").exists()
-
-
-def test_r22_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Path):
-    from nmt.storage.atomic import lock
-
+    path.write_text(settings().to_yaml())
     with lock(Path(settings().training.run_directory), "nmt train"):
-        path = tmp_path / "config.yaml"
-        path.write_text(settings().to_yaml())
-        process = command("train", str(path))
-        _, said = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 2
-    assert f"process {os.getpid()}" in said
+        assert main(["train", str(path)]) == 2
+    assert f"process {os.getpid()}" in capsys.readouterr().err
 
 
 def test_r24_a_broken_newer_checkpoint_never_pushes_out_the_sound_ones(settings, straight: Path):

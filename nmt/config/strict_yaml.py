@@ -1,0 +1,172 @@
+"""YAML as the configuration files use it: safe, YAML 1.2 scalars, no duplicate keys, with lines.
+
+YAML 1.1, which PyYAML follows, reads `no` as False and `1e-9` as a string. Here booleans are
+`true` and `false` alone and floats follow the YAML 1.2 core schema.
+"""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nmt.errors import InputError
+
+MAX_BYTES = 1_000_000
+MAX_ALIASES = 100
+MAX_KEYS = 10_000  # a file of nested aliases can expand to gigabytes
+MAX_DEPTH = 50  # reading what is nested n deep takes PyYAML time in n^2
+
+KeyPath = tuple[str | int, ...]
+
+_NUMBER = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+_FLOAT = rf"{_NUMBER}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+
+
+class _Loader(yaml.SafeLoader):
+    """SafeLoader with the scalar types of the YAML 1.2 core schema."""
+
+
+_TAG = "tag:yaml.org,2002:"
+_SCALARS = {  # with the characters that they may begin with
+    "null": (re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
+    "bool": (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
+    "int": (re.compile(r"^(?:[-+]?[0-9]+)$"), list("-+0123456789")),
+    "float": (re.compile(rf"^(?:{_FLOAT})$"), list("-+.0123456789")),
+}
+_Loader.yaml_implicit_resolvers = {}
+for _kind, (_pattern, _first) in _SCALARS.items():
+    _Loader.add_implicit_resolver(_TAG + _kind, _pattern, _first)
+
+
+def _decimal(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+    return int(str(loader.construct_scalar(node)))  # PyYAML's own reads 010 as 8
+
+
+_Loader.add_constructor(f"{_TAG}int", _decimal)
+
+
+def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
+    """The value that a YAML text stands for, and the line of each key.
+
+    Args:
+        text: one YAML document.
+        name: how error messages call the text, a file name for instance.
+
+    Returns:
+        The value (None for an empty text) and a map from key path to line number (from 1).
+
+    Raises:
+        InputError: not YAML, duplicate keys, an unsafe or wrong tag, too many aliases, too deep.
+    """
+    try:
+        _check_size(text, name)
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            lines: dict[KeyPath, int] = {}
+            problems: list[str] = []
+            if node is not None:
+                _collect_lines(node, (), lines, name, problems)
+            if problems:
+                raise InputError(*problems)
+            return (None if node is None else loader.construct_document(node)), lines
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = f":{mark.line + 1}" if mark else ""
+        raise InputError(f"not valid YAML ({error.problem}), {name}{line}, correct it") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"not valid YAML ({error}), {name}, correct it") from None
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that quotes what our loader would not read back as text."""
+
+
+_Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+
+
+def dump(content: Any) -> str:
+    """YAML that `parse` reads back as the same value, keys in their order."""
+    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
+    """`parse` of a file. Raises InputError too if it is missing, too large or not UTF-8."""
+    if path.exists() and not path.is_file() and not path.is_dir():  # it might keep us waiting
+        raise InputError(f"a pipe or device, {path}, save its content as a file and name that")
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL, or a lone surrogate
+        raise InputError(f"no such file, {path}, check the path") from None
+    except IsADirectoryError:
+        raise InputError(f"a folder where a YAML file was expected, {path}, name a file") from None
+    if len(data) > MAX_BYTES:
+        raise InputError(f"larger than {MAX_BYTES} bytes, {path}, this is no configuration file")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(f"not valid UTF-8, {path}:{line}, save it as UTF-8") from None
+    return parse(text, str(path))
+
+
+_OPENING = (
+    yaml.BlockSequenceStartToken, yaml.BlockMappingStartToken,
+    yaml.FlowSequenceStartToken, yaml.FlowMappingStartToken,
+)  # fmt: skip
+_CLOSING = (yaml.BlockEndToken, yaml.FlowSequenceEndToken, yaml.FlowMappingEndToken)
+
+
+def _check_size(text: str, name: str) -> None:
+    """Raises InputError for a text whose nodes or value would take long or much memory to build."""
+    depth = aliases = 0
+    for token in yaml.scan(text):
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        aliases += isinstance(token, yaml.AliasToken)
+        if depth > MAX_DEPTH:
+            line = token.start_mark.line + 1
+            raise InputError(f"nested more than {MAX_DEPTH} deep, {name}:{line}, flatten it")
+        if aliases > MAX_ALIASES:
+            raise InputError(f"more than {MAX_ALIASES} aliases, {name}, write the values out")
+
+
+def _collect_lines(
+    node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], name: str, problems: list[str]
+) -> None:
+    """Fills `lines`, and `problems` with keys that stand twice or are no plain words."""
+    if len(lines) > MAX_KEYS:
+        raise InputError(f"more than {MAX_KEYS} entries, {name}, this is no configuration file")
+    lines[at] = node.start_mark.line + 1
+    if not _is_of_its_tag(node):
+        tag = node.tag.replace(_TAG, "!!")
+        raise InputError(f"not valid YAML ({tag} is wrong here), {name}:{lines[at]}, leave it out")
+    if isinstance(node, yaml.SequenceNode):
+        for index, child in enumerate(node.value):
+            _collect_lines(child, (*at, index), lines, name, problems)
+    elif isinstance(node, yaml.MappingNode):
+        for key, child in node.value:
+            line = key.start_mark.line + 1
+            if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
+                raise InputError(f"a key that is not a word, {name}:{line}, use plain keys")
+            path = (*at, key.value)
+            if path in lines:
+                dotted = ".".join(map(str, path))
+                problems.append(
+                    f"duplicate key {dotted} (first on line {lines[path]}), {name}:{line}, "
+                    "keep one of them"
+                )
+                continue
+            _collect_lines(child, path, lines, name, problems)
+            lines[path] = line
+
+
+def _is_of_its_tag(node: yaml.Node) -> bool:
+    """Whether a node is of the kind that its tag names; what has none is of the kind it looks."""
+    kind = node.tag.removeprefix(_TAG)
+    if isinstance(node, yaml.ScalarNode):
+        return kind == "str" or (kind in _SCALARS and bool(_SCALARS[kind][0].match(node.value)))
+    return kind == ("seq" if isinstance(node, yaml.SequenceNode) else "map")

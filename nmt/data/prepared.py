@@ -1,0 +1,218 @@
+"""Prepared data: the directory that `nmt prepare` has made, opened, checked and listed.
+
+What training reads comes from here, and with it whether the data are what a configuration asks for,
+whether their bytes are those that were prepared, and which runs rely on them.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from nmt.config import Config
+from nmt.data.shards import Shard, Side, Watched, read_shard
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import InputError, NoModelError
+from nmt.storage import atomic, manifest
+from nmt.storage.names import TOKENIZER, USED_BY
+from nmt.storage.opening import small_file
+
+_MAX_NOTE_BYTES = 100_000
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """Prepared data whose manifest fits itself.
+
+    Keys of the manifest beside those of every manifest: `data_sha256` (over the hashes of all Arrow
+    files), `tokenizer_sha256`, `shards` (split -> list of file, pairs, source_tokens,
+    target_tokens, weight, and with BPE-dropout segmentation), `corpora` (with counts by cleaning
+    rule), `settings`, `inputs`, `origin_sha256`.
+    """
+
+    directory: Path
+    manifest: dict[str, Any]
+
+    @staticmethod
+    def is_in(directory: Path) -> bool:
+        """Whether data stand there, whole or not: without a manifest they are none."""
+        return (directory / manifest.NAME).exists()
+
+    @classmethod
+    def open(cls, directory: Path) -> Self:
+        """The data in a directory.
+
+        Raises:
+            InputError: nothing is prepared there, or the manifest is damaged.
+        """
+        if not cls.is_in(directory):
+            raise InputError(f"no prepared data, {directory}, run nmt prepare")
+        try:
+            return cls(directory, manifest.read(directory, "data"))
+        except NoModelError as error:
+            what = error.problems[0].split(",")[0]
+            raise InputError(f"{what}, {directory}, run nmt prepare again") from None
+
+    @classmethod
+    def of(cls, config: Config) -> Self:
+        """The data of a configuration.
+
+        Raises:
+            InputError: as `open` does, or they were prepared with other settings; names them.
+        """
+        data, settings = cls.open(Path(config.data.directory)), settings_of(config)
+        if data.manifest["settings"] != settings:
+            changed = changes(data.manifest["settings"], settings)
+            raise InputError(
+                f"prepared with other settings ({changed}), {data.directory}, "
+                "run nmt prepare, or name another data.directory"
+            )
+        return data
+
+    def verify_all(self) -> None:
+        """Checks each file by its hash; InputError (NoModelError) names the first that differs."""
+        manifest.verify(self.directory, self.manifest)
+
+    @property
+    def manifest_file(self) -> bytes:
+        return (self.directory / manifest.NAME).read_bytes()
+
+    def tokenizer(self, vocabulary_size: int) -> tuple[Tokenizer, bytes]:
+        """The tokenizer, and its file.
+
+        Raises:
+            NoModelError: missing or damaged (status 3).
+            InputError: it has not `vocabulary_size` pieces.
+        """
+        path = self.directory / TOKENIZER
+        manifest.verify(self.directory, self.manifest, [TOKENIZER])
+        tokenizer = Tokenizer.load(path)
+        content = path.read_bytes()
+        if tokenizer.vocabulary_size != vocabulary_size:
+            raise InputError(
+                f"{tokenizer.vocabulary_size} pieces, tokenizer.vocabulary_size asks for "
+                f"{vocabulary_size}, {path}, prepare again"
+            )
+        return tokenizer, content
+
+    def shards(self, split: str) -> list[Shard]:
+        """The shards of train or validation, memory-mapped; `verify` checks their bytes.
+
+        Raises:
+            InputError: a shard is missing, is no Arrow file, or has not the stated size.
+        """
+        return list(self._shards(split))
+
+    def _shards(self, split: str) -> Iterator[Shard]:
+        first = 0
+        for entry in self.manifest["shards"][split]:
+            path = self.directory / entry["file"]
+            watched = Watched(path, self.manifest["files"][entry["file"]]["sha256"])
+            source, target = read_shard(path)
+            pairs = len(source.offsets) - 1
+            if pairs != entry["pairs"]:
+                raise InputError(
+                    f"{pairs:,} pairs, {entry['pairs']:,} in the manifest, {path}, "
+                    "run nmt prepare again"
+                )
+            segmentation = entry.get("segmentation", 0)
+            yield Shard(path, source, target, entry["weight"], first, segmentation, watched)
+            first += pairs
+
+    def verify(self, shard: Shard) -> None:
+        """Checks the bytes of a shard, before its first pair is used.
+
+        Raises:
+            InputError: the file differs, or holds what its vocabulary has not (status 2).
+        """
+        name = shard.path.relative_to(self.directory).as_posix()
+        expected = self.manifest["files"][name]["sha256"]
+        found = manifest.file_hash(shard.path)
+        if found != expected:
+            raise InputError(
+                f"damaged file (sha256 {found[:12]}…, {expected[:12]}… in the manifest), "
+                f"{shard.path}, run nmt prepare again"
+            )
+        size = self.manifest["settings"]["tokenizer"]["vocabulary_size"]
+        if not all(_is_sound(side, size) for side in (shard.source, shard.target)):
+            raise InputError(
+                f"ids beyond the {size:,} of the vocabulary, or empty sentences, {shard.path}, "
+                "run nmt prepare again"
+            )
+
+    def mark_used(self, run: Path) -> None:
+        """Notes that a run was trained on this data, which `prepare` then refuses to replace.
+
+        The note counts as long as the run's directory exists.
+        """
+        note = {"run": str(run.resolve()), "origin_sha256": self.manifest["origin_sha256"]}
+        name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
+        path = self.directory / USED_BY / name
+        try:
+            path.parent.mkdir(exist_ok=True)
+            atomic.write_if_changed(path, (json.dumps(note) + "\n").encode())
+        except OSError:
+            if os.access(self.directory, os.W_OK):
+                raise
+            # What nobody here may write, nobody here may replace either.
+
+
+def _is_sound(side: Side, vocabulary_size: int) -> bool:
+    values, offsets = side.values, side.offsets
+    is_within = offsets[0] >= 0 and offsets[-1] <= len(values) and (side.lengths > 0).all()
+    return bool(is_within and values.min() >= 0 and values.max() < vocabulary_size)
+
+
+def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
+    """Raises InputError if a run was trained on data there that are not of `origin`.
+
+    Args:
+        origin: what data depend on; its hash is the manifest's `origin_sha256`.
+    """
+    wanted = manifest.value_hash(origin)
+    for path in sorted((directory / USED_BY).glob("*.json")):
+        try:
+            note = json.loads(small_file(path, _MAX_NOTE_BYTES))
+            run, used = Path(note["run"]), note["origin_sha256"]
+        except (ValueError, KeyError, TypeError):
+            raise InputError(
+                f"damaged note of a run that was trained on these data, {path}, "
+                "name another data.directory, or remove the note if that run is gone"
+            ) from None
+        if used == wanted or not run.is_dir():
+            continue
+        try:
+            former = PreparedData.open(directory).manifest["settings"]
+            changed = changes(former, origin["settings"])
+        except InputError:
+            changed = "their manifest is lost"
+        raise InputError(
+            f"a run was trained on these data, which would change ({changed}), "
+            f"{run} on {directory}, name another data.directory or remove the run"
+        )
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """The settings that prepared data depend on, as their manifest has them."""
+    data = config.data.model_dump(mode="json", exclude={"directory"})
+    # data without dropout are as they were before there was this setting
+    absent = set() if config.tokenizer.bpe_dropout else {"bpe_dropout"}
+    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json", exclude=absent)}
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """What differs between two data's settings, each with its values, for a message."""
+    found = []
+    for section in new:
+        was, now = old.get(section, {}), new[section]
+        for key in dict.fromkeys([*now, *was]):
+            if was.get(key) != now.get(key):
+                values = [json.dumps(v.get(key), ensure_ascii=False) for v in (was, now)]
+                short = len("".join(values)) <= 80
+                found.append(
+                    f"{section}.{key}" + (f" was {values[0]}, is {values[1]}" if short else "")
+                )
+    return "; ".join(found) or "other input files"

@@ -1,0 +1,96 @@
+"""The text of `data.test`, kept with the prepared data and with every run that is trained on them.
+
+A model's configuration names files, and a model may come from anywhere. So whoever evaluates it or
+reports on its run reads what was kept there, and never what the configuration names.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from nmt.config import Data
+from nmt.data.corpora import read_corpus, read_lines
+from nmt.data.prepared import PreparedData
+from nmt.errors import InputError, count
+from nmt.storage import atomic, manifest
+from nmt.storage.names import TEST_SET
+
+SOURCE, TARGET = "source.txt", "target.txt"
+_KIND = "test set"
+
+
+def write(folder: Path, data: Data) -> None:
+    """Writes the raw text of `data.test`, a pair a line; nothing if there is none, or it is there.
+
+    Line ends inside a sentence become spaces.
+
+    Raises:
+        InputError: a corpus cannot be read.
+    """
+    if not data.test or folder.exists():
+        return
+    with (
+        atomic.new_directory(folder) as aside,
+        (aside / SOURCE).open("wb") as sources,
+        (aside / TARGET).open("wb") as targets,
+    ):
+        for corpus in data.test:
+            for pair in read_corpus(corpus, data, "test"):
+                for file, text in zip((sources, targets), pair, strict=True):
+                    file.write(text.replace("\n", " ").encode(errors="replace") + b"\n")
+
+
+def keep(prepared: PreparedData, place: Path, data: Data) -> None:
+    """Copies the text, if there is any, of prepared data into a run trained on them.
+
+    Args:
+        place: a folder of the run.
+
+    Raises:
+        NoModelError: it is damaged.
+        InputError: something else stands in its place in the run.
+    """
+    listed = prepared.manifest["files"]
+    origins = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}
+    if not listed.keys() >= set(origins.values()):
+        return  # no data.test, or prepared by an earlier version
+    files = {name: listed[origin] for name, origin in origins.items()}
+    try:
+        kept = manifest.read(place, _KIND)
+        manifest.verify(place, kept)
+        if (kept["files"], kept["corpora"]) == (files, _corpora(data)):
+            return
+    except InputError:
+        if place.exists() and not (place / manifest.NAME).exists():
+            raise InputError(f"not made by nmt train, {place}, move it away") from None
+    manifest.verify(prepared.directory, prepared.manifest, origins.values())
+    if place.exists():
+        place.replace(atomic.aside(place, "former"))
+    with atomic.new_directory(place) as aside:
+        for name, origin in origins.items():
+            shutil.copyfile(prepared.directory / origin, aside / name)
+        manifest.write(aside, _KIND, {"corpora": _corpora(data)})
+    atomic.remove_leftovers(place.parent)
+
+
+def read(folder: Path, data: Data) -> tuple[list[str], list[str]] | None:
+    """Sources and references kept in `folder`; None if there are none, or those of other settings.
+
+    Raises:
+        NoModelError: they are damaged.
+    """
+    if not folder.is_dir():
+        return None
+    content = manifest.read(folder, _KIND)
+    if content["corpora"] != _corpora(data):
+        return None
+    manifest.verify(folder, content, (SOURCE, TARGET))
+    sources, references = (list(read_lines(folder / name)) for name in (SOURCE, TARGET))
+    if len(sources) != len(references):
+        found = f"{count(len(sources), 'source line')} but {count(len(references), 'reference')}"
+        raise InputError(f"{found}, {folder}, restore it from a copy")
+    return sources, references
+
+
+def _corpora(data: Data) -> list[dict[str, Any]]:
+    return [corpus.model_dump(mode="json") for corpus in data.test]

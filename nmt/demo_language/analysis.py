@@ -1,0 +1,60 @@
+"""What a clause shows and what it is made of: phenomena of German, pairs of English lemmas."""
+
+from nmt.demo_language import german
+from nmt.demo_language.clauses import PAST_MODALS, Clause
+from nmt.demo_language.phrases import NOBODY, NounPhrase, Phrase
+
+
+def phenomena(clause: Clause, order: str) -> set[str]:
+    """What the German clause shows in an order of `german`, or as an "infinitive" with zu."""
+    shown = _of_phrase(clause.subject, "nom")
+    for phrase, case in clause.objects():
+        shown |= _of_phrase(phrase, case)
+    for words in clause.adverbials():
+        shown |= words.phenomena
+    if _verb_final(clause, order):
+        shown.add("verb final")
+    if order != "infinitive" and clause.tense in ("past", "perfect", "future", *PAST_MODALS):
+        shown.add("tense")
+    if order == "second" and clause.front:
+        shown.add("verb second")
+    if clause.verb.prefix:
+        shown.add("separable verb")
+    if clause.negated or clause.subject == NOBODY:
+        shown.add("negation")
+    return shown
+
+
+def _verb_final(clause: Clause, order: str) -> bool:
+    """Whether a verb, not just its prefix, stands at the end."""
+    if order in ("infinitive", "final"):
+        return True
+    _, bracket = german.verb_group(clause, order)
+    return bracket not in ("", clause.verb.prefix)
+
+
+def _of_phrase(phrase: Phrase, case: str) -> set[str]:
+    shown = set(phrase.phenomena)
+    if case != "nom" and phrase.german(case) != phrase.german("nom"):
+        shown.add("case")
+    if phrase.numeral:
+        shown.add("number or date")
+    if isinstance(phrase, NounPhrase) and phrase.adjective:
+        shown.add("adjective agreement")
+    return shown
+
+
+def combinations(clause: Clause) -> set[tuple[str, str]]:
+    """The (verb, object) and (adjective, noun) lemma pairs the clause is made of."""
+    subject = clause.subject
+    pairs = subject.lemma_pairs if isinstance(subject, NounPhrase) else set()
+    for phrase, case in clause.objects():
+        if not isinstance(phrase, NounPhrase):
+            continue
+        pairs |= phrase.lemma_pairs
+        receiver = case == "dat" and clause.accusative is not None  # says little of the verb
+        if not receiver:
+            pairs.add((clause.verb.lemma, phrase.noun.english))
+    for words in clause.adverbials():
+        pairs |= words.combinations
+    return pairs

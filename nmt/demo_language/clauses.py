@@ -1,0 +1,66 @@
+"""What a clause of the demo language says; `english` and `german` put it into words."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nmt.demo_language.lexicon import Verb
+from nmt.demo_language.phrases import Phrase
+
+MODALS = (
+    *("can", "must", "should", "may", "could", "would like to", "want to", "wanted to", "had to"),
+)
+PAST_MODALS = ("could", "wanted to", "had to")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """An adverbial or predicate in both languages, with the phenomena it shows."""
+
+    english: str
+    german: str
+    phenomena: frozenset[str] = frozenset()
+    comma: bool = False  # English comma after it at the front
+    combinations: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """What one clause says; `front` names the adverbial that opens it, if any."""
+
+    subject: Phrase
+    verb: Verb
+    tense: str  # present, progressive, past, perfect, future or one of MODALS
+    negated: bool = False
+    dative: Phrase | None = None
+    accusative: Phrase | None = None
+    prepositional: Phrase | None = None
+    predicate: Words | None = None
+    time: Words | None = None
+    frequency: Words | None = None
+    manner: Words | None = None
+    place: Words | None = None
+    comment: Words | None = None
+    front: str = ""
+
+    @property
+    def fronted(self) -> Words | None:
+        """The adverbial that opens the clause."""
+        return getattr(self, self.front) if self.front else None
+
+    def later(self, slot: str) -> Words | None:
+        """The adverbial of a slot ("time", "place", ...), unless it opens the clause."""
+        return None if slot == self.front else getattr(self, slot)
+
+    def objects(self) -> Iterator[tuple[Phrase, str]]:
+        """The phrases that the verb takes, each with its German case."""
+        if self.dative:
+            yield self.dative, "dat"
+        if self.accusative:
+            yield self.accusative, "acc"
+        if self.prepositional:
+            yield self.prepositional, self.verb.case
+
+    def adverbials(self) -> Iterator[Words]:
+        """The predicate and all adverbials, wherever they stand."""
+        slots = (self.predicate, self.time, self.frequency, self.manner, self.place, self.comment)
+        return (words for words in slots if words)

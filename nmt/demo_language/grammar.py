@@ -1,0 +1,48 @@
+"""The grammar of the demo language: which kinds of sentences there are, and how often each comes.
+
+Choices made once, so that the German is a function of the English: you is Sie; an English past is
+a preterite in statements and a perfect in questions; it has the gender of the noun it stands for.
+"""
+
+from collections.abc import Callable
+from itertools import accumulate
+from random import Random
+
+from nmt.demo_language import (
+    anaphora,
+    descriptions,
+    infinitives,
+    questions,
+    relative_clauses,
+    statements,
+    subordinate_clauses,
+)
+from nmt.demo_language.sentences import Draft
+
+_PATTERNS: tuple[tuple[Callable[[Random], Draft], int], ...] = (  # of 112 sentences
+    (statements.statement, 27),
+    (relative_clauses.relative, 13),
+    (subordinate_clauses.subordinate, 10),
+    (subordinate_clauses.that_clause, 4),
+    (subordinate_clauses.whether_clause, 2),
+    (anaphora.and_it, 7),
+    (anaphora.because_it, 5),
+    (infinitives.infinitive, 5),
+    (infinitives.purpose, 3),
+    (questions.yes_no_question, 7),
+    (questions.wh_question, 5),
+    (questions.which_question, 4),
+    (descriptions.there_is, 4),
+    (descriptions.measure, 4),
+    (descriptions.predicate, 5),
+    (descriptions.comparison, 2),
+    (statements.request, 3),
+    (statements.belonging, 2),
+)
+_WRITERS = [pattern for pattern, _ in _PATTERNS]
+_WEIGHTS = list(accumulate(weight for _, weight in _PATTERNS))
+
+
+def sentence(rng: Random) -> Draft:
+    """One sentence pair, drawn with the generator; the same one may come again later."""
+    return rng.choices(_WRITERS, cum_weights=_WEIGHTS)[0](rng)

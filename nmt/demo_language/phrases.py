@@ -1,0 +1,256 @@
+"""Noun phrases and pronouns of the demo grammar, with their German cases.
+
+A phrase knows its English text and its German text in each case ("nom", "acc", "dat", "gen"):
+articles, weak, mixed and strong adjective endings, weak masculines and the dative -n.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from nmt.demo_language.inflection import weak_form
+from nmt.demo_language.lexicon import NUMBERS, Adjective, Noun
+
+_CASES = ("nom", "acc", "dat", "gen")
+
+_Table = dict[str, dict[str, str]]
+
+
+def _table(m: str, f: str, n: str, pl: str) -> _Table:
+    """Forms by gender (or "pl") and case."""
+    rows = {"m": m, "f": f, "n": n, "pl": pl}
+    return {gender: dict(zip(_CASES, row.split(), strict=True)) for gender, row in rows.items()}
+
+
+_ARTICLE = _table("der den dem des", "die die der der", "das das dem des", "die die den der")
+_DER_ENDING = _table("er en em es", "e e er er", "es es em es", "e e en er")
+_EIN_ENDING: _Table = {
+    "m": {"nom": "", "acc": "en", "dat": "em", "gen": "es"},
+    "f": {"nom": "e", "acc": "e", "dat": "er", "gen": "er"},
+    "n": {"nom": "", "acc": "", "dat": "em", "gen": "es"},
+    "pl": {"nom": "e", "acc": "e", "dat": "en", "gen": "er"},
+}
+_WEAK = _table("e en en en", "e e en en", "e e en en", "en en en en")
+_MIXED = _table("er en en en", "e e en en", "es es en en", "en en en en")
+_STRONG = _table("er en em en", "e e er er", "es es em en", "e e en er")
+_RELATIVE_PRONOUN = _table(
+    "der den dem dessen", "die die der deren", "das das dem dessen", "die die denen deren"
+)
+
+_DER_WORDS = {"this": "dies", "these": "dies", "every": "jed", "which": "welch"}
+_EIN_WORDS = {
+    "a": "ein",
+    "no": "kein",
+    "my": "mein",
+    "our": "unser",
+    "your": "Ihr",
+    "his": "sein",
+    "her": "ihr",
+    "their": "ihr",
+}
+_PLURAL_WORDS = {"some": "einige", "many": "viele", "several": "mehrere"}
+_INDEFINITE = ("a", "")
+
+
+def _indefinite_article(following: str) -> str:
+    """ "a" or "an", by the sound the following words begin with."""
+    if re.match(r"(uni|use|eu|one)", following):
+        return "a"
+    return "an" if re.match(r"([aeiou]|hour|honest)", following) else "a"
+
+
+@dataclass(frozen=True, slots=True)
+class NounPhrase:
+    """A noun with its determiner ("" for none), adjective and what follows it.
+
+    `attribute` (a genitive) and `relative` (a relative clause) are texts in both languages; a
+    German relative clause brings its commas with it, and `phenomena` and `combinations` are what
+    it adds to those of the phrase. `owner` is the row (see `row`) of what "whose" stands for.
+    """
+
+    noun: Noun
+    determiner: str
+    adjective: Adjective | None = None
+    plural: bool = False
+    attribute: tuple[str, str] = ("", "")
+    relative: tuple[str, str] = ("", "")
+    phenomena: frozenset[str] = frozenset()
+    combinations: frozenset[tuple[str, str]] = frozenset()
+    owner: str = ""
+
+    person: ClassVar[int] = 3
+    is_pronoun: ClassVar[bool] = False
+
+    @property
+    def row(self) -> str:
+        """The row of every table of endings: "pl", or the gender of a singular."""
+        return "pl" if self.plural else self.noun.gender
+
+    @property
+    def indefinite(self) -> bool:
+        """Whether it has the indefinite article, or none, so that its negation is kein."""
+        return self.determiner in _INDEFINITE
+
+    @property
+    def numeral(self) -> bool:
+        """Whether its determiner is a number."""
+        return self.determiner in NUMBERS or self.determiner.isdigit()
+
+    @property
+    def new(self) -> bool:
+        """Whether it speaks of something new, which German says late in the clause."""
+        return self.indefinite or self.numeral or self.determiner in _PLURAL_WORDS
+
+    @property
+    def quantified(self) -> bool:
+        """Whether it counts ("every", "some", "three"), so that not would be ambiguous."""
+        return self.numeral or self.determiner in ("every", "some", "many", "several", "no")
+
+    @property
+    def lemma_pairs(self) -> set[tuple[str, str]]:
+        """The (adjective, noun) pair of English lemmas, and those of its relative clause."""
+        own = {(self.adjective.english, self.noun.english)} if self.adjective else set()
+        return own | self.combinations
+
+    def english(self, *, subject: bool = True) -> str:
+        """The English text, the same for subjects and objects."""
+        noun = self.noun.english_plural if self.plural else self.noun.english
+        words = f"{self.adjective.english} {noun}" if self.adjective else noun
+        determiner = _indefinite_article(words) if self.determiner == "a" else self.determiner
+        parts = (determiner, words, self.attribute[0], self.relative[0])
+        return " ".join(filter(None, parts))
+
+    def german(self, case: str, *, negated: bool = False) -> str:
+        """The German text in one case; negated, an indefinite phrase takes kein."""
+        determiner = "no" if negated and self.indefinite else self.determiner
+        row = self.row
+        owner = _RELATIVE_PRONOUN[self.owner]["gen"] if self.owner else ""
+        words = [owner or _determiner_form(determiner, row, case)]
+        if self.adjective:
+            words.append(self.adjective.stem + _ending_table(determiner)[row][case])
+        words += [_noun_form(self.noun, self.plural, case), self.attribute[1]]
+        return " ".join(filter(None, words)) + self.relative[1]
+
+
+def _determiner_form(determiner: str, row: str, case: str) -> str:
+    if determiner == "the":
+        return _ARTICLE[row][case]
+    if determiner in _DER_WORDS:
+        return _DER_WORDS[determiner] + _DER_ENDING[row][case]
+    if determiner in _EIN_WORDS:
+        ending = _EIN_ENDING[row][case]
+        return _EIN_WORDS[determiner] + ending
+    if determiner in _PLURAL_WORDS:
+        return _PLURAL_WORDS[determiner][:-1] + _DER_ENDING["pl"][case]
+    return NUMBERS.get(determiner, determiner)
+
+
+def _ending_table(determiner: str) -> _Table:
+    if determiner == "the" or determiner in _DER_WORDS:
+        return _WEAK
+    return _MIXED if determiner in _EIN_WORDS else _STRONG
+
+
+def _noun_form(noun: Noun, plural: bool, case: str) -> str:
+    if plural:
+        dative_n = case == "dat" and not noun.german_plural.endswith(("n", "s"))
+        return noun.german_plural + ("n" if dative_n else "")
+    if case == "gen":
+        return noun.genitive
+    return weak_form(noun.german) if noun.weak and case != "nom" else noun.german
+
+
+@dataclass(frozen=True, slots=True)
+class Pronoun:
+    """A personal pronoun, or a word that stands like one (nobody, who)."""
+
+    subject: str
+    object: str
+    nominative: str
+    accusative: str
+    dative: str
+    person: int = 3
+    plural: bool = False
+    phenomena: frozenset[str] = frozenset()
+
+    is_pronoun: ClassVar[bool] = True
+    indefinite: ClassVar[bool] = False
+    numeral: ClassVar[bool] = False
+    new: ClassVar[bool] = False
+    quantified: ClassVar[bool] = False
+
+    def english(self, *, subject: bool = True) -> str:
+        """The English text as a subject or an object."""
+        return self.subject if subject else self.object
+
+    def german(self, case: str, *, negated: bool = False) -> str:
+        """The German text in one case, but the genitive; the negation changes nothing."""
+        return {"nom": self.nominative, "acc": self.accusative, "dat": self.dative}[case]
+
+
+Phrase = NounPhrase | Pronoun
+
+
+def head(phrase: Phrase) -> Noun | None:
+    """The noun of a phrase; a pronoun has none."""
+    return phrase.noun if isinstance(phrase, NounPhrase) else None
+
+
+ME = Pronoun("I", "me", "ich", "mich", "mir", person=1)
+YOU = Pronoun("you", "you", "Sie", "Sie", "Ihnen", plural=True)
+HE = Pronoun("he", "him", "er", "ihn", "ihm")
+SHE = Pronoun("she", "her", "sie", "sie", "ihr")
+WE = Pronoun("we", "us", "wir", "uns", "uns", plural=True)
+THEY = Pronoun("they", "them", "sie", "sie", "ihnen", plural=True)
+NOBODY = Pronoun("nobody", "nobody", "niemand", "niemanden", "niemandem")
+SOMEBODY = Pronoun("somebody", "somebody", "jemand", "jemanden", "jemandem")
+WHO = Pronoun("who", "whom", "wer", "wen", "wem")
+
+_GENDER = frozenset({"gender"})
+_IT = {
+    "m": Pronoun("it", "it", "er", "ihn", "ihm", phenomena=_GENDER),
+    "f": Pronoun("it", "it", "sie", "sie", "ihr", phenomena=_GENDER),
+    "n": Pronoun("it", "it", "es", "es", "ihm", phenomena=_GENDER),
+    "pl": THEY,
+}
+
+
+def pronoun_for(phrase: NounPhrase) -> Pronoun:
+    """The pronoun for a thing named before: it (er, sie, es by gender) or they."""
+    return _IT[phrase.row]
+
+
+def relative_pronoun(antecedent: NounPhrase) -> Pronoun:
+    """who or that as a subject or object, with the gender and number of what it refers to."""
+    forms = _RELATIVE_PRONOUN[antecedent.row]
+    human = "person" in antecedent.noun.classes
+    return Pronoun(
+        "who" if human else "that",
+        "whom" if human else "that",
+        forms["nom"],
+        forms["acc"],
+        forms["dat"],
+        plural=antecedent.plural,
+        phenomena=frozenset() if antecedent.plural else _GENDER,
+    )
+
+
+_CONTRACTIONS = {
+    "in dem": "im",
+    "in das": "ins",
+    "an dem": "am",
+    "zu dem": "zum",
+    "zu der": "zur",
+    "von dem": "vom",
+    "bei dem": "beim",
+}
+
+
+def prepositional(preposition: str, case: str, phrase: Phrase) -> str:
+    """A German preposition with its phrase; article contracted (im, zur, ins)."""
+    words = f"{preposition} {phrase.german(case)}"
+    if isinstance(phrase, NounPhrase) and phrase.determiner == "the" and not phrase.relative[1]:
+        first, article, *rest = words.split(" ")
+        contracted = _CONTRACTIONS.get(f"{first} {article}")
+        return " ".join([contracted, *rest]) if contracted else words
+    return words

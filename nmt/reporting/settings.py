@@ -1,0 +1,101 @@
+"""`nmt config`: every setting in words, and the shipped configurations as files.
+
+The configurations lie beside the code, `nmt/configs`: in a checkout a link to `configs`, in an
+installed package a folder.
+"""
+
+import difflib
+import json
+import textwrap
+from importlib import resources
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+from nmt.config import CORPUS_KINDS, Config, Section, allowed, read_merged, strict_yaml
+from nmt.errors import ArgumentError
+
+_WIDTH, _COLUMN = 96, 36
+
+
+def settings_text() -> str:
+    """Every setting with default, range and meaning, and the names of shipped configurations."""
+    blocks = ["Settings of a configuration file: name, default, what it may be, meaning."]
+    for name, field in Config.model_fields.items():
+        section = Config.below(name)
+        assert section
+        blocks.append("\n".join([f"{name}: {field.description}", *_lines_of(section)]))
+        if name == "data":
+            blocks += [
+                "An entry of train, validation and test is of one of these kinds:",
+                *_kinds(),
+            ]
+    blocks.append(
+        "base: FILE takes all settings of another file, named from where this one stands; those "
+        "written\nhere go before them."
+    )
+    names = textwrap.fill(", ".join(shipped()), _WIDTH, break_on_hyphens=False)
+    blocks.append(f"Shipped configurations, `nmt config NAME > FILE.yaml` writes one:\n{names}")
+    return "\n\n".join(blocks)
+
+
+def shipped() -> list[str]:
+    """Names of the shipped configurations: demo, ..., table3/base, ..."""
+    folder = _folder()
+    paths = [*folder.glob("*.yaml"), *folder.glob("*/*.yaml")]
+    return sorted(str(path.relative_to(folder).with_suffix("")) for path in paths)
+
+
+def shipped_text(name: str) -> str:
+    """A shipped configuration as YAML that stands alone: with its `base:` worked in, if any.
+
+    Raises:
+        ArgumentError: there is none of that name; names the nearest.
+    """
+    names = shipped()
+    if name not in names:
+        near = difflib.get_close_matches(name.removesuffix(".yaml"), names, n=1)
+        hint = f"did you mean {near[0]}?" if near else "nmt config lists them"
+        raise ArgumentError("no shipped configuration, {name} {}, {}", name, hint)
+    path = _folder() / f"{name}.yaml"
+    text = path.read_text(encoding="utf-8")
+    if "base" not in (strict_yaml.read(path)[0] or {}):
+        return text.rstrip("\n")
+    head = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    return "\n".join([*head, strict_yaml.dump(read_merged(path)).rstrip("\n")])
+
+
+def _folder() -> Path:
+    return Path(str(resources.files("nmt"))) / "configs"
+
+
+def _kinds() -> list[str]:
+    return [
+        "\n".join([f"- {kind}: {section.__doc__}", *_lines_of(section)])
+        for kind, section in CORPUS_KINDS.items()
+    ]
+
+
+def _lines_of(section: type[Section], prefix: str = "  ") -> list[str]:
+    lines: list[str] = []
+    for key, field in section.model_fields.items():
+        inner = section.below(key)
+        if inner:
+            lines += [f"{prefix}{key}:", *_lines_of(inner, prefix + "  ")]
+        else:
+            value = f"{prefix}{key}: {_default(field)}"
+            lines.append(f"{value:<{_COLUMN}}  {allowed(section, key)}")
+            indent = prefix + "    "
+            lines += textwrap.wrap(
+                field.description or "", _WIDTH, initial_indent=indent, subsequent_indent=indent
+            )
+    return lines
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "(required)"
+    value: Any = field.default
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,77 @@
+"""The mean of several checkpoints' weights (§6.1)."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from nmt.errors import InputError, NoModelError
+from nmt.runs.checkpoint import sound_checkpoints
+from nmt.runs.model_directory import (
+    read_config,
+    read_tensors,
+    save_model,
+)
+from nmt.runs.run_directory import RunDirectory
+from nmt.storage import manifest
+from nmt.storage.atomic import refuse_existing
+from nmt.storage.names import TOKENIZER, WEIGHTS
+
+
+def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
+    """The mean of the weights of models or checkpoints, in fp32, one model in memory.
+
+    The files are mapped: what has been read of them can be dropped from memory again.
+    """
+    mean = read_tensors(folders[0] / WEIGHTS)
+    for folder in folders[1:]:
+        for name, tensor in read_tensors(folder / WEIGHTS).items():
+            mean[name] += tensor
+    return {name: tensor.div_(len(folders)) for name, tensor in mean.items()}
+
+
+def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> list[int]:
+    """Writes the mean of a run's last sound checkpoints as a model directory.
+
+    They are those that the end of training would take: a whole `training.checkpoint_every` apart,
+    and the newest. The best by validation, or one that a stop has left, does not count.
+
+    Args:
+        note: is told of checkpoints passed over.
+
+    Returns:
+        The steps averaged, ascending.
+
+    Raises:
+        InputError: fewer than `last` sound checkpoints, or `output` exists.
+        NoModelError: no sound checkpoint at all.
+    """
+    refuse_existing(output)
+    if not run.is_dir():
+        raise InputError(f"no such run directory, {run}, correct the path")
+    directory = RunDirectory(run)
+    found = sound_checkpoints(directory, 1, note)
+    if not found:
+        raise NoModelError(f"no sound checkpoint, {run}, name a run that has some")
+    [(step, newest)] = found
+    config = read_config(newest)
+    checkpoints = sound_checkpoints(directory, last, note, config.training.checkpoint_every, step)
+    if len(checkpoints) < last:
+        raise InputError(
+            f"{len(checkpoints)} sound checkpoints, {run}, average at most as many as there are"
+        )
+    facts = manifest.read(newest, "checkpoint")
+    steps = sorted(step for step, _ in checkpoints)
+    save_model(
+        output,
+        config,
+        (newest / TOKENIZER).read_bytes(),
+        mean_weights([folder for _, folder in checkpoints]),
+        {
+            "step": facts["step"],
+            "averaged_steps": steps,
+            "tokenizer_sha256": facts["tokenizer_sha256"],
+            "data_sha256": facts["data_sha256"],
+        },
+    )
+    return steps

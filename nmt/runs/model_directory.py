@@ -1,0 +1,289 @@
+"""A model directory: configuration, tokenizer and weights with their manifest, self-contained.
+
+A model may come from anywhere, with a manifest that fits what is in it. So the manifest shows
+damage alone; that nothing here runs code, crashes or fills the memory comes from what is read, and
+how: strict YAML, a tokenizer of the one form that ours have, and tensors whose names, type and
+shapes stand in a bounded header and are those of the configuration before any of them is read.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from nmt import config as configuration
+from nmt.config import Config
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import InputError, NoModelError, StorageError, of_system
+from nmt.model.transformer import Transformer
+from nmt.runs.run_directory import RunDirectory
+from nmt.storage import manifest
+from nmt.storage.atomic import new_directory
+from nmt.storage.names import CONFIG, MODEL, OPTIMIZER, STATE, TOKENIZER, WEIGHTS
+
+MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's, of each parameter
+_MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model ready to translate."""
+
+    config: Config
+    tokenizer: Tokenizer
+    transformer: Transformer  # in evaluation mode
+    step: int  # optimizer steps behind the weights
+    directory: Path
+
+
+def find_model(path: Path, note: Callable[[str], None] = lambda text: None) -> tuple[Path, str]:
+    """The directory that a model's path means, and its kind, "model" or "checkpoint".
+
+    Of a run directory: its `model/` or its newest sound checkpoint, whichever has the higher
+    step, `model/` if equal.
+
+    Args:
+        note: is told what of a run directory was taken, and what was passed over.
+
+    Raises:
+        InputError: nothing there, or written by a later version of nmt (2).
+        NoModelError: no sound model in it (3).
+    """
+    folder, content = _find(path, note)
+    return folder, content["kind"]
+
+
+def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]]:
+    """`find_model`, with the manifest found there."""
+    if not path.is_dir():
+        raise InputError(f"no such model directory, {path}, name a model, checkpoint or run")
+    if (path / manifest.NAME).is_file():
+        kind = "checkpoint" if (path / STATE).exists() else "model"
+        content = manifest.read(path, kind)
+        manifest.verify(path, content, (CONFIG, TOKENIZER))
+        return path, content
+    run = RunDirectory(path)
+    if not run.may_hold_models:
+        raise NoModelError(f"no model, checkpoint or run, {path}, it has no {manifest.NAME}")
+    while True:
+        problems: list[str] = []
+        folders = run.models()
+        candidates = [entry for folder in folders for entry in _candidate(folder, problems)]
+        for content, folder in sorted(candidates, key=_newest_last, reverse=True):
+            try:
+                refuse_unsound(folder, content)
+            except InputError as error:
+                problems += error.problems
+                continue
+            for problem in problems:
+                note(f"passed over: {problem}")
+            note(f"using {folder}")
+            return folder, content
+        if all(map(os.path.lexists, folders)):
+            if not problems:
+                raise NoModelError(f"no checkpoint yet, {path}, train on")
+            for problem in problems[1:]:
+                note(f"passed over: {problem}")
+            raise NoModelError(problems[0])
+        # else a trainer at work has removed one, which it does only for a newer one's sake
+
+
+def _candidate(folder: Path, problems: list[str]) -> list[tuple[dict[str, Any], Path]]:
+    try:
+        kind = "model" if folder.name == MODEL else "checkpoint"
+        return [(manifest.read(folder, kind), folder)]
+    except manifest.NewerFormatError:
+        raise
+    except InputError as error:
+        problems += error.problems
+        return []
+
+
+def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] = ()) -> None:
+    """Raises InputError unless a model or checkpoint in a run's directory is sound and its own.
+
+    Its files are as the manifest says, its settings are the run's, and tensors are those
+    that its configuration asks for: of moments, too, beyond which Adam's fused kernel would write.
+
+    Args:
+        content: the manifest.
+        others: files to check besides those of a model.
+    """
+    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
+    step, is_checkpoint = content["step"], content["kind"] == "checkpoint"
+    run = RunDirectory.around(folder)
+    if is_checkpoint and folder != run.checkpoint(step):
+        raise NoModelError(f"a checkpoint of step {step}, {folder}, give it its own name again")
+    try:
+        transformer = _without_weights(read_config(folder))
+        run.refuse_foreign(folder)
+        for name in {WEIGHTS, OPTIMIZER} & {WEIGHTS, *others}:
+            _refuse_unfit(folder / name, transformer)
+    except OSError as error:  # as of a file that a trainer has removed meanwhile
+        raise of_system(error) from None
+
+
+def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
+    """By step, whatever the file system says of times; the finished model before a checkpoint."""
+    content, _ = candidate
+    return content["step"], content["kind"] == "model"
+
+
+def tokenizer_to_fine_tune(config: Config) -> Path | None:
+    """The tokenizer of the model that `training.initialize_from` names, if it names one."""
+    origin = config.training.initialize_from
+    return find_model(Path(origin))[0] / TOKENIZER if origin else None
+
+
+def load_model(
+    path: Path, *, device: torch.device, note: Callable[[str], None] = lambda text: None
+) -> LoadedModel:
+    """Loads a model, checkpoint or run directory onto a device.
+
+    Args:
+        note: see `find_model`.
+
+    Raises:
+        InputError: nothing at `path`, or written by a later version of nmt (status 2).
+        NoModelError: a file missing or damaged, or files that do not fit each other (status 3).
+    """
+    while True:
+        folder, content = _find(path, note)
+        try:
+            return _load(folder, content, device)
+        except (InputError, FileNotFoundError):
+            if _is_still_there(folder, content):
+                raise
+            # else its trainer has removed or replaced it meanwhile: there is a newer one
+
+
+def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
+    try:
+        return manifest.read(folder, content["kind"]) == content
+    except InputError:
+        return False
+
+
+def _load(folder: Path, content: dict[str, Any], device: torch.device) -> LoadedModel:
+    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS))
+    config, tokenizer = read_config(folder), Tokenizer.load(folder / TOKENIZER)
+    if content["tokenizer_sha256"] != tokenizer.sha256:
+        raise NoModelError(
+            f"tokenizer of another model (sha256 {tokenizer.sha256[:12]}…, the model's is "
+            f"{content['tokenizer_sha256'][:12]}…), {folder / TOKENIZER}, restore its own"
+        )
+    if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:
+        raise NoModelError(
+            f"{tokenizer.vocabulary_size} pieces, the configuration says "
+            f"{config.tokenizer.vocabulary_size}, {folder / TOKENIZER}, restore its own"
+        )
+    transformer = _without_weights(config)
+    _refuse_unfit(folder / WEIGHTS, transformer)
+    transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
+    return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
+
+
+def new_transformer(config: Config) -> Transformer:
+    """The model that a configuration asks for, its weights without values."""
+    return Transformer(config.model, config.tokenizer.vocabulary_size, config.data.max_length)
+
+
+def read_config(folder: Path) -> Config:
+    """The configuration in a model directory; NoModelError if it is none of ours."""
+    try:
+        return configuration.load_resolved(folder / CONFIG)
+    except InputError as error:
+        raise NoModelError(*error.problems) from None
+
+
+def check_fit(transformer: Transformer, weights: dict[str, Tensor], name: Path) -> None:
+    """Raises NoModelError unless names and shapes are exactly the Transformer's."""
+    _compare(_shapes_of(transformer.state_dict()), _shapes_of(weights), name)
+
+
+def _without_weights(config: Config) -> Transformer:
+    with torch.device("meta"):
+        return new_transformer(config)
+
+
+def _refuse_unfit(path: Path, transformer: Transformer) -> None:
+    """Raises NoModelError unless a file's tensors are the weights, or all of Adam's moments."""
+    expected = _shapes_of(transformer.state_dict())
+    if path.name == OPTIMIZER:
+        expected = {f"{m}.{key}": shape for key, shape in expected.items() for m in MOMENTS}
+    _compare(expected, _shapes(path), path)
+
+
+def _shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {key: tuple(value.shape) for key, value in tensors.items()}
+
+
+def _compare(
+    expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], name: Path
+) -> None:
+    for key in sorted(expected.keys() | found.keys()):
+        if expected.get(key) != found.get(key):
+            raise NoModelError(
+                f"tensor {key} has shape {found.get(key, 'none')}, the configuration asks for "
+                f"{expected.get(key, 'none')}, {name}, restore the files that belong together"
+            )
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors file, fp32; NoModelError if it is damaged or holds others."""
+    _shapes(path)
+    return load_file(path)
+
+
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The tensors of a safetensors file by its header alone, which is checked."""
+    with path.open("rb") as file:
+        header_bytes = int.from_bytes(file.read(8), "little")
+    try:
+        if header_bytes > _MAX_HEADER_BYTES:
+            raise ValueError(f"a header of {header_bytes} bytes")
+        with safe_open(path, framework="pt") as content:
+            slices = {key: content.get_slice(key) for key in content.keys()}  # noqa: SIM118
+        other = {part.get_dtype() for part in slices.values()} - {"F32"}
+        if other:
+            raise ValueError(f"tensors of type {', '.join(sorted(other))}, F32 is needed")
+        return {key: tuple(part.get_shape()) for key, part in slices.items()}
+    except (SafetensorError, ValueError, OverflowError) as error:
+        raise NoModelError(f"not a sound safetensors file ({error}), {path}, restore it") from None
+
+
+def write_model_files(
+    folder: Path, config: Config, tokenizer: bytes, weights: dict[str, Tensor]
+) -> None:
+    """Writes configuration, tokenizer and weights into an unfinished directory."""
+    (folder / CONFIG).write_text(config.to_yaml(), encoding="utf-8")
+    (folder / TOKENIZER).write_bytes(tokenizer)
+    write_tensors(folder / WEIGHTS, weights)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Writes a safetensors file; StorageError if the disk does not take it."""
+    try:
+        save_file({key: value.detach().contiguous() for key, value in tensors.items()}, path)
+    except SafetensorError as error:
+        raise StorageError(f"cannot write ({error}), {path}, make room or allow it") from None
+
+
+def save_model(
+    path: Path, config: Config, tokenizer: bytes, weights: dict[str, Tensor], facts: dict[str, Any]
+) -> None:
+    """Writes a model directory, whole or not at all.
+
+    Args:
+        path: must not exist, or be an empty directory.
+        facts: keys of the manifest besides its own: `step`, hashes of tokenizer and data.
+    """
+    with new_directory(path) as folder:
+        write_model_files(folder, config, tokenizer, weights)
+        manifest.write(folder, "model", facts)

@@ -1,0 +1,178 @@
+"""A run's directory: where things lie in it, what in it is its own, what of a run may change."""
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt import config as configuration
+from nmt.config import Config
+from nmt.errors import InputError, NoModelError
+from nmt.storage import atomic, manifest, names
+from nmt.storage.opening import small_file
+
+MAY_CHANGE = {
+    "training.run_directory",  # a run may be moved
+    "training.max_steps",
+    "training.checkpoint_every",
+    "training.keep_checkpoints",
+    "training.average_last",
+    "training.validate_every",
+    "training.log_every",
+    "training.early_stopping",
+    "decoding.beam",
+    "decoding.length_penalty",
+    "decoding.max_extra_length",
+}
+_PLACES = {  # of data, which checkpoints know by their hash
+    "data.directory", "data.train", "data.validation", "data.test",
+}  # fmt: skip
+_MAX_CONFIG_BYTES = 1_000_000
+_STEP = re.compile(r"step-([0-9]{8,16})")
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """What stands where in a run. Nothing need be there yet; what is, need not be sound."""
+
+    path: Path
+
+    @classmethod
+    def around(cls, folder: Path) -> "RunDirectory":
+        """The run that a model or checkpoint directory lies in."""
+        above = folder.parent
+        is_checkpoint = above.name == names.CHECKPOINTS and folder.name != names.MODEL
+        return cls(above.parent if is_checkpoint else above)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def config(self) -> Path:
+        return self.path / names.CONFIG
+
+    @property
+    def tokenizer(self) -> Path:
+        return self.path / names.TOKENIZER
+
+    @property
+    def log(self) -> Path:
+        return self.path / names.LOG
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / names.TENSORBOARD
+
+    @property
+    def model(self) -> Path:
+        """The finished model, a mean of checkpoints."""
+        return self.path / names.MODEL
+
+    @property
+    def test_scores(self) -> Path:
+        """Scores and translations of the finished model, as `nmt report` keeps them."""
+        return self.path / names.EVALUATION / names.TEST_SCORES
+
+    @property
+    def test_set(self) -> Path:
+        """The text of `data.test`, see `nmt.data.test_set`."""
+        return self.path / names.TEST_SET
+
+    @property
+    def data_manifest(self) -> Path:
+        """A copy of the manifest of the data that the run was trained on."""
+        return self.path / names.DATA_MANIFEST
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / names.CHECKPOINTS
+
+    def checkpoint(self, step: int) -> Path:
+        """The directory of a step's checkpoint."""
+        return self.checkpoints / f"step-{step:08d}"
+
+    def by_step(self) -> list[tuple[int, Path]]:
+        """What stands under the name of a checkpoint, sound or not, newest first, with its step."""
+        found = []
+        for path in self.checkpoints.glob("step-*"):
+            digits = _STEP.fullmatch(path.name)
+            if digits and path == self.checkpoint(step := int(digits[1])):
+                found.append((step, path))
+        return sorted(found, reverse=True)
+
+    def models(self) -> list[Path]:
+        """What stands under the name of the finished model or of a checkpoint, sound or not."""
+        finished = [self.model] if os.path.lexists(self.model) else []
+        return finished + [folder for _, folder in self.by_step()]
+
+    @property
+    def may_hold_models(self) -> bool:
+        return self.checkpoints.is_dir() or self.model.is_dir()
+
+    @property
+    def is_run(self) -> bool:
+        """Whether this is a run's directory, not a model's or that of a checkpoint."""
+        return self.config.is_file() and not (self.path / manifest.NAME).exists()
+
+    def settings(self) -> Config:
+        """The settings that the run was last started with; InputError if they cannot be read."""
+        return configuration.load_resolved(self.config)
+
+    def locked(self) -> AbstractContextManager[atomic.Lock]:
+        """Makes the directory and holds it for one trainer, see `atomic.lock`."""
+        return atomic.lock(self.path, "nmt train")
+
+    def remove_leftovers(self) -> None:
+        """Removes what killed trainers have left half written, in checkpoints too."""
+        for folder in (self.path, self.checkpoints, *(folder for _, folder in self.by_step())):
+            atomic.remove_leftovers(folder)
+
+    def refuse_foreign(self, folder: Path) -> None:
+        """Raises NoModelError if a checkpoint or model was trained with other settings.
+
+        What may change while a run goes on may differ. A run whose own settings are lost or cannot
+        be read knows none as foreign.
+        """
+        path = folder / names.CONFIG
+        try:
+            both = [small_file(file, _MAX_CONFIG_BYTES) for file in (self.config, path)]
+            if both[0] == both[1]:
+                return
+            own = self.settings()
+        except (InputError, OSError):
+            return
+        found = configuration.differences(configuration.load_resolved(path), own)
+        for key in found.keys() - MAY_CHANGE - _PLACES:
+            its, ours = found[key]
+            raise NoModelError(
+                f"of another run ({key} is {its}, here it is {ours}), {folder}, move it"
+            )
+
+    def refuse_changes(self, config: Config, note: Callable[[str], None]) -> None:
+        """Raises InputError if the run here was started with other settings that matter.
+
+        Without a checkpoint, of whatever condition, or a model nothing depends on them yet: `note`
+        is told that it begins anew.
+        """
+        if not self.config.exists():
+            return
+        changed = [
+            (key, f"{key} is {new}, the run was started with {old}, {self}")
+            for key, (old, new) in configuration.differences(self.settings(), config).items()
+        ]
+        problems = [text for key, text in changed if key not in MAY_CHANGE]
+        if problems and self._has_begun():
+            remedy = "restore it or name another training.run_directory"
+            raise InputError(*(f"{problem}, {remedy}" for problem in problems))
+        for problem in problems:
+            note(f"{problem}, where it left no checkpoint: it begins anew")
+
+    def _has_begun(self) -> bool:
+        return os.path.lexists(self.model) or any(self.checkpoints.glob("[!.]*"))
+
+    def set_up(self, config: Config, tokenizer: bytes) -> None:
+        """Writes settings and tokenizer, the content of its file, of the run that begins here."""
+        atomic.write_if_changed(self.config, config.to_yaml().encode())
+        atomic.write_if_changed(self.tokenizer, tokenizer)

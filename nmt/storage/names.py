@@ -1,0 +1,32 @@
+"""What files and folders are called: each name stands here, or with what writes it in this room.
+
+Where they lie and whether they are whole is known to `RunDirectory`, to model directories and
+checkpoints (nmt/runs) and to prepared data (nmt/data); everybody else asks those. The configuration
+needs to know which names it must keep clear of.
+"""
+
+from nmt.storage.atomic import LOCK, LOCK_HOLDER
+from nmt.storage.manifest import NAME as MANIFEST
+
+# of a model directory
+CONFIG, TOKENIZER, WEIGHTS = "config.yaml", "tokenizer.model", "model.safetensors"
+# of a checkpoint, besides
+OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+# of a run
+MODEL, CHECKPOINTS = "model", "checkpoints"
+LOG, TENSORBOARD = "log.jsonl", "tensorboard"
+EVALUATION, TEST_SCORES = "evaluation", "test.json"
+DATA_MANIFEST = "data.json"  # a copy of the data's
+# of prepared data
+TRAIN, VALIDATION = "train", "validation"
+WORK, USED_BY = ".work", ".used-by"
+# of a run and of prepared data
+TEST_SET = "test_set"
+
+# What `nmt train` and `nmt prepare` make, replace and remove in their directories, besides what
+# begins with `atomic.PREFIX`.
+_IN_BOTH = {TEST_SET, TOKENIZER, LOCK, LOCK_HOLDER}
+IN_DATA = frozenset(_IN_BOTH | {TRAIN, VALIDATION, MANIFEST, WORK, USED_BY})
+IN_RUN = frozenset(
+    _IN_BOTH | {MODEL, CHECKPOINTS, TENSORBOARD, EVALUATION, CONFIG, DATA_MANIFEST, LOG}
+)

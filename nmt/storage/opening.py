@@ -1,0 +1,126 @@
+"""Opening files to read: plain or compressed by what is in them, whatever their names say."""
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import os
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from nmt.errors import InputError, StorageError
+
+_UNPACKERS: dict[bytes, tuple[str, Callable[..., Any]]] = {  # by a file's first bytes
+    b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
+    b"BZh": ("bzip2", bz2.BZ2File),
+    b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
+}
+_BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")  # what follows on BZh1 to BZh9
+_OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
+_LONGEST = 10
+_DAMAGE = (EOFError, zlib.error, lzma.LZMAError)
+_BUFFER_BYTES = 1 << 18
+
+
+@contextlib.contextmanager
+def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
+    """A file open for reading, unpacked if it is gzip, bzip2 or xz; a pipe or device as it comes.
+
+    Args:
+        name: what messages call it; its path if None.
+
+    Raises:
+        InputError: not there, a folder, or packed by zip or zstd; while it is read, damaged or
+            truncated.
+        StorageError: not permitted.
+    """
+    name = name or str(path)
+    try:
+        file = path.open("rb")
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"no such file, {name}, correct the path") from None
+    except IsADirectoryError:
+        raise InputError(f"a folder, not a file, {name}, correct the path") from None
+    except PermissionError:
+        raise StorageError(f"no permission to read, {name}, change its permissions") from None
+    with file:
+        kind, unpack = _packing(file, name)
+        if unpack is None:
+            yield file
+            return
+        with unpack(file) as unpacked:
+            yield io.BufferedReader(_Unpacked(unpacked, kind, name), _BUFFER_BYTES)
+
+
+def small_file(path: Path, at_most: int) -> bytes:
+    """The bytes of a file that is ours to read whole: a pipe must not keep us waiting, nor a file
+    of somebody else's, or a sparse one, fill the memory.
+
+    Raises:
+        InputError: a pipe or device, or more than `at_most` bytes.
+        OSError: not there, or unreadable.
+    """
+    check_regular(path)
+    with path.open("rb") as file:
+        data = file.read(at_most + 1)
+    if len(data) > at_most:
+        raise InputError(f"larger than {at_most:,} bytes, {path}, this is none of our files")
+    return data
+
+
+def check_regular(path: Path) -> None:
+    """Refuses what cannot be read twice, or would keep us waiting: a pipe, a device, a socket.
+
+    Raises:
+        InputError: it is there, and neither a regular file nor a folder.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise InputError(f"a pipe or device, {path}, save its content as a file and name that")
+
+
+def _packing(file: BinaryIO, name: str) -> tuple[str, Callable[..., Any] | None]:
+    try:
+        begin = os.pread(file.fileno(), _LONGEST, 0)  # leaves the position where it is
+    except OSError:  # a pipe: its bytes come once
+        return "", None
+    for first, kind in _OTHERS.items():
+        if begin.startswith(first):
+            raise InputError(f"a {kind} file, {name}, unpack it, or pack it as gzip")
+    for first, (kind, unpack) in _UNPACKERS.items():
+        is_text = kind == "bzip2" and begin[4:] not in _BZIP2_BLOCKS
+        if begin.startswith(first) and not is_text:
+            return kind, unpack
+    return "", None
+
+
+class _Unpacked(io.RawIOBase):
+    """What is read from a decompressor, whose troubles become InputError."""
+
+    def __init__(self, file: BinaryIO, kind: str, name: str):
+        self._file, self._kind, self._name = file, kind, name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            data = self._file.read(len(buffer))
+        except OSError as error:
+            if error.errno is not None:  # of the system, not of the file's format
+                raise
+            raise self._damaged(error) from None
+        except _DAMAGE as error:
+            raise self._damaged(error) from None
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _damaged(self, error: Exception) -> InputError:
+        return InputError(
+            f"damaged or truncated {self._kind} ({error}), {self._name}, copy it again"
+        )

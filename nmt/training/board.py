@@ -1,0 +1,67 @@
+"""TensorBoard's event file, written here and now: what goes wrong with it is told once, and left.
+
+Its own writer opens the file by name for each batch of events, in a thread: with the folder gone
+that ends in the thread's traceback, and with the run's folder renamed it writes into another's.
+"""
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.summary.writer.record_writer import RecordWriter
+from torch.utils.tensorboard import summary
+
+
+class Board:
+    """Events of a run, from a step on.
+
+    Args:
+        folder: of the run's event files; is made.
+        first_step: those of this step or later are no longer shown, from files of before.
+        note: is told once if nothing more can be written.
+    """
+
+    def __init__(self, folder: Path, first_step: int, note: Callable[[str], None]):
+        self._note, self._is_lost = note, False
+        folder.mkdir(parents=True, exist_ok=True)
+        name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"
+        self._path = folder / name
+        self._file = self._path.open("ab")
+        self._records = RecordWriter(self._file)
+        self._write(Event(file_version="brain.Event:2"))
+        start = SessionLog(status=SessionLog.START)
+        self._write(Event(step=first_step, session_log=start))
+
+    def scalar(self, name: str, value: float, step: int) -> None:
+        self._write(Event(step=step, summary=summary.scalar(name, value)))
+
+    def text(self, name: str, markdown: str, step: int) -> None:
+        self._write(Event(step=step, summary=summary.text(name, markdown)))
+
+    def close(self) -> None:
+        try:
+            self._file.close()
+        except OSError as error:
+            self._lose(str(error.strerror))
+
+    def _write(self, event: Any) -> None:
+        if self._is_lost:
+            return
+        event.wall_time = time.time()
+        try:
+            self._records.write(event.SerializeToString())
+            self._file.flush()
+            if not self._path.exists():
+                self._lose("removed")
+        except OSError as error:
+            self._lose(str(error.strerror))
+
+    def _lose(self, reason: str) -> None:
+        self._is_lost = True
+        self._note(
+            f"nmt: warning: no more for TensorBoard ({reason}), {self._path}, training goes on"
+        )

@@ -1,0 +1,168 @@
+"""Every option of every command arrives where it is used, with its value."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.cli import COMMANDS, main
+from nmt.cli.parser import new_parser
+from nmt.config import Config, Decoding, Training
+from nmt.decoding import translator
+from nmt.decoding.lines import LineOptions
+from nmt.decoding.translator import SearchOptions
+
+ALL = "--beam 7 --length-penalty 1.5 --batch-tokens 99 --device cpu --precision bf16"
+SEARCH = {"beam": 7, "length_penalty": 1.5, "batch_tokens": 99}
+ON = {"device": "cpu", "precision": "bf16"}
+
+# command line, function called, and what it is given
+CALLS: dict[str, tuple[str, dict[str, Any]]] = {
+    f"translate M --input i --output o --n-best 3 --strict {ALL}": (
+        "nmt.decoding.lines.run_translate",
+        {0: Path("M"), "input": Path("i"), "output": Path("o"), **ON,
+         "options": LineOptions(SearchOptions(n_best=3, **SEARCH), numbered=True, strict=True)},
+    ),
+    "translate M": (
+        "nmt.decoding.lines.run_translate",
+        {"input": None, "output": None, "options": LineOptions(),
+         "device": None, "precision": None},
+    ),
+    "translate M --n-best 1": (
+        "nmt.decoding.lines.run_translate", {"options": LineOptions(numbered=True)},
+    ),
+    f"evaluate M --source s --reference r --baseline b --target-language de --output o {ALL}": (
+        "nmt.evaluation.evaluate.evaluate",
+        {0: Path("M"), "source": Path("s"), "reference": Path("r"), "baseline": Path("b"),
+         "target_language": "de", "output": Path("o"), "comet": None, "hypothesis": None,
+         "test_set": None, "options": SearchOptions(**SEARCH), **ON},
+    ),
+    "evaluate --test-set wmt14 --hypothesis h --target-language de --comet": (
+        "nmt.evaluation.evaluate.evaluate",
+        {0: None, "test_set": "wmt14", "hypothesis": Path("h"), "comet": "Unbabel/wmt22-comet-da",
+         "options": SearchOptions()},
+    ),
+    "evaluate M --comet other --json": ("nmt.evaluation.evaluate.evaluate", {"comet": "other"}),
+    "score M --source s --target t --tokens --device cpu --precision bf16": (
+        "nmt.decoding.score.run_score",
+        {0: Path("M"), 1: Path("s"), 2: Path("t"), "each_token": True, **ON},
+    ),
+    "score M --source s --target t": ("nmt.decoding.score.run_score", {"each_token": False}),
+    "attention M --source s --target t --output o.html": (
+        "nmt.evaluation.attention_maps.run_attention", {0: Path("M"), 1: "s", 2: "t",
+                                                        3: Path("o.html")},
+    ),
+    "average R --last 3 --output o": (
+        "nmt.runs.average.average", {0: Path("R"), 1: 3, 2: Path("o")},
+    ),
+    "report R S --output o.html": (
+        "nmt.reporting.report.report", {0: [Path("R"), Path("S")], 1: Path("o.html")},
+    ),
+    "prepare CONFIG --processes 3 training.max_steps=5": (
+        "nmt.data.prepare.prepare", {"processes": 3, "tokenizer": None},
+    ),
+    "prepare CONFIG": ("nmt.data.prepare.prepare", {"processes": None}),
+    "train CONFIG training.max_steps=5": ("nmt.training.train.train", {}),
+    "info CONFIG --json training.max_steps=5": ("nmt.reporting.info.info", {}),
+}  # fmt: skip
+
+
+class Answer(list):
+    """Stands for what any of the functions returns."""
+
+    def as_json(self) -> dict:
+        return {"is": "json"}
+
+    def as_text(self) -> str:
+        return "is text"
+
+
+@pytest.mark.parametrize("line", CALLS)
+def test_each_option_arrives(line: str, settings, tmp_path: Path, monkeypatch, capsys):
+    function, expected = CALLS[line]
+    calls: list[dict[str | int, Any]] = []
+
+    def called(*positional: Any, **named: Any) -> Answer:
+        calls.append(dict(enumerate(positional)) | named)
+        return Answer()
+
+    monkeypatch.setattr(function, called)
+    (tmp_path / "config.yaml").write_text(settings().to_yaml())
+    assert main([str(tmp_path / "config.yaml") if w == "CONFIG" else w for w in line.split()]) == 0
+    (given,) = calls
+    assert {key: given[key] for key in expected} == expected
+    if "max_steps" in line:
+        assert isinstance(given[0], Config) and given[0].training.max_steps == 5
+    if "evaluate" in line and "--json" in line:
+        assert json.loads(capsys.readouterr().out) == {"is": "json"}
+
+
+def options_of(parser: argparse.ArgumentParser) -> set[str]:
+    return {option for action in parser._actions for option in action.option_strings}
+
+
+def test_no_option_is_forgotten_here():
+    """A new one needs a reason, and a line above."""
+    actions = new_parser(COMMANDS)._actions
+    (commands,) = [a for a in actions if isinstance(a, argparse._SubParsersAction)]
+    for name, parser in commands.choices.items():
+        tested = {word for line in CALLS if line.split()[0] == name for word in line.split()}
+        assert options_of(parser) - {"-h", "--help"} <= tested, name
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--max-steps 10", "no option --max-steps, command line, write training.max_steps=10"),
+        ("--max_steps=10", "no option --max_steps, command line, write training.max_steps=10"),
+        ("--model.heads 2", "no option --model.heads, command line, write model.heads=2"),
+        ("--beam", "no option --beam, command line, write decoding.beam=..."),
+        ("--nothing 3", "unrecognized arguments: --nothing 3, command line, see nmt --help"),
+    ],
+)
+def test_a_setting_taken_for_an_option(words: str, message: str, capsys):
+    assert main(["train", "config.yaml", *words.split()]) == 2
+    assert capsys.readouterr().err == f"nmt: error: {message}\n"
+
+
+@pytest.mark.parametrize("value", ["-0.1", "100.1", "1e308", "nan", "inf", "x"])
+def test_the_length_penalty_has_the_configurations_bounds(value: str, capsys):
+    assert main(["translate", "nowhere", "--length-penalty", value]) == 2
+    assert "must be a number" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="length_penalty"):
+        Decoding(length_penalty=float("inf" if value == "x" else value))
+    assert SearchOptions(length_penalty=100).length_penalty == 100
+    assert Decoding(length_penalty=100).length_penalty == 100
+
+
+def test_defaults_are_those_that_help_names_and_the_papers(capsys):
+    """§6.1: beam 4, alpha 0.6, 50 tokens more than the source has; five checkpoints."""
+    assert Decoding() == Decoding(beam=4, length_penalty=0.6, max_extra_length=50)
+    assert Training.model_fields["average_last"].default == 5
+    with pytest.raises(SystemExit):
+        main(["translate", "--help"])
+    text = capsys.readouterr().out
+    assert f"{translator._CPU_BATCH_TOKENS} on a CPU" in " ".join(text.split())
+    assert f"{translator._GPU_BATCH_TOKENS} on a GPU" in " ".join(text.split())
+    assert "divided by the length penalty" in " ".join(text.split())
+    with pytest.raises(SystemExit):
+        main(["score", "--help"])
+    assert "not divided by the length penalty" in " ".join(capsys.readouterr().out.split())
+
+
+def test_precision_of_a_cpu_is_fp32_unless_asked_for(settings, tiny_data, monkeypatch):
+    import torch
+
+    from nmt.runs.model_directory import LoadedModel, new_transformer
+
+    config = settings()
+
+    def load_model(path, *, device, note):
+        return LoadedModel(config, None, new_transformer(config), 1, path)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(translator, "load_model", load_model)
+    for precision, dtype in ((None, "float32"), ("fp32", "float32"), ("bf16", "bfloat16")):
+        found = translator.Translator.load("m", device="cpu", precision=precision)  # type: ignore[arg-type]
+        assert found.transformer.embedding.dtype == getattr(torch, dtype)

@@ -1,0 +1,433 @@
+"""The command as a user runs it: results, exit statuses, one line for each mistake."""
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import main
+from nmt.config import Config
+from nmt.training.train import train
+from tests.patience import PATIENCE_S
+
+
+@pytest.fixture(scope="module")
+def model(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps: it translates badly, but it translates."""
+    from nmt.config import validate
+    from tests.tiny import tiny_settings
+
+    content = tiny_settings(tiny_data)
+    directory = tmp_path_factory.mktemp("cli") / "run"
+    content["training"] |= {"run_directory": str(directory), "max_steps": 2}
+    train(validate(content, {}, "tiny"), lambda line: None)
+    return directory
+
+
+def nmt(*arguments: object, text: bytes = b"", **options) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-m", "nmt", *map(str, arguments)],
+        input=text, capture_output=True, timeout=PATIENCE_S, **options,
+    )  # fmt: skip
+
+
+def refused(capsys, *arguments: object) -> tuple[int, list[str]]:
+    """Exit status and error lines of a command that must fail without a traceback."""
+    status = main(list(map(str, arguments)))
+    captured = capsys.readouterr()
+    lines = [line for line in captured.err.splitlines() if line.startswith("nmt: error: ")]
+    assert "Traceback" not in captured.err
+    assert lines
+    return status, lines
+
+
+def saved(config: Config, folder: Path) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(config.to_yaml(), encoding="utf-8")
+    return path
+
+
+def test_help_is_prompt_and_names_an_example():
+    result = nmt("--help")
+    assert result.returncode == 0
+    commands = ("prepare", "train", "translate", "evaluate", "score", "average", "info", "report",
+                "config")  # fmt: skip
+    for command in commands:
+        assert command.encode() in result.stdout
+        assert b"example:" in nmt(command, "--help").stdout
+    code = "import sys; sys.argv = ['nmt', '--help']\ntry:\n  from nmt.cli import main; main()\n"
+    code += "except SystemExit: print('torch' in sys.modules, 'pydantic' in sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert loaded.stdout.endswith("False False\n")
+
+
+def test_translate_gives_a_line_for_each_line(model: Path):
+    text = "The dog sees a cat.\n\n  \nBücher 😀\r\nno\u2028end".encode()
+    result = nmt("translate", model, "--beam", 2, text=text)
+    assert result.returncode == 0
+    lines = result.stdout.split(b"\n")
+    assert len(lines) == 6  # five lines in, the last of them unterminated
+    assert lines[1] == lines[2] == lines[5] == b""
+    best = nmt("translate", model, "--n-best", 2, text=text).stdout.decode().split("\n")[:-1]
+    assert [line.split("\t")[0] for line in best] == list("1122334455")
+    assert best[2] == "2\t0.000000\t"
+
+
+NO_UTF8 = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0",
+           "PYTHONCOERCECLOCALE": "0"}  # fmt: skip
+
+
+def test_r20_the_locale_does_not_matter(model: Path, tmp_path: Path):
+    """Text, standard streams and names of files are bytes, whatever Python makes of them."""
+    path = tmp_path / "mödel"
+    path.symlink_to(model)
+    text = "Größe\n\n".encode() + b"\xff\xfe\x80\n" + "\U0001f600\u2028".encode()
+    expected = nmt("translate", path, text=text).stdout
+    assert expected.count(b"\n") == 4
+    for locale in (NO_UTF8, {"LC_ALL": "POSIX"}):
+        found = nmt("translate", path, text=text, env={"PATH": os.environ["PATH"], **locale})
+        assert (found.returncode, found.stdout) == (0, expected)
+        assert b"nmt: warning: invalid UTF-8 replaced in 1 line, " in found.stderr
+
+
+def test_evaluate_prints_what_programs_read(model: Path, tmp_path: Path):
+    result = nmt("evaluate", model, "--json", "--output", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    content = json.loads(result.stdout)
+    assert {"bleu", "bleu_signature", "bleu_interval", "chrf", "sentences"} <= content.keys()
+    assert content["sentences"] == 20 == (tmp_path / "out").read_bytes().count(b"\n")
+    reference = tmp_path / "reference"
+    reference.write_text("Ein Hund sieht eine Katze.\n" * 2, encoding="utf-8")
+    perfect = nmt("evaluate", "--hypothesis", reference, "--reference", reference,
+                  "--target-language", "de")  # fmt: skip
+    assert perfect.stdout.startswith(b"BLEU = 100.00")
+
+
+def test_score_prints_a_number_a_line(model: Path, tmp_path: Path):
+    (tmp_path / "en").write_text("The dog sees a cat.\nWhy?\n")
+    (tmp_path / "de").write_text("Der Hund sieht eine Katze.\nWarum?\n")
+    arguments = ("score", model, "--source", tmp_path / "en", "--target", tmp_path / "de")
+    sums = [float(line) for line in nmt(*arguments).stdout.split()]
+    assert len(sums) == 2
+    rows = nmt(*arguments, "--tokens").stdout.decode().splitlines()
+    for total, row in zip(sums, rows, strict=True):
+        parts = [float(cell.rsplit(" ", 1)[1]) for cell in row.split("\t")]
+        assert sum(parts) == pytest.approx(total, abs=1e-4)
+
+
+def test_info_reads_configurations_and_models(model: Path):
+    content = json.loads(nmt("info", model, "--json").stdout)
+    assert content["vocabulary_size"] == 400
+    assert content["parameters"]["total"] == sum(
+        count for part, count in content["parameters"].items() if part != "total"
+    )
+
+
+def test_r21_a_closed_pipe_is_silent(model: Path, tmp_path: Path):
+    command = (
+        f"yes 'The dog sees a cat.' | {sys.executable} -m nmt translate {model} 2>err | head -1"
+    )
+    command += "; echo ${PIPESTATUS[1]}; cat err"
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, timeout=PATIENCE_S, cwd=tmp_path
+    )
+    _, status, said = result.stdout.split(b"\n", 2)
+    assert status == b"0"
+    assert said == b"using %b\n" % os.fsencode(model / "model")
+
+
+def test_r21_closed_streams(model: Path, tmp_path: Path):
+    """Nobody hears the notes: no matter. Nowhere to write: one line. A full device: one line."""
+    command = f"echo 'The dog.' | {sys.executable} -m nmt translate {model / 'model'} --beam 1 "
+
+    def said(redirection: str) -> tuple[int, bytes, bytes]:
+        run = subprocess.run(
+            ["bash", "-c", command + redirection], capture_output=True, timeout=PATIENCE_S
+        )
+        return run.returncode, run.stdout, run.stderr
+
+    code = "from nmt.cli import main; main(['x']); print(open('/dev/null').fileno() > 2)"
+    closed = f'{sys.executable} -c "{code}" 2>&-'
+    assert subprocess.run(["bash", "-c", closed], capture_output=True).stdout == b"True\n"
+    status, output, _ = said("2>&-")
+    assert (status, output.count(b"\n")) == (0, 1)
+    evaluated = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m nmt evaluate {model / 'model'} --json 2>&-"],
+        capture_output=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert evaluated.returncode == 0 and json.loads(evaluated.stdout)["sentences"]
+    status, _, error = said(">&-")
+    assert status == 2
+    assert error.startswith(b"nmt: error: standard output is closed") and error.count(b"\n") == 1
+    status, _, error = said(">/dev/full")
+    assert status == 5
+    assert error.startswith(b"nmt: error: No space left") and error.count(b"\n") == 1
+
+
+def test_r20_pieces_and_names_that_a_locale_cannot_hold(model: Path, settings, tmp_path: Path):
+    environment = {"PATH": os.environ["PATH"], **NO_UTF8}
+    (tmp_path / "text").write_text("Größe\n", encoding="utf-8")
+    sides = ("--source", tmp_path / "text", "--target", tmp_path / "text")
+    assert "▁".encode() in nmt("score", model, "--tokens", *sides, env=environment).stdout
+    text = {"text": {"source": "größe.en", "target": "größe.de"}}
+    config = settings(data__directory=str(tmp_path / "data"), data__train=[text])
+    found = nmt("prepare", saved(config, tmp_path), env=environment)
+    assert found.returncode == 2
+    assert found.stderr.startswith(b"nmt: error: no file can be called 'gr\\xf6\\xdfe.en'")
+    assert found.stderr.count(b"\n") == 1
+
+
+@pytest.fixture
+def two_steps(settings, tmp_path: Path) -> Path:
+    """A configuration whose run has made two of its four steps, with a checkpoint."""
+    changes = {"training__checkpoint_every": 2, "training__validate_every": 100}
+    config = settings(**changes, training__max_steps=2)
+    train(config, lambda line: None)
+    return saved(settings(**changes, training__max_steps=4), tmp_path)
+
+
+def bytes_of(checkpoint: Path) -> list[bytes]:
+    names = ("model.safetensors", "optimizer.safetensors")
+    return [(checkpoint / name).read_bytes() for name in names]
+
+
+@pytest.mark.parametrize("kind", ["a limit on the size of files", "a full file system"])
+def test_r11_a_full_disk_leaves_the_former_checkpoint(two_steps: Path, tmp_path: Path, kind: str):
+    """Exit status 5, nothing half written, and with room again the same bytes as ever."""
+    run, small = tmp_path / "run", tmp_path / "small"
+    small.mkdir()
+    size = (run / "checkpoints/step-00000002/optimizer.safetensors").stat().st_size
+    options: dict = {}
+    if kind == "a full file system":
+        used = sum(-(-path.stat().st_size // 4096) * 4096 + 4096 for path in run.rglob("*"))
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={used + size}", "tmpfs", str(small)]
+        if subprocess.run(mount, capture_output=True).returncode != 0:
+            pytest.skip("may not mount a file system")
+    else:
+        options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1,) * 2)}
+    try:
+        shutil.copytree(run, small / "run")
+        arguments = ("train", two_steps, f"training.run_directory={small / 'run'}")
+        full = nmt(*arguments, **options)
+        assert full.returncode == 5, full.stderr
+        errors = [line for line in full.stderr.split(b"\n") if b"error" in line]
+        assert len(errors) == 1 and errors[0].startswith(b"nmt: error: ")
+        assert b"Traceback" not in full.stderr
+        assert [p.name for p in small.glob("run/checkpoints/*")] == ["step-00000002"]
+        assert not list((small / "run").rglob(".tmp-*"))
+        assert bytes_of(small / "run/checkpoints/step-00000002") == bytes_of(
+            run / "checkpoints/step-00000002"
+        )
+        if not options:
+            subprocess.run(["mount", "-o", "remount,size=100m", str(small)], check=True)
+        assert main(["train", *map(str, arguments[1:])]) == 0
+        assert main(["train", str(two_steps)]) == 0
+        ends = [bytes_of(place / "checkpoints/step-00000004") for place in (run, small / "run")]
+        assert ends[0] == ends[1]
+    finally:
+        subprocess.run(["umount", str(small)], capture_output=True)
+
+
+def test_r12_a_full_disk_leaves_no_half_translation(two_steps: Path, tmp_path: Path):
+    output, text = tmp_path / "out", b"The man reads.\n" * 2000
+    options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))}
+    arguments = ("translate", tmp_path / "run", "--beam", "1", "--output", output)
+    full = nmt(*arguments, text=text, **options)
+    assert full.returncode == 5, full.stderr
+    assert b"Traceback" not in full.stderr
+    assert [path.name for path in tmp_path.glob("*out*")] == []
+    assert nmt(*arguments, text=text).returncode == 0
+    assert output.read_bytes().count(b"\n") == 2000
+
+
+def test_r27_awkward_places(settings, tmp_path: Path):
+    """Spaces, Unicode, line ends and links in paths, no home, files for their owner alone."""
+    place = tmp_path / "a b\nü\u2028😀"
+    place.mkdir()
+    (tmp_path / "link").symlink_to(place)
+    changes = {"training__run_directory": str(tmp_path / "link" / "run dir")}
+    path = saved(
+        settings(**changes, training__max_steps=1, data__directory=str(place / "d\td")), place
+    )
+    homeless = {key: value for key, value in os.environ.items() if key != "HOME"}
+    private = {"umask": 0o077, "env": homeless}
+    trained = nmt("train", path, **private)
+    assert trained.returncode == 0, trained.stderr
+    model = place / "run dir" / "model"
+    assert {file.stat().st_mode & 0o777 for file in model.iterdir()} == {0o600}
+    assert model.stat().st_mode & 0o777 == 0o700
+    nowhere = homeless | {"HOME": "/proc/nowhere"}
+    translated = nmt(
+        "translate", place / "run dir", "--output", place / "ö", text=b"a\n", env=nowhere
+    )
+    assert translated.returncode == 0, translated.stderr
+    assert (place / "ö").read_bytes().count(b"\n") == 1
+
+
+def test_r27_a_run_that_may_not_be_written(two_steps: Path, tmp_path: Path):
+    """Training says so in a line; translating needs no permission to write."""
+    powerless: list[str] = []
+    if os.geteuid() == 0:  # who may write anywhere, unless that power is given up
+        powers = "-dac_override,-dac_read_search"
+        powerless = ["setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}"]
+        if not shutil.which("setpriv") or subprocess.run([*powerless, "true"]).returncode:
+            pytest.skip("root cannot give up its power here")
+    run = tmp_path / "run"
+    paths = [run, *run.rglob("*")]
+    for path in paths:
+        path.chmod(path.stat().st_mode & ~0o222)
+    try:
+        command = [*powerless, sys.executable, "-m", "nmt"]
+        train = subprocess.run(
+            [*command, "train", str(two_steps)], capture_output=True, timeout=PATIENCE_S
+        )
+        translate = subprocess.run(
+            [*command, "translate", str(run)], input=b"a\n", capture_output=True, timeout=PATIENCE_S
+        )
+    finally:
+        for path in paths:
+            path.chmod(path.stat().st_mode | 0o200)
+    assert train.returncode == 5
+    assert train.stderr.startswith(b"nmt: error: Permission denied, ")
+    assert train.stderr.count(b"\n") == 1
+    assert (translate.returncode, translate.stdout.count(b"\n")) == (0, 1)
+
+
+def test_configuration_mistakes(capsys, settings, tmp_path: Path):
+    path = saved(settings(), tmp_path)
+    status, lines = refused(capsys, "train", path, "training.max_stepps=3", "model.d_model=big")
+    assert status == 2
+    assert "did you mean max_steps?" in lines[0] + lines[1]
+    expected = 'model.d_model must be a whole number from 1 to 100,000, found "big"'
+    assert expected in lines[0] + lines[1]
+    assert refused(capsys, "train", tmp_path / "none.yaml")[0] == 2
+    assert not Path(settings().training.run_directory).exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "size", "expected"),
+    [
+        (b"a b\nc d\n", b"x y\n", 300, "2 lines"),
+        (b"a b\n\xff\xfe\n", b"x y\nz\n", 300, "en:2"),
+        (b"", b"", 300, "empty"),
+        (b"a b c\n" * 3, b"x y z\n" * 3, 5000, "5,000"),
+    ],
+    ids=["line counts", "not UTF-8", "empty corpus", "vocabulary too large"],
+)
+def test_corpus_mistakes(capsys, settings, tmp_path: Path, source, target, size, expected):
+    (tmp_path / "en").write_bytes(source)
+    (tmp_path / "de").write_bytes(target)
+    text = {"text": {"source": str(tmp_path / "en"), "target": str(tmp_path / "de")}}
+    config = settings(
+        data__directory=str(tmp_path / "data"), data__train=[text], tokenizer__vocabulary_size=size
+    )
+    status, lines = refused(capsys, "prepare", saved(config, tmp_path))
+    assert status == 2
+    assert len(lines) == 1
+    assert expected in lines[0]
+    assert not (tmp_path / "data" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["translate", "m", "--beam", "x"], ["nothing"], ["train"], ["info", "a", "--jason"]],
+    ids=" ".join,
+)
+def test_wrong_usage_is_one_line(capsys, arguments: list[str]):
+    status, lines = refused(capsys, *arguments)
+    assert (status, len(lines)) == (2, 1)
+    assert "--help" in lines[0]
+
+
+def test_a_missing_corpus_is_named(capsys, settings, tmp_path: Path):
+    text = {"text": {"source": "nowhere.en", "target": "nowhere.de"}}
+    config = settings(data__directory=str(tmp_path / "data"), data__train=[text])
+    status, lines = refused(capsys, "prepare", saved(config, tmp_path))
+    assert status == 2
+    assert "nowhere.en" in lines[0]
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "tokenizer.model", "config.yaml", "manifest.json"]
+)
+def test_a_model_with_a_file_missing_or_damaged(capsys, model: Path, tmp_path: Path, name: str):
+    copy = tmp_path / "model"
+    shutil.copytree(model / "model", copy)
+    path = copy / name
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    status, lines = refused(capsys, "translate", copy)
+    assert (status, len(lines)) == (3, 1)
+    path.unlink()
+    status, lines = refused(capsys, "translate", copy)
+    assert (status, len(lines)) == (3, 1)
+    assert name in lines[0]
+
+
+def test_a_tokenizer_that_does_not_belong_to_the_data(capsys, settings, tiny_data, tmp_path: Path):
+    shutil.copytree(tiny_data / "data", tmp_path / "data")
+    config = settings(data__directory=str(tmp_path / "data"))
+    tokenizer = tmp_path / "data" / "tokenizer.model"
+    tokenizer.write_bytes(tokenizer.read_bytes() + b" ")
+    status, lines = refused(capsys, "train", saved(config, tmp_path))
+    assert status == 3
+    assert "tokenizer.model" in lines[0]
+
+
+def test_weights_that_do_not_fit_the_configuration(capsys, model: Path, tmp_path: Path):
+    from nmt.storage import manifest
+
+    copy = tmp_path / "model"
+    shutil.copytree(model / "model", copy)
+    text = (copy / "config.yaml").read_text().replace("d_ff: 64", "d_ff: 65")
+    (copy / "config.yaml").write_text(text)
+    content = manifest.read(copy, "model")
+    kept = ("step", "tokenizer_sha256", "data_sha256")
+    manifest.write(copy, "model", {key: content[key] for key in kept})
+    status, lines = refused(capsys, "translate", copy)
+    assert status == 3
+    assert "has shape (64,), the configuration asks for (65,)" in lines[0]
+
+
+def test_output_mistakes(capsys, model: Path, tmp_path: Path):
+    status, lines = refused(
+        capsys, "translate", model, "--output", tmp_path / "missing" / "out", "--input", "/dev/null"
+    )
+    assert status == 2
+    assert "missing" in lines[0]
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").write_text("")
+    assert refused(capsys, "average", model, "--last", 1, "--output", tmp_path / "full")[0] == 2
+    assert refused(capsys, "translate", tmp_path / "nothing")[0] == 2
+    assert refused(capsys, "translate", model, "--input", tmp_path / "nothing")[0] == 2
+    assert (
+        refused(capsys, "translate", model, "--beam", 2, "--n-best", 3, "--input", "/dev/null")[0]
+        == 2
+    )
+
+
+def test_training_on_unprepared_data_under_torchrun(settings, tmp_path: Path):
+    path = saved(settings(data__directory=str(tmp_path / "none")), tmp_path)
+    result = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         "-m", "nmt", "train", str(path)],
+        capture_output=True, text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert result.returncode == 1  # torchrun's own, whatever its workers return
+    assert "run nmt prepare before torchrun" in result.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_settings_may_stand_behind_options(model: Path, settings, tmp_path: Path):
+    path = saved(settings(), tmp_path)
+    content = nmt("info", path, "model.heads=1", "--json", "model.d_ff=12").stdout
+    changed = json.loads(content)["paper"]["differences"]
+    assert (changed["model.heads"]["ours"], changed["model.d_ff"]["ours"]) == (1, 12)
+    for words in (("info", path, "--json", "x"), ("info", path, "--jsn"), ("score", model, "a=b")):
+        assert nmt(*words).returncode == 2

@@ -1,0 +1,73 @@
+"""The commands that README and recipes tell a reader to type, as they stand there."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("recipes/*/README.md")), *ROOT.glob("docs/*.md")]
+PROGRAMS = {
+    "cd", "echo", "for", "make", "nmt", "pip", "python", "python3", "sacrebleu", "sbatch",
+    "tensorboard", "torchrun",
+}  # fmt: skip
+_FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INDENTED = re.compile(r"(?<=\n\n)(?:(?:    .*)?\n)+")  # after a blank line
+_INLINE = re.compile(r"`([^`]+)`")
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a reader types: one line, those that end in a backslash joined."""
+
+    where: str  # document:line
+    text: str
+    is_block: bool  # else it stands within a sentence, perhaps with words such as MODEL in it
+
+    @property
+    def program(self) -> str:
+        return re.split(r"[\s;]", self.text, maxsplit=1)[0].removeprefix(".venv/bin/")
+
+
+def commands(document: Path) -> list[Command]:
+    """All lines of code blocks, and all code within sentences that begins with a program."""
+    text, name = document.read_text(encoding="utf-8"), str(document.relative_to(ROOT))
+    found: list[tuple[int, Command]] = []
+
+    def add(at: int, line: str, is_block: bool) -> None:
+        where = f"{name}:{text.count(chr(10), 0, at) + 1}"
+        found.append((at, Command(where, line, is_block)))
+
+    def blank(match: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", match[0])
+
+    fenced = [m for m in _FENCED.finditer(text) if m[1] in ("", "sh", "bash", "console", "text")]
+    prose = _FENCED.sub(blank, text)
+    blocks = [(m.start(2), m[2]) for m in fenced]
+    blocks += [(m.start(), m[0]) for m in _INDENTED.finditer(prose)]
+    for start, block in blocks:
+        for line in re.finditer(r"(?:[^\n]*\\\n)*[^\n]+", block):
+            if joined := re.sub(r"\\\n\s*", "", line[0]).strip():
+                add(start + line.end() - len(line[0].lstrip()), joined, True)
+    for match in _INLINE.finditer(_INDENTED.sub(blank, prose)):
+        line = " ".join(match[1].split())
+        if line.split(" ")[0].removeprefix(".venv/bin/") in PROGRAMS:
+            add(match.start(1), line, False)
+    return [command for _, command in sorted(found, key=lambda entry: entry[0])]
+
+
+def yaml_files(document: Path) -> dict[str, str]:
+    """The YAML blocks of a document, each by the name that stands last in the text before it."""
+    text = document.read_text(encoding="utf-8")
+    found = {}
+    for match in _FENCED.finditer(text):
+        names = re.findall(r"`([\w/]+\.yaml)`", text[: match.start()])
+        if match[1] == "yaml" and names:
+            found[names[-1]] = match[2]
+    return found
+
+
+def links(document: Path) -> list[str]:
+    """Relative links, without the part that names a heading."""
+    text = document.read_text(encoding="utf-8")
+    found = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
+    return [link for link in found if "://" not in link]

@@ -1,0 +1,168 @@
+"""A run keeps its test set's text, and a model's configuration leads nobody to other files."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import datasets
+import pytest
+
+from nmt import demo_language as demo
+from nmt.cli import main
+from nmt.config import validate
+from nmt.storage import manifest
+from nmt.training.train import train
+from tests.tiny import tiny_settings
+
+SECRET = "the key under the mat"
+PAIRS = [("The dog sees a cat.", "Der Hund sieht eine Katze."), ("Why?", "Warum?")]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose test set is a file that has gone, moved away from where it was trained."""
+    directory = tmp_path_factory.mktemp("own")
+    text = "".join(json.dumps({"en": s, "de": t}) + "\n" for s, t in PAIRS)
+    (directory / "test.jsonl").write_text(text)
+    columns = {"path": str(directory / "test.jsonl"), "source_column": "en", "target_column": "de"}
+    content = tiny_settings(directory)
+    content["data"]["test"] = [{"jsonl": columns}]
+    content["training"] |= {"max_steps": 2}
+    train(validate(content, {}, "tiny"), lambda line: None)
+    (directory / "elsewhere").mkdir()
+    (directory / "test.jsonl").unlink()
+    shutil.rmtree(directory / "data")
+    return (directory / "run").rename(directory / "elsewhere" / "moved")
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy to change; another current directory than that of training."""
+    shutil.copytree(trained, tmp_path / "run")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "run"
+
+
+def evaluated(model: Path, capsys, *more: str) -> dict:
+    assert main(["evaluate", str(model), "--json", *more]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("model", [".", "model", "checkpoints/step-00000002"])
+def test_a_run_is_evaluated_wherever_it_is(run: Path, model: str, capsys):
+    source, reference = run / "test_set/source.txt", run / "test_set/target.txt"
+    assert source.read_text() == "".join(f"{pair[0]}\n" for pair in PAIRS)
+    found = evaluated(run / model, capsys)
+    assert found["sentences"] == 2
+    given = evaluated(run / model, capsys, "--source", str(source), "--reference", str(reference))
+    assert found == given
+
+
+def test_a_report_of_a_moved_run_has_its_data_and_its_test_set(run: Path, capsys):
+    assert main(["report", str(run), "--output", "page.html"]) == 0
+    page = Path("page.html").read_text()
+    assert "left out of the report" not in capsys.readouterr().err
+    assert "pairs read" in page and PAIRS[1][1] in page
+
+
+def test_an_averaged_model_elsewhere_has_no_text(run: Path, tmp_path: Path, capsys):
+    averaged = tmp_path / "averaged"
+    assert main(["average", str(run), "--last", "1", "--output", str(averaged)]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", str(averaged)]) == 2
+    assert "is not kept with it, " in capsys.readouterr().err
+
+
+def test_kept_text_that_is_damaged_or_of_other_settings(run: Path, capsys):
+    (run / "test_set/target.txt").write_text("Nein.\nNie.\n")
+    assert main(["evaluate", str(run)]) == 3
+    assert "damaged file" in capsys.readouterr().err
+    shutil.rmtree(run / "model")
+    configure(run / "checkpoints/step-00000002", [{"jsonl": {
+        "path": "other", "source_column": "a", "target_column": "b"}}])  # fmt: skip
+    assert main(["evaluate", str(run)]) == 2
+    assert "(jsonl other) is not kept with it" in capsys.readouterr().err
+
+
+def test_training_on_restores_text_that_is_damaged(settings):
+    config = settings(training__max_steps=1)
+    run = Path(config.training.run_directory)
+    train(config, print)
+    for name in ("test_set/target.txt", "test_set/manifest.json", "data.json"):
+        sound = (run / name).read_bytes()
+        (run / name).write_bytes(sound[:-20])
+        train(config, print)
+        assert (run / name).read_bytes() == sound
+
+
+def configure(folder: Path, test: list[dict]) -> None:
+    """Gives a model or checkpoint another `data.test`, and a manifest that fits."""
+    kind = "checkpoint" if (folder / "state.json").exists() else "model"
+    content = manifest.read(folder, kind)
+    settings = tiny_settings(folder)
+    settings["data"]["test"] = test
+    (folder / "config.yaml").write_text(validate(settings, {}, "tiny").to_yaml())
+    facts = {key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256")}
+    manifest.write(folder, kind, facts)
+
+
+def of_a_file(place: Path) -> list[dict]:
+    (place / "secret").write_text(f"{SECRET}\n")
+    return [{"text": {"source": str(place / "secret"), "target": str(place / "secret")}}]
+
+
+def of_the_hub(place: Path) -> list[dict]:
+    return [{"hub": "somebody/counts-who-asks", "split": "test"}]
+
+
+def without_end(place: Path) -> list[dict]:
+    return [{"demo": {"pairs": 999, "seed": seed}} for seed in range(20)]
+
+
+@pytest.mark.parametrize("test", [of_a_file, of_the_hub, without_end])
+def test_a_received_model_reads_nothing_that_it_names(
+    run: Path, tmp_path: Path, test: Callable[[Path], list[dict]], monkeypatch, capsys
+):
+    """As a model by itself, and in a run that says it was trained here."""
+
+    def called(*_, **__):
+        raise AssertionError("followed")
+
+    monkeypatch.setattr(datasets, "load_dataset", called)
+    monkeypatch.setattr(demo, "demo_pairs", called)
+    shutil.rmtree(run / "checkpoints")
+    configure(run / "model", test(tmp_path))
+    shutil.copy(run / "model/config.yaml", run / "config.yaml")
+    shutil.copytree(run / "model", tmp_path / "received")
+    for model in (tmp_path / "received", run):
+        assert main(["evaluate", str(model), "--output", "out"]) == 2
+        (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+        assert "is not kept with it, " in error and "give --source and --reference" in error
+        assert SECRET not in error and not Path("out").exists()
+    assert main(["report", str(run), "--output", "page.html"]) == 0
+    page = Path("page.html").read_text()
+    assert SECRET not in page and "is not kept with it" in page
+    assert not (run / "evaluation").exists()
+
+
+def test_a_small_demo_test_set_needs_no_text(run: Path, tmp_path: Path, capsys):
+    shutil.copytree(run / "model", tmp_path / "received")
+    configure(tmp_path / "received", [{"demo": {"pairs": 7, "seed": 1}}])
+    assert evaluated(tmp_path / "received", capsys)["sentences"] == 7
+
+
+def test_a_received_run_is_not_built_upon_other_files(run: Path, tmp_path: Path, capsys):
+    (run / "config.yaml").rename(tmp_path / "elsewhere.yaml")
+    (run / "config.yaml").write_text("base: ../elsewhere.yaml\n")
+    assert main(["report", str(run), "--output", "page.html"]) == 2
+    assert "unknown key base" in capsys.readouterr().err
+
+
+def test_a_folder_of_ones_own_is_not_replaced(settings, tmp_path: Path, capsys):
+    (tmp_path / "run/test_set").mkdir(parents=True)
+    (tmp_path / "run/test_set/mine").write_text("")
+    (tmp_path / "config.yaml").write_text(settings(training__max_steps=1).to_yaml())
+    assert main(["train", str(tmp_path / "config.yaml")]) == 2
+    assert "not made by nmt train, " in capsys.readouterr().err
+    assert (tmp_path / "run/test_set/mine").exists()

@@ -1,0 +1,39 @@
+"""show.py and stand_in.py; `make demo` runs the first of them to its end."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.errors import InputError
+from recipes.demo import show
+from recipes.your_own_text import stand_in
+from tests.fixtures.make import FROZEN
+
+
+def test_show_refuses_a_run_of_something_else(tmp_path: Path):
+    run = FROZEN[-1] / "run"
+    with pytest.raises(InputError, match="no demo test set"):
+        show.main(str(run))
+    with pytest.raises(InputError, match="no such model directory"):
+        show.main(str(tmp_path / "nothing"))
+
+
+def test_stand_in_files_are_of_two_domains(tmp_path: Path, monkeypatch):
+    sizes = {"train": 40, "valid": 8, "test": 9}
+    monkeypatch.setattr(stand_in, "SIZES", dict.fromkeys(stand_in.SIZES, sizes))
+    stand_in.main(str(tmp_path / "text"))
+    lines = {
+        path.name: path.read_text(encoding="utf-8").splitlines()
+        for path in (tmp_path / "text").iterdir()
+    }
+    assert len(lines) == 12
+    for name, found in lines.items():
+        domain, split, _ = name.split(".")
+        assert len(found) == sizes[split]
+        assert {line.endswith("?") for line in found} == {domain == "questions"}
+    for domain in ("general", "questions"):
+        pairs = [
+            set(zip(lines[f"{domain}.{split}.en"], lines[f"{domain}.{split}.de"], strict=True))
+            for split in sizes
+        ]
+        assert not (pairs[0] & pairs[1] or pairs[0] & pairs[2] or pairs[1] & pairs[2])

@@ -1,0 +1,272 @@
+"""Checkpoints that fit their manifest, and are yet none to go on from."""
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from nmt.cli import main
+from nmt.errors import NoModelError
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs.average import average
+from nmt.runs.model_directory import find_model
+from nmt.runs.run_directory import RunDirectory
+from nmt.storage import manifest
+from tests.runs.steps import save_step
+
+Save = Callable[[int], Path]
+
+
+@pytest.fixture
+def save(config, tokenizer, hashes, tmp_path: Path) -> Save:
+    """Saves the checkpoint of a step in `tmp_path`; its folder."""
+    return partial(save_step, tmp_path, config=config, tokenizer=tokenizer, hashes=hashes)
+
+
+def describe(folder: Path) -> None:
+    """Writes a manifest that fits what is in a checkpoint now."""
+    content = manifest.read(folder, "checkpoint")
+    facts = {key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256")}
+    manifest.write(folder, "checkpoint", facts)
+
+
+def resumed_from(run: Path) -> tuple[int, str]:
+    """The step that a run would go on from, and what was said meanwhile."""
+    said: list[str] = []
+    found = checkpoints.newest(RunDirectory(run), said.append)
+    assert found
+    return found.step, "\n".join(said)
+
+
+BEST = {"step": 2, "bleu": 1.5, "worse_since": 0, "validated": 2}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"best": None}, {"best": [1]}, {"best": {"step": 2, "colour": {}}, "elapsed_s": None},
+        {"best": BEST | {"step": "2"}}, {"best": BEST | {"bleu": "good"}},
+        {"best": BEST | {"bleu": float("nan")}}, {"best": BEST | {"validated": 3}},
+        {"best": BEST | {"worse_since": -1}}, {"best": BEST | {"step": 10**400}},
+        {"elapsed_s": float("inf")}, {"elapsed_s": -1.0}, {"elapsed_s": "long"}, {"step": 1},
+        {"step": 2.5}, {"threads": None},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_r16_a_forged_state_is_passed_over(save: Save, tmp_path: Path, change: dict):
+    save(1)
+    path = save(2) / checkpoints.STATE
+    sound = json.loads(path.read_text()) | {"best": BEST}
+    path.write_text(json.dumps(sound))
+    describe(path.parent)
+    assert resumed_from(tmp_path) == (2, "")
+    path.write_text(json.dumps(sound | change))
+    describe(path.parent)
+    step, said = resumed_from(tmp_path)
+    assert step == 1
+    assert said.startswith("passing over a checkpoint: ") and str(path) in said
+
+
+@pytest.mark.parametrize("text", ["", "null", "[]", "3", '{"step": ' + "[" * 100_000, "\xff"])
+def test_r16_a_state_that_is_no_object_is_passed_over(save: Save, tmp_path: Path, text: str):
+    save(1)
+    path = save(2) / checkpoints.STATE
+    path.write_bytes(text.encode("latin-1"))
+    describe(path.parent)
+    assert resumed_from(tmp_path)[0] == 1
+
+
+def file_in_its_place(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("x")
+
+
+def loop(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.symlink_to(folder.name)
+
+
+def loop_for_a_file(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to("model.safetensors")
+
+
+def folder_for_the_manifest(folder: Path) -> None:
+    (folder / manifest.NAME).unlink()
+    (folder / manifest.NAME).mkdir()
+
+
+def unreadable_disk(name: str, folder: Path) -> None:
+    """As a disk that fails; by a link that a fake of `open` knows."""
+    (folder / name).rename(folder / f"{name}-of-a-failing-disk")
+    (folder / name).symlink_to(f"{name}-of-a-failing-disk")
+
+
+@pytest.fixture
+def failing_disk(monkeypatch) -> None:
+    original = Path.open
+
+    def fail(self: Path, *arguments, **options):
+        if self.is_symlink() and "failing-disk" in str(self.readlink()):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(self))
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", fail)
+
+
+@pytest.mark.usefixtures("failing_disk")
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        file_in_its_place, loop, loop_for_a_file, folder_for_the_manifest,
+        partial(unreadable_disk, manifest.NAME), partial(unreadable_disk, "model.safetensors"),
+    ],
+)  # fmt: skip
+def test_r13_whatever_the_system_says_of_the_newest_the_next_older_is_taken(
+    save: Save, tmp_path: Path, spoil: Callable[[Path], None], capsys
+):
+    older = save(1)
+    spoil(save(2))
+    for name in ("step-²", "step-³3333333", "step-best", "step-1", "step-0000000000003"):
+        (tmp_path / "checkpoints" / name).mkdir()
+    step, said = resumed_from(tmp_path)
+    assert step == 1
+    assert "step-00000002" in said and len(said.splitlines()) == 1
+    assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
+    assert f"using {older}" in capsys.readouterr().err
+    assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
+    again = save(2)  # the run comes past it again
+    assert resumed_from(tmp_path) == (2, "")
+    kept = again.with_name(f"broken-1-{again.name}")
+    assert os.path.lexists(kept)
+
+
+def test_r13_a_checkpoint_under_the_name_of_another_step_is_passed_over(save: Save, tmp_path: Path):
+    save(1)
+    save(2).rename(RunDirectory(tmp_path).checkpoint(3))
+    assert resumed_from(tmp_path)[0] == 1
+    assert find_model(tmp_path) == (RunDirectory(tmp_path).checkpoint(1), "checkpoint")
+    assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
+
+
+def one_number(tensors: dict[str, Tensor]) -> None:
+    tensors["exp_avg_sq.embedding"] = torch.zeros(1)
+
+
+def too_large(tensors: dict[str, Tensor]) -> None:
+    name = "exp_avg.encoder.0.feed_forward.inner.bias"
+    tensors[name] = torch.zeros(3, 3)
+
+
+def transposed(tensors: dict[str, Tensor]) -> None:
+    tensors["exp_avg.embedding"] = tensors["exp_avg.embedding"].T.contiguous()
+
+
+def other_type(tensors: dict[str, Tensor]) -> None:
+    tensors["exp_avg.embedding"] = tensors["exp_avg.embedding"].half()
+
+
+def one_less(tensors: dict[str, Tensor]) -> None:
+    del tensors["exp_avg.embedding"]
+
+
+def one_more(tensors: dict[str, Tensor]) -> None:
+    tensors["exp_avg.extra"] = torch.zeros(1)
+
+
+def of_the_weights(tensors: dict[str, Tensor]) -> None:
+    for name in list(tensors):
+        tensors[name.removeprefix("exp_avg.")] = tensors.pop(name)
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [one_number, too_large, transposed, other_type, one_less, one_more, of_the_weights],
+)
+def test_r15_moments_that_are_not_those_of_the_model_are_passed_over(
+    save: Save, tmp_path: Path, forge: Callable[[dict[str, Tensor]], None]
+):
+    """Adam's fused kernel would write outside of them."""
+    save(1)
+    path = save(2) / checkpoints.OPTIMIZER
+    moments = load_file(path)
+    forge(moments)
+    save_file(moments, path)
+    describe(path.parent)
+    step, said = resumed_from(tmp_path)
+    assert step == 1 and str(path) in said and "tensor" in said
+    shutil.rmtree(RunDirectory(tmp_path).checkpoint(1))
+    with pytest.raises(NoModelError, match="tensor"):
+        checkpoints.newest(RunDirectory(tmp_path), print)
+    assert find_model(tmp_path)[0] == path.parent  # its weights are sound
+
+
+def test_r15_weights_of_another_shape_are_passed_over_by_all(save: Save, tmp_path: Path, capsys):
+    save(1)
+    path = save(2) / "model.safetensors"
+    weights = load_file(path)
+    save_file(weights | {"embedding": weights["embedding"][1:].contiguous()}, path)
+    describe(path.parent)
+    assert resumed_from(tmp_path)[0] == 1
+    assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
+    assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
+    assert "passed over: tensor embedding has shape (399, 32)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"training__seed": 5}, {"model__dropout": 0.3}, {"training__label_smoothing": 0.2},
+        {"model__heads": 4}, {"training__batch_tokens": 500}, {"data__max_length": 50},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
+    save: Save, settings, config, tokenizer, hashes, tmp_path: Path, change: dict, capsys
+):
+    """As someone copies it there: same data, other settings."""
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+    for step in (4, 8):
+        save(step)
+    foreign = save_step(tmp_path, 12, settings(**change), tokenizer, hashes)
+    step, said = resumed_from(tmp_path)
+    [(key, value)] = change.items()
+    assert step == 8 and f"{key.replace('__', '.')} is {value}, here it is " in said
+    assert average(tmp_path, 2, tmp_path / "mean", print) == [4, 8]
+    assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
+    assert f"using {RunDirectory(tmp_path).checkpoint(8)}" in capsys.readouterr().err
+    save(16)
+    checkpoints.rotate(RunDirectory(tmp_path), 16, every=4, keep=1, best=None)
+    run = RunDirectory(tmp_path)
+    assert sorted(run.checkpoints.iterdir()) == [foreign, run.checkpoint(16)]
+
+
+def test_a_checkpoint_from_before_settings_that_may_change_is_the_runs_own(
+    save: Save, settings, tmp_path: Path
+):
+    later = {"training__max_steps": 99, "training__run_directory": "x", "decoding__beam": 3,
+             "data__directory": "moved", "data__test": []}  # fmt: skip
+    save(4)
+    (tmp_path / "config.yaml").write_text(settings(**later).to_yaml())
+    assert resumed_from(tmp_path) == (4, "")
+    (tmp_path / "config.yaml").write_text("lost: [")
+    assert resumed_from(tmp_path) == (4, "")
+
+
+def test_checkpoints_of_other_data_are_not_averaged(
+    save: Save, config, tokenizer, hashes, tmp_path: Path
+):
+    for step in (4, 12):
+        save(step)
+    save_step(tmp_path, 8, config, tokenizer, hashes | {"data_sha256": "0" * 64})
+    said: list[str] = []
+    assert average(tmp_path, 2, tmp_path / "mean", said.append) == [4, 12]
+    assert "of other data than step 12" in said[-1]

@@ -1,0 +1,26 @@
+"""Where things lie in a run. What others do to one while it trains: tests/training."""
+
+from pathlib import Path
+
+import pytest
+
+from nmt.runs.run_directory import RunDirectory
+
+
+@pytest.mark.parametrize("name", ["run", "checkpoints", "model"])
+def test_the_run_around_a_model_or_checkpoint(tmp_path: Path, name: str):
+    run = RunDirectory(tmp_path / name)
+    for folder in (run.model, run.checkpoint(0), run.checkpoint(10**9)):
+        assert RunDirectory.around(folder) == run
+
+
+def test_checkpoints_are_what_has_the_name_of_one_newest_first(tmp_path: Path):
+    run = RunDirectory(tmp_path)
+    assert run.by_step() == [] and run.models() == [] and not run.may_hold_models
+    steps = [10**9, 10**8, 20, 3]
+    others = ["step-3", "step-0000000x", "step-000000003", "broken-1-step-00000003", ".tmp-step"]
+    for path in [*map(run.checkpoint, steps), *(run.checkpoints / name for name in others)]:
+        path.mkdir(parents=True)
+    assert run.by_step() == [(step, run.checkpoint(step)) for step in steps]
+    run.model.symlink_to("nowhere")
+    assert run.models() == [run.model, *map(run.checkpoint, steps)]

@@ -1,0 +1,94 @@
+"""The wheel, installed outside the checkout: all files that the code reads are in it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.documents import ROOT
+from tests.fixtures.make import FROZEN
+from tests.test_formats import copied
+
+PROGRAM = """\
+import sys, nmt
+from nmt.cli import main
+print(nmt.__file__)
+run = sys.argv[1]
+for command in (
+    ["info", "demo.yaml"],
+    ["info", run],
+    ["attention", run, "--source", "A child.", "--output", "attention.html"],
+    ["report", run, "--output", "report.html"],
+):
+    assert main(command) == 0, command
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel's content, built from a copy that holds what git has."""
+    needed = metadata.metadata("setuptools")["version"] if _has("setuptools") else "0"
+    if int(needed.split(".")[0]) < 77 or not _has("pip"):
+        pytest.skip("builds need pip and setuptools 77 or later, which are not here")
+    place = tmp_path_factory.mktemp("wheel")
+    source, target = place / "source", place / "site"
+    source.mkdir()
+    unwanted = shutil.ignore_patterns("__pycache__")
+    for name in ("nmt", "configs"):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=unwanted)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copyfile(ROOT / name, source / name)
+    offline = ["--no-deps", "--no-index", "--quiet", "--disable-pip-version-check"]
+    pip(["wheel", *offline, "--no-build-isolation", "--wheel-dir", str(place), str(source)])
+    (wheel,) = place.glob("*.whl")
+    pip(["install", *offline, "--target", str(target), str(wheel)])
+    return target
+
+
+def _has(name: str) -> bool:
+    try:
+        return bool(metadata.version(name))
+    except metadata.PackageNotFoundError:
+        return False
+
+
+def pip(arguments: list[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "pip", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def below(folder: Path) -> set[str]:
+    """Files by path, in linked folders too, without what Python has compiled."""
+    return {
+        str(Path(place, name).relative_to(folder))
+        for place, _, names in os.walk(folder, followlinks=True)
+        for name in names
+        if not name.endswith(".pyc")
+    }
+
+
+def test_every_file_of_the_package_is_in_the_wheel(installed: Path):
+    assert below(installed / "nmt") == below(ROOT / "nmt")
+    assert (installed / "nmt" / "configs" / "table3" / "base.yaml").is_file()
+    assert not (installed / "nmt" / "configs").is_symlink()
+    assert not {"tests", "recipes", "configs"} & {path.name for path in installed.iterdir()}
+
+
+def test_commands_work_from_anywhere(installed: Path, tmp_path: Path):
+    """Templates of pages are found, and a configuration without a checkout."""
+    place = copied(FROZEN[-1], tmp_path / "place")
+    environment = os.environ | {"PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}
+    options: dict = {"cwd": place, "env": environment, "capture_output": True, "text": True}
+    demo = subprocess.run([sys.executable, "-m", "nmt", "config", "demo"], **options)
+    assert demo.returncode == 0, demo.stderr
+    assert demo.stdout == (ROOT / "configs" / "demo.yaml").read_text(encoding="utf-8")
+    (place / "demo.yaml").write_text(demo.stdout, encoding="utf-8")
+    done = subprocess.run([sys.executable, "-c", PROGRAM, "run"], **options)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == str(installed / "nmt" / "__init__.py")
+    for page in ("attention.html", "report.html"):
+        assert (place / page).read_text(encoding="utf-8").startswith("<!")

@@ -1,0 +1,180 @@
+"""Runs that go wrong with finite figures, and what a person is told of a run."""
+
+import math
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from nmt.data.shards import Shard, Side
+from nmt.errors import InputError, Status
+from nmt.storage import manifest
+from nmt.training import optimize, run_log
+from nmt.training import train as training
+from nmt.training.health import Divergence, shortcomings, unigram_nll
+from nmt.training.run_log import RunLog, read_log
+from nmt.training.validation import Validation
+from tests.training.runs import run
+
+
+def test_a_run_that_diverges_with_finite_figures_ends_and_keeps_its_good_checkpoints(
+    settings, monkeypatch
+):
+    """A good run goes on with a rate that no model survives."""
+    good = settings(training__max_steps=8)
+    run(good)
+    directory = Path(good.training.run_directory)
+    rate = optimize.learning_rate
+    monkeypatch.setattr(optimize, "learning_rate", lambda *facts: 300 * rate(*facts))
+    bad = settings(training__max_steps=60, training__checkpoint_every=1, training__validate_every=3)
+    with pytest.raises(InputError, match=r"diverged \(nll .* in a row\), .*learning_rate_f") as e:
+        run(bad)
+    assert e.value.status == Status.DIVERGED
+    assert len(e.value.problems) == 1
+    nll = {line["step"]: line["nll"] for line in read_log(directory) if "event" not in line}
+    assert max(nll.values()) > 20
+    saved = [int(path.name[5:]) for path in directory.glob("checkpoints/step-*")]
+    assert 8 in saved
+    assert all(nll[step] < math.log(400) + 1 for step in saved)  # of 12 steps, at most the first
+    assert manifest.read(directory / "model", "model")["step"] == 8
+
+
+def ended(config, nlls) -> int | None:
+    """The step at which losses, from step 1 on, count as divergence."""
+    divergence = Divergence(config)
+    for step, nll in enumerate(nlls, start=1):
+        try:
+            divergence.is_astray(step, nll)
+        except InputError:
+            return step
+    return None
+
+
+def test_what_counts_as_divergence(settings):
+    """Of 400 pieces, ln 400 = 5.99, with 50 steps of warm-up and 2,000 in all."""
+    config = settings(training__max_steps=2000, training__warmup_steps=50)
+    assert ended(config, [348.0] * 200) == 100  # not only after the warm-up
+    assert ended(config, [8.0] * 200) == 149
+    assert ended(config, [6.5] * 200) is None  # a new model's loss, which never falls
+    assert ended(config, [16.0] * 49 + [6.9] * 500) is None  # fine-tuning on another kind of text
+    assert ended(config, ([2.0] * 60 + [30.0] * 99) * 3) is None  # spikes that pass
+    short = settings(training__max_steps=30, training__warmup_steps=50)
+    assert ended(short, [348.0] * 30) == 10
+
+
+def test_the_frequencies_of_pieces_by_hand():
+    def shard(*ids: int) -> Shard:
+        side = Side(np.array(ids, np.int32), np.array([0, len(ids)], np.int32))
+        return Shard(Path("x"), side, side, 1.0, 0)
+
+    assert unigram_nll([shard(5, 5), shard(9, 7)]) == pytest.approx(1.5 * math.log(2))
+    assert unigram_nll([]) == 0
+
+
+def test_a_run_that_learns_nothing_says_so(settings, capsys):
+    directory, _ = run(
+        settings(training__max_steps=2, training__learning_rate_factor=1e-9, training__log_every=9)
+    )
+    said = capsys.readouterr().err
+    assert re.search(
+        r"^validation at step 2: .*next to nothing learnt yet.* nll 4\.\d+\)$", said, re.M
+    )
+    warning = re.search(
+        r"^nmt: warning: (the model has learnt next to nothing .*train on.*)$", said, re.M
+    )
+    assert warning
+    assert manifest.read(directory / "model", "model")["warnings"] == [warning[1]]
+
+
+def test_a_mean_that_is_worse_than_the_last_step_is_told():
+    good = {"nll": 2.0, "bleu": 20.0, "unigram_nll": 5.0}
+    [told] = shortcomings(good | {"nll": 2.5, "bleu": 15.0}, good, Path("r"))
+    assert "worse (nll 2.500, BLEU 15.00) than the last of them (nll 2.000, BLEU 20.00)" in told
+    assert "take fewer with nmt average" in told
+    for fine in ({"bleu": 15.0}, {"nll": 2.5}, {}):
+        assert shortcomings(good | fine, good, Path("r")) == []
+    assert shortcomings(good, {}, Path("r")) == []
+    [told] = shortcomings(good | {"nll": 4.1, "bleu": 0.0}, good, Path("r"))
+    assert "next to nothing" in told
+
+
+def test_the_validation_that_the_mean_is_compared_with_is_the_last_in_the_log(settings, tmp_path):
+    directory, _ = run(settings(training__max_steps=6))
+    last = [line for line in read_log(directory) if line.get("event") == "validation"][-1]
+    with RunLog(directory, step=6, validated=6, max_steps=6) as log:
+        assert log.last_validation == last
+
+
+def test_progress_has_what_a_person_wants_to_know(settings, capsys):
+    """The first step is shown at once, and again after a resumption, but not logged."""
+    directory, _ = run(settings(training__max_steps=5, training__log_every=4))
+    run(settings(training__max_steps=7, training__log_every=4))
+    said = capsys.readouterr().err
+    shown = re.findall(
+        r"^step (\d+)/\d+ epoch 1 loss [\d.]+ nll [\d.]+ lr \d\.\de-\d\d \d+ target tokens/s"
+        r"(, \d+ s left)?$",
+        said, re.M,
+    )  # fmt: skip
+    assert [(int(step), bool(left)) for step, left in shown] == [
+        (1, True), (4, True), (5, False), (6, True), (7, False),
+    ]  # fmt: skip
+    logged = [line["step"] for line in read_log(directory) if "event" not in line]
+    assert logged == [4, 5, 7]
+    assert re.search(r"^training: .+, \d+ threads$", said, re.M)
+
+
+@pytest.fixture
+def clock(monkeypatch) -> SimpleNamespace:
+    """What a run's log takes for the time."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(run_log, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def test_speed_is_that_of_steps_alone(settings, clock, monkeypatch):
+    """A step takes a second; validating and saving a thousand each."""
+
+    def taking(seconds: float, function):
+        def timed(*arguments):
+            clock.now += seconds
+            return function(*arguments)
+
+        return timed
+
+    for owner, name, seconds in (
+        (training, "optimizer_step", 1), (training, "validate", 1000),
+        (training.Training, "save", 1000),
+    ):  # fmt: skip
+        monkeypatch.setattr(owner, name, taking(seconds, getattr(owner, name)))
+    changes = {"training__checkpoint_every": 2, "training__validate_every": 3}
+    directory, _ = run(settings(**changes, training__max_steps=6))
+    steps = [line for line in read_log(directory) if "event" not in line]
+    speeds = [line["tokens_per_second"] for line in steps]
+    assert speeds == [line["target_tokens"] for line in steps]
+
+
+def test_the_time_left_is_at_the_pace_of_this_sitting(tmp_path: Path, clock, capsys):
+    facts = {"epoch": 1, "loss": 2.0, "nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
+    with RunLog(tmp_path, step=90, max_steps=100) as log:
+        clock.now += 10
+        log.step({"step": 91} | facts)
+    assert ", 90 s left" in capsys.readouterr().err
+
+
+def test_a_rate_that_is_too_high_is_told_before_the_first_step(settings, capsys):
+    """0.08 / sqrt(32) = 0.0141; with 10 steps of warm-up the peak is 1 / sqrt(320) = 0.0559."""
+    run(settings(training__max_steps=1, training__learning_rate_factor=2.5))  # ends at 0.0140
+    assert "warning" not in capsys.readouterr().err.split("validation")[0]
+    run(settings(training__max_steps=10, training__learning_rate_factor=2.5))
+    said = capsys.readouterr().err
+    assert "\nnmt: warning: the learning rate will rise to 1.4e-01, d_model 32" in said
+    assert said.index("will rise to") < said.index("step 2/10")
+
+
+def test_a_huge_perplexity_is_printed_in_short(tmp_path, capsys):
+    result = Validation(401.3, 401.3, 0.0, "s", [], 5.0)
+    with RunLog(tmp_path) as log:
+        log.validation(1, result)
+    assert "ppl 1.9e+174 bleu" in capsys.readouterr().err

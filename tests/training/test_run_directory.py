@@ -1,0 +1,260 @@
+"""What others do to a run's directory while it trains, or between two calls."""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import main
+from nmt.config import Config
+from nmt.errors import InputError
+from nmt.storage import manifest
+from nmt.training import train as training
+from nmt.training.run_log import read_log
+from tests.training.runs import fingerprint
+
+Deed = Callable[[Path], object]
+Train = Callable[..., tuple[int, list[str]]]
+
+
+@pytest.fixture
+def trained(tmp_path: Path, monkeypatch, capsys) -> Train:
+    """Runs `nmt train`; `deed` meets the run's directory before the update of a step.
+
+    Returns the exit status and the lines on standard error.
+    """
+    original = training.optimizer_step
+
+    def train(config: Config, deed: Deed | None = None, at: int = 2) -> tuple[int, list[str]]:
+        def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+            if deed and number == at:
+                deed(Path(config.training.run_directory))
+            return original(module, loss_module, optimizer, slots, number, *rest)
+
+        monkeypatch.setattr(training, "optimizer_step", optimizer_step)
+        (tmp_path / "config.yaml").write_text(config.to_yaml())
+        status = main(["train", str(tmp_path / "config.yaml")])
+        return status, capsys.readouterr().err.splitlines()
+
+    return train
+
+
+SHORT = {"training__max_steps": 4, "training__validate_every": 100}
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_run_outlives_the_files_that_tell_of_it(settings, trained: Train):
+    def remove(run: Path) -> None:
+        shutil.rmtree(run / "tensorboard")
+        (run / "log.jsonl").unlink()
+
+    status, said = trained(settings(**SHORT), remove)
+    run = Path(settings().training.run_directory)
+    assert status == 0 and (run / "model").is_dir()
+    assert [line.split(",")[0] for line in said if "removed" in line] == [
+        "nmt: warning: was removed and is written again",
+        "nmt: warning: no more for TensorBoard (removed)",
+    ]
+    assert [line["step"] for line in read_log(run) if "event" not in line] == [1, 2, 3, 4]
+    assert "Traceback" not in "".join(said)
+
+
+def removed(run: Path) -> None:
+    shutil.rmtree(run)
+
+
+def renamed(run: Path) -> None:
+    run.rename(run.with_name("moved"))
+
+
+def lock_removed(run: Path) -> None:
+    (run / ".lock").unlink()
+
+
+@pytest.mark.parametrize("log_every", [1, 100])  # found out when a line is written, or when saving
+@pytest.mark.parametrize("deed", [removed, renamed, lock_removed])
+def test_r22_a_run_whose_directory_goes_ends_in_a_line_and_leaves_nothing(
+    settings, trained: Train, deed: Deed, log_every: int
+):
+    status, said = trained(settings(**SHORT, training__log_every=log_every), deed)
+    run = Path(settings().training.run_directory)
+    [line] = [line for line in said if "error" in line]
+    assert status == 2
+    assert line.startswith(f"nmt: error: moved, removed or taken over by another process, {run}, ")
+    assert "Traceback" not in "".join(said)
+    assert run.exists() == (deed is lock_removed)
+    assert not (run / "checkpoints").exists()
+
+
+def test_r22_who_lost_the_directory_touches_nothing_of_the_next(settings, trained: Train, tmp_path):
+    """A trainer is halted, its run renamed, another begun under that name, the first goes on."""
+    assert trained(settings(**SHORT))[0] == 0
+    former: dict[str, bytes] = {}
+
+    def replace(run: Path) -> None:
+        renamed(run)
+        shutil.copytree(tmp_path / "moved", run)
+        (run / ".lock").unlink()
+        (run / ".lock").touch()
+        former.update(files(run))
+
+    for log_every in (1, 100):
+        longer = SHORT | {"training__max_steps": 8, "training__log_every": log_every}
+        status, said = trained(settings(**longer), replace, at=6)
+        assert status == 2 and "taken over by another process" in said[-1]
+        assert files(tmp_path / "run") == former
+        shutil.rmtree(tmp_path / "moved")
+
+
+def test_a_lock_lost_before_the_model_is_replaced(settings, trained: Train, tmp_path, monkeypatch):
+    assert trained(settings(**SHORT))[0] == 0
+    model = files(tmp_path / "run/model")
+    mean_weights = training.mean_weights
+
+    def lose(paths):
+        lock_removed(tmp_path / "run")
+        return mean_weights(paths)
+
+    monkeypatch.setattr(training, "mean_weights", lose)
+    assert trained(settings(**SHORT | {"training__max_steps": 5}))[0] == 2
+    assert files(tmp_path / "run/model") == model
+
+
+def test_what_a_kill_in_the_last_rotation_left_is_gone_when_the_run_is_finished(
+    settings, trained: Train
+):
+    """The next call writes the model alone: no checkpoint, hence no rotation."""
+    assert trained(settings(**SHORT))[0] == 0
+    run = Path(settings().training.run_directory)
+    whole = files(run / "checkpoints")
+    shutil.rmtree(run / "model")
+    for folder in (run, run / "checkpoints", *(run / "checkpoints").iterdir()):
+        (folder / ".tmp-01234567-manifest.json").write_text("{")
+    assert trained(settings(**SHORT))[0] == 0
+    assert (run / "model").is_dir() and files(run / "checkpoints") == whole
+    assert not list(run.rglob(".tmp-*"))
+
+
+def a_readme(model: Path) -> None:
+    (model / "README").write_text("mine")
+
+
+def an_empty_folder(model: Path) -> None:
+    (model / "mine").mkdir()
+
+
+def a_folder_instead(model: Path) -> None:
+    shutil.rmtree(model)
+    model.mkdir()
+    (model / "README").write_text("mine")
+
+
+def a_link(model: Path) -> None:
+    model.rename(model.with_name("linked"))
+    model.symlink_to("linked")
+
+
+@pytest.mark.parametrize("put", [a_readme, an_empty_folder, a_folder_instead, a_link])
+def test_what_a_person_put_into_the_model_is_kept(settings, trained: Train, put: Deed):
+    assert trained(settings(**SHORT))[0] == 0
+    run = Path(settings().training.run_directory)
+    put(run / "model")
+    before, is_link = files(run / "model"), (run / "model").is_symlink()
+    for number, (steps, kept) in enumerate([(5, True), (6, False)]):
+        status, said = trained(settings(**SHORT | {"training__max_steps": steps}))
+        assert status == 0 and not (run / "model").is_symlink()
+        assert any("they are kept in" in line for line in said) == kept
+        assert [path.name for path in run.glob("former-*")] == ["former-1-model"], number
+    former = run / "former-1-model"
+    assert files(former) == before and former.is_symlink() == is_link
+    assert (former / "mine").is_dir() == (put is an_empty_folder)
+    assert not list(run.glob(".tmp-*")) and not (run / "model/README").exists()
+
+
+def test_what_a_trainer_killed_at_its_end_has_left_is_removed(settings, trained: Train):
+    assert trained(settings(**SHORT))[0] == 0
+    run = Path(settings().training.run_directory)
+    shutil.copytree(run / "model", run / ".tmp-new-model")
+    status, said = trained(settings(**SHORT | {"training__max_steps": 5}))
+    assert status == 0, said
+    assert manifest.read(run / "model", "model")["step"] == 5 and not list(run.glob(".tmp-*"))
+
+
+def test_a_model_of_another_run_is_kept(settings, trained: Train, tmp_path: Path):
+    other = settings(**SHORT, training__seed=7, training__run_directory=str(tmp_path / "other"))
+    assert trained(other)[0] == trained(settings(**SHORT))[0] == 0
+    shutil.rmtree(tmp_path / "run/model")
+    shutil.copytree(tmp_path / "other/model", tmp_path / "run/model")
+    status, said = trained(settings(**SHORT))
+    assert status == 0 and "nothing to do" not in "".join(said)
+    assert files(tmp_path / "run/former-1-model") == files(tmp_path / "other/model")
+
+
+def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Train, tmp_path: Path):
+    def fail(run: Path) -> None:
+        raise InputError("nobody's fault, here, try again")
+
+    run = Path(settings().training.run_directory)
+    assert trained(settings(**SHORT), fail)[0] == 2
+    assert (run / "log.jsonl").read_bytes() and not (run / "checkpoints").exists()
+    corrected = SHORT | {"training__seed": 5, "model__dropout": 0.2}
+    status, said = trained(settings(**corrected))
+    assert status == 0
+    told = [line for line in said if "begins anew" in line]
+    assert len(told) == 2
+    assert told[1] == (
+        f"training.seed is 5, the run was started with 1, {run}, where it left no checkpoint: it "
+        "begins anew"
+    )
+    assert "seed: 5" in (run / "config.yaml").read_text()
+    assert [line["step"] for line in read_log(run) if "event" not in line] == [1, 2, 3, 4]
+    straight = settings(**corrected, training__run_directory=str(tmp_path / "straight"))
+    assert trained(straight)[0] == 0
+    assert fingerprint(run, 4) == fingerprint(tmp_path / "straight", 4)
+    for folder in (run / "model", *(run / "checkpoints").iterdir()):
+        (folder / "manifest.json").write_text("{}")  # damaged, but something to lose
+    status, said = trained(settings(**SHORT))
+    assert status == 2 and "training.seed is 1, the run was started with 5" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("config.yaml", 2), ("tokenizer.model", 2), ("log.jsonl", 0)]
+)
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(
+    settings, trained: Train, name: str, wanted: int
+):
+    assert trained(settings(**SHORT | {"training__max_steps": 2}))[0] == 0
+    path = Path(settings().training.run_directory) / name
+    path.unlink()
+    os.mkfifo(path)
+    signal.alarm(60)  # ends this process, should it wait
+    status, said = trained(settings(**SHORT | {"training__max_steps": 3}))
+    signal.alarm(0)
+    assert status == wanted, said
+
+
+def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):
+    config = settings(training__max_steps=3, training__checkpoint_every=1)
+    assert trained(config)[0] == 0
+    run = Path(config.training.run_directory)
+    for path in run.glob("checkpoints/*/model.safetensors"):
+        path.write_bytes(path.read_bytes()[:-1])
+    status, said = trained(settings(training__max_steps=4, training__checkpoint_every=1))
+    assert status == 3
+    assert len([line for line in said if line.startswith("nmt: error")]) == 1
+    assert len([line for line in said if "passing over" in line]) == 3
+    shutil.rmtree(run / "model")
+    path = run / "anywhere.txt"
+    path.write_text("The old man reads.\n")
+    assert main(["translate", str(run), "--input", str(path)]) == 3
+    for has_checkpoints in (True, False):
+        if not has_checkpoints:  # a model alone is something to lose as well
+            shutil.rmtree(run / "checkpoints")
+        status, said = trained(settings(**SHORT))
+        assert status == 2 and "training.seed is 1, the run was started with 5" in said[-1]
