@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, overload
 
 import torch
 
@@ -109,14 +109,32 @@ class Translator:
             model.transformer.to(torch.bfloat16)
         return cls(model.transformer, model.tokenizer, model.config)
 
+    @overload  # a string is a sequence of strings, too: the first that fits counts
+    def translate(  # type: ignore[overload-overlap]
+        self,
+        sentences: str,
+        options: SearchOptions | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> list[Translation]: ...
+
+    @overload
     def translate(
         self,
         sentences: Sequence[str],
         options: SearchOptions | None = None,
         *,
         progress: Callable[[int], object] | None = None,
-    ) -> list[list[Translation]]:
-        """Translations of each sentence, best score first.
+    ) -> list[list[Translation]]: ...
+
+    def translate(
+        self,
+        sentences: str | Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        progress: Callable[[int], object] | None = None,
+    ) -> list[Translation] | list[list[Translation]]:
+        """Translations of each sentence, best score first; of a single string, its translations.
 
         A source of k tokens, its end symbol not counted, gets a translation of at most
         k + decoding.max_extra_length tokens, the end symbol counted if there is one. A blank
@@ -137,6 +155,8 @@ class Translator:
         Raises:
             InputError: n_best above the beam; the device's memory does not suffice.
         """
+        if isinstance(sentences, str):
+            return self.translate([sentences], options, progress=progress)[0]
         options = options or SearchOptions()
         beam = self.beam(options)
         pieces = self._cut(sentences)
