@@ -1,3 +1,41 @@
-"""nmt: the encoder-decoder Transformer of Vaswani et al. (2017), from text to BLEU."""
+"""nmt: the encoder-decoder Transformer of Vaswani et al. (2017), from text to BLEU.
+
+    from nmt import Translator
+
+    translator = Translator.load("runs/demo")
+    translator.translate("The man reads a book.").text
+
+What is offered here is imported when it is first asked for: `import nmt` alone loads no torch.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+__all__ = ["InputError", "SearchOptions", "Translation", "Translator", "__version__", "load_config"]
+
+if TYPE_CHECKING:
+    from nmt.config import load as load_config
+    from nmt.decoding.translator import SearchOptions, Translation, Translator
+    from nmt.errors import InputError
+
+
+def __getattr__(name: str) -> Any:
+    match name:
+        case "InputError":
+            from nmt.errors import InputError
+
+            return InputError
+        case "SearchOptions" | "Translation" | "Translator":
+            from nmt.decoding import translator
+
+            return getattr(translator, name)
+        case "load_config":
+            from nmt.config import load
+
+            return load
+    raise AttributeError(f"module 'nmt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
