@@ -1,25 +1,32 @@
 """nmt: the encoder-decoder Transformer of Vaswani et al. (2017), from text to BLEU.
 
-The library's front door, each name imported when it is first asked for:
-
     from nmt import Translator
-    print(Translator.load("runs/demo").translate("The man reads.")[0].text)
+
+    translator = Translator.load("runs/demo")
+    translator.translate("The man reads a book.").text
+
+What is offered here is imported when it is first asked for: `import nmt` alone loads no torch.
 """
 
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+
+__all__ = ["InputError", "SearchOptions", "Translation", "Translator", "__version__", "load_config"]
+
 if TYPE_CHECKING:
     from nmt.config import load as load_config
-    from nmt.decoding.translator import SearchOptions, Translator
+    from nmt.decoding.translator import SearchOptions, Translation, Translator
     from nmt.errors import InputError
-
-__version__ = "0.1.0"
-__all__ = ["InputError", "SearchOptions", "Translator", "__version__", "load_config"]
 
 
 def __getattr__(name: str) -> Any:
     match name:
-        case "Translator" | "SearchOptions":
+        case "InputError":
+            from nmt.errors import InputError
+
+            return InputError
+        case "SearchOptions" | "Translation" | "Translator":
             from nmt.decoding import translator
 
             return getattr(translator, name)
@@ -27,8 +34,8 @@ def __getattr__(name: str) -> Any:
             from nmt.config import load
 
             return load
-        case "InputError":
-            from nmt.errors import InputError
+    raise AttributeError(f"module 'nmt' has no attribute {name!r}")
 
-            return InputError
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,29 +1,111 @@
-"""What `import nmt` offers."""
+"""`import nmt`, as somebody uses it who writes a program."""
 
+import ast
+import pickle
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import nmt
+from nmt import errors
+from nmt.errors import ArgumentError, InputError, Status
+from tests.documents import ROOT
 from tests.fixtures.make import FROZEN
 
 
-def test_a_text_has_its_translations_and_a_list_those_of_each():
-    translator = nmt.Translator.load(FROZEN[-1] / "run" / "model")
-    lines = ["The baker opens his shop.", "Where is the letter?"]
-    alone, together = [translator.translate(line) for line in lines], translator.translate(lines)
-    assert [[t.text for t in found] for found in alone] == [[t.text for t in f] for f in together]
-    assert alone[0][0].text == "Der Bäcker öffnet seinen Laden."
+def test_a_text_gives_a_translation_and_texts_give_as_many():
+    translator = nmt.Translator.load(FROZEN[-1] / "run", device="cpu")
+    text = "The dog sees a cat."
+    found = translator.translate(text)
+    assert isinstance(found, nmt.Translation) and isinstance(found.text, str)
+    several = translator.translate([text, "", text])
+    assert [each.text for each in several] == [found.text, "", found.text]
+    assert translator.translate([]) == []
+    options = nmt.SearchOptions(beam=3, n_best=3)
+    [best] = translator.n_best([text], options)
+    assert translator.translate(text, options) == best[0]
+    assert [each.score for each in best] == sorted((each.score for each in best), reverse=True)
 
 
-def test_every_name_is_there_and_no_other():
-    assert all(getattr(nmt, name) for name in nmt.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'translate'"):
-        _ = nmt.translate
+def test_a_configuration_is_loaded():
+    config = nmt.load_config(ROOT / "configs" / "demo.yaml", ["training.max_steps=5"])
+    assert config.training.max_steps == 5
+    with pytest.raises(nmt.InputError, match=r"unknown key .*, overrides, did you mean heads"):
+        nmt.load_config(ROOT / "configs" / "demo.yaml", ["model.head=5"])
+    with pytest.raises(nmt.InputError, match="no such model directory, nowhere,"):
+        nmt.Translator.load("nowhere")
 
 
-def test_nothing_slow_is_loaded_before_it_is_asked_for():
-    program = "import nmt, sys; print('torch' in sys.modules, 'pydantic' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert found.stdout == "False False\n"
+def test_what_is_offered_is_there_and_nothing_is_loaded_before():
+    assert set(nmt.__all__) <= set(dir(nmt))
+    assert all(getattr(nmt, name) is not None for name in nmt.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        nmt.nothing  # noqa: B018
+    code = (
+        "import sys, nmt; print([n for n in sys.modules if n.startswith('nmt.') or n == 'torch'])"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert loaded.stdout == "[]\n"
+
+
+def test_an_argument_is_named_as_it_was_given():
+    error = ArgumentError("more than beam {}, {n_best} {}, widen {beam}", "{beam}", 3)
+    assert str(error) == "more than beam {beam}, n_best 3, widen beam"
+    assert error.naming({"n_best": "--n-best"}) == (
+        "more than beam {beam}, --n-best 3, widen beam",
+    )
+    with pytest.raises(InputError, match="must be at least 1, batch_tokens 0, correct it"):
+        nmt.SearchOptions(batch_tokens=0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("what, where", "more"),
+        ArgumentError("{} {beam}", 3),
+        errors.StorageError("full"),
+        errors.ToldElsewhereError(Status.DIVERGED),
+        errors.Stopped(15, "saved"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_cross_processes(error: BaseException):
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301
+    assert type(copy) is type(error) and str(copy) == str(error)
+    assert (copy.status, vars(copy)) == (error.status, vars(error))  # type: ignore[attr-defined]
+
+
+def test_each_kind_of_error_has_its_status():
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    statuses = {kind.__name__: kind.status for kind in kinds if issubclass(kind, InputError)}
+    assert statuses == {
+        "InputError": Status.INPUT,
+        "ArgumentError": Status.INPUT,
+        "LostRankError": Status.INPUT,
+        "ToldElsewhereError": Status.INPUT,  # of its class; each has that of who has told
+        "NoModelError": Status.NO_MODEL,
+        "DivergedError": Status.DIVERGED,
+        "StorageError": Status.STORAGE,
+    }
+
+
+LIBRARY = [p for p in sorted(Path(nmt.__file__).parent.rglob("*.py")) if "cli" not in p.parts]
+OF_THE_COMMAND_LINE = re.compile(r"(?<!sacrebleu )--[a-z]|command line|\bMODEL\b|KEY=VALUE")
+
+
+def test_the_library_knows_no_words_of_the_command_line():
+    assert len(LIBRARY) > 80
+    for path in LIBRARY:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found = OF_THE_COMMAND_LINE.search(node.value)
+                assert not found, f"{path}:{node.lineno}: {found}"
+
+
+def test_the_words_are_known():
+    for text in ("lower --beam", "found, command line, write", "a MODEL.", "KEY=VALUE"):
+        assert OF_THE_COMMAND_LINE.search(text)
+    assert not OF_THE_COMMAND_LINE.search("sacrebleu --list, NO_MODEL, a -- b")

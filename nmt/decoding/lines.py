@@ -34,7 +34,7 @@ Note = Callable[[str], None]
 class TranslatesLines(Protocol):
     """What is asked of a Translator here."""
 
-    def translate(
+    def n_best(
         self, sentences: Sequence[str], options: SearchOptions | None = None
     ) -> list[list[Translation]]: ...
 
@@ -107,7 +107,7 @@ def translate_stream(
     reader = LineReader(source, name, options.strict)
     writer = LineWriter(target, options)
     for window in reader.windows():
-        writer.write(window, translator.translate([part.text for part in window], options.search))
+        writer.write(window, translator.n_best([part.text for part in window], options.search))
     if reader.invalid_lines:
         found = count(reader.invalid_lines, "line")
         note(f"nmt: warning: invalid UTF-8 replaced in {found}, {name}")

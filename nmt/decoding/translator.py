@@ -19,6 +19,7 @@ from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import load_model
 
 Precision = Literal["fp32", "bf16"]
+Progress = Callable[[int], object]
 
 # Tokens that a batch may hold. The paper's base model keeps 24 KB of keys and values for each in
 # fp32 and half of that in bf16: 0.4 GB, and on a GPU 1.6 GB.
@@ -53,7 +54,7 @@ class SearchOptions:
     beam: int | None = None  # hypotheses kept; 1: greedy
     length_penalty: float | None = None  # alpha
     n_best: int = 1  # at most the beam
-    batch_tokens: int | None = None  # see Translator.translate
+    batch_tokens: int | None = None  # see Translator.n_best
 
     def __post_init__(self) -> None:
         for name in ("beam", "n_best", "batch_tokens"):
@@ -109,32 +110,43 @@ class Translator:
             model.transformer.to(torch.bfloat16)
         return cls(model.transformer, model.tokenizer, model.config)
 
-    @overload  # a string is a sequence of strings, too: the first that fits counts
-    def translate(  # type: ignore[overload-overlap]
-        self,
-        sentences: str,
-        options: SearchOptions | None = None,
-        *,
-        progress: Callable[[int], object] | None = None,
-    ) -> list[Translation]: ...
+    @overload
+    def translate(  # type: ignore[overload-overlap]  # a text is a sequence of texts too
+        self, text: str, options: SearchOptions | None = None, *, progress: Progress | None = None
+    ) -> Translation: ...
 
     @overload
     def translate(
         self,
-        sentences: Sequence[str],
+        text: Sequence[str],
         options: SearchOptions | None = None,
         *,
-        progress: Callable[[int], object] | None = None,
-    ) -> list[list[Translation]]: ...
+        progress: Progress | None = None,
+    ) -> list[Translation]: ...
 
     def translate(
         self,
-        sentences: str | Sequence[str],
+        text: str | Sequence[str],
         options: SearchOptions | None = None,
         *,
-        progress: Callable[[int], object] | None = None,
-    ) -> list[Translation] | list[list[Translation]]:
-        """Translations of each sentence, best score first; of a single string, its translations.
+        progress: Progress | None = None,
+    ) -> Translation | list[Translation]:
+        """The best translation of a sentence, or of each of several; see `n_best`.
+
+        translator.translate("The man reads.").text -> "Der Mann liest."
+        """
+        if isinstance(text, str):
+            return self.n_best([text], options, progress=progress)[0][0]
+        return [best[0] for best in self.n_best(text, options, progress=progress)]
+
+    def n_best(
+        self,
+        sentences: Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> list[list[Translation]]:
+        """Translations of each sentence, best score first.
 
         A source of k tokens, its end symbol not counted, gets a translation of at most
         k + decoding.max_extra_length tokens, the end symbol counted if there is one. A blank
@@ -153,10 +165,8 @@ class Translator:
             For each sentence 1 to `n_best` translations: fewer if fewer were found.
 
         Raises:
-            InputError: n_best above the beam; the device's memory does not suffice.
+            ArgumentError: n_best above the beam; the device's memory does not suffice.
         """
-        if isinstance(sentences, str):
-            return self.translate([sentences], options, progress=progress)[0]
         options = options or SearchOptions()
         beam = self.beam(options)
         pieces = self._cut(sentences)

@@ -69,7 +69,7 @@ def attention_of(
     src = [*tokenizer.encode(normalize(source)), EOS_ID]
     _check_length("source", src, translator.config.data.max_length)
     if target is None:
-        tgt = translator.translate([source])[0][0].tokens
+        tgt = translator.translate(source).tokens
     else:
         tgt = [*tokenizer.encode(normalize(target)), EOS_ID]
     _check_length("target", tgt, transformer.max_length)

@@ -197,10 +197,10 @@ def _translated(
     translator = Translator.load(model, device=device, precision=precision, note=note)
     with tqdm(desc="translated", unit=" lines", disable=None, leave=False) as bar:
         found = translator.translate(tests.sources, options, progress=bar.update)
-    cut = sum(best[0].pieces > 1 for best in found)
+    cut = sum(each.pieces > 1 for each in found)
     if cut:
         long = count(cut, "sentence")
         note(f"nmt: warning: translated in pieces, longer than the model takes: {long}")
-    translations = [best[0].text for best in found]
+    translations = [each.text for each in found]
     check_plain_text(translations, "the translations", note)
     return translations

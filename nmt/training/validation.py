@@ -93,7 +93,7 @@ def validate(
         translator = Translator(loss_module.transformer, tokenizer, config)
         with autocast(config, ranks.device):
             found = translator.translate(sources, progress=lambda _: _go_on(stop))
-        translations = [best[0].text for best in found]
+        translations = [each.text for each in found]
     except _Interrupted:
         is_interrupted = True
     loss_module.train(training)

@@ -22,7 +22,8 @@ def main(model: str) -> None:
     pairs = test_pairs(translator)
     if not pairs:
         raise InputError(f"no demo test set, {model}, name a run of configs/demo.yaml")
-    translations = [best[0].text for best in translator.translate([pair.source for pair in pairs])]
+    found = translator.translate([pair.source for pair in pairs])
+    translations = [each.text for each in found]
     print_examples(pairs, translations)
     print_phenomena(pairs)
     references = [pair.target for pair in pairs]

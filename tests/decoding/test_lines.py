@@ -31,7 +31,7 @@ class Upper:
         self.windows: list[list[str]] = []
         self.found = found  # translations of each sentence
 
-    def translate(self, sentences, options=None):
+    def n_best(self, sentences, options=None):
         self.windows.append(list(sentences))
         return [self._one(normalize(sentence)) for sentence in sentences]
 

@@ -88,14 +88,14 @@ def test_r19_fuzzed_lines_whatever_the_batch_size(translator):
 
 def test_r19_independent_of_batch_size_and_order(translator):
     texts = sentences(60)
-    together = translator.translate(texts)
+    together = translator.n_best(texts)
     finished = sum(best[0].tokens[-1] == EOS_ID for best in together)
     assert 0 < finished < 60
     for batch_tokens in (1, 300, 2000):
-        apart = translator.translate(texts, SearchOptions(batch_tokens=batch_tokens))
+        apart = translator.n_best(texts, SearchOptions(batch_tokens=batch_tokens))
         assert [b[0].tokens for b in apart] == [b[0].tokens for b in together]
     shuffled = random.Random(3).sample(range(60), 60)
-    again = translator.translate([texts[i] for i in shuffled])
+    again = translator.n_best([texts[i] for i in shuffled])
     assert [b[0].tokens for b in again] == [together[i][0].tokens for i in shuffled]
 
 
@@ -104,7 +104,7 @@ def test_log_probability_is_the_models_own(translator, tokenizer, window, monkey
     """Teacher forcing gives the tokens found the log-probability that the search reports."""
     monkeypatch.setattr(translator.transformer, "attention_window", window)
     text = "the old man reads a book"
-    for found in translator.translate([text], SearchOptions(beam=5, n_best=5))[0]:
+    for found in translator.n_best([text], SearchOptions(beam=5, n_best=5))[0]:
         source = torch.tensor([[*tokenizer.encode(text), EOS_ID]])
         target = torch.tensor([[BOS_ID, *found.tokens[:-1]]])
         src, tgt_in = Tokens.of_rows(source), Tokens.of_rows(target)
@@ -121,10 +121,10 @@ def test_options_come_from_the_configuration_unless_given(translator, tokenizer)
     config = small_config(beam=1, length_penalty=2.0, max_extra_length=0)
     other = Translator(translator.transformer, tokenizer, config)
     texts = sentences(20)
-    by_default = other.translate(texts)
-    assert by_default == other.translate(texts, SearchOptions(beam=1, length_penalty=2.0))
-    assert by_default != other.translate(texts, SearchOptions(beam=3, length_penalty=0.0))
-    unpaid = other.translate(texts, SearchOptions(length_penalty=0.0))
+    by_default = other.n_best(texts)
+    assert by_default == other.n_best(texts, SearchOptions(beam=1, length_penalty=2.0))
+    assert by_default != other.n_best(texts, SearchOptions(beam=3, length_penalty=0.0))
+    unpaid = other.n_best(texts, SearchOptions(length_penalty=0.0))
     assert all(best.score == best.log_probability for [best] in unpaid)
     for text, [best] in zip(texts, by_default, strict=True):
         assert len(best.tokens) <= len(tokenizer.encode(text))
@@ -133,7 +133,7 @@ def test_options_come_from_the_configuration_unless_given(translator, tokenizer)
 @pytest.mark.parametrize("blank", ["", " ", "\t", "\u3000\u2028", "\ufeff", "\x00", "\r"])
 def test_blank_calls_no_model(translator, blank, monkeypatch):
     monkeypatch.setattr(translator.transformer, "encode", None)
-    assert translator.translate([blank], SearchOptions(n_best=2)) == [[EMPTY]]
+    assert translator.n_best([blank], SearchOptions(n_best=2)) == [[EMPTY]]
 
 
 def pieces_of(translator: Translator, text: str) -> list[str]:
@@ -175,10 +175,10 @@ def test_cutting_ends_and_loses_nothing(translator, text):
 
 def test_line_in_pieces(translator):
     text = ". ".join(sentences(12))
-    [found] = translator.translate([text], SearchOptions(beam=3, n_best=3))
+    [found] = translator.n_best([text], SearchOptions(beam=3, n_best=3))
     pieces = pieces_of(translator, text)
     assert found[0].pieces == len(pieces) > 1
-    apart = translator.translate(pieces, SearchOptions(beam=3, n_best=3))
+    apart = translator.n_best(pieces, SearchOptions(beam=3, n_best=3))
     assert found == combine(apart)
     assert [f.score for f in found] == sorted((f.score for f in found), reverse=True)
 
@@ -199,11 +199,11 @@ def test_combine():
 
 def test_output_is_one_line(translator, monkeypatch):
     monkeypatch.setattr(translator.tokenizer, "decode", lambda ids: f"a{LINE_ENDS}\tb")
-    [[found]] = translator.translate(["the man"])
+    [[found]] = translator.n_best(["the man"])
     assert found.text == "a" + " " * 11 + "b"
     every_character = "".join(chr(c) for c in range(0x110000))
     monkeypatch.setattr(translator.tokenizer, "decode", lambda ids: every_character)
-    [[found]] = translator.translate(["the man"])
+    [[found]] = translator.n_best(["the man"])
     assert len(found.text.splitlines()) == 1 and "\t" not in found.text
     found.text.encode()
 
@@ -215,7 +215,7 @@ def test_output_is_one_line(translator, monkeypatch):
 )  # fmt: skip
 def test_strange_text_reaches_the_model_whole(translator, text, taken):
     assert pieces_of(translator, text) == [taken]
-    [[found]] = translator.translate([text])
+    [[found]] = translator.n_best([text])
     assert found.pieces == 1 and found.tokens and len(found.text.splitlines()) <= 1
 
 
@@ -225,7 +225,7 @@ def test_bf16(translator, tokenizer):
     transformer.load_state_dict(translator.transformer.state_dict())
     lower = Translator(transformer.to(torch.bfloat16), tokenizer, translator.config)
     texts = sentences(10)
-    pairs = zip(lower.translate(texts), translator.translate(texts), strict=True)
+    pairs = zip(lower.n_best(texts), translator.n_best(texts), strict=True)
     differences = sorted(abs(a[0].score - b[0].score) for a, b in pairs)
     assert differences[5] < 0.1
 
@@ -246,7 +246,7 @@ def test_bf16(translator, tokenizer):
 )
 def test_options_out_of_range(translator, options, message):
     with pytest.raises(InputError, match=message):
-        translator.translate(["the man"], SearchOptions(**options))
+        translator.n_best(["the man"], SearchOptions(**options))
 
 
 def test_no_piece_of_a_long_line_is_blank(translator):
@@ -259,7 +259,7 @@ def test_out_of_memory(translator, monkeypatch):
         translator.transformer, "encode", lambda *_: torch.empty(1 << 60, dtype=torch.uint8)
     )
     with pytest.raises(InputError, match=r"out of memory, 1 sentences of \d tokens with beam 4 on"):
-        translator.translate(["the man"])
+        translator.n_best(["the man"])
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda", "cuda:99", "meta", "", "cpu:x", "hpu"])

@@ -77,7 +77,7 @@ def test_weights_are_those_of_the_forward_pass(translator, maps):
 
 
 def test_without_a_target_the_models_own_translation(translator):
-    tokens = translator.translate([SOURCE])[0][0].tokens
+    tokens = translator.translate(SOURCE).tokens
     assert attention_of(translator, SOURCE).target_pieces == translator.tokenizer.pieces(tokens)
 
 

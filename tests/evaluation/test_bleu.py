@@ -147,8 +147,7 @@ def test_nothing_to_compare(hypotheses, references, message):
 class LosesLastWord:
     def translate(self, sentences, options=None, *, progress=None):
         return [
-            [Translation(s.rsplit(" ", 1)[0], -1.0, -1.0, [2], 2) if s else EMPTY]
-            for s in sentences
+            Translation(s.rsplit(" ", 1)[0], -1.0, -1.0, [2], 2) if s else EMPTY for s in sentences
         ]
 
 

@@ -24,7 +24,7 @@ def test_a_signal_leaves_nothing_of_what_was_being_written(
     place.mkdir()
     text.write_text("The man reads.\n")
     save_step(run, 1, config, tokenizer, hashes)
-    monkeypatch.setattr(Translator, "translate", stop)
+    monkeypatch.setattr(Translator, "n_best", stop)
     monkeypatch.setattr(model_directory, "write_tensors", stop)
     options = {"translate": ["--input", str(text)], "average": ["--last", "1"]}[command]
     status = main([command, str(run), *options, "--output", str(place / "out")])

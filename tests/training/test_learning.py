@@ -100,7 +100,7 @@ def test_a_validation_is_what_can_be_computed_by_hand(trained: Path, config: Con
     assert facts["nll"] == pytest.approx(nll / tokens, rel=1e-4)
     assert facts["ppl"] == pytest.approx(math.exp(nll / tokens), rel=1e-4)
     sources, references = zip(*UNSEEN, strict=True)
-    found = [best[0].text for best in Translator.load(folder, device="cpu").translate(sources)]
+    found = [each.text for each in Translator.load(folder, device="cpu").translate(sources)]
     bleu = BLEU(trg_lang="zh")
     assert facts["bleu"] == bleu.corpus_score(found, [references]).score
     assert 5 < facts["bleu"] < 95  # so that it depends on all of them
@@ -132,7 +132,7 @@ def test_tensorboard_shows_the_values_of_the_log(trained: Path, config: Config):
     )
     assert last.step == 100
     rows = [
-        f"| {source} | {reference} | {best[0].text} |"
+        f"| {source} | {reference} | {best.text} |"
         for (source, reference), best in zip(UNSEEN, translations, strict=True)
     ]
     assert table == rows[::2]  # five of nine, from the first to the last
