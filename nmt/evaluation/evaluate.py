@@ -12,7 +12,7 @@ from typing import Any
 
 from nmt.config import Config, Demo
 from nmt.data import test_set as kept_test_set
-from nmt.data.corpora import describe, read_corpus, read_lines
+from nmt.data.corpora import describe, read_corpus
 from nmt.data.languages import code_problem, is_translated
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Precision, SearchOptions, Translator
@@ -31,6 +31,7 @@ from nmt.evaluation.paper_bleu import CONVENTION, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 from nmt.runs.model_directory import find_model, read_config
 from nmt.runs.run_directory import RunDirectory
+from nmt.storage.opening import read_lines
 
 _HOPELESS_BLEU = 2.0  # what shuffled lines of one language have
 _AS_IT_COMES = (None, None, SearchOptions())  # device, precision and options of a search
