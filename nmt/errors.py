@@ -1,8 +1,9 @@
-"""The one exception class that becomes an error line, and the exit statuses it may carry."""
+"""The errors that end a command with one line, each class with its exit status."""
 
 import errno
 import re
 import signal
+from collections.abc import Mapping
 from enum import IntEnum
 
 # Line ends, other control characters, marks that turn the direction in which text is read
@@ -38,29 +39,88 @@ def count(number: int, noun: str) -> str:
 
 
 class InputError(Exception):
-    """Something the user can mend: `nmt` prints it without a traceback and exits with `status`.
+    """Something the user can mend, and the base of all that `nmt` says without a traceback.
 
     Args:
         problems: one or more lines of the form "WHAT, WHERE, WHAT TO DO", see `told`.
-            Without any, nothing is printed: another process of the run has said it.
-        status: the exit status.
     """
 
-    def __init__(self, *problems: str, status: Status = Status.INPUT):
-        self.problems = tuple(map(told, problems))
-        self.status = status
-        super().__init__("\n".join(self.problems))
+    status: int = Status.INPUT
+
+    def __init__(self, problem: str, *others: str):
+        self.problems = tuple(map(told, (problem, *others)))
+        super().__init__(*self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(self.problems)
+
+    def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
+        """The problems, with parameters called as `names` has it, or else by their own names."""
+        return self.problems
+
+
+class ArgumentError(InputError):
+    """A wrong argument of a function, or arguments that do not go together.
+
+    Whoever offers the function under other names says the problem with them: a command, its flags.
+
+    Args:
+        text: the line, in which parameters' names stand in braces.
+        values: what fills its empty braces, in order:
+            ArgumentError("more than beam {}, {n_best} {}, widen {beam}", 2, 3)
+    """
+
+    def __init__(self, text: str, *values: object):
+        self._text, self._values = text, values
+        super().__init__(*self.naming({}))
+        self.args = (text, *values)  # what a copy in another process is made from
+
+    def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
+        values = iter(self._values)
+
+        def filled(brace: re.Match[str]) -> str:
+            return names.get(brace[1], brace[1]) if brace[1] else str(next(values))
+
+        return (told(re.sub(r"\{(\w*)\}", filled, self._text)),)
 
 
 class NoModelError(InputError):
-    """No usable checkpoint or model: damaged, a file missing, a hash that differs (status 3)."""
+    """No usable checkpoint or model: damaged, a file missing, a hash that differs."""
 
-    def __init__(self, *problems: str):
-        super().__init__(*problems, status=Status.NO_MODEL)
+    status = Status.NO_MODEL
+
+
+class DivergedError(InputError):
+    """Training diverged, a loss, gradient or weight is not finite: stopped before it is saved."""
+
+    status = Status.DIVERGED
+
+
+class StorageError(InputError):
+    """The disk is full, permission is missing, or a transfer broke."""
+
+    status = Status.STORAGE
+
+
+class LostRankError(InputError):
+    """A process of a distributed run is no longer there."""
+
+
+class ToldElsewhereError(InputError):
+    """Another process of the run has said why it ends, and this one ends silently.
+
+    Args:
+        status: the exit status of the one that has said it.
+    """
+
+    def __init__(self, status: int):
+        super().__init__("another process of this run has said why it ends, its output, see there")
+        self.status = status
+        self.args = (status,)
 
 
 class Stopped(BaseException):
-    """A signal ended work after it was saved; the message says where, if it is for this process.
+    """A signal ended work after it was saved; the message says where.
 
     No `Exception`, as KeyboardInterrupt is none: it may be raised anywhere, also where those of a
     library become an error line.
@@ -70,20 +130,21 @@ class Stopped(BaseException):
     """
 
     def __init__(self, signal_number: int, message: str):
-        super().__init__(message)
+        super().__init__(signal_number, message)
         self.status = 130 if signal_number == signal.SIGINT else 143
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 def of_system(error: OSError) -> InputError:
-    """The operating system's error as a line: status 2 for a wrong path, 5 for the rest."""
+    """The operating system's error as a line: a wrong path is bad input, the rest is storage."""
     where = error.filename or "while reading or writing"
     what_to_do = "check path, permission and room on the disk"
     if error.errno in (errno.EMFILE, errno.ENFILE):
         what_to_do = "raise the limit on open files, see ulimit -n"
-    return InputError(
-        f"{error.strerror or error}, {where}, {what_to_do}",
-        status=Status.INPUT if error.errno in _PATH_ERRORS else Status.STORAGE,
-    )
+    kind = InputError if error.errno in _PATH_ERRORS else StorageError
+    return kind(f"{error.strerror or error}, {where}, {what_to_do}")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

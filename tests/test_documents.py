@@ -17,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli import _parsed, main
+from nmt import cli
+from nmt.cli import main
+from nmt.cli.parser import parse
 from nmt.config import Config, Hub, load, load_resolved
 from nmt.data import test_set, workers
 from nmt.errors import InputError
@@ -151,7 +153,7 @@ def follow(command: Command, monkeypatch) -> None:
 
 
 def run(arguments: list[str], command: Command, monkeypatch) -> None:
-    parsed = _parsed(arguments)
+    parsed = parse(cli.COMMANDS, arguments)
     name = arguments[0]
     for key in READ:
         value = getattr(parsed, key, None)
@@ -228,7 +230,7 @@ def test_targets_exist_and_call_nmt_as_it_is(line: str):
     assert shown
     for called in shown.splitlines():
         if arguments := nmt_words(Command("Makefile", called, True)):
-            parsed = _parsed(arguments)
+            parsed = parse(cli.COMMANDS, arguments)
             if "DIR" not in called:
                 load(ROOT / parsed.config, parsed.overrides)
 

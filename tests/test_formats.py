@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from safetensors import safe_open
 
-from nmt import strict_yaml
+from nmt.config import strict_yaml
 from nmt.data.stages import job
 from nmt.storage import manifest
 from nmt.training.run_log import read_log

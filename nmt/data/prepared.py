@@ -18,6 +18,9 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest
 from nmt.storage.names import TOKENIZER, USED_BY
+from nmt.storage.opening import small_file
+
+_MAX_NOTE_BYTES = 100_000
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,8 @@ class PreparedData:
         """
         path = self.directory / TOKENIZER
         manifest.verify(self.directory, self.manifest, [TOKENIZER])
-        content, tokenizer = path.read_bytes(), Tokenizer.load(path)
+        tokenizer = Tokenizer.load(path)
+        content = path.read_bytes()
         if tokenizer.vocabulary_size != vocabulary_size:
             raise InputError(
                 f"{tokenizer.vocabulary_size} pieces, tokenizer.vocabulary_size asks for "
@@ -171,7 +175,7 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
     wanted = manifest.value_hash(origin)
     for path in sorted((directory / USED_BY).glob("*.json")):
         try:
-            note = json.loads(path.read_bytes())
+            note = json.loads(small_file(path, _MAX_NOTE_BYTES))
             run, used = Path(note["run"]), note["origin_sha256"]
         except (ValueError, KeyError, TypeError):
             raise InputError(

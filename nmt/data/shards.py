@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
+from nmt.storage.opening import check_regular
 
 _TOKENS = pa.schema([("source", pa.list_(pa.int32())), ("target", pa.list_(pa.int32()))])
 _TEXT = pa.schema([("source", pa.string()), ("target", pa.string()), ("hash", pa.uint64())])
@@ -164,6 +165,7 @@ def _write(path: Path, batch: pa.RecordBatch) -> None:
 
 def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
     """The one record batch of a file, memory-mapped, its structure checked."""
+    check_regular(path)
     try:
         with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as reader:
             if not reader.schema.equals(schema):

@@ -20,6 +20,7 @@ from nmt.data.tokenizer_model import MAX_MODEL_BYTES, UNK_SURFACE, check_model
 from nmt.errors import InputError, NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import atomic
+from nmt.storage.opening import small_file
 
 # Rarer characters are spelt in bytes. Not 1: web text holds thousands of characters of other
 # scripts. Not the usual 0.9995: on 29,000 captions that spells capitals and digits in bytes.
@@ -58,10 +59,11 @@ class Tokenizer:
             NoModelError: missing, damaged, or no tokenizer of ours (status 3).
         """
         try:
-            with path.open("rb") as file:
-                model = file.read(MAX_MODEL_BYTES + 1)
+            model = small_file(path, MAX_MODEL_BYTES)
         except (FileNotFoundError, IsADirectoryError):
             raise NoModelError(f"no tokenizer, {path}, restore it from a copy") from None
+        except InputError as error:
+            raise NoModelError(*error.problems) from None
         try:
             check_model(model)
             return cls(model)

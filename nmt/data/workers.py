@@ -132,7 +132,7 @@ class _Worker:
             raise RuntimeError(f"a worker process ended with exit status {status}")
         raise InputError(
             f"a worker process was ended from outside ({signal.strsignal(-status)}), process "
-            f"{self._process.pid}, start again; if memory was short, with a lower --processes"
+            f"{self._process.pid}, start again; if memory was short, with fewer processes"
         )
 
     def end(self) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from nmt.decoding.translator import Precision, SearchOptions, Translation, Translator, combine
-from nmt.errors import InputError, count
+from nmt.errors import ArgumentError, InputError, count
 from nmt.storage.atomic import new_file
 from nmt.storage.opening import opened
 
@@ -57,8 +57,8 @@ class Part:
 def run_translate(
     model: str | Path,
     *,
-    input_path: str | Path | None,
-    output_path: str | Path | None,
+    input: str | Path | None,
+    output: str | Path | None,
     options: LineOptions,
     device: str | None,
     precision: Precision | None,
@@ -69,8 +69,8 @@ def run_translate(
     The output file appears when it is whole.
 
     Args:
-        model: a MODEL.
-        input_path, output_path: None: standard input and output.
+        model: a model, checkpoint or run directory.
+        input, output: None: standard input and output.
         note: takes each line meant for a person.
 
     Raises:
@@ -78,10 +78,10 @@ def run_translate(
         NoModelError: no sound model (status 3).
         BrokenPipeError: nobody reads the output any more.
     """
-    with _opened_input(input_path) as source, opened_output(output_path) as target:
+    with _opened_input(input) as source, opened_output(output) as target:
         translator = Translator.load(model, device=device, precision=precision, note=note)
         translator.beam(options.search)  # refused before the first line is read
-        name = "standard input" if input_path is None else str(input_path)
+        name = "standard input" if input is None else str(input)
         translate_stream(translator, source, target, options=options, name=name, note=note)
 
 
@@ -169,7 +169,7 @@ class LineReader:
             if self.strict:
                 raise InputError(
                     f"not UTF-8 (byte 0x{data[error.start]:02x}), {self.name}:{self._line}, "
-                    "convert it to UTF-8 or leave out --strict"
+                    "convert it to UTF-8, or let it be replaced"
                 ) from None
             text = data.decode(errors="replace")
             self.invalid_lines += self._line != self._last_invalid_line
@@ -254,19 +254,19 @@ def _end_of_part(line: bytes) -> int:
 def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
     if path is None:
         if sys.stdin is None:
-            raise InputError("standard input is closed, command line, name a file with --input")
+            raise ArgumentError("standard input is closed, {input}, name a file")
         yield sys.stdin.buffer
         return
-    with opened(Path(path), f"--input {path}") as file:
+    with opened(Path(path)) as file:
         yield file
 
 
 def check_output(path: Path) -> None:
-    """Raises InputError if no file can be written under that name."""
+    """Raises ArgumentError, of a parameter `output`, if no file can be written under that name."""
     if path.is_dir():
-        raise InputError(f"a folder, --output {path}, name a file")
+        raise ArgumentError("a folder, {output} {}, name a file", path)
     if not path.parent.is_dir():
-        raise InputError(f"no such folder, --output {path}, make {path.parent} first")
+        raise ArgumentError("no such folder, {output} {}, make {} first", path, path.parent)
 
 
 @contextlib.contextmanager
@@ -274,7 +274,7 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
     """Standard output, or a file that takes its name when the block ends without an exception."""
     if path is None:
         if sys.stdout is None:
-            raise InputError("standard output is closed, command line, name a file with --output")
+            raise ArgumentError("standard output is closed, {output}, name a file")
         yield sys.stdout.buffer
         return
     check_output(Path(path))

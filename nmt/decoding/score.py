@@ -12,7 +12,7 @@ from nmt.data.cleaning import normalize
 from nmt.data.layout import Pair, by_length, one_per_row
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Precision, Translator
-from nmt.errors import InputError, NoModelError, count
+from nmt.errors import ArgumentError, InputError, NoModelError, count
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.transformer import Transformer
 from nmt.storage.opening import read_lines
@@ -70,10 +70,8 @@ def score_translations(
         NoModelError: the model's scores are not numbers.
     """
     if len(sources) != len(targets):
-        raise InputError(
-            f"{count(len(sources), 'source line')} but {count(len(targets), 'target line')}, "
-            "--source and --target, give files of as many lines"
-        )
+        found = count(len(sources), "source line"), count(len(targets), "target line")
+        raise ArgumentError("{} but {}, {source} and {target}, give as many lines of each", *found)
     return _scored(translator, sources, targets)
 
 

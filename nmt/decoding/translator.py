@@ -12,7 +12,7 @@ from nmt.config import MAX_BEAM, Config
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.search import Hypothesis, search
-from nmt.errors import InputError, is_out_of_memory
+from nmt.errors import ArgumentError, is_out_of_memory
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
@@ -47,7 +47,7 @@ class SearchOptions:
     """How to search; None: as the model's configuration, or this machine, suggests.
 
     Raises:
-        InputError: a value out of its range.
+        ArgumentError: a value out of its range.
     """
 
     beam: int | None = None  # hypotheses kept; 1: greedy
@@ -56,17 +56,16 @@ class SearchOptions:
     batch_tokens: int | None = None  # see Translator.translate
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("beam", self.beam), ("n-best", self.n_best), ("batch-tokens", self.batch_tokens),
-        ):  # fmt: skip
+        for name in ("beam", "n_best", "batch_tokens"):
+            value = getattr(self, name)
             if value is not None and value < 1:
-                raise InputError(f"must be at least 1, --{name} {value}, correct it")
+                raise ArgumentError(f"must be at least 1, {{{name}}} {{}}, correct it", value)
         if self.beam is not None and self.beam > MAX_BEAM:
-            raise InputError(f"must be at most {MAX_BEAM}, --beam {self.beam}, correct it")
+            raise ArgumentError("must be at most {}, {beam} {}, correct it", MAX_BEAM, self.beam)
         alpha = self.length_penalty
         if alpha is not None and not 0 <= alpha <= _MAX_ALPHA:
-            raise InputError(
-                f"must be a number from 0 to {_MAX_ALPHA}, --length-penalty {alpha}, correct it"
+            raise ArgumentError(
+                "must be a number from 0 to {}, {length_penalty} {}, correct it", _MAX_ALPHA, alpha
             )
 
 
@@ -102,7 +101,7 @@ class Translator:
 
         Raises:
             NoModelError: there is no sound model.
-            InputError: no such device.
+            ArgumentError: no such device.
         """
         chosen = choose_device(device)
         model = load_model(Path(path), device=chosen, note=note)
@@ -153,10 +152,11 @@ class Translator:
         return [combine([next(in_order) for _ in line]) for line in pieces]
 
     def beam(self, options: SearchOptions) -> int:
-        """W. Raises InputError if more translations are wanted than hypotheses are kept."""
+        """W. Raises ArgumentError if more translations are wanted than hypotheses are kept."""
         beam = options.beam or self.config.decoding.beam
         if options.n_best > beam:
-            raise InputError(f"more than beam {beam}, --n-best {options.n_best}, widen --beam")
+            n_best = options.n_best
+            raise ArgumentError("more than beam {}, {n_best} {}, widen {beam}", beam, n_best)
         return beam
 
     def _cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
@@ -220,11 +220,11 @@ class Translator:
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
-            raise InputError(
-                f"out of memory, {len(rows)} sentences of {longest} tokens with beam {beam} "
-                f"on {self.device}, lower --batch-tokens or --beam, or decoding.beam where the "
-                "command has neither"
-            ) from None
+            raise ArgumentError(
+                "out of memory, {} sentences of {} tokens with beam {} on {}, lower {batch_tokens} "
+                "or {beam}, or decoding.beam where neither is given",
+                len(rows), longest, beam, self.device,
+            ) from None  # fmt: skip
 
     def _translation(self, hypothesis: Hypothesis) -> Translation:
         content = hypothesis.tokens[:-1] if hypothesis.finished else hypothesis.tokens
@@ -233,11 +233,11 @@ class Translator:
 
 
 def choose_device(name: str | None) -> torch.device:
-    """The device of that name; None: a GPU if there is one. Raises InputError if it is not here."""
+    """The device of that name; None: a GPU if there is one. ArgumentError if it is not here."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
-    unknown = InputError(f"no such device, --device {name}, name one there is: {', '.join(here)}")
+    here = ", ".join(["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))])
+    unknown = ArgumentError("no such device, {device} {}, name one there is: {}", name, here)
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

@@ -21,7 +21,7 @@ from nmt.data.layout import one_per_row
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError, NoModelError
+from nmt.errors import ArgumentError, InputError, NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
 _MAX_WEIGHTS = 100_000_000  # 400 MB, and a page of 130 MB; the base model: 830 tokens a side
@@ -52,7 +52,7 @@ def attention_of(
     """The weights with which a model attends while it translates a sentence.
 
     Args:
-        model: a translator, or the path of a MODEL, which is then read in fp32.
+        model: a translator, or the path of a model, checkpoint or run, which is then read in fp32.
         source: one sentence as plain text.
         target: its translation; None: the one that the model finds.
 
@@ -97,13 +97,13 @@ def run_attention(
     """Draws where the model looks into a .png or .html file, see `attention_of`.
 
     Raises:
-        InputError: another kind of file, or one that cannot be written; besides, as
+        ArgumentError: another kind of file, or one that cannot be written; besides, as
             `attention_of` and `write_png` do.
         NoModelError: no sound model.
     """
     check_output(output)
     if output.suffix not in (".png", ".html"):
-        raise InputError(f"neither .png nor .html, --output {output}, name such a file")
+        raise ArgumentError("neither .png nor .html, {output} {}, name such a file", output)
     if output.suffix == ".png":
         _figure_class()  # before the model is read
     maps = attention_of(Translator.load(model, precision="fp32", note=note), source, target)

@@ -5,47 +5,45 @@ Its models are files of PyTorch that can run code when they are read: take those
 
 from collections.abc import Sequence
 
-from nmt.errors import InputError, Status
+from nmt.errors import ArgumentError, StorageError
 
 _BATCH = 16  # sentences
 
 
-def load_comet(name: str):
+class Comet:
     """COMET's model of that name on the hub, downloaded at first use.
 
     Raises:
-        InputError: the extra is missing (status 2), or the model cannot be had (status 5).
+        ArgumentError: the extra is missing.
+        StorageError: the model cannot be had.
     """
-    try:
-        from comet import download_model, load_from_checkpoint
-    except ImportError:
-        raise InputError(
-            "COMET is not installed, --comet, pip install -e '.[comet]' in another environment"
-        ) from None
-    try:
-        return load_from_checkpoint(download_model(name))  # its encoder's vocabulary comes too
-    except (KeyError, OSError) as error:  # COMET's KeyError stands for whatever went wrong
-        first_line = str(error.args[0] if error.args else error).partition("\n")[0]
-        raise InputError(
-            f"the COMET model cannot be had ({first_line}), --comet {name}, "
-            "check the name and the network",
-            status=Status.STORAGE,
-        ) from None
 
+    def __init__(self, name: str):
+        self.name = name
+        try:
+            from comet import download_model, load_from_checkpoint
+        except ImportError:
+            raise ArgumentError(
+                "COMET is not installed, {comet}, pip install -e '.[comet]' in another environment"
+            ) from None
+        try:
+            self._model = load_from_checkpoint(download_model(name))  # and the encoder's vocabulary
+        except (KeyError, OSError) as error:  # COMET's KeyError stands for whatever went wrong
+            reason = str(error.args[0] if error.args else error).partition("\n")[0]
+            raise StorageError(
+                f"the COMET model cannot be had ({reason}), {name}, check the name and the network"
+            ) from None
 
-def comet_score(
-    model, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
-) -> float:
-    """The system score, the mean over sentences; about 0 to 1 for the default model.
+    def score(
+        self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+    ) -> float:
+        """The system score, the mean over sentences; about 0 to 1 for the default model."""
+        import torch
 
-    Args:
-        model: as `load_comet` gives it.
-    """
-    import torch
-
-    rows = [
-        {"src": source, "mt": hypothesis, "ref": reference}
-        for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
-    ]
-    gpus = int(torch.cuda.is_available())
-    return float(model.predict(rows, batch_size=_BATCH, gpus=gpus, progress_bar=False).system_score)
+        rows = [
+            {"src": source, "mt": hypothesis, "ref": reference}
+            for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
+        ]
+        gpus = int(torch.cuda.is_available())
+        found = self._model.predict(rows, batch_size=_BATCH, gpus=gpus, progress_bar=False)
+        return float(found.system_score)

@@ -5,37 +5,16 @@ from typing import Any
 import torch
 
 from nmt.config import Config, Model
+from nmt.reporting.paper_models import differences_from_paper
 from nmt.runs.model_directory import new_transformer
 from nmt.training.health import rate_warning
 from nmt.training.schedule import peak_learning_rate
 
 LENGTH = 27  # tokens a sentence at which attention's FLOPs are counted; WMT14's mean
 
-# Vaswani et al. (2017), §5 and Table 3, EN-DE, whose vocabulary is of "about 37000" pieces;
-# averaging by steps is §6.1's ten minutes at their speed, precision that of footnote 5
-PAPER_BASE: dict[str, Any] = {
-    "model.encoder_layers": 6, "model.decoder_layers": 6, "model.d_model": 512,
-    "model.d_ff": 2048, "model.heads": 8, "model.d_k": 64, "model.d_v": 64,
-    "model.dropout": 0.1, "model.attention_dropout": 0.0, "model.activation_dropout": 0.0,
-    "model.positions": "sinusoidal", "model.norm": "post", "model.attention_window": None,
-    "tokenizer.vocabulary_size": 37_000, "tokenizer.bpe_dropout": 0.0,
-    "training.max_steps": 100_000, "training.batch_tokens": 25_000,
-    "training.warmup_steps": 4000, "training.learning_rate_factor": 1.0,
-    "training.label_smoothing": 0.1, "training.gradient_clip": None,
-    "training.average_last": 5, "training.checkpoint_every": 1500, "training.precision": "fp32",
-    "decoding.beam": 4, "decoding.length_penalty": 0.6, "decoding.max_extra_length": 50,
-}  # fmt: skip
-PAPER_BIG: dict[str, Any] = PAPER_BASE | {
-    "model.d_model": 1024, "model.d_ff": 4096, "model.heads": 16, "model.dropout": 0.3,
-    "training.max_steps": 300_000, "training.average_last": 20, "training.checkpoint_every": 600,
-}  # fmt: skip
-# EN-FR has other pieces (§5.1), and its big model less dropout (§6.1)
-_EN_FR_BASE = PAPER_BASE | {"tokenizer.vocabulary_size": 32_000}
-_EN_FR_BIG = PAPER_BIG | {"tokenizer.vocabulary_size": 32_000, "model.dropout": 0.1}
-
 
 def info(config: Config) -> dict[str, Any]:
-    """What `nmt info --json` prints; see the README for its keys."""
+    """The figures of a configuration for programs; see the README for the keys."""
     with torch.device("meta"):
         transformer = new_transformer(config)
     parts: dict[str, int] = {}
@@ -89,25 +68,6 @@ def flops_per_token_pair(model: Model, vocabulary_size: int, length: int = LENGT
     return 3 * 2 * multiply_adds
 
 
-def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any]]]:
-    """The nearer of "base" and "big", and by dotted key where the configuration departs from it.
-
-    The paper's models are those of EN-FR for that pair, and of EN-DE for every other.
-    """
-    is_en_fr = (config.data.source_language, config.data.target_language) == ("en", "fr")
-    base, big = (_EN_FR_BASE, _EN_FR_BIG) if is_en_fr else (PAPER_BASE, PAPER_BIG)
-    found = []
-    for name, paper in (("base", base), ("big", big)):
-        differing = {}
-        for key, value in paper.items():
-            section, setting = key.split(".")
-            ours = getattr(getattr(config, section), setting)
-            if ours != value:
-                differing[key] = {"ours": ours, "paper": value}
-        found.append((name, differing))
-    return min(found, key=lambda entry: len(entry[1]))
-
-
 def as_text(content: dict[str, Any]) -> str:
     """`info` for a person to read."""
     parameters, flops, paper = content["parameters"], content["flops"], content["paper"]
@@ -124,7 +84,7 @@ def as_text(content: dict[str, Any]) -> str:
     if rate["peak_step"] < rate["warmup_steps"]:
         lines[-1] += f", the last; the warm-up of {rate['warmup_steps']:,} would take it higher"
     if rate["warning"]:
-        lines.append(f"                 {rate['warning']}")
+        lines.append(f"  warning: {rate['warning']}")
     if not paper["differences"]:
         return "\n".join([*lines, f"settings         as the paper's {paper['nearest']} model"])
     lines.append(f"differs from the paper's {paper['nearest']} model in")

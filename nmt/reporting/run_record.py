@@ -20,7 +20,10 @@ from nmt.reporting.info import info
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.atomic import write_file
+from nmt.storage.opening import small_file
 from nmt.training.run_log import read_log
+
+_MAX_TEST_BYTES = 200_000_000
 
 Note = Callable[[str], None]
 
@@ -33,7 +36,7 @@ class TestScores(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     model_sha256: str  # of the model's manifest: scores of another model do not count
-    scores: dict[str, Any]  # as `nmt evaluate --json` prints them
+    scores: dict[str, Any]  # as `Evaluation.as_json` has them
     sources: list[str]
     references: list[str]
     translations: list[str]
@@ -61,7 +64,7 @@ class RunRecord:
     directory: Path
     name: str  # unlike any other run's on the page
     config: Config
-    info: dict[str, Any]  # as `nmt info --json` prints it
+    info: dict[str, Any]  # as `info` has it
     log: list[dict[str, Any]]
     model: dict[str, Any] | None = None  # the finished model's manifest
     test: TestScores | None = None
@@ -194,10 +197,10 @@ def _test_scores(run: RunDirectory, model_sha256: str, note: Note) -> TestScores
     path = run.test_scores
     try:
         if path.is_file():  # no pipe, on which to wait for ever
-            kept = TestScores.model_validate_json(path.read_bytes())
+            kept = TestScores.model_validate_json(small_file(path, _MAX_TEST_BYTES))
             if kept.model_sha256 == model_sha256:
                 return kept
-    except (OSError, ValidationError):
+    except (OSError, InputError, ValidationError):
         pass  # none, or none that is whole
     note(f"translating the test set with {run.model}, once: kept in {path}")
     found = evaluate(run.model, note=note)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from nmt.evaluation.bleu import compare
-from nmt.reporting import paper_results
+from nmt.paper import EN_FR_BIG_IN_TEXT, TABLE_2
+from nmt.reporting.paper_models import newstest, table_3_row
 from nmt.reporting.run_record import RunRecord, number
 from nmt.reporting.tables import Table, described
 
@@ -108,14 +109,14 @@ def _validation_table(runs: Sequence[RunRecord]) -> Table:
 def _paper_table(run: RunRecord) -> Table:
     """The run's scores beside the paper's; without rows where the data are not the paper's."""
     language, nearest = run.config.data.target_language, run.info["paper"]["nearest"]
-    tested = paper_results.newstest(run.config.data, run.config.data.test) if run.test else None
+    tested = newstest(run.config.data, run.config.data.test) if run.test else None
     rows, notes = [], []
     if tested == "newstest2014":
-        paper = paper_results.TABLE_2[language, nearest]
+        paper = TABLE_2[language, nearest]
         rows.append(_tested_beside(run, f"{tested}, Table 2, {nearest}", paper))
         if language == "fr" and nearest == "big":
-            notes.append("The text of §6.1 gives 41.0 for this model.")
-    row = paper_results.table_3_row(run.config)
+            notes.append(f"The text of §6.1 gives {EN_FR_BIG_IN_TEXT} for this model.")
+    row = table_3_row(run.config)
     last = run.validations[-1] if run.validations else {}
     if row and tested == "newstest2013" and run.config.training.average_last == 1:
         rows.append(_tested_beside(run, f"{tested}, Table 3, {row.name}", row.bleu))

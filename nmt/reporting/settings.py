@@ -14,9 +14,8 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from nmt import strict_yaml
-from nmt.config import CORPUS_KINDS, Config, Section, allowed, read_merged
-from nmt.errors import InputError
+from nmt.config import CORPUS_KINDS, Config, Section, allowed, read_merged, strict_yaml
+from nmt.errors import ArgumentError
 
 _WIDTH, _COLUMN = 96, 36
 
@@ -25,8 +24,8 @@ def settings_text() -> str:
     """Every setting with default, range and meaning, and the names of shipped configurations."""
     blocks = ["Settings of a configuration file: name, default, what it may be, meaning."]
     for name, field in Config.model_fields.items():
-        section = field.annotation
-        assert isinstance(section, type) and issubclass(section, Section)
+        section = Config.below(name)
+        assert section
         blocks.append("\n".join([f"{name}: {field.description}", *_lines_of(section)]))
         if name == "data":
             blocks += [
@@ -53,13 +52,13 @@ def shipped_text(name: str) -> str:
     """A shipped configuration as YAML that stands alone: with its `base:` worked in, if any.
 
     Raises:
-        InputError: there is none of that name; names the nearest.
+        ArgumentError: there is none of that name; names the nearest.
     """
     names = shipped()
     if name not in names:
         near = difflib.get_close_matches(name.removesuffix(".yaml"), names, n=1)
         hint = f"did you mean {near[0]}?" if near else "nmt config lists them"
-        raise InputError(f"no shipped configuration {name}, command line, {hint}")
+        raise ArgumentError("no shipped configuration, {name} {}, {}", name, hint)
     path = _folder() / f"{name}.yaml"
     text = path.read_text(encoding="utf-8")
     if "base" not in (strict_yaml.read(path)[0] or {}):
@@ -82,8 +81,8 @@ def _kinds() -> list[str]:
 def _lines_of(section: type[Section], prefix: str = "  ") -> list[str]:
     lines: list[str] = []
     for key, field in section.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Section):
+        inner = section.below(key)
+        if inner:
             lines += [f"{prefix}{key}:", *_lines_of(inner, prefix + "  ")]
         else:
             value = f"{prefix}{key}: {_default(field)}"

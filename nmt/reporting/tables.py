@@ -6,7 +6,7 @@ from typing import Any
 
 from nmt import config as configuration
 from nmt.data.corpora import describe
-from nmt.reporting import paper_results
+from nmt.paper import TRAINING_FLOPS, sustained_flops
 from nmt.reporting.curves import time_unit
 from nmt.reporting.run_record import RunRecord, Sitting
 
@@ -164,7 +164,7 @@ def _paper_method_flops(run: RunRecord) -> str:
         return "no times in the log"
     total = 0.0
     for sitting in run.sittings:
-        peak = paper_results.sustained_flops(sitting.device)
+        peak = sustained_flops(sitting.device)
         if peak is None:
             return f"the paper states no sustained peak for {sitting.device}"
         total += sitting.hours * 3600 * sitting.world_size * peak
@@ -173,7 +173,7 @@ def _paper_method_flops(run: RunRecord) -> str:
 
 def _papers_own(run: RunRecord) -> str:
     nearest = run.info["paper"]["nearest"]
-    return f"{_scientific(paper_results.TRAINING_FLOPS[nearest])} ({nearest})"
+    return f"{_scientific(TRAINING_FLOPS[nearest])} ({nearest})"
 
 
 def _scientific(value: float) -> str:

@@ -120,7 +120,7 @@ def newest(run: RunDirectory, note: Callable[[str], None]) -> Checkpoint | None:
             for problem in told.problems:
                 note(f"passing over a checkpoint: {problem}")
     if problems:
-        raise NoModelError(*problems)
+        raise NoModelError(problems[0])
     return None
 
 

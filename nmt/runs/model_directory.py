@@ -20,7 +20,7 @@ from torch import Tensor
 from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, NoModelError, Status, of_system
+from nmt.errors import InputError, NoModelError, StorageError, of_system
 from nmt.model.transformer import Transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
@@ -43,7 +43,7 @@ class LoadedModel:
 
 
 def find_model(path: Path, note: Callable[[str], None] = lambda text: None) -> tuple[Path, str]:
-    """The directory that MODEL means, and its kind, "model" or "checkpoint".
+    """The directory that a model's path means, and its kind, "model" or "checkpoint".
 
     Of a run directory: its `model/` or its newest sound checkpoint, whichever has the higher
     step, `model/` if equal.
@@ -86,7 +86,11 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
             note(f"using {folder}")
             return folder, content
         if all(map(os.path.lexists, folders)):
-            raise NoModelError(*(problems or [f"no checkpoint yet, {path}, train on"]))
+            if not problems:
+                raise NoModelError(f"no checkpoint yet, {path}, train on")
+            for problem in problems[1:]:
+                note(f"passed over: {problem}")
+            raise NoModelError(problems[0])
         # else a trainer at work has removed one, which it does only for a newer one's sake
 
 
@@ -140,7 +144,7 @@ def tokenizer_to_fine_tune(config: Config) -> Path | None:
 def load_model(
     path: Path, *, device: torch.device, note: Callable[[str], None] = lambda text: None
 ) -> LoadedModel:
-    """Loads a MODEL (model, checkpoint or run directory) onto a device.
+    """Loads a model, checkpoint or run directory onto a device.
 
     Args:
         note: see `find_model`.
@@ -264,13 +268,11 @@ def write_model_files(
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Writes a safetensors file; InputError (status 5) if the disk does not take it."""
+    """Writes a safetensors file; StorageError if the disk does not take it."""
     try:
         save_file({key: value.detach().contiguous() for key, value in tensors.items()}, path)
     except SafetensorError as error:
-        raise InputError(
-            f"cannot write ({error}), {path}, make room or allow it", status=Status.STORAGE
-        ) from None
+        raise StorageError(f"cannot write ({error}), {path}, make room or allow it") from None
 
 
 def save_model(

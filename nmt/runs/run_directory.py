@@ -11,6 +11,7 @@ from nmt import config as configuration
 from nmt.config import Config
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest, names
+from nmt.storage.opening import small_file
 
 MAY_CHANGE = {
     "training.run_directory",  # a run may be moved
@@ -28,6 +29,7 @@ MAY_CHANGE = {
 _PLACES = {  # of data, which checkpoints know by their hash
     "data.directory", "data.train", "data.validation", "data.test",
 }  # fmt: skip
+_MAX_CONFIG_BYTES = 1_000_000
 _STEP = re.compile(r"step-([0-9]{8,16})")
 
 
@@ -135,7 +137,8 @@ class RunDirectory:
         """
         path = folder / names.CONFIG
         try:
-            if self.config.read_bytes() == path.read_bytes():
+            both = [small_file(file, _MAX_CONFIG_BYTES) for file in (self.config, path)]
+            if both[0] == both[1]:
                 return
             own = self.settings()
         except (InputError, OSError):

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import InputError
+from nmt.storage.opening import small_file
 
 PREFIX, LOCK, LOCK_HOLDER = ".tmp-", ".lock", ".lock-holder"
 _ASIDE = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # as `_locked_aside` names things
@@ -41,7 +42,8 @@ def write_file(path: Path, data: bytes | str) -> None:
 
 def write_if_changed(path: Path, data: bytes) -> None:
     """`write_file`, unless that is what stands there already."""
-    if not path.is_file() or path.read_bytes() != data:
+    is_there = path.is_file() and path.stat().st_size == len(data)
+    if not is_there or path.read_bytes() != data:
         write_file(path, data)
 
 
@@ -227,8 +229,8 @@ def lock(folder: Path, purpose: str) -> Iterator[Lock]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             by = "another process"
-            with suppress(OSError):  # not yet written, or just removed
-                by = holder.read_text(errors="replace").strip()
+            with suppress(OSError, InputError):  # not yet written, just removed, none of ours
+                by = small_file(holder, 1000).decode(errors="replace").strip()
             raise InputError(f"in use by {by}, {folder}, wait for it or stop it") from None
         held = Lock(folder, descriptor)
         held.check()  # the folder may have gone between opening and locking

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt.errors import InputError, Status
+from nmt.errors import InputError, StorageError
 
 _UNPACKERS: dict[bytes, tuple[str, Callable[..., Any]]] = {  # by a file's first bytes
     b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
@@ -36,8 +36,9 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
         name: what messages call it; its path if None.
 
     Raises:
-        InputError: not there, a folder, not permitted, or packed by zip or zstd; while it is read,
-            damaged or truncated.
+        InputError: not there, a folder, or packed by zip or zstd; while it is read, damaged or
+            truncated.
+        StorageError: not permitted.
     """
     name = name or str(path)
     try:
@@ -47,8 +48,7 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
     except IsADirectoryError:
         raise InputError(f"a folder, not a file, {name}, correct the path") from None
     except PermissionError:
-        problem = f"no permission to read, {name}, change its permissions"
-        raise InputError(problem, status=Status.STORAGE) from None
+        raise StorageError(f"no permission to read, {name}, change its permissions") from None
     with file:
         kind, unpack = _packing(file, name)
         if unpack is None:
@@ -56,6 +56,22 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
             return
         with unpack(file) as unpacked:
             yield io.BufferedReader(_Unpacked(unpacked, kind, name), _BUFFER_BYTES)
+
+
+def small_file(path: Path, at_most: int) -> bytes:
+    """The bytes of a file that is ours to read whole: a pipe must not keep us waiting, nor a file
+    of somebody else's, or a sparse one, fill the memory.
+
+    Raises:
+        InputError: a pipe or device, or more than `at_most` bytes.
+        OSError: not there, or unreadable.
+    """
+    check_regular(path)
+    with path.open("rb") as file:
+        data = file.read(at_most + 1)
+    if len(data) > at_most:
+        raise InputError(f"larger than {at_most:,} bytes, {path}, this is none of our files")
+    return data
 
 
 def check_regular(path: Path) -> None:

@@ -25,7 +25,14 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nmt import signals
-from nmt.errors import InputError, Status, is_out_of_memory, of_system
+from nmt.errors import (
+    InputError,
+    LostRankError,
+    Status,
+    ToldElsewhereError,
+    is_out_of_memory,
+    of_system,
+)
 
 # torchrun passes on the signal that a scheduler has sent to every process already
 _ONE_REQUEST_S = 2.0
@@ -121,8 +128,9 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         timeout_s: how long a rank waits for another before it takes it for lost.
 
     Raises:
-        InputError: a rank was lost (2); or what a rank raised inside, on that rank. Only one rank
-            has a text to say, the others have the status alone.
+        LostRankError: a rank was lost.
+        InputError: what a rank raised inside, on that rank.
+        ToldElsewhereError: on the others, as only one of them has it to say.
     """
     has_gpu = torch.cuda.is_available()
     device = _gpu() if has_gpu else torch.device("cpu")
@@ -230,13 +238,13 @@ def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputE
         words = {}
     if error:
         is_said = own in [text for rank, (_, text) in words.items() if rank < ranks.rank]
-        return InputError(status=status) if is_said else error
+        return ToldElsewhereError(status) if is_said else error
     causes = [status for status, text in words.values() if text]
     if causes or min(words, default=ranks.rank) != ranks.rank:
-        return InputError(status=max(causes, default=Status.INPUT))
+        return ToldElsewhereError(max(causes, default=Status.INPUT))
     lost = [rank for rank in range(ranks.world_size) if rank not in {*words, ranks.rank}]
     names = f"rank {', '.join(map(str, lost))}" if lost else "the connection between ranks"
-    return InputError(
+    return LostRankError(
         f"lost {names} of {ranks.world_size} (killed, stopped or unreachable), this run, start it "
         "again: it goes on from its newest checkpoint"
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.config import Config
 from nmt.data.shards import Shard
-from nmt.errors import InputError, Status
+from nmt.errors import DivergedError
 from nmt.training.schedule import peak_learning_rate
 
 LOWER_RATE = (
@@ -68,16 +68,15 @@ class Divergence:
             nll: of the step, in nats per target token.
 
         Raises:
-            InputError: too many in a row were (4).
+            DivergedError: too many in a row were.
         """
         is_warm = step >= self._warmup_steps
         is_worse = nll > (self._uniform + 1 if is_warm else 3 * self._uniform)
         self._count = self._count + 1 if is_worse else 0
         if self._count >= self._patience:
-            raise InputError(
+            raise DivergedError(
                 f"training diverged (nll {nll:.4g} a token, guessing has {self._uniform:.2f}, "
-                f"{self._count} steps in a row), step {step}, {LOWER_RATE}",
-                status=Status.DIVERGED,
+                f"{self._count} steps in a row), step {step}, {LOWER_RATE}"
             )
         return is_worse
 
@@ -125,7 +124,7 @@ def shortcomings(mean: Mapping[str, Any], last: Mapping[str, Any], run: Path) ->
         found.append(
             f"the mean of the last checkpoints is worse (nll {mean['nll']:.3f}, "
             f"BLEU {mean['bleu']:.2f}) than the last of them (nll {last['nll']:.3f}, "
-            f"BLEU {last['bleu']:.2f}), {run}, train longer, or take fewer: "
-            f"nmt average {run} --last 1 --output DIR"
+            f"BLEU {last['bleu']:.2f}), {run}, train longer, or take fewer "
+            "with nmt average"
         )
     return found

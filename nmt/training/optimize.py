@@ -11,7 +11,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nmt.config import Config
 from nmt.data.layout import Batch
-from nmt.errors import InputError, Status, is_out_of_memory
+from nmt.errors import DivergedError, InputError, is_out_of_memory
+from nmt.paper import ADAM_BETAS, ADAM_EPSILON
 from nmt.training.distributed import Ranks
 from nmt.training.health import LOWER_RATE
 from nmt.training.loss import TransformerLoss
@@ -30,7 +31,9 @@ class StepResult:
 
 def adam(module: nn.Module) -> torch.optim.Adam:
     """Adam with the paper's settings (§5.3); the learning rate is set at each step."""
-    return torch.optim.Adam(module.parameters(), lr=0.0, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    return torch.optim.Adam(
+        module.parameters(), lr=0.0, betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=True
+    )
 
 
 def autocast(config: Config, device: torch.device) -> torch.autocast:
@@ -60,8 +63,8 @@ def optimizer_step(
         target_tokens: of the whole step, over all slots and ranks.
 
     Raises:
-        InputError: out of memory (2); non-finite loss or gradient norm, before weights or moments
-            are touched (4).
+        InputError: out of memory.
+        DivergedError: non-finite loss or gradient norm, before weights or moments are touched.
     """
     settings = config.training
     tokens_per_rank = target_tokens / ranks.world_size
@@ -79,10 +82,9 @@ def optimizer_step(
     *own_sums, gradient_norm = torch.stack([*sums, norm.double()]).tolist()  # waits for a GPU once
     loss, nll = ranks.sum(own_sums)
     if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
-        raise InputError(
+        raise DivergedError(
             f"training diverged (loss {loss / target_tokens}, gradient norm {gradient_norm}), "
-            f"step {step}, {LOWER_RATE}",
-            status=Status.DIVERGED,
+            f"step {step}, {LOWER_RATE}"
         )
     if settings.gradient_clip is not None:
         nn.utils.clip_grads_with_norm_(module.parameters(), settings.gradient_clip, norm)

@@ -16,6 +16,7 @@ from nmt.storage.atomic import Lock, write_file
 from nmt.training.health import has_learnt
 from nmt.training.validation import Validation
 
+_MAX_LINE_BYTES = 100_000
 _MAX_STEP = 2**53  # up to which a float holds every whole number
 _TEXTS = ("bleu_signature", "device")
 
@@ -30,8 +31,12 @@ def read_log(run: Path) -> list[dict[str, Any]]:
     path = RunDirectory(run).log
     if not path.is_file():
         return []
-    lines = map(_sound_line, path.read_bytes().split(b"\n")[:-1])
-    return [line for line in lines if line is not None]
+    found = []
+    with path.open("rb") as file:
+        while text := file.readline(_MAX_LINE_BYTES):
+            line = _sound_line(text) if text.endswith(b"\n") else None
+            found += [line] if line else []
+    return found
 
 
 def _sound_line(text: bytes) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from nmt.cpu_memory import keep_freed_memory
 from nmt.data.layout import Batch, packed
 from nmt.data.plan import Plan, StepPlan
 from nmt.data.shards import pairs_of
-from nmt.errors import InputError, NoModelError, Status, Stopped
+from nmt.errors import DivergedError, InputError, NoModelError, Stopped
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs import finished_model
@@ -54,7 +54,8 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         The finished model's directory.
 
     Raises:
-        InputError: bad input, lock held (2); no sound checkpoint (3); diverged (4).
+        InputError: bad input, lock held; its subclasses: no sound checkpoint, divergence, storage,
+            a lost rank. Of several ranks one has it to say, the others raise ToldElsewhereError.
         Stopped: a signal came; the run was saved.
     """
     keep_freed_memory()
@@ -176,9 +177,8 @@ class Training:
         run, transformer = self.run, self.loss_module.transformer
         weights = transformer.state_dict()
         if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
-            raise InputError(
-                f"weights that are not finite, step {step}, nothing was saved; {LOWER_RATE}",
-                status=Status.DIVERGED,
+            raise DivergedError(
+                f"weights that are not finite, step {step}, nothing was saved; {LOWER_RATE}"
             )
         if not run.lock:
             return
@@ -238,8 +238,7 @@ def _stop(run: Run, signal_number: int, step: int) -> None:
     """Raises Stopped if a rank was asked to stop; `step` is saved, or the main process is at it."""
     if signal_number:
         run.ranks.wait()  # until it is written
-        text = f"stopped after step {step}, saved in {run.directory}"
-        raise Stopped(signal_number, text if run.ranks.is_main else "")
+        raise Stopped(signal_number, f"stopped after step {step}, saved in {run.directory}")
 
 
 def _settled(training: Training, steps: Iterator[Step]) -> Iterator[Step]:

@@ -12,7 +12,7 @@ from nmt.data.layout import by_length, one_per_row
 from nmt.data.shards import Shard, pairs_of
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError, Status
+from nmt.errors import DivergedError, InputError
 from nmt.evaluation.bleu import score
 from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.health import LOWER_RATE, unigram_nll
@@ -76,8 +76,8 @@ def validate(
         None on every rank if one was asked to stop before it had done its part.
 
     Raises:
-        InputError: no pair is short enough for the model's learned positions (2); the loss is not
-            finite (4).
+        InputError: no pair is short enough for the model's learned positions.
+        DivergedError: the loss is not finite.
     """
     training = loss_module.training
     loss_module.eval()
@@ -137,7 +137,7 @@ def _losses(
     Where positions are learned, pairs that reach beyond the last have no loss and are left out.
 
     Raises:
-        InputError: the loss is not finite (4).
+        DivergedError: the loss is not finite.
     """
     limit = loss_module.transformer.max_length or math.inf
     pairs = [pair for pair in pairs if max(map(len, pair)) <= limit]
@@ -150,8 +150,7 @@ def _losses(
         tokens = int((batch.tgt_out != 0).sum())
         sums = [a + b for a, b in zip(sums, (float(loss), float(nll), tokens), strict=True)]
     if not math.isfinite(sums[0]):
-        raise InputError(
-            f"training diverged (validation loss {sums[0]}), this run, {LOWER_RATE}",
-            status=Status.DIVERGED,
+        raise DivergedError(
+            f"training diverged (validation loss {sums[0]}), this run, {LOWER_RATE}"
         )
     return sums

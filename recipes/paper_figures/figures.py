@@ -22,9 +22,10 @@ from nmt.errors import InputError
 from nmt.model.attention import Cache, SelfAttention, Visibility, attention, attention_weights
 from nmt.model.dropout import Randomness
 from nmt.model.positions import sinusoids
+from nmt.paper import BASE, BIG, TABLE_1
 from nmt.training.schedule import learning_rate
 
-WARMUP = 4000
+WARMUP = BASE["training.warmup_steps"]
 KEYS, QUERIES, SEEDS = 64, 256, 20  # of the picture of scaling
 # Table 1's d, r and k; the representation of size d is that of every layer type
 D_MODEL, HEADS, NEIGHBOURHOOD, KERNEL = 256, 4, 64, 3
@@ -64,7 +65,7 @@ def figure(path: Path) -> Iterator[Any]:
 def draw_learning_rate(axes: Any) -> None:
     """Eq. 3 for base and big."""
     steps = range(1, 50_001, 25)
-    for name, d_model in (("base", 512), ("big", 1024)):
+    for name, d_model in (("base", BASE["model.d_model"]), ("big", BIG["model.d_model"])):
         rates = [learning_rate(step, d_model, WARMUP) for step in steps]
         peak = learning_rate(WARMUP, d_model, WARMUP)
         axes.plot(steps, rates, label=f"{name}, d_model {d_model}: at most {peak:.2e}")
@@ -155,13 +156,13 @@ def layers() -> dict[str, nn.Module]:
     """The layer types of Table 1, by name with complexity."""
     d_k = D_MODEL // HEADS
     model = Model(d_model=D_MODEL, heads=HEADS, d_k=d_k, d_v=d_k, attention_window=NEIGHBOURHOOD)
+    restricted = f"{TABLE_1['restricted self-attention']}, r = {NEIGHBOURHOOD}"
+    convolution = f"{TABLE_1['convolutional']}, k = {KERNEL}"
     return {
-        "self-attention, n²·d": SelfAttention(model, Randomness()),
-        f"restricted self-attention, r·n·d, r = {NEIGHBOURHOOD}": RestrictedSelfAttention(
-            model, Randomness()
-        ),
-        "recurrent (LSTM), n·d²": Recurrent(D_MODEL, D_MODEL, batch_first=True),
-        f"convolutional, k·n·d², k = {KERNEL}": Convolutional(
+        f"self-attention, {TABLE_1['self-attention']}": SelfAttention(model, Randomness()),
+        f"restricted self-attention, {restricted}": RestrictedSelfAttention(model, Randomness()),
+        f"recurrent (LSTM), {TABLE_1['recurrent']}": Recurrent(D_MODEL, D_MODEL, batch_first=True),
+        f"convolutional, {convolution}": Convolutional(
             D_MODEL, D_MODEL, KERNEL, padding=KERNEL // 2
         ),
     }

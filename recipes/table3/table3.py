@@ -25,7 +25,7 @@ from typing import Any
 
 from nmt.config import Config, differences, load
 from nmt.errors import InputError
-from nmt.reporting.paper_results import TABLE_3
+from nmt.paper import TABLE_3
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import atomic, manifest
 

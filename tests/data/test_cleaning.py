@@ -55,9 +55,12 @@ NONE = Evaluation.of([])
         ("A dog runs.", "Ein Hund rennt.", None),
         ("", "Ein Hund.", EMPTY),
         ("A dog.", " \u00a0 ", EMPTY),
-        ("word " * 1000 + "word", "Wort " * 1000 + "Wort", TOO_LONG),
-        ("word " * 900, "Wort " * 900, None),
-        ("w" * 5001, "w" * 5002, TOO_LONG),
+        ("a " * 1000 + "a", "b " * 999 + "b", TOO_LONG),
+        ("a " * 999 + "a", "b " * 1000 + "b", TOO_LONG),
+        ("a " * 999 + "a", "b " * 999 + "b", None),
+        ("v" * 5001, "w" * 5000, TOO_LONG),
+        ("v" * 5000, "w" * 5001, TOO_LONG),
+        ("v" * 5000, "w" * 5000, None),
         ("Yes.", "Ja, das sehe ich ebenfalls so.", None),
         ("Yes.", "Ja, das sehe ich ebenfalls so, und zwar schon lange.", RATIO),
         ("Two young girls weave corn stalks into elaborate designs.", "@@", RATIO),
@@ -75,6 +78,8 @@ def test_what_gives_an_evaluation_pair_away() -> None:
     )
     assert fault("a man rides a bike", "Jemand fährt mit dem Fahrrad.", held_out) == LEAKED
     assert fault("Thank you.", "Danke.", held_out) == LEAKED
+    in_capitals = Evaluation.of([("DIE STRASSE IST LANG", "x")])
+    assert fault("Die Straße ist lang.", "The road is long.", in_capitals) == LEAKED
     four, three = (
         Evaluation.of([("A man rides bikes.", "x")]),
         Evaluation.of([("A man rides.", "x")]),

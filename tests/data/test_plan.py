@@ -75,6 +75,10 @@ def test_windows_cover_an_epoch_too(monkeypatch):
     fresh: list[str] = []
     next(Plan(shards, 200, 1, 1, before_use=lambda shard: fresh.append(shard.path.name)).steps())
     assert fresh == used[:3]  # only the first window's shards are touched before the first step
+    heavy: list[str] = []
+    weighted = make_shards([100] * 7, weights=[2.0] * 7)
+    next(Plan(weighted, 200, 1, 1, before_use=lambda shard: heavy.append(shard.path.name)).steps())
+    assert len(set(heavy)) == 2  # a window is as long as it takes to go through it
 
 
 def test_windows_of_a_million_pairs():

@@ -44,7 +44,7 @@ BAD = [
     ("", "leer"),
     PAIRS[3],
     ("Cafe\u0301 sees\x07 1.", "Café sieht 1."),
-    ("Café sees 1.", "Café sieht 1."),
+    ("Café sees 1.", "Café\tsieht 1."),
     ("not translated", "Not translated"),
     ("a fish sees the sea TODAY", "Etwas ganz anderes steht hier."),
     ("Nobody answers", "niemand antwortet"),
@@ -121,7 +121,7 @@ def test_every_rule_is_counted_and_nothing_else_is_lost(whole: config.Config) ->
     first, second, validation, test = facts["corpora"]
     assert (first["read"], first["pairs"]) == (250, 250)
     assert (second["read"], second["pairs"]) == (len(BAD) + 50, 51)
-    assert second["repaired"] == {cleaning.REPAIRED: 1}
+    assert second["repaired"] == {cleaning.REPAIRED: 2}  # a source, a target
     assert second["dropped"] == {
         cleaning.EMPTY: 1, cleaning.TOO_LONG: 0, cleaning.RATIO: 1, cleaning.COPY: 1,
         cleaning.LEAKED: 2, cleaning.DUPLICATE: 2, cleaning.TOO_MANY_TOKENS: 1,

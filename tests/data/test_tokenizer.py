@@ -136,6 +136,15 @@ def test_same_text_same_bytes_and_quiet(
     assert [path.name for path in tmp_path.iterdir()] == ["again.model"]
 
 
+def test_characters_as_rare_as_one_in_five_thousand_are_pieces(tmp_path: Path) -> None:
+    """Capitals and digits of a small corpus among them; one in a hundred thousand is spelt out."""
+    lines = ["the cat sees the dog " * 10] * 500
+    train_tokenizer([*lines, "Q" * 20, "Z"], 300, tmp_path / "tokenizer.model")
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.model")
+    last = [tokenizer.pieces(tokenizer.encode(letter))[-1] for letter in "QZ"]
+    assert [piece.startswith("<0x") for piece in last] == [False, True]
+
+
 def test_vocabulary_that_does_not_fit_names_the_one_that_does(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.model"
     with pytest.raises(

@@ -16,7 +16,7 @@ import pytest
 
 from nmt import signals
 from nmt.data import workers
-from nmt.errors import InputError, Status, Stopped
+from nmt.errors import InputError, Status, Stopped, StorageError
 from tests.patience import PATIENCE_S
 
 
@@ -33,7 +33,7 @@ def note(folder: Path, name: str) -> None:
 
 def refuse(_: Path, name: str) -> None:
     if name == "2":
-        raise InputError("what", "where", status=Status.STORAGE)
+        raise StorageError("what", "where")
 
 
 def kill_itself(_: Path, name: str) -> None:
@@ -83,7 +83,7 @@ def test_what_a_call_raises_is_raised_here(tmp_path: Path) -> None:
 
 
 def test_a_killed_worker_and_failing_tasks_end_all(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"ended from outside \(Killed\).*--processes") as caught:
+    with pytest.raises(InputError, match=r"outside \(Killed\).*fewer processes") as caught:
         workers.run(kill_itself, tasks(tmp_path, 50), 2)
     assert caught.value.status == Status.INPUT
 

@@ -200,7 +200,9 @@ def test_r19_a_line_of_megabytes_is_one_line(word):
     first, long, last = target.getvalue().decode().removesuffix("\n").split("\n")
     assert (first, last) == ("FIRST", "LAST")
     assert long.replace(" ", "") == text.upper().replace(" ", "")
-    assert max(len(part.encode()) for window in translator.windows for part in window) <= 1_070_000
+    parts = [part for window in translator.windows for part in window]
+    assert max(len(part.encode()) for part in parts) <= 1_070_000
+    assert not any(part.startswith(" ") for part in parts)  # a space would be translated too
     assert notes == [
         "nmt: warning: translated in pieces, longer than the model takes: 1 line, standard input"
     ]
@@ -250,7 +252,7 @@ def run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
     def run(source: str | None = "in", target: str | None = "out", **options) -> None:
-        run_translate("model", input_path=source, output_path=target, note=print,
+        run_translate("model", input=source, output=target, note=print,
                       options=LineOptions(**options), device=None, precision=None)  # fmt: skip
 
     return run
@@ -301,11 +303,11 @@ def test_a_named_pipe_is_written_to_not_replaced(run):
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("none", "out", "no such file, --input none, correct the path"),
-        (".", "out", "a folder, not a file, --input ., correct the path"),
-        ("in", "none/out", "no such folder, --output none/out, make none first"),
-        ("in", ".", "a folder, --output ., name a file"),
-        ("bad.gz", "out", "damaged or truncated gzip .*, --input bad.gz, copy it again"),
+        ("none", "out", "no such file, none, correct the path"),
+        (".", "out", "a folder, not a file, ., correct the path"),
+        ("in", "none/out", "no such folder, output none/out, make none first"),
+        ("in", ".", "a folder, output ., name a file"),
+        ("bad.gz", "out", "damaged or truncated gzip .*, bad.gz, copy it again"),
     ],
 )
 def test_files_that_cannot_be_used(run, source, target, message):

@@ -154,6 +154,9 @@ def test_long_lines_are_cut_where_it_hurts_least(translator):
     japanese = "これは本です。"
     assert pieces_of(translator, japanese * 10) == [japanese] * 10
     assert pieces_of(translator, "ab. " * 3) == ["ab. " * 3]
+    as_long_as_can_be = "a" + " a" * 22
+    assert len(translator.tokenizer.encode(as_long_as_can_be)) == 23  # and the end symbol
+    assert pieces_of(translator, as_long_as_can_be) == [as_long_as_can_be]
 
 
 @pytest.mark.parametrize(
@@ -230,15 +233,15 @@ def test_bf16(translator, tokenizer):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 0}, "--beam 0"),
-        ({"beam": 1001}, "at most 1000, --beam 1001"),
-        ({"n_best": 0}, "--n-best 0"),
-        ({"batch_tokens": -1}, "--batch-tokens -1"),
-        ({"length_penalty": -1.0}, "--length-penalty -1.0"),
-        ({"length_penalty": 1e308}, r"from 0 to 100, --length-penalty 1e\+308"),
-        ({"length_penalty": 100.1}, "--length-penalty 100.1"),
-        ({"length_penalty": float("nan")}, "--length-penalty nan"),
-        ({"beam": 2, "n_best": 3}, "more than beam 2, --n-best 3, widen --beam"),
+        ({"beam": 0}, "beam 0"),
+        ({"beam": 1001}, "at most 1000, beam 1001"),
+        ({"n_best": 0}, "n_best 0"),
+        ({"batch_tokens": -1}, "batch_tokens -1"),
+        ({"length_penalty": -1.0}, "length_penalty -1.0"),
+        ({"length_penalty": 1e308}, r"from 0 to 100, length_penalty 1e\+308"),
+        ({"length_penalty": 100.1}, "length_penalty 100.1"),
+        ({"length_penalty": float("nan")}, "length_penalty nan"),
+        ({"beam": 2, "n_best": 3}, "more than beam 2, n_best 3, widen beam"),
     ],
 )
 def test_options_out_of_range(translator, options, message):
@@ -265,7 +268,7 @@ def test_no_such_device(name, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.cuda, "_lazy_init", _no_gpu)
-    with pytest.raises(InputError, match=rf"no such device, --device {name}, .* there is: cpu$"):
+    with pytest.raises(InputError, match=rf"no such device, device {name}, .* there is: cpu$"):
         choose_device(name)
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from nmt.config import Config, validate
 from nmt.data import test_set
-from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
+from nmt.decoding.translator import EMPTY, Translation, Translator
 from nmt.errors import InputError, Status
 from nmt.evaluation import evaluate as module
 from nmt.evaluation.bleu import bleu_interval, compare, score, ter
@@ -231,7 +231,10 @@ def test_baseline(model):
     assert baseline["bleu"] == round(scores.bleu, 6) and baseline["chrf"] == round(scores.chrf, 6)
     assert baseline["bleu_difference"] == round(found.scores.bleu - scores.bleu, 6) > 0
     assert 0 < baseline["bleu_p_value"] < 0.2
-    assert f"BLEU = {scores.bleu:.2f}, difference +" in found.as_text()
+    for name, theirs, ours in (
+        ("BLEU", scores.bleu, found.scores.bleu), ("chrF", scores.chrf, found.scores.chrf),
+    ):  # fmt: skip
+        assert f"{name} = {theirs:.2f}, difference {ours - theirs:+.2f}" in found.as_text()
 
 
 def test_text_that_is_not_plain(model):
@@ -274,10 +277,10 @@ def test_comet(model, monkeypatch):
     write("src", [f"{line}!" for line in REFERENCES])
     found = evaluate("m", **files, source="src", comet="known")
     assert found.as_json()["comet"] == 1 and "COMET = 1.0000  known" in found.as_text()
-    with pytest.raises(InputError, match="--comet without --source"):
+    with pytest.raises(ValueError, match="comet without source"):
         evaluate("m", **files, comet="known")
     for name, reason in (("unknown", "not supported by COMET."), ("other", "to the hub.")):
-        with pytest.raises(InputError, match=rf"{reason}\), --comet {name}") as caught:
+        with pytest.raises(InputError, match=rf"{reason}\), {name}, check") as caught:
             evaluate("m", **files, source="src", comet=name)
         assert caught.value.status == Status.STORAGE
 
@@ -300,6 +303,25 @@ def test_sacrebleu_test_set(model, monkeypatch):
     write("hyp", HYPOTHESES)
     found = evaluate(None, test_set="wmt14/full", hypothesis="hyp", target_language="de")
     assert found.scores == score(HYPOTHESES, REFERENCES)
+    pieces = [*REFERENCES[:-1], "ein Ha@@ us"]
+    files = ["ref", write("pieces", pieces)]
+    monkeypatch.setattr(dataset, "get_reference_files", lambda pair: files)
+    with pytest.raises(InputError, match=r"in subword pieces .*, wmt14/full en-de:20, join"):
+        evaluate("m", test_set="wmt14/full")
+
+
+def test_sacrebleu_test_set_of_the_models_source_language(model, monkeypatch):
+    """wmt14/full goes into English from five languages."""
+    from sacrebleu.dataset import DATASETS
+
+    languages = {"source_language": "hi", "target_language": "en"}
+    swapped = model.model_copy(update={"data": model.data.model_copy(update=languages)})
+    monkeypatch.setattr(module, "read_config", lambda path: swapped)
+    dataset, asked = DATASETS["wmt14/full"], []
+    monkeypatch.setattr(dataset, "get_source_file", lambda pair: asked.append(pair) or "src")
+    monkeypatch.setattr(dataset, "get_reference_files", lambda pair: ["ref"])
+    evaluate("m", test_set="wmt14/full")
+    assert asked == ["hi-en"]
 
 
 @pytest.mark.parametrize(
@@ -313,7 +335,7 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
         raise failure
 
     monkeypatch.setattr(DATASETS["wmt14/full"], "get_source_file", fail)
-    with pytest.raises(InputError, match="--test-set wmt14/full, check the network") as caught:
+    with pytest.raises(InputError, match=r"\), wmt14/full, check the network") as caught:
         evaluate("m", test_set="wmt14/full")
     assert caught.value.status == Status.STORAGE
     assert not caplog.records
@@ -322,18 +344,8 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "m", "source": "src"}, "--source without --reference"),
-        ({"model": "m", "reference": "ref"}, "--reference without --source"),
-        ({"model": "m", "reference": "ref", "test_set": "x"}, "both --reference and --test-set"),
-        ({"model": "m", "source": "src", "reference": "ref", "hypothesis": "src"},
-         "both --source and --hypothesis"),
-        ({"model": "m", "hypothesis": "src", "options": SearchOptions(beam=5)}, "leave out --beam"),
-        ({"model": "m", "hypothesis": "src", "precision": "bf16"}, "leave out --beam"),
-        ({"model": None, "source": "src", "reference": "ref"}, "neither MODEL nor --hypothesis"),
-        ({"model": None, "hypothesis": "src"}, "nothing to compare with"),
-        ({"model": None, "hypothesis": "src", "reference": "ref"}, "no --target-language"),
-        ({"model": "m", "test_set": "wmt99"}, "no such test set, --test-set wmt99"),
-        ({"model": "m", "test_set": "wmt14/full", "target_language": "fi"}, "no en-fi, --test-set"),
+        ({"model": "m", "test_set": "wmt99"}, "no such test set, test_set wmt99"),
+        ({"model": "m", "test_set": "wmt14/full", "target_language": "fi"}, "no en-fi, test_set"),
         ({"model": "m", "source": "short", "reference": "ref"},
          "1 source line but 20 references, short and ref"),
         ({"model": "m", "baseline": "short"}, "1 translation but 40 references, short and data"),
@@ -341,16 +353,35 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
          "1 translation but 20 references, short and ref"),
         ({"model": "m", "source": "src", "reference": "latin1"}, "latin1:2, convert"),
         ({"model": "m", "source": "none", "reference": "ref"}, "none"),
-        ({"model": "m", "output": "none/out"}, "no such folder, --output none/out"),
+        ({"model": "m", "output": "none/out"}, "no such folder, output none/out"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together(model, monkeypatch, arguments, message):
+def test_what_cannot_be_compared(model, monkeypatch, arguments, message):
     monkeypatch.setattr(Translator, "load", None)  # refused before anything is translated
     write("short", ["one"])
     Path("latin1").write_bytes(b"good\nM\xfcller\n")
     with pytest.raises(InputError, match=message) as caught:
         evaluate(**arguments)
     assert caught.value.status == Status.INPUT
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"model": "m", "source": "src"}, "source without reference"),
+        ({"model": "m", "reference": "ref"}, "nothing to score"),
+        ({"model": "m", "reference": "ref", "test_set": "x"}, "both reference and test_set"),
+        ({"model": None, "source": "src", "reference": "ref", "target_language": "de"},
+         "nothing to score"),
+        ({"model": None, "hypothesis": "src", "target_language": "de"}, "nothing to compare with"),
+        ({"model": None, "hypothesis": "src", "reference": "ref"}, "no target_language"),
+    ],
+)  # fmt: skip
+def test_arguments_that_do_not_go_together(model, monkeypatch, arguments, message):
+    """`nmt evaluate` names its flags before it comes to this."""
+    monkeypatch.setattr(Translator, "load", None)
+    with pytest.raises(ValueError, match=message):
+        evaluate(**arguments)
 
 
 @pytest.mark.parametrize("tag", ["zh", "zh-CN", "zh_Hant", "ZH"])

@@ -34,6 +34,11 @@ def test_tokenised_text_is_warned_of_in_one_line(line):
     assert note.startswith("nmt: warning: hyp looks tokenised (1 of 6 lines, the first is line 6)")
 
 
+def test_blank_lines_make_text_no_plainer():
+    (note,) = notes_on(["Das ist gut ."] + [""] * 20)
+    assert "(1 of 21 lines" in note
+
+
 def test_ordinary_text_is_not_warned_of():
     assert notes_on(ORDINARY) == []
     assert notes_on([]) == []

@@ -1,5 +1,6 @@
 """Dropout masks: rate, independence, and that they are a function of their key."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,6 +22,17 @@ def test_rate_and_independence(p: float):
     for lag in (1, 2, 3, 4, 5, 8, 128):  # four masks come from one random word
         both = (dropped[lag:] & dropped[:-lag]).double().mean().item()
         assert abs(both - p * p) < 5 * (p * p * (1 - p * p) / n) ** 0.5 + 2 / 65536
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 1 / 65536])
+def test_of_all_16_bits_as_many_drop_as_the_rate_says(p: float):
+    class EachOnce:
+        def random_raw(self, number: int) -> np.ndarray:
+            return np.arange(4 * number, dtype=np.uint16).view(np.uint64)
+
+    randomness = Randomness()
+    randomness._bits = EachOnce()
+    assert (~randomness.keep(torch.Size([65536]), p)).sum() == round(p * 65536)
 
 
 def test_every_lane_of_a_random_word_has_the_rate():

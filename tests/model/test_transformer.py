@@ -27,7 +27,14 @@ VARIANTS = {
 def transformer(request, settings) -> Transformer:
     model = new_transformer(settings(**VARIANTS[request.param])).eval()
     model.initialize(3)
+    model.positions.register_forward_pre_hook(below_length)
     return model
+
+
+def below_length(_, arguments: tuple[torch.Tensor, int]) -> None:
+    """What is promised to a table of positions, which is as long as it was asked for."""
+    positions, length = arguments
+    assert int(positions.max()) < length
 
 
 def random_pairs(number: int, seed: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -97,13 +104,15 @@ def test_every_target_position_sees_every_source_token(transformer: Transformer)
 
 
 def test_cached_steps_equal_teacher_forcing(transformer: Transformer):
-    pairs = random_pairs(5, seed=2)
+    """One of 51 tokens, so that the cache grows on the way."""
+    long = np.append(np.arange(4, 54), EOS_ID).astype(np.int32)
+    pairs = [*random_pairs(5, seed=2), (long[-7:], long)]
     longest = max(len(target) for _, target in pairs)
     batch = one_per_row(pairs)
     expected = transformer.logits(transformer(batch.src, batch.tgt_in))
     with torch.inference_mode():
         steps = Stepper(transformer, batch.src.tokens, beam=1, max_length=longest)
-        parents = torch.zeros(5, 1, dtype=torch.long)
+        parents = torch.zeros(6, 1, dtype=torch.long)
         for place in range(longest):
             logits = steps.step(batch.tgt_in.tokens[:, place : place + 1], parents)
             real = batch.tgt_out[:, place] != 0

@@ -10,8 +10,8 @@ import pytest
 
 from nmt.config import load
 from nmt.errors import InputError
+from nmt.paper import TABLE_3, Row
 from nmt.reporting.info import info
-from nmt.reporting.paper_results import TABLE_3, Row
 from nmt.training.train import train
 from recipes.table3 import table3
 

@@ -14,14 +14,15 @@ from nmt.cli import main
 from nmt.config import validate
 from nmt.data.prepare import prepare
 from nmt.errors import InputError
+from nmt.paper import TABLE_3, sustained_flops
 from nmt.reporting import run_record
 from nmt.reporting.chart import Point, progress_axis, thinned, value_axis
 from nmt.reporting.info import info
-from nmt.reporting.paper_results import TABLE_3, sustained_flops, table_3_row
+from nmt.reporting.paper_models import table_3_row
 from nmt.reporting.report import render, report
 from nmt.reporting.run_record import RunRecord, TestScores, read_runs
 from nmt.reporting.samples import samples
-from nmt.reporting.tables import cost_table, settings_tables
+from nmt.reporting.tables import cleaning_tables, cost_table, settings_tables
 from nmt.storage import manifest
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.train import train
@@ -385,6 +386,26 @@ def test_steps_behind_the_last_logged_one_count_too():
     run = wmt_record([line, {"event": "validation", "step": 150}], ONE, bleu=1.0)
     cells = dict(cost_table([replace(run, model=None)]).rows)
     assert cells["Target tokens seen, about"] == "1.50 × 10³"
+
+
+def test_the_median_speed_is_in_the_middle_by_size():
+    lines = [{"step": step, "tokens_per_second": speed} for step, speed in enumerate((9, 1, 5))]
+    cells = dict(cost_table([wmt_record(lines, ONE, bleu=1.0)]).rows)
+    assert cells["Target tokens per second, median"] == "5"
+
+
+def test_data_of_several_runs_are_told_once_under_the_first(trained: Path):
+    [run] = read_runs([trained], print)
+    runs = [replace(run, name=name, missing=[]) for name in ("first", "second")]
+    assert [table.caption for table in cleaning_tables(runs)] == ["first: sentence pairs"]
+
+
+def test_large_figures_are_the_finished_models(trained: Path):
+    """Without a test set those of the validation set."""
+    [run] = read_runs([trained], print)
+    run.model["validation"] |= {"bleu": 12.34, "ppl": 5.678}
+    large = Page(render([replace(run, test=None)], print)).texts["dl"][0]
+    assert "12.3" in large and "5.68" in large
 
 
 def test_samples_are_best_median_and_worst():

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt import strict_yaml
 from nmt.cli import main
-from nmt.config import CORPUS_KINDS, Config, Section, load, validate
+from nmt.config import CORPUS_KINDS, Config, Section, load, strict_yaml, validate
 from nmt.reporting.settings import shipped, shipped_text
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -20,8 +19,8 @@ def printed(capsys, *words: str) -> str:
 
 def leaves(section: type[Section]):
     for key, field in section.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Section):
+        inner = section.below(key)
+        if inner:
             yield from leaves(inner)
         else:
             yield key, field
@@ -77,4 +76,4 @@ def test_a_printed_configuration_keeps_its_comments(capsys):
 def test_an_unknown_name_is_one_line(capsys, name: str, hint: str):
     assert main(["config", name]) == 2
     said = capsys.readouterr().err
-    assert said == f"nmt: error: no shipped configuration {name}, command line, {hint}\n"
+    assert said == f"nmt: error: no shipped configuration, NAME {name}, {hint}\n"

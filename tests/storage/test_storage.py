@@ -33,7 +33,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
         atomic.write_file(path, "new")
     with pytest.raises(OSError, match="No space"), atomic.new_directory(tmp_path / "d") as folder:
         (folder / "x").write_text("x")

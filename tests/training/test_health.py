@@ -3,6 +3,7 @@
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from nmt.data.shards import Shard, Side
 from nmt.errors import InputError, Status
 from nmt.storage import manifest
-from nmt.training import optimize
+from nmt.training import optimize, run_log
+from nmt.training import train as training
 from nmt.training.health import Divergence, shortcomings, unigram_nll
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.validation import Validation
@@ -90,7 +92,7 @@ def test_a_mean_that_is_worse_than_the_last_step_is_told():
     good = {"nll": 2.0, "bleu": 20.0, "unigram_nll": 5.0}
     [told] = shortcomings(good | {"nll": 2.5, "bleu": 15.0}, good, Path("r"))
     assert "worse (nll 2.500, BLEU 15.00) than the last of them (nll 2.000, BLEU 20.00)" in told
-    assert "nmt average r --last 1" in told
+    assert "take fewer with nmt average" in told
     for fine in ({"bleu": 15.0}, {"nll": 2.5}, {}):
         assert shortcomings(good | fine, good, Path("r")) == []
     assert shortcomings(good, {}, Path("r")) == []
@@ -121,6 +123,44 @@ def test_progress_has_what_a_person_wants_to_know(settings, capsys):
     logged = [line["step"] for line in read_log(directory) if "event" not in line]
     assert logged == [4, 5, 7]
     assert re.search(r"^training: .+, \d+ threads$", said, re.M)
+
+
+@pytest.fixture
+def clock(monkeypatch) -> SimpleNamespace:
+    """What a run's log takes for the time."""
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(run_log, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    return clock
+
+
+def test_speed_is_that_of_steps_alone(settings, clock, monkeypatch):
+    """A step takes a second; validating and saving a thousand each."""
+
+    def taking(seconds: float, function):
+        def timed(*arguments):
+            clock.now += seconds
+            return function(*arguments)
+
+        return timed
+
+    for owner, name, seconds in (
+        (training, "optimizer_step", 1), (training, "validate", 1000),
+        (training.Training, "save", 1000),
+    ):  # fmt: skip
+        monkeypatch.setattr(owner, name, taking(seconds, getattr(owner, name)))
+    changes = {"training__checkpoint_every": 2, "training__validate_every": 3}
+    directory, _ = run(settings(**changes, training__max_steps=6))
+    steps = [line for line in read_log(directory) if "event" not in line]
+    speeds = [line["tokens_per_second"] for line in steps]
+    assert speeds == [line["target_tokens"] for line in steps]
+
+
+def test_the_time_left_is_at_the_pace_of_this_sitting(tmp_path: Path, clock, capsys):
+    facts = {"epoch": 1, "loss": 2.0, "nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
+    with RunLog(tmp_path, step=90, max_steps=100) as log:
+        clock.now += 10
+        log.step({"step": 91} | facts)
+    assert ", 90 s left" in capsys.readouterr().err
 
 
 def test_a_rate_that_is_too_high_is_told_before_the_first_step(settings, capsys):

@@ -1,6 +1,8 @@
 """What others do to a run's directory while it trains, or between two calls."""
 
+import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +11,7 @@ import pytest
 from nmt.cli import main
 from nmt.config import Config
 from nmt.errors import InputError
+from nmt.storage import manifest
 from nmt.training import train as training
 from nmt.training.run_log import read_log
 from tests.training.runs import fingerprint
@@ -174,6 +177,15 @@ def test_what_a_person_put_into_the_model_is_kept(settings, trained: Train, put:
     assert not list(run.glob(".tmp-*")) and not (run / "model/README").exists()
 
 
+def test_what_a_trainer_killed_at_its_end_has_left_is_removed(settings, trained: Train):
+    assert trained(settings(**SHORT))[0] == 0
+    run = Path(settings().training.run_directory)
+    shutil.copytree(run / "model", run / ".tmp-new-model")
+    status, said = trained(settings(**SHORT | {"training__max_steps": 5}))
+    assert status == 0, said
+    assert manifest.read(run / "model", "model")["step"] == 5 and not list(run.glob(".tmp-*"))
+
+
 def test_a_model_of_another_run_is_kept(settings, trained: Train, tmp_path: Path):
     other = settings(**SHORT, training__seed=7, training__run_directory=str(tmp_path / "other"))
     assert trained(other)[0] == trained(settings(**SHORT))[0] == 0
@@ -209,3 +221,40 @@ def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Trai
         (folder / "manifest.json").write_text("{}")  # damaged, but something to lose
     status, said = trained(settings(**SHORT))
     assert status == 2 and "training.seed is 1, the run was started with 5" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("config.yaml", 2), ("tokenizer.model", 2), ("log.jsonl", 0)]
+)
+def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(
+    settings, trained: Train, name: str, wanted: int
+):
+    assert trained(settings(**SHORT | {"training__max_steps": 2}))[0] == 0
+    path = Path(settings().training.run_directory) / name
+    path.unlink()
+    os.mkfifo(path)
+    signal.alarm(60)  # ends this process, should it wait
+    status, said = trained(settings(**SHORT | {"training__max_steps": 3}))
+    signal.alarm(0)
+    assert status == wanted, said
+
+
+def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):
+    config = settings(training__max_steps=3, training__checkpoint_every=1)
+    assert trained(config)[0] == 0
+    run = Path(config.training.run_directory)
+    for path in run.glob("checkpoints/*/model.safetensors"):
+        path.write_bytes(path.read_bytes()[:-1])
+    status, said = trained(settings(training__max_steps=4, training__checkpoint_every=1))
+    assert status == 3
+    assert len([line for line in said if line.startswith("nmt: error")]) == 1
+    assert len([line for line in said if "passing over" in line]) == 3
+    shutil.rmtree(run / "model")
+    path = run / "anywhere.txt"
+    path.write_text("The old man reads.\n")
+    assert main(["translate", str(run), "--input", str(path)]) == 3
+    for has_checkpoints in (True, False):
+        if not has_checkpoints:  # a model alone is something to lose as well
+            shutil.rmtree(run / "checkpoints")
+        status, said = trained(settings(**SHORT))
+        assert status == 2 and "training.seed is 1, the run was started with 5" in said[-1]

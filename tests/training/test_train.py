@@ -6,6 +6,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -19,8 +20,11 @@ from nmt.runs.average import average
 from nmt.runs.state import read_state
 from nmt.storage.atomic import lock
 from nmt.training import train as training
+from nmt.training.distributed import StopRequest
 from nmt.training.loss import TransformerLoss
 from nmt.training.run_log import read_log
+from nmt.training.validation import _losses
+from tests.model.paper import new_model
 from tests.training.runs import fingerprint, losses, run
 
 
@@ -266,7 +270,7 @@ def test_early_stopping_counts_validations_without_a_better_bleu(settings):
         settings(
             training__validate_every=1,
             training__early_stopping=2,
-            training__max_steps=200,
+            training__max_steps=6,
             training__learning_rate_factor=1e-9,
         )
     )
@@ -323,6 +327,14 @@ def test_validation_pairs_that_are_all_beyond_the_learned_positions(settings, tm
                "data__validation": [corpus], "data__directory": str(tmp_path / "d")}  # fmt: skip
     with pytest.raises(InputError, match=r"no pair of at most 60 tokens.*data.validation"):
         run(settings(**changes))
+
+
+def test_pairs_as_long_as_the_learned_positions_are_validated(settings):
+    config = settings(model__positions="learned", data__max_length=8)
+    module = TransformerLoss(new_model(config, seed=1).eval(), 0.1)
+    pairs = [(np.full(s, 5), np.full(t, 5)) for s, t in ((8, 3), (2, 8), (9, 3), (2, 9))]
+    *_, tokens = _losses(module, pairs, config, torch.device("cpu"), StopRequest())
+    assert tokens == 3 + 8
 
 
 def test_info_says_which_model_of_a_run_it_describes(straight: Path, capsys):

@@ -6,7 +6,7 @@ from typing import Any
 from nmt.config import Data, Hub
 from nmt.data.corpora.columns import BATCH, leaves, resolve, strings
 from nmt.data.corpora.pairs import Pairs
-from nmt.errors import InputError, Status
+from nmt.errors import InputError, StorageError
 
 
 def describe(corpus: Hub) -> str:
@@ -65,12 +65,12 @@ def _load(corpus: Hub) -> Any:
         return datasets.load_dataset(corpus.hub, corpus.name, split=corpus.split)
     except Exception as error:  # the library raises dozens of kinds: everything becomes one line
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
-        hint, status = "correct the entry", Status.INPUT
+        hint, kind = "correct the entry", InputError
         if isinstance(error, ConnectionError):
-            hint, status = "check the network, or name a local folder", Status.STORAGE
+            hint, kind = "check the network, or name a local folder", StorageError
         elif any(map(_is_of_storage, (error, error.__cause__))):
-            hint, status = "make room or allow access", Status.STORAGE
-        raise InputError(f"{reason}, {describe(corpus)}, {hint}", status=status) from None
+            hint, kind = "make room or allow access", StorageError
+        raise kind(f"{reason}, {describe(corpus)}, {hint}") from None
 
 
 def _is_of_storage(error: BaseException | None) -> bool:

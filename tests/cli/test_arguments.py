@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nmt import cli
-from nmt.cli import main
+from nmt.cli import COMMANDS, main
+from nmt.cli.parser import new_parser
 from nmt.config import Config, Decoding, Training
 from nmt.decoding import translator
 from nmt.decoding.lines import LineOptions
@@ -22,12 +22,12 @@ ON = {"device": "cpu", "precision": "bf16"}
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     f"translate M --input i --output o --n-best 3 --strict {ALL}": (
         "nmt.decoding.lines.run_translate",
-        {0: Path("M"), "input_path": Path("i"), "output_path": Path("o"), **ON,
+        {0: Path("M"), "input": Path("i"), "output": Path("o"), **ON,
          "options": LineOptions(SearchOptions(n_best=3, **SEARCH), numbered=True, strict=True)},
     ),
     "translate M": (
         "nmt.decoding.lines.run_translate",
-        {"input_path": None, "output_path": None, "options": LineOptions(),
+        {"input": None, "output": None, "options": LineOptions(),
          "device": None, "precision": None},
     ),
     "translate M --n-best 1": (
@@ -39,7 +39,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
          "target_language": "de", "output": Path("o"), "comet": None, "hypothesis": None,
          "test_set": None, "options": SearchOptions(**SEARCH), **ON},
     ),
-    "evaluate --test-set wmt14 --hypothesis h --comet": (
+    "evaluate --test-set wmt14 --hypothesis h --target-language de --comet": (
         "nmt.evaluation.evaluate.evaluate",
         {0: None, "test_set": "wmt14", "hypothesis": Path("h"), "comet": "Unbabel/wmt22-comet-da",
          "options": SearchOptions()},
@@ -105,7 +105,8 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 
 def test_no_option_is_forgotten_here():
     """A new one needs a reason, and a line above."""
-    (commands,) = [a for a in cli._parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    actions = new_parser(COMMANDS)._actions
+    (commands,) = [a for a in actions if isinstance(a, argparse._SubParsersAction)]
     for name, parser in commands.choices.items():
         tested = {word for line in CALLS if line.split()[0] == name for word in line.split()}
         assert options_of(parser) - {"-h", "--help"} <= tested, name

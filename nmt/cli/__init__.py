@@ -1,0 +1,93 @@
+"""The `nmt` command: a file for each of its commands, and the frame around them.
+
+Here alone flags are named and arguments are read. The commands import the library when they run,
+so that `nmt --help` is prompt.
+"""
+
+import sys
+from collections.abc import Mapping
+
+from nmt.cli import (
+    attention,
+    average,
+    config,
+    evaluate,
+    info,
+    prepare,
+    report,
+    score,
+    train,
+    translate,
+)
+from nmt.cli.parser import parse
+from nmt.cli.terminal import forget_output, say, set_up_streams
+from nmt.errors import (
+    InputError,
+    Status,
+    Stopped,
+    ToldElsewhereError,
+    is_out_of_memory,
+    of_system,
+)
+from nmt.signals import stoppable
+
+COMMANDS = (
+    prepare.COMMAND, train.COMMAND, translate.COMMAND, evaluate.COMMAND, score.COMMAND,
+    attention.COMMAND, average.COMMAND, info.COMMAND, config.COMMAND, report.COMMAND,
+)  # fmt: skip
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command and returns its exit status."""
+    flags: Mapping[str, str] = {}
+    if_out_of_memory = ""
+    set_up_streams()
+    try:
+        arguments = parse(COMMANDS, argv)
+        flags, if_out_of_memory = arguments.flags, arguments.command.if_out_of_memory
+        with stoppable("interrupted"):  # so that files half written are removed
+            arguments.command.run(arguments)
+        if sys.stdout:
+            sys.stdout.flush()
+        return Status.DONE
+    except ToldElsewhereError as error:
+        return error.status
+    except InputError as error:
+        return _refused(error, flags)
+    except Stopped as stopped:
+        say(f"nmt: {stopped}")
+        return stopped.status
+    except KeyboardInterrupt:
+        say("nmt: interrupted")
+        return 130
+    except BrokenPipeError:  # whoever read us has gone
+        forget_output()
+        return Status.DONE
+    except (UnicodeEncodeError, OSError, MemoryError, RuntimeError) as error:
+        refusal = _of_surroundings(error, if_out_of_memory)
+        if refusal is None:
+            raise
+        forget_output()
+        return _refused(refusal, flags)
+
+
+def _refused(error: InputError, flags: Mapping[str, str]) -> int:
+    """Says what was wrong; `flags` are the command's names of parameters."""
+    for problem in error.naming(flags):
+        say(f"nmt: error: {problem}")
+    return error.status
+
+
+def _of_surroundings(error: Exception, if_out_of_memory: str) -> InputError | None:
+    """The line for what the machine or its set-up has refused; None for a bug of ours."""
+    match error:
+        case UnicodeEncodeError() if error.encoding != "utf-8":
+            return InputError(
+                f"no file can be called {str(error.object)!a:.200} in this locale "
+                f"({error.encoding}), this command, use a UTF-8 locale, or set PYTHONUTF8=1"
+            )
+        case OSError() if error.errno is not None:
+            return of_system(error)
+        case _ if is_out_of_memory(error):
+            return InputError(f"out of memory, this machine, {if_out_of_memory}")
+    return None

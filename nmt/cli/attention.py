@@ -1,0 +1,32 @@
+"""`nmt attention`: pictures of where a model looks."""
+
+import argparse
+from pathlib import Path
+
+from nmt.cli.flags import add_model
+from nmt.cli.parser import Command
+from nmt.cli.terminal import say
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("--source", required=True, metavar="TEXT", help="a sentence")
+    parser.add_argument("--target", metavar="TEXT",
+                        help="its translation; default: the model's own")  # fmt: skip
+    parser.add_argument("--output", type=Path, required=True, metavar="F",
+                        help=".html: to explore; .png: a grid (extra plots)")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from nmt.evaluation.attention_maps import run_attention
+
+    run_attention(arguments.model, arguments.source, arguments.target, arguments.output, say)
+
+
+COMMAND = Command(
+    "attention",
+    "picture where the model looks, by layer and head",
+    "nmt attention runs/demo --source 'The man reads.' --output a.html",
+    add_flags,
+    run,
+)

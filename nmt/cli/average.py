@@ -1,0 +1,32 @@
+"""`nmt average`: one model from several checkpoints."""
+
+import argparse
+from pathlib import Path
+
+from nmt.cli.flags import positive
+from nmt.cli.parser import Command
+from nmt.cli.terminal import say
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="RUN", type=Path, help="run directory")
+    parser.add_argument("--last", type=positive, required=True, metavar="N",
+                        help="how many checkpoints")  # fmt: skip
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR",
+                        help="new model directory")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from nmt.runs.average import average
+
+    steps = average(arguments.model, arguments.last, arguments.output, say)
+    say(f"mean of steps {', '.join(map(str, steps))}")
+
+
+COMMAND = Command(
+    "average",
+    "mean of a run's last checkpoints, as a model directory",
+    "nmt average runs/multi30k --last 5 --output averaged",
+    add_flags,
+    run,
+)

@@ -1,0 +1,74 @@
+"""Flags that several commands share, and what they say of them to the library."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nmt.config import Config
+    from nmt.decoding.translator import SearchOptions
+
+
+def add_model(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    """MODEL; `nargs` "?" if it may be left out."""
+    parser.add_argument("model", metavar="MODEL", type=Path, nargs=nargs,
+                        help="model, checkpoint or run directory")  # fmt: skip
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """CONFIG and KEY=VALUE, see `load_config`."""
+    parser.add_argument("config", metavar="CONFIG", type=Path, help="YAML file")
+    add_overrides(parser, "settings to override, such as training.max_steps=200")
+
+
+def add_overrides(parser: argparse.ArgumentParser, meaning: str) -> None:
+    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help=meaning)
+
+
+def load_config(arguments: argparse.Namespace) -> "Config":
+    from nmt.config import load
+
+    return load(arguments.config, arguments.overrides, origin="command line")
+
+
+def add_decoding(parser: argparse.ArgumentParser) -> None:
+    """How to search, see `search_options`, and on what."""
+    parser.add_argument("--beam", type=positive, metavar="N",
+                        help="hypotheses kept; 1 is greedy "
+                             "(default: the model's decoding.beam)")  # fmt: skip
+    parser.add_argument("--length-penalty", type=_number, metavar="A",
+                        help="alpha of ((5+n)/6)^alpha, from 0 to 100 "
+                             "(default: the model's decoding.length_penalty)")  # fmt: skip
+    parser.add_argument("--batch-tokens", type=positive, metavar="N",
+                        help="tokens decoded at once; less needs less memory "
+                             "(default: 16384 on a CPU, 131072 on a GPU)")  # fmt: skip
+    add_device(parser)
+
+
+def search_options(arguments: argparse.Namespace, n_best: int = 1) -> "SearchOptions":
+    from nmt.decoding.translator import SearchOptions
+
+    return SearchOptions(arguments.beam, arguments.length_penalty, n_best, arguments.batch_tokens)
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", metavar="D",
+                        help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")  # fmt: skip
+    parser.add_argument("--precision", choices=("fp32", "bf16"),
+                        help="fp32 does not depend on batch size or order; bf16 is faster, its "
+                             "BLEU within 0.2 (default: fp32 on a CPU, bf16 on a GPU)")  # fmt: skip
+
+
+def positive(text: str) -> int:
+    """The type of a flag that takes a whole number from 1."""
+    value = int(text) if text.isdecimal() else 0
+    if not 1 <= value <= 10**9:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^9, found {text}")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)  # its bounds are those of SearchOptions
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, found {text}") from None

@@ -1,0 +1,36 @@
+"""`nmt prepare`: corpora into token shards."""
+
+import argparse
+
+from nmt.cli.flags import add_config, load_config, positive
+from nmt.cli.parser import Command
+from nmt.cli.terminal import say
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    add_config(parser)
+    parser.add_argument("--processes", type=positive, metavar="N",
+                        help="at most so many at once, up to 200 MB each (default: the CPU "
+                             "cores, up to 6); the data do not depend on it")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from nmt.data.prepare import prepare
+
+    config = load_config(arguments)
+    tokenizer = None
+    if config.training.initialize_from:  # else torch is not needed
+        from nmt.runs.model_directory import tokenizer_to_fine_tune
+
+        tokenizer = tokenizer_to_fine_tune(config)
+    prepare(config, report=say, tokenizer=tokenizer, processes=arguments.processes)
+
+
+COMMAND = Command(
+    "prepare",
+    "clean corpora, train the tokenizer, write token shards",
+    "nmt prepare configs/multi30k.yaml",
+    add_flags,
+    run,
+    if_out_of_memory="lower --processes, or use a machine with more memory",
+)

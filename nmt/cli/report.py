@@ -1,0 +1,30 @@
+"""`nmt report`: a page about runs."""
+
+import argparse
+from pathlib import Path
+
+from nmt.cli.parser import Command
+from nmt.cli.terminal import say
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
+    parser.add_argument("--output", type=Path, required=True, metavar="F.html", help="the page")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from nmt.cpu_memory import keep_freed_memory
+    from nmt.reporting.report import report
+
+    keep_freed_memory()
+    report(arguments.runs, arguments.output, say)
+    say(f"written: {arguments.output}")
+
+
+COMMAND = Command(
+    "report",
+    "one HTML page about a run, or about several compared",
+    "nmt report runs/multi30k --output report.html",
+    add_flags,
+    run,
+)

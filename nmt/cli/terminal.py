@@ -1,0 +1,51 @@
+"""What a command says: results to standard output, everything for a person to standard error."""
+
+import contextlib
+import io
+import os
+import sys
+
+from nmt.errors import InputError, told
+
+
+def say(text: str) -> None:
+    """A line for a person."""
+    with contextlib.suppress(OSError):  # nobody listens: no reason to stop
+        print(told(text), file=sys.stderr, flush=True)
+
+
+def print_result(text: object) -> None:
+    """A result, which a program may read."""
+    if sys.stdout is None:
+        raise InputError("standard output is closed, this command, give it somewhere to write")
+    print(text)
+
+
+def set_up_streams() -> None:
+    """Standard streams as all commands expect them, however the caller has left them."""
+    _occupy_standard_descriptors()
+    if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale; paths as they came
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def _occupy_standard_descriptors() -> None:
+    """Opens those that the caller has closed, so that no file of ours gets their numbers.
+
+    What a library writes to descriptor 2 would else end up in a checkpoint.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    if sys.stderr is None:  # libraries write to it without asking, or to standard output instead
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
+def forget_output() -> None:
+    """Keeps the interpreter from failing once more at its end, on what could not be written."""
+    try:
+        if sys.stdout:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

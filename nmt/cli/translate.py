@@ -1,0 +1,54 @@
+"""`nmt translate`: text in, text out."""
+
+import argparse
+from pathlib import Path
+
+from nmt.cli.flags import add_decoding, add_model, positive, search_options
+from nmt.cli.parser import Command
+from nmt.cli.terminal import say
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("--input", type=Path, metavar="F",
+                        help="text, plain or .gz (default: standard input)")  # fmt: skip
+    parser.add_argument("--output", type=Path, metavar="F",
+                        help="appears when it is whole (default: standard output)")  # fmt: skip
+    parser.add_argument("--n-best", type=positive, metavar="N",
+                        help="N lines a sentence: index, score, text, tab-separated (default: the "
+                             "best text alone); the score is the log-probability divided by the "
+                             "length penalty, where nmt score prints it undivided; of an empty "
+                             "line it is 0")  # fmt: skip
+    parser.add_argument("--strict", action="store_true",
+                        help="stop at invalid UTF-8 (default: replace it and warn)")  # fmt: skip
+    add_decoding(parser)
+
+
+def run(arguments: argparse.Namespace) -> None:
+    from nmt.cpu_memory import keep_freed_memory
+    from nmt.decoding.lines import LineOptions, run_translate
+
+    keep_freed_memory()
+    run_translate(
+        arguments.model,
+        input=arguments.input,
+        output=arguments.output,
+        options=LineOptions(
+            search=search_options(arguments, n_best=arguments.n_best or 1),
+            numbered=arguments.n_best is not None,
+            strict=arguments.strict,
+        ),
+        device=arguments.device,
+        precision=arguments.precision,
+        note=say,
+    )
+
+
+COMMAND = Command(
+    "translate",
+    "translate text, one line out for each line in",
+    "echo 'The man reads a book.' | nmt translate runs/demo",
+    add_flags,
+    run,
+    if_out_of_memory="lower --batch-tokens",
+)

@@ -1,0 +1,56 @@
+"""The configuration: every setting, and how it comes from files and overrides."""
+
+from nmt.config.comparing import differences
+from nmt.config.loading import load, load_resolved, read_merged, validate
+from nmt.config.problems import allowed
+from nmt.config.settings import (
+    CORPUS_KINDS,
+    MAX_BEAM,
+    ColumnsFile,
+    Config,
+    Corpus,
+    Data,
+    Decoding,
+    Demo,
+    DemoPairs,
+    Hub,
+    JsonLines,
+    Model,
+    Parquet,
+    Section,
+    Text,
+    TextFiles,
+    Tokenizer,
+    Training,
+    Tsv,
+    TsvFile,
+)
+
+__all__ = [
+    "CORPUS_KINDS",
+    "MAX_BEAM",
+    "ColumnsFile",
+    "Config",
+    "Corpus",
+    "Data",
+    "Decoding",
+    "Demo",
+    "DemoPairs",
+    "Hub",
+    "JsonLines",
+    "Model",
+    "Parquet",
+    "Section",
+    "Text",
+    "TextFiles",
+    "Tokenizer",
+    "Training",
+    "Tsv",
+    "TsvFile",
+    "allowed",
+    "differences",
+    "load",
+    "load_resolved",
+    "read_merged",
+    "validate",
+]

@@ -1,0 +1,26 @@
+"""Where two configurations differ."""
+
+from typing import Any
+
+from nmt.config.settings import Config
+
+
+def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
+    """Dotted keys whose values differ, with the two values."""
+    flat_old, flat_new = _flatten(old.model_dump()), _flatten(new.model_dump())
+    keys = list(dict.fromkeys([*flat_old, *flat_new]))
+    return {
+        key: (flat_old.get(key), flat_new.get(key))
+        for key in keys
+        if flat_old.get(key) != flat_new.get(key)
+    }
+
+
+def _flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict):
+            flat |= _flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

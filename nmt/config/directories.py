@@ -1,0 +1,38 @@
+"""What `nmt prepare` and `nmt train` replace in their directories: nothing else may lie there."""
+
+import os
+from pathlib import Path
+
+from nmt.storage import names
+from nmt.storage.atomic import PREFIX
+
+
+def misplaced(data: str, run: str, origin: str | None) -> str | None:
+    """Says which of a configuration's directories would be removed with another; None: none.
+
+    Args:
+        data: `data.directory`.
+        run: `training.run_directory`.
+        origin: `training.initialize_from`.
+    """
+    if os.path.realpath(data) == os.path.realpath(run):
+        return f"data.directory and training.run_directory are both {data}"
+    replaced = [
+        ("data.directory", data, names.IN_DATA, "nmt prepare"),
+        ("training.run_directory", run, names.IN_RUN, "nmt train"),
+    ]
+    kept = [("data.directory", data), ("training.run_directory", run)]
+    kept += [("training.initialize_from", origin)] if origin else []
+    for owner, directory, taken, command in replaced:
+        for key, path in kept:
+            name = _first_name(directory, path)
+            if name in taken or name.startswith(PREFIX):
+                return f"{key} is {path}, in what {command} replaces in {owner} {directory}"
+    return None
+
+
+def _first_name(directory: str, path: str) -> str:
+    """Of the entry of `directory` in which `path` lies, links resolved; empty if in none."""
+    below = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
+    first = "".join(Path(below).parts[:1])
+    return "" if first == os.pardir else first

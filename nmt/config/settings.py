@@ -1,0 +1,342 @@
+"""Every setting: what it means, its unit, its range and its default, in the order of a file.
+
+`BASE` is the paper's base model (Vaswani et al., 2017); `nmt config` prints the numbers. Relative
+paths are relative to the directory in which the command is run, so that one configuration serves
+several checkouts, and are kept as they are written, so that a run goes on where its whole tree was
+moved.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+
+from nmt.config.directories import misplaced
+from nmt.config.strict_yaml import dump
+from nmt.paper import BASE
+
+Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
+# A model's configuration comes with it, from anywhere: what it asks for must be within reason.
+Layers = Annotated[int, Field(ge=1, le=1000)]
+Width = Annotated[int, Field(ge=1, le=100_000)]
+Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]  # or a path, or a name
+Probability = Annotated[float, Field(ge=0, le=0.99)]
+Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
+Scale = Annotated[float, Field(gt=0, le=1_000_000)]
+Slots = Annotated[int, Field(ge=1, le=10_000)]  # each costs memory and time, even an empty one
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+MAX_BEAM = 1000
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def below(cls, key: str) -> "type[Section] | None":
+        """The section that stands under a key; None under a single setting or an unknown key."""
+        field = cls.model_fields.get(key)
+        inner = field.annotation if field else None
+        return inner if isinstance(inner, type) and issubclass(inner, Section) else None
+
+
+_WEIGHT = "how often each pair is seen in an epoch"
+_SOURCE_NAME = "the source side's column, by name; a dot reaches into a struct: translation.en"
+_TARGET_NAME = "the target side's column, by name"
+
+
+class Hub(Section):
+    """A dataset of the Hugging Face hub, or a local folder in the hub's layout."""
+
+    hub: Word = Field(description="the dataset's name, such as wmt/wmt14, or a folder")
+    name: Word | None = Field(
+        default=None, description="the dataset's configuration, such as de-en"
+    )
+    split: Word = Field(description="the dataset's split, such as train")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
+
+
+class TextFiles(Section):
+    source: Word = Field(description="file of the source side, a sentence a line, plain or .gz")
+    target: Word = Field(description="file of the target side, as many lines")
+
+
+class Text(Section):
+    """Two text files of as many lines, plain, gzip, bzip2 or xz."""
+
+    text: TextFiles = Field(description="the two files")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
+
+
+class TsvFile(Section):
+    path: Word = Field(description="the file, plain or .gz")
+    source_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        default=0, description="column of the source side, counted from 0"
+    )
+    target_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
+        default=1, description="column of the target side, counted from 0"
+    )
+
+
+class Tsv(Section):
+    """One file of tab-separated columns, counted from 0, plain or compressed as text is."""
+
+    tsv: TsvFile = Field(description="the file and its columns")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
+
+
+class ColumnsFile(Section):
+    path: Word = Field(description="the file")
+    source_column: Word = Field(description=_SOURCE_NAME)
+    target_column: Word = Field(description=_TARGET_NAME)
+
+
+class Parquet(Section):
+    """One parquet file, columns by name; a dot reaches into a struct: translation.en."""
+
+    parquet: ColumnsFile = Field(description="the file and its columns")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
+
+
+class JsonLines(Section):
+    """One JSON object a line, plain or compressed as text is, columns by name as for parquet."""
+
+    jsonl: ColumnsFile = Field(description="the file and its columns")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
+
+
+class DemoPairs(Section):
+    pairs: Positive = Field(description="how many sentence pairs")
+    seed: Seed = Field(default=1, description="another seed writes other sentences")
+
+
+class Demo(Section):
+    """Sentences that the embedded English-German grammar writes; the split is the list's."""
+
+    demo: DemoPairs = Field(description="how many pairs, and of which seed")
+    weight: Weight = Field(default=1.0, description=_WEIGHT)
+
+
+CORPUS_KINDS: dict[str, type[Section]] = {
+    "hub": Hub, "text": Text, "tsv": Tsv, "parquet": Parquet, "jsonl": JsonLines, "demo": Demo,
+}  # fmt: skip
+
+
+def _kind(corpus: Any) -> str | None:
+    """The one kind that an entry names, parsed or not; None if it names none or several."""
+    keys = dict(corpus) if isinstance(corpus, dict | Section) else {}
+    kinds = [kind for kind in CORPUS_KINDS if kind in keys]
+    return kinds[0] if len(kinds) == 1 else None
+
+
+Corpus = Annotated[
+    Annotated[Hub, Tag("hub")]
+    | Annotated[Text, Tag("text")]
+    | Annotated[Tsv, Tag("tsv")]
+    | Annotated[Parquet, Tag("parquet")]
+    | Annotated[JsonLines, Tag("jsonl")]
+    | Annotated[Demo, Tag("demo")],
+    Discriminator(_kind),
+]
+Corpora = Annotated[tuple[Corpus, ...], Field(strict=False)]  # a file has lists
+
+
+class Data(Section):
+    directory: Word = Field(description="where the prepared data is put")
+    source_language: Word = Field(description="language translated from, a code such as en")
+    target_language: Word = Field(description="language translated to, a code such as de")
+    max_length: Annotated[int, Field(ge=2, le=100_000)] = Field(
+        default=256,
+        description="tokens a side, end symbol included; longer pairs are dropped from training",
+    )
+    train: Annotated[Corpora, Field(min_length=1)] = Field(description="corpora to train on")
+    validation: Corpora = Field(default=(), description="corpora to validate on while training")
+    test: Corpora = Field(default=(), description="the model's own test set, for nmt evaluate")
+
+
+class Tokenizer(Section):
+    vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = Field(
+        default=BASE["tokenizer.vocabulary_size"],
+        description="pieces shared by both languages: 256 bytes, 4 symbols, text",
+    )
+    bpe_dropout: Probability = Field(
+        default=BASE["tokenizer.bpe_dropout"],
+        description="chance that a merge is skipped where training pairs are segmented "
+        "(Provilkov et al., 2020: 0.1, for small corpora). Each training pair is then prepared in "
+        "16 random segmentations, one for each epoch in turn. Validation and translation always "
+        "have the usual segmentation, which also says whether a pair exceeds data.max_length",
+    )
+
+
+class Model(Section):
+    """Vaswani et al. (2017), Table 3, with its symbols."""
+
+    encoder_layers: Layers = Field(
+        default=BASE["model.encoder_layers"], description="N of the encoder"
+    )
+    decoder_layers: Layers = Field(
+        default=BASE["model.decoder_layers"], description="N of the decoder"
+    )
+    d_model: Width = Field(
+        default=BASE["model.d_model"],
+        description="width of the embeddings and of every layer, even",
+    )
+    d_ff: Width = Field(
+        default=BASE["model.d_ff"], description="inner width of the feed-forward networks"
+    )
+    heads: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=BASE["model.heads"], description="attention heads, h"
+    )
+    d_k: Width = Field(default=BASE["model.d_k"], description="width of a head's queries and keys")
+    d_v: Width = Field(default=BASE["model.d_v"], description="width of a head's values")
+    dropout: Probability = Field(
+        default=BASE["model.dropout"],
+        description="P_drop, on sub-layer outputs and embedding sums (§5.4)",
+    )
+    attention_dropout: Probability = Field(
+        default=BASE["model.attention_dropout"],
+        description="dropout on attention weights; the paper has none",
+    )
+    activation_dropout: Probability = Field(
+        default=BASE["model.activation_dropout"],
+        description="dropout behind the feed-forward networks' ReLU; the paper has none",
+    )
+    positions: Literal["sinusoidal", "learned"] = Field(
+        default=BASE["model.positions"], description="positional encoding (§3.5)"
+    )
+    norm: Literal["post", "pre"] = Field(
+        default=BASE["model.norm"],
+        description="post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))",
+    )
+    attention_window: Positive | None = Field(
+        default=BASE["model.attention_window"],
+        description="restricts self-attention, not cross-attention, to a neighborhood of size r "
+        "centered around each position (§4). Taken as r positions in all: the token itself and "
+        "r // 2 on either side, so that an even r counts as r + 1; the decoder sees of them the "
+        "token itself and the r // 2 before it. The paper's models: none",
+    )
+
+    @model_validator(mode="after")
+    def _even(self) -> Self:
+        if self.d_model % 2:
+            raise ValueError(f"d_model must be even for sines and cosines, found {self.d_model}")
+        return self
+
+
+class Training(Section):
+    run_directory: Word = Field(description="where checkpoints, log and the model are put")
+    max_steps: Positive = Field(
+        default=BASE["training.max_steps"], description="optimizer steps in all"
+    )
+    batch_tokens: Positive = Field(
+        default=BASE["training.batch_tokens"],
+        description="bound on one step's tokens over all ranks, on each side",
+    )
+    micro_batches: Slots | Literal["auto"] = Field(
+        default="auto", description="slots that a step is cut into; auto: one a rank"
+    )
+    warmup_steps: Positive = Field(
+        default=BASE["training.warmup_steps"],
+        description="steps over which the learning rate rises (Eq. 3); it sets the peak too",
+    )
+    learning_rate_factor: Scale = Field(
+        default=BASE["training.learning_rate_factor"],
+        description="factor on Eq. 3's learning rate; 1: the paper",
+    )
+    label_smoothing: Probability = Field(
+        default=BASE["training.label_smoothing"],
+        description="share of the target distribution spread over the vocabulary (§5.4)",
+    )
+    gradient_clip: Scale | None = Field(
+        default=BASE["training.gradient_clip"],
+        description="bound on the norm of a step's gradient; the paper: none",
+    )
+    precision: Literal["fp32", "bf16"] = Field(
+        default=BASE["training.precision"],
+        description="of matrix products; weights are always fp32",
+    )
+    seed: Seed = Field(default=1, description="decides initial weights, batches and dropout")
+    deterministic: bool = Field(
+        default=False,
+        description="only operations that give the same bits every time, perhaps slower",
+    )
+    compile: bool = Field(default=False, description="run the model through torch.compile")
+    checkpoint_every: Positive = Field(
+        default=BASE["training.checkpoint_every"], description="steps between checkpoints"
+    )
+    keep_checkpoints: Positive = Field(
+        default=10,
+        description="checkpoints kept, the newest; the best by validation stands beside them",
+    )
+    average_last: Positive = Field(
+        default=BASE["training.average_last"],
+        description="checkpoints whose mean is the finished model",
+    )
+    validate_every: Positive = Field(default=1500, description="steps between validations")
+    log_every: Positive = Field(default=100, description="steps between lines of the log")
+    early_stopping: Positive | None = Field(
+        default=None, description="validations without a better BLEU after which training ends"
+    )
+    initialize_from: Word | None = Field(
+        default=None, description="a model, checkpoint or run directory to fine-tune"
+    )
+    process_group_timeout_s: Positive = Field(
+        default=600, description="seconds after which a rank that hangs ends the job"
+    )
+
+    @model_validator(mode="after")
+    def _enough_to_average(self) -> Self:
+        if self.average_last > self.keep_checkpoints:
+            raise ValueError(
+                f"average_last ({self.average_last}) must not exceed "
+                f"keep_checkpoints ({self.keep_checkpoints})"
+            )
+        return self
+
+
+class Decoding(Section):
+    beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = Field(
+        default=BASE["decoding.beam"],
+        description="hypotheses kept for each sentence (§6.1); 1 is greedy",
+    )
+    length_penalty: Annotated[float, Field(ge=0, le=100)] = Field(
+        default=BASE["decoding.length_penalty"],
+        description="alpha: scores are divided by ((5 + tokens) / 6)^alpha (§6.1)",
+    )
+    max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = Field(
+        default=BASE["decoding.max_extra_length"],
+        description="target tokens beyond the number of the source's (§6.1)",
+    )
+
+
+class Config(Section):
+    data: Data = Field(description="corpora, and what is prepared from them")
+    tokenizer: Tokenizer = Field(default=Tokenizer(), description="the shared BPE vocabulary")
+    model: Model = Field(default=Model(), description="the Transformer's shape")
+    training: Training = Field(description="how the model is trained, and what a run keeps")
+    decoding: Decoding = Field(default=Decoding(), description="beam search")
+
+    @model_validator(mode="after")
+    def _longest_pair_fits(self) -> Self:
+        if self.data.max_length > self.training.batch_tokens:
+            raise ValueError(
+                f"data.max_length ({self.data.max_length}) must not exceed "
+                f"training.batch_tokens ({self.training.batch_tokens})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_lies_where_it_is_replaced(self) -> Self:
+        training = self.training
+        problem = misplaced(self.data.directory, training.run_directory, training.initialize_from)
+        if problem:
+            raise ValueError(problem)
+        return self
+
+    @model_validator(mode="after")
+    def _early_stopping_can_judge(self) -> Self:
+        if self.training.early_stopping is not None and not self.data.validation:
+            raise ValueError("training.early_stopping needs data.validation, which is empty")
+        return self
+
+    def to_yaml(self) -> str:
+        """The resolved configuration as YAML, every setting written out."""
+        return dump(self.model_dump(mode="json", exclude_none=True))

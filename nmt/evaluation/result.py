@@ -1,0 +1,91 @@
+"""What an evaluation has found: figures for programs, lines for a person."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from nmt.evaluation.bleu import Comparison, Scores
+from nmt.evaluation.paper_bleu import CONVENTION
+from nmt.evaluation.test_sets import TestSet
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    scores: Scores
+    bleu_interval: tuple[float, float]  # 95%
+    ter: float  # edits for 100 words
+    ter_signature: str
+    paper_bleu: float | None  # 0 to 100; None: the target is not German
+    paper_bleu_interval: tuple[float, float] | None  # 95%
+    comparison: Comparison | None  # with a baseline
+    test_set: TestSet
+    translations: list[str]
+    comet: float | None = None
+    comet_model: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs, figures to six digits behind the point."""
+        scores = self.scores
+        content: dict[str, Any] = {
+            "bleu": scores.bleu,
+            "bleu_signature": scores.bleu_signature,
+            "bleu_interval": list(self.bleu_interval),
+            "chrf": scores.chrf,
+            "chrf_signature": scores.chrf_signature,
+            "ter": self.ter,
+            "ter_signature": self.ter_signature,
+            "sentences": scores.sentences,
+        }
+        if self.paper_bleu is not None and self.paper_bleu_interval is not None:
+            content |= {
+                "paper_bleu": self.paper_bleu,
+                "paper_bleu_interval": list(self.paper_bleu_interval),
+                "paper_bleu_convention": CONVENTION,
+            }
+        if self.comet is not None:
+            content |= {"comet": self.comet, "comet_model": self.comet_model}
+        if (baseline := self.comparison) is not None:
+            content["baseline"] = {
+                "bleu": baseline.bleu,
+                "bleu_difference": scores.bleu - baseline.bleu,
+                "bleu_p_value": baseline.bleu_p_value,
+                "chrf": baseline.chrf,
+                "chrf_difference": scores.chrf - baseline.chrf,
+                "chrf_p_value": baseline.chrf_p_value,
+            }
+        return _rounded(content)
+
+    def as_text(self) -> str:
+        """For a person, a line for each measure."""
+        scores, (low, high) = self.scores, self.bleu_interval
+        lines = [
+            f"BLEU = {scores.bleu:.2f}  (95%: {low:.2f} to {high:.2f})  {scores.bleu_signature}",
+            f"chrF = {scores.chrf:.2f}  {scores.chrf_signature}",
+            f"TER = {self.ter:.2f}  {self.ter_signature}",
+        ]
+        if self.paper_bleu is not None and self.paper_bleu_interval is not None:
+            low, high = self.paper_bleu_interval
+            interval = f"95%: {low:.2f} to {high:.2f}"
+            lines.append(f"paper BLEU = {self.paper_bleu:.2f}  ({interval})  {CONVENTION}")
+        if self.comet is not None:
+            lines.append(f"COMET = {self.comet:.4f}  {self.comet_model}")
+        if (baseline := self.comparison) is not None:
+            lines.append(
+                f"baseline: BLEU = {baseline.bleu:.2f}, "
+                f"difference {scores.bleu - baseline.bleu:+.2f} (p = {baseline.bleu_p_value:.4f}); "
+                f"chrF = {baseline.chrf:.2f}, "
+                f"difference {scores.chrf - baseline.chrf:+.2f} (p = {baseline.chrf_p_value:.4f})  "
+                "paired bootstrap"
+            )
+        return "\n".join([*lines, f"sentences = {scores.sentences}"])
+
+
+def _rounded(value: Any) -> Any:
+    """Without the dust of binary arithmetic, 100.00000000000004, at any depth."""
+    match value:
+        case float():
+            return round(value, 6)
+        case list():
+            return [_rounded(item) for item in value]
+        case dict():
+            return {key: _rounded(item) for key, item in value.items()}
+    return value

@@ -1,0 +1,108 @@
+"""What the paper states, the only copy: its models' settings and the figures of its tables.
+
+Vaswani et al., 2017, https://arxiv.org/abs/1706.03762. Settings are named as in a configuration.
+The figures are single ones, without intervals; its BLEU has no signature.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+# §3, §5 and §6.1; the vocabulary is of "about 37000" pieces. What it does not have is 0 or None.
+# Checkpoints by steps are §6.1's ten minutes at §5.2's speed; precision is that of footnote 5.
+BASE: dict[str, Any] = {
+    "model.encoder_layers": 6, "model.decoder_layers": 6, "model.d_model": 512,
+    "model.d_ff": 2048, "model.heads": 8, "model.d_k": 64, "model.d_v": 64,
+    "model.dropout": 0.1, "model.attention_dropout": 0.0, "model.activation_dropout": 0.0,
+    "model.positions": "sinusoidal", "model.norm": "post", "model.attention_window": None,
+    "tokenizer.vocabulary_size": 37_000, "tokenizer.bpe_dropout": 0.0,
+    "training.max_steps": 100_000, "training.batch_tokens": 25_000,
+    "training.warmup_steps": 4000, "training.learning_rate_factor": 1.0,
+    "training.label_smoothing": 0.1, "training.gradient_clip": None,
+    "training.average_last": 5, "training.checkpoint_every": 1500, "training.precision": "fp32",
+    "decoding.beam": 4, "decoding.length_penalty": 0.6, "decoding.max_extra_length": 50,
+}  # fmt: skip
+BIG = BASE | {
+    "model.d_model": 1024, "model.d_ff": 4096, "model.heads": 16, "model.dropout": 0.3,
+    "training.max_steps": 300_000, "training.average_last": 20, "training.checkpoint_every": 600,
+}  # fmt: skip
+# By target language. EN-FR has other pieces (§5.1), and its big model less dropout (§6.1).
+MODELS = {
+    ("de", "base"): BASE,
+    ("de", "big"): BIG,
+    ("fr", "base"): BASE | {"tokenizer.vocabulary_size": 32_000},
+    ("fr", "big"): BIG | {"tokenizer.vocabulary_size": 32_000, "model.dropout": 0.1},
+}
+
+ADAM_BETAS, ADAM_EPSILON = (0.9, 0.98), 1e-9  # §5.3
+
+# Table 1, complexity of a layer: n is the sequence's length, d the representation's size, k the
+# kernel's, r the neighbourhood's
+TABLE_1 = {
+    "self-attention": "n²·d", "recurrent": "n·d²", "convolutional": "k·n·d²",
+    "restricted self-attention": "r·n·d",
+}  # fmt: skip
+
+# Table 2, BLEU on newstest2014, by target language
+TABLE_2 = {
+    ("de", "base"): 27.3, ("de", "big"): 28.4, ("fr", "base"): 38.1, ("fr", "big"): 41.8,
+}  # fmt: skip
+EN_FR_BIG_IN_TEXT = 41.0  # the same figure in the text of §6.1
+# Table 2, training cost in FLOPs, EN-DE: hours x GPUs x sustained FLOP/s, not operations counted
+TRAINING_FLOPS = {"base": 3.3e18, "big": 2.3e19}
+# Footnote 5, sustained single-precision FLOP/s of a GPU
+SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
+
+
+def sustained_flops(device: str) -> float | None:
+    """The paper's figure for a GPU of that name; None if it has none.
+
+    >>> sustained_flops("Tesla K40m"), sustained_flops("Quadro P1000")
+    (3700000000000.0, None)
+    """
+    found = re.search(rf"\b({'|'.join(SUSTAINED_FLOPS)})(?!\d)", device)
+    return SUSTAINED_FLOPS[found[1]] if found else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of Table 3: newstest2013 EN-DE, last checkpoint alone."""
+
+    name: str  # of its file in configs/table3
+    ppl: float  # per word piece
+    bleu: float
+    parameters: int | None  # in millions, where the paper states them
+    changes: dict[str, Any]  # against the base model
+
+
+def _row(name: str, ppl: float, bleu: float, parameters: int | None = None, **changes: Any) -> Row:
+    keys = {
+        key: f"training.{key}" if key == "label_smoothing" else f"model.{key}" for key in changes
+    }
+    changes = {keys[key]: value for key, value in changes.items()}
+    return Row(name, ppl, bleu, parameters, changes)
+
+
+_BIG_CHANGES = {key: value for key, value in BIG.items() if BASE[key] != value}
+TABLE_3 = (
+    _row("base", 4.92, 25.8, 65),
+    _row("a_heads_1", 5.29, 24.9, heads=1, d_k=512, d_v=512),
+    _row("a_heads_4", 5.00, 25.5, heads=4, d_k=128, d_v=128),
+    _row("a_heads_16", 4.91, 25.8, heads=16, d_k=32, d_v=32),
+    _row("a_heads_32", 5.01, 25.4, heads=32, d_k=16, d_v=16),
+    _row("b_d_k_16", 5.16, 25.1, 58, d_k=16),
+    _row("b_d_k_32", 5.01, 25.4, 60, d_k=32),
+    _row("c_layers_2", 6.11, 23.7, 36, encoder_layers=2, decoder_layers=2),
+    _row("c_layers_4", 5.19, 25.3, 50, encoder_layers=4, decoder_layers=4),
+    _row("c_layers_8", 4.88, 25.5, 80, encoder_layers=8, decoder_layers=8),
+    _row("c_d_model_256", 5.75, 24.5, 28, d_model=256, d_k=32, d_v=32),
+    _row("c_d_model_1024", 4.66, 26.0, 168, d_model=1024, d_k=128, d_v=128),
+    _row("c_d_ff_1024", 5.12, 25.4, 53, d_ff=1024),
+    _row("c_d_ff_4096", 4.75, 26.2, 90, d_ff=4096),
+    _row("d_dropout_0", 5.77, 24.6, dropout=0.0),
+    _row("d_dropout_0.2", 4.95, 25.5, dropout=0.2),
+    _row("d_smoothing_0", 4.67, 25.3, label_smoothing=0.0),
+    _row("d_smoothing_0.2", 5.47, 25.7, label_smoothing=0.2),
+    _row("e_learned_positions", 4.92, 25.7, positions="learned"),
+    Row("big", 4.33, 26.4, 213, _BIG_CHANGES),
+)

@@ -1,0 +1,47 @@
+"""`nmt evaluate` names the flags that do not go together, before anything is read."""
+
+import pytest
+
+from nmt.cli import main
+
+OF_TRANSLATING = ("--beam 5", "--length-penalty 1", "--batch-tokens 9", "--device cpu",
+                  "--precision bf16")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("m --source s", "--source without --reference"),
+        ("m --reference r", "--reference without --source"),
+        ("m --reference r --test-set x", "--test-set: not allowed with argument --reference"),
+        ("m --source s --reference r --hypothesis h", "both --source and --hypothesis"),
+        ("m --hypothesis h --reference r --comet", "--comet without --source"),
+        ("--source s --reference r", "neither MODEL nor --hypothesis"),
+        ("--hypothesis h", "nothing to compare with"),
+        ("--hypothesis h --reference r", "no --target-language"),
+        *((f"m --hypothesis h {option}", "leave out --beam") for option in OF_TRANSLATING),
+    ],
+)
+def test_what_does_not_go_together(line: str, message: str, capsys):
+    assert main(["evaluate", *line.split()]) == 2
+    said = capsys.readouterr().err
+    assert message in said and ", command line, " in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("m --output none/out", "no such folder, --output none/out, make none first"),
+        ("nowhere", "no such model directory, nowhere, "),
+        ("--hypothesis h --reference r --target-language german",
+         "german is no language code (de?), --target-language, give that of ISO 639"),
+        ("--hypothesis h --test-set wmt99 --target-language de",
+         "no such test set, --test-set wmt99, see sacrebleu --list"),
+    ],
+)  # fmt: skip
+def test_the_librarys_parameters_are_named_as_flags(line: str, message: str, capsys, tmp_path,
+                                                    monkeypatch):  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert main(["evaluate", *line.split()]) == 2
+    assert capsys.readouterr().err.startswith(f"nmt: error: {message}")

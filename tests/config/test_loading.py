@@ -1,0 +1,92 @@
+"""A configuration from its file, the `base:` of that, and overrides."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nmt.config import differences, load
+from nmt.data.corpora import read_corpus
+from nmt.runs.run_directory import MAY_CHANGE
+from tests.config.files import GOOD, problems, refused, write
+
+
+def test_a_corpus_is_of_the_kind_that_it_names(tmp_path: Path):
+    config = load(write(tmp_path, GOOD))
+    assert len({type(corpus) for corpus in config.data.train}) == 6
+
+
+def test_base_and_overrides(tmp_path: Path):
+    write(tmp_path, GOOD)
+    above = write(tmp_path, "base: c.yaml\nmodel: {d_ff: 7}\ndata: {max_length: 9}\n", "above.yaml")
+    config = load(above, ["training.max_steps=3", "model.norm=pre", "training.gradient_clip=null"])
+    assert (config.model.d_ff, config.data.max_length, config.model.norm) == (7, 9, "pre")
+    assert config.training.max_steps == 3
+    assert config.data.directory == "data/x"
+    assert differences(load(tmp_path / "c.yaml"), config).keys() == {
+        "model.d_ff", "data.max_length", "training.max_steps", "model.norm",
+    }  # fmt: skip
+
+
+def test_paths_are_relative_to_where_the_command_is_run_and_base_to_its_file(
+    tmp_path: Path, monkeypatch
+):
+    for name in ("configs", "shared", "work"):
+        (tmp_path / name).mkdir()
+    text = GOOD.replace("a.en.gz", "a.en").replace("a.de.gz", "a.de")
+    write(tmp_path / "shared", text, "base.yaml")
+    path = write(tmp_path / "configs", "base: ../shared/base.yaml\n")
+    (tmp_path / "work/a.en").write_text("here\n")
+    (tmp_path / "work/a.de").write_text("hier\n")
+    monkeypatch.chdir(tmp_path / "work")
+    config = load(Path("../configs") / path.name, ["training.run_directory=runs/y"])
+    assert list(read_corpus(config.data.train[1], config.data, "train")) == [("here", "hier")]
+    assert (config.data.directory, config.training.run_directory) == ("data/x", "runs/y")
+
+
+def test_r18_a_base_that_leads_back(tmp_path: Path):
+    write(tmp_path, "base: b.yaml\n", "a.yaml")
+    assert "leads back" in problems(write(tmp_path, "base: a.yaml\n", "b.yaml"))[0]
+
+
+BAD_FILES = [
+    ("", "no settings found"),
+    ("# nothing\n", "no settings found"),
+    ("- a\n", "no settings found"),
+    ("base: c.yaml\n", "leads back to this file"),
+    ("base: none.yaml\n", "no such file, none.yaml"),
+    ('base: "a\\0b"\n', "no such file"),
+    ('base: "\\ud800"\n', "no such file"),
+    ("base: .\n", "a folder"),
+    ("base: [c.yaml]\n", "base must be a file name, c.yaml:1"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), BAD_FILES, ids=range(len(BAD_FILES)))
+def test_r18_bad_files(tmp_path: Path, monkeypatch, capfd, text: str, expected: str):
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_bytes(text.encode())
+    assert any(expected in line for line in refused(capfd, "c.yaml"))
+    assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
+
+
+def test_r18_files_that_cannot_be_read(tmp_path: Path):
+    assert "no such file" in problems(tmp_path / "none.yaml")[0]
+    assert "a folder" in problems(tmp_path)[0]
+    os.mkfifo(tmp_path / "pipe.yaml")  # opening it would wait for ever
+    assert "a pipe or device" in problems(tmp_path / "pipe.yaml")[0]
+    (tmp_path / "loop.yaml").symlink_to("loop.yaml")
+    with pytest.raises(OSError, match="symbolic links"):
+        load(tmp_path / "loop.yaml")
+    for number in range(30):
+        write(tmp_path, f"base: {number + 1}.yaml\n", f"{number}.yaml")
+    assert "more than 20 files" in problems(tmp_path / "0.yaml")[0]
+
+
+def test_what_may_change_when_a_run_goes_on_is_what_is_promised():
+    """Steps, how often it saves and measures, and decoding; and a run may be moved."""
+    training = {"max_steps", "checkpoint_every", "keep_checkpoints", "average_last",
+                "validate_every", "log_every", "early_stopping", "run_directory"}  # fmt: skip
+    decoding = {"beam", "length_penalty", "max_extra_length"}
+    promised = {f"training.{key}" for key in training} | {f"decoding.{key}" for key in decoding}
+    assert promised == MAY_CHANGE
