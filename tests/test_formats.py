@@ -15,7 +15,7 @@ import pytest
 from safetensors import safe_open
 
 from nmt.config import strict_yaml
-from nmt.data import stages
+from nmt.data.stages import job
 from nmt.storage import manifest
 from nmt.training.run_log import read_log
 from tests.fixtures.make import FROZEN, MORE_STEPS, STEPS, make, nmt, observe
@@ -82,7 +82,7 @@ def test_a_frozen_run_is_read_translated_scored_and_trained_on(frozen, capsys):
 
 
 def test_frozen_data_need_no_preparing(frozen, capsys, monkeypatch):
-    monkeypatch.setattr(stages, "RECIPE", frozen["recipe"])  # a new one may prepare anew
+    monkeypatch.setattr(job, "RECIPE", frozen["recipe"])  # a new one may prepare anew
     before = {path: path.read_bytes() for path in Path("data").rglob("*") if path.is_file()}
     nmt("prepare", "config.yaml")
     assert "data is prepared already and whole: nothing to do" in capsys.readouterr().err

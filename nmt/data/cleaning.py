@@ -8,7 +8,7 @@ catch what cannot be a translation, not what is merely unusual.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -148,22 +148,3 @@ def first_occurrences(hashes: np.ndarray) -> np.ndarray:
         _, positions = np.unique(hashes[indices], return_index=True)  # a stable sort: the first
         first[indices[positions]] = True
     return first
-
-
-def table(
-    columns: Sequence[str], counts: Sequence[Mapping[str, int]], rows: Sequence[str]
-) -> list[str]:
-    """Counts as lines of text: a row for each rule, a column for each corpus.
-
-    Args:
-        columns: the corpora's headings.
-        counts: for each corpus, the number by row; 0 if a row is missing.
-        rows: the rows' names, in order.
-    """
-    cells = [["", *columns]]
-    cells += [[row, *(f"{count.get(row, 0):,}" for count in counts)] for row in rows]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(cells[0]))]
-    return [
-        "  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])])
-        for line in cells
-    ]

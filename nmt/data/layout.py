@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,9 +15,6 @@ from torch import Tensor
 
 from nmt.model.special_ids import BOS_ID, PAD_ID
 from nmt.model.tokens import Tokens
-
-if TYPE_CHECKING:
-    from nmt.data.shards import Shard
 
 Pair = tuple[np.ndarray, np.ndarray]  # source and target token ids, each with its end symbol
 
@@ -33,22 +29,6 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         return Batch(self.src.to(device), self.tgt_in.to(device), self.tgt_out.to(device))
-
-
-def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[Pair]:
-    """Token ids of pairs by their index in the split.
-
-    Raises:
-        InputError: a shard's file has changed since it was opened.
-    """
-    firsts = np.asarray([shard.first for shard in shards])
-    owners = np.searchsorted(firsts, indices, side="right") - 1
-    for owner in np.unique(owners):
-        shards[owner].check_unchanged()
-    return [
-        (shards[owner].source[index - firsts[owner]], shards[owner].target[index - firsts[owner]])
-        for owner, index in zip(owners, indices, strict=True)
-    ]
 
 
 def one_per_row(pairs: Sequence[Pair]) -> Batch:

@@ -89,6 +89,22 @@ class Shard:
             self.watched.check()
 
 
+def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Source and target token ids of pairs by their index in the split.
+
+    Raises:
+        InputError: a shard's file has changed since it was opened.
+    """
+    firsts = np.asarray([shard.first for shard in shards])
+    owners = np.searchsorted(firsts, indices, side="right") - 1
+    for owner in np.unique(owners):
+        shards[owner].check_unchanged()
+    return [
+        (shards[owner].source[index - firsts[owner]], shards[owner].target[index - firsts[owner]])
+        for owner, index in zip(owners, indices, strict=True)
+    ]
+
+
 def write_shard(
     path: Path, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]
 ) -> None:

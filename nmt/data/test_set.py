@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Data
-from nmt.data.corpora import read_corpus, read_lines
+from nmt.data.corpora import read_corpus
 from nmt.data.prepared import PreparedData
 from nmt.errors import InputError, count
 from nmt.storage import atomic, manifest
 from nmt.storage.names import TEST_SET
+from nmt.storage.opening import read_lines
 
 SOURCE, TARGET = "source.txt", "target.txt"
 _KIND = "test set"

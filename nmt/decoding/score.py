@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from nmt.data.cleaning import normalize
-from nmt.data.corpora import read_lines
 from nmt.data.layout import Pair, by_length, one_per_row
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Precision, Translator
 from nmt.errors import ArgumentError, InputError, NoModelError, count
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.transformer import Transformer
+from nmt.storage.opening import read_lines
 
 _BATCH_TOKENS = 2048  # padded, a side, in memory at once; a longer line must be one of training's
 _WINDOW_LINES = 2048  # tokenised and sorted by length together

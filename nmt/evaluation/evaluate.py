@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nmt.config import Config
-from nmt.data.corpora import read_lines
 from nmt.data.languages import code_problem, is_translated
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import Precision, SearchOptions, Translator
@@ -17,6 +16,7 @@ from nmt.evaluation.plain_text import check_plain_text
 from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
 from nmt.runs.model_directory import find_model, read_config
+from nmt.storage.opening import read_lines
 
 Note = Callable[[str], None]
 

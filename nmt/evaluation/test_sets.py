@@ -11,10 +11,11 @@ from pathlib import Path
 
 from nmt.config import Config, Demo
 from nmt.data import test_set as kept_test_set
-from nmt.data.corpora import describe, read_corpus, read_lines
+from nmt.data.corpora import describe, read_corpus
 from nmt.errors import ArgumentError, InputError, StorageError, count
 from nmt.evaluation.bleu import language_of
 from nmt.runs.run_directory import RunDirectory
+from nmt.storage.opening import read_lines
 
 _MAX_DEMO_PAIRS = 10_000  # a model from elsewhere may ask for so many; the grammar takes seconds
 

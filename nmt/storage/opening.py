@@ -1,4 +1,4 @@
-"""Opening files to read: plain or compressed by what is in them, whatever their names say."""
+"""Files to read: plain or compressed by what is in them, whatever their names say; their lines."""
 
 import bz2
 import contextlib
@@ -24,6 +24,8 @@ _OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
 _LONGEST = 10
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError)
 _BUFFER_BYTES = 1 << 18
+
+MAX_LINE_BYTES = 10_000_000  # a file without line ends must not fill the memory
 
 
 @contextlib.contextmanager
@@ -82,6 +84,44 @@ def check_regular(path: Path) -> None:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             raise InputError(f"a pipe or device, {path}, save its content as a file and name that")
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    r"""The lines of a UTF-8 file, plain or compressed, without their ends (\n or \r\n).
+
+    Lines end at \n alone: the other characters that some readers take for line ends (U+2028,
+    VT, a lone \r and so on) would shift one side of a corpus against the other.
+
+    Raises:
+        InputError: not there, not UTF-8, or damaged; names file and line.
+    """
+    number = 0
+    with opened(path) as file:
+        while line := file.readline(MAX_LINE_BYTES + 1):
+            number += 1
+            if len(line) > MAX_LINE_BYTES:
+                raise InputError(
+                    f"a line of more than {MAX_LINE_BYTES:,} bytes, {path}:{number}, "
+                    "check that this is text with one sentence a line"
+                )
+            try:
+                text = line.decode()
+            except UnicodeDecodeError as error:
+                found = line[error.start : error.start + 1].hex()
+                raise InputError(
+                    f"not UTF-8 (byte 0x{found} at byte {error.start + 1} of the line), "
+                    f"{path}:{number}, convert the file to UTF-8"
+                ) from None
+            yield text.removesuffix("\n").removesuffix("\r")
+
+
+def count_lines(path: Path) -> int:
+    """How many lines `read_lines` gives, counted without decoding them."""
+    lines, last = 0, b"\n"
+    with opened(path) as file:
+        while block := file.read(1 << 20):
+            lines, last = lines + block.count(b"\n"), block[-1:]
+    return lines + (last != b"\n")
 
 
 def _packing(file: BinaryIO, name: str) -> tuple[str, Callable[..., Any] | None]:

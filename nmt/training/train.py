@@ -17,8 +17,9 @@ import torch
 
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
-from nmt.data.layout import Batch, packed, pairs_of
+from nmt.data.layout import Batch, packed
 from nmt.data.plan import Plan, StepPlan
+from nmt.data.shards import pairs_of
 from nmt.errors import DivergedError, InputError, NoModelError, Stopped
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint as checkpoints

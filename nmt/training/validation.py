@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from nmt.config import Config
-from nmt.data.layout import by_length, one_per_row, pairs_of
-from nmt.data.shards import Shard
+from nmt.data.layout import by_length, one_per_row
+from nmt.data.shards import Shard, pairs_of
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import DivergedError, InputError

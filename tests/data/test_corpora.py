@@ -19,6 +19,7 @@ from nmt import config
 from nmt.data import corpora
 from nmt.data.corpora import check_corpus, read_corpus
 from nmt.errors import InputError, Status
+from nmt.storage.opening import count_lines
 from tests.hostile import Canary
 
 # U+2028, NEL, VT, FF, FS and a lone CR end no line; \r\n does
@@ -105,7 +106,7 @@ def test_text_is_unpacked_by_what_it_is_not_by_its_name(tmp_path: Path, pack) ->
     target = [f"Zeile {number}" for number in range(5000)]
     content = [pack("\n".join(lines).encode()) for lines in (source, target)]
     assert read(text(tmp_path, *content)) == list(zip(source, target, strict=True))
-    assert corpora.count_lines(tmp_path / "a.en") == 5000
+    assert count_lines(tmp_path / "a.en") == 5000
 
 
 @pytest.mark.parametrize("kind", ["text", "tsv", "parquet", "jsonl"])

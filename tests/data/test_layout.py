@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.layout import Batch, by_length, one_per_row, packed, pairs_of
+from nmt.data.layout import Batch, by_length, one_per_row, packed
 from nmt.data.prepared import PreparedData
+from nmt.data.shards import pairs_of
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
 

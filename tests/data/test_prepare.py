@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from nmt import config
-from nmt.data import cleaning, prepare, shards, stages
+from nmt.data import cleaning, prepare, shards
 from nmt.data.prepared import PreparedData
+from nmt.data.stages import clean, encode, job, vocabulary
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, Status
 from nmt.model.special_ids import EOS_ID
@@ -54,7 +55,7 @@ BAD = [
 
 @pytest.fixture(autouse=True)
 def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stages, "SHARD_PAIRS", 120)
+    monkeypatch.setattr(clean, "SHARD_PAIRS", 120)
 
 
 def write_corpus(folder: Path, name: str, pairs: list[tuple[str, str]]) -> dict:
@@ -110,7 +111,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> config.Config:
     """Prepared once for the tests that only look."""
     wanted = settings(tmp_path_factory.mktemp("whole"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stages, "SHARD_PAIRS", 120)
+        patch.setattr(clean, "SHARD_PAIRS", 120)
         run(wanted)
     return wanted
 
@@ -204,7 +205,7 @@ def test_a_pair_of_exactly_max_length_stays(whole: config.Config, tmp_path: Path
     longest = [max(len(tokenizer.encode(side)) + 1 for side in pair) for pair in pairs]
     for limit in {*longest, *(length - 1 for length in longest)}:
         output = tmp_path / f"{limit}.arrow"
-        stages.encode_shard(tmp_path / "text.arrow", None, tokenizer, limit, output)
+        encode.encode_shard(tmp_path / "text.arrow", None, tokenizer, limit, output)
         counts = json.loads(output.with_suffix(".json").read_bytes())
         assert counts["pairs"] == sum(length <= limit for length in longest)
         assert counts.get(cleaning.TOO_MANY_TOKENS, 0) == 3 - counts["pairs"]
@@ -225,7 +226,7 @@ def segmentations(wanted: config.Config) -> list[list[list[tuple[list[int], list
 def test_bpe_dropout_segments_each_training_pair_several_times(
     whole: config.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stages, "SEGMENTATIONS", 3)
+    monkeypatch.setattr(job, "SEGMENTATIONS", 3)
     usual = placed(whole, tmp_path / "usual", max_length=11)
     tokenizer_settings = config.Tokenizer(vocabulary_size=400, bpe_dropout=0.2)
     wanted = placed(usual, tmp_path / "data").model_copy(update={"tokenizer": tokenizer_settings})
@@ -261,7 +262,7 @@ def test_bpe_dropout_segments_each_training_pair_several_times(
     with pytest.raises(InputError, match=r"tokenizer.bpe_dropout was 0.2, is null"):
         PreparedData.of(placed(usual, tmp_path / "data"))
     again = placed(wanted, tmp_path / "again")
-    monkeypatch.setattr(stages, "_ENCODE_BATCH", 7)
+    monkeypatch.setattr(encode, "_BATCH", 7)
     run(again)
     assert content(tmp_path / "again") == content(tmp_path / "data")
 
@@ -435,7 +436,7 @@ def test_links_are_refused_before_anything_is_touched(
 def test_a_link_that_comes_too_late_is_replaced_and_not_followed(
     tmp_path: Path, monkeypatch
 ) -> None:
-    wanted, work = settings(tmp_path), stages.run
+    wanted, work = settings(tmp_path), prepare.run_stages
     mine = tmp_path / "mine" / "file"
     mine.parent.mkdir()
     mine.write_text("mine")
@@ -444,7 +445,7 @@ def test_a_link_that_comes_too_late_is_replaced_and_not_followed(
         work(*arguments)
         (tmp_path / "data" / "train").symlink_to(mine.parent)
 
-    monkeypatch.setattr(stages, "run", link_meanwhile)
+    monkeypatch.setattr(prepare, "run_stages", link_meanwhile)
     run(wanted)
     assert mine.read_text() == "mine" and not (tmp_path / "data" / "train").is_symlink()
     assert "nothing to do" in run(wanted)[-1]
@@ -456,13 +457,13 @@ def test_a_run_that_begins_while_other_settings_are_prepared_keeps_its_data(
     wanted = settings(tmp_path)
     run(wanted)
     (tmp_path / "run").mkdir()
-    work = stages.run
+    work = prepare.run_stages
 
     def begin_meanwhile(*arguments: Any) -> None:
         work(*arguments)
         PreparedData.open(tmp_path / "data").mark_used(tmp_path / "run")
 
-    monkeypatch.setattr(stages, "run", begin_meanwhile)
+    monkeypatch.setattr(prepare, "run_stages", begin_meanwhile)
     changed = placed(wanted, tmp_path / "data", max_length=30)
     with pytest.raises(InputError, match="a run was trained on these data"):
         run(changed)
@@ -507,11 +508,13 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
 def test_the_sample_for_the_tokenizer_is_bounded_and_evenly_spaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stages, "SAMPLE_SENTENCES", 60)
+    monkeypatch.setattr(vocabulary, "SAMPLE_SENTENCES", 60)
     given: list[str] = []
-    learn = stages.train_tokenizer
+    learn = vocabulary.train_tokenizer
     monkeypatch.setattr(
-        stages, "train_tokenizer", lambda text, *rest: learn(given.extend(text) or PLENTY, *rest)
+        vocabulary,
+        "train_tokenizer",
+        lambda text, *rest: learn(given.extend(text) or PLENTY, *rest),
     )
     run(
         settings(

@@ -13,7 +13,8 @@ import pytest
 
 from nmt import config
 from nmt.cli import main
-from nmt.data import prepare, stages, workers
+from nmt.data import prepare, workers
+from nmt.data.stages import clean, vocabulary
 from tests.data.test_prepare import content
 from tests.patience import PATIENCE_S, wait_until
 from tests.tiny import tiny_settings
@@ -26,9 +27,10 @@ COMMAND = f"""
 import resource, sys, time
 from pathlib import Path
 from nmt.cli import main
-from nmt.data import stages, workers
+from nmt.data import workers
+from nmt.data.stages import clean, vocabulary
 from tests.data.test_prepare_interrupted import finished
-stages.SHARD_PAIRS, stages._LEARN_APART_BYTES = {SHARD_PAIRS}, 0
+clean.SHARD_PAIRS, vocabulary._LEARN_APART_BYTES = {SHARD_PAIRS}, 0
 limit, halt_at, give = int(sys.argv.pop(1)), int(sys.argv.pop(1)), workers._Worker.give
 directory = Path(sys.argv[2]).parent
 def give_and_halt(*arguments):
@@ -95,7 +97,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What one process makes undisturbed."""
     directory = tmp_path_factory.mktemp("expected")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stages, "SHARD_PAIRS", SHARD_PAIRS)
+        patch.setattr(clean, "SHARD_PAIRS", SHARD_PAIRS)
         prepare.prepare(config.load(saved(directory)), report=lambda line: None, processes=1)
     return content(directory / "data")
 
@@ -149,8 +151,8 @@ def test_a_killed_worker_is_one_line(
             give(worker, function, task)
 
     monkeypatch.setattr(workers._Worker, "give", give_and_kill)
-    monkeypatch.setattr(stages, "SHARD_PAIRS", SHARD_PAIRS)
-    monkeypatch.setattr(stages, "_LEARN_APART_BYTES", 0)
+    monkeypatch.setattr(clean, "SHARD_PAIRS", SHARD_PAIRS)
+    monkeypatch.setattr(vocabulary, "_LEARN_APART_BYTES", 0)
     assert main(["prepare", str(saved(tmp_path)), "--processes", str(processes)]) == 2
     last = capsys.readouterr().err.splitlines()[-1]
     assert re.match(r"nmt: error: a worker process was ended from outside \(Killed\), ", last)

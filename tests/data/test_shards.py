@@ -11,12 +11,12 @@ import pytest
 
 from nmt.cli import main
 from nmt.data import corpora, shards
-from nmt.data.layout import pairs_of
 from nmt.data.plan import Plan
 from nmt.data.prepared import PreparedData
-from nmt.data.shards import Shard
+from nmt.data.shards import Shard, pairs_of
 from nmt.errors import InputError
 from nmt.storage import manifest
+from nmt.storage.opening import MAX_LINE_BYTES
 from nmt.training import train as training
 
 
@@ -166,4 +166,4 @@ def test_more_tokens_than_an_arrow_list_holds_are_refused_and_cannot_come(tmp_pa
         shards.write_shard(tmp_path / "a", [Long(), Long()], [[1], [1]])
     assert list(tmp_path.iterdir()) == []
     # a chunk ends with the pair that fills it; a character has four bytes, a token each, at most
-    assert 4 * corpora._CHUNK_CHARACTERS + 2 * corpora.MAX_LINE_BYTES < 2**31
+    assert 4 * corpora._CHUNK_CHARACTERS + 2 * MAX_LINE_BYTES < 2**31

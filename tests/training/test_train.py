@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from nmt.cli import main
 from nmt.config import Config
-from nmt.data import stages
 from nmt.data.prepare import prepare
+from nmt.data.stages import job
 from nmt.errors import InputError, NoModelError, Status, Stopped
 from nmt.runs.average import average
 from nmt.runs.state import read_state
@@ -82,7 +82,7 @@ def test_r4_a_run_made_longer_goes_on_as_if_it_had_been_so_from_the_start(
 
 def test_a_run_on_data_with_bpe_dropout_resumes_to_the_bit(settings, tmp_path, monkeypatch):
     """Three epochs, each on another segmentation of the pairs, stopped in the second."""
-    monkeypatch.setattr(stages, "SEGMENTATIONS", 2)
+    monkeypatch.setattr(job, "SEGMENTATIONS", 2)
     changes = {"data__directory": str(tmp_path / "data"), "data__validation": [],
                "tokenizer__bpe_dropout": 0.2, "training__batch_tokens": 1500}  # fmt: skip
     runs = [tmp_path / "straight", tmp_path / "stopped"]

@@ -1,0 +1,60 @@
+"""Sentences that the demo's grammar writes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nmt.config import Data, Demo
+from nmt.data.corpora.pairs import Pairs
+from nmt.errors import InputError
+
+
+def describe(corpus: Demo) -> str:
+    return f"demo {corpus.demo.pairs} pairs, seed {corpus.demo.seed}"
+
+
+def files(corpus: Demo) -> list[Path]:
+    return []
+
+
+def check(corpus: Demo, data: Data) -> None:
+    languages = (data.source_language, data.target_language)
+    if languages not in (("en", "de"), ("de", "en")):
+        raise InputError(
+            f"the demo grammar knows en and de, not {languages[0]} and {languages[1]}, "
+            "data.source_language and data.target_language, set them to en and de"
+        )
+
+
+def pairs(corpus: Demo, data: Data, split: str) -> Pairs:
+    return iter(chunk(corpus, data, split, 0, corpus.demo.pairs))
+
+
+@dataclass(frozen=True)
+class DemoChunk:
+    """The pairs `first`, ..., `last` - 1 of a demo corpus; each loop over it writes them anew."""
+
+    seed: int
+    split: str
+    english_first: bool
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+    def __iter__(self) -> Pairs:
+        from nmt.demo_language import OutOfSentences, demo_pairs  # its lexicon is loaded here only
+
+        try:
+            for pair in demo_pairs(self.last, self.seed, self.split, self.first):
+                english, german = pair.source, pair.target
+                yield (english, german) if self.english_first else (german, english)
+        except OutOfSentences as error:
+            where = f"data.{self.split}, demo, seed {self.seed}"
+            raise InputError(f"{error}, {where}, ask for fewer pairs") from None
+
+
+def chunk(corpus: Demo, data: Data, split: str, first: int, last: int) -> DemoChunk:
+    """The pairs `first`, ..., `last` - 1, not yet written."""
+    check(corpus, data)
+    return DemoChunk(corpus.demo.seed, split, data.source_language == "en", first, last)

@@ -1,0 +1,62 @@
+"""Assembling: everything gets its final name, beside the manifest that describes it.
+
+In: `Job.tokens`, `Job.tokenizer` and the corpora of `data.test`. Out: `Job.final`, complete once
+its manifest stands there: the splits, the tokenizer, the raw text of the test set.
+"""
+
+from typing import Any
+
+from nmt.data import shards, test_set
+from nmt.data.stages.counts import counts_of, facts_of, nothing_left, report_counts
+from nmt.data.stages.job import Job, Report, load, short_hash
+from nmt.storage import atomic, manifest
+from nmt.storage.names import TEST_SET, TOKENIZER
+
+
+def assemble(job: Job, report: Report) -> None:
+    """Gives the token shards their final names, beside the tokenizer and the manifest.
+
+    Raises:
+        InputError: no training pair is left.
+    """
+    entries = {split: _collect(job, split) for split in ("train", "validation")}
+    if not entries["train"]:
+        raise nothing_left(job)
+    atomic.write_file(job.final / TOKENIZER, job.tokenizer.read_bytes())
+    test_set.write(job.final / TEST_SET, job.config.data)
+    files = [entry["file"] for listed in entries.values() for entry in listed]
+    hashes = [[file, manifest.file_hash(job.final / file)] for file in files]
+    counts = [counts_of(job, part) for part in job.parts]
+    facts = {
+        "data_sha256": manifest.value_hash(hashes),
+        "tokenizer_sha256": manifest.file_hash(job.final / TOKENIZER),
+        "shards": entries,
+        "corpora": [facts_of(*both) for both in zip(job.parts, counts, strict=True)],
+        "origin_sha256": manifest.value_hash(job.origin),
+        **job.origin,
+    }
+    manifest.write(job.final, "data", facts)
+    report_counts(job, counts, report)
+
+
+def _collect(job: Job, split: str) -> list[dict[str, Any]]:
+    """Moves a split's token shards into the final folder; the manifest's entry for each."""
+    found = []
+    for part, text in job.text_shards(split):
+        for segmentation, path in enumerate(job.token_shards(text, split)):
+            counts = load(path.with_suffix(".json"))
+            if counts["pairs"]:
+                found.append((path, counts, part.corpus.weight, segmentation))
+    folder = job.final / split
+    names = [f"data-{i:05}-of-{len(found):05}.arrow" for i in range(len(found))]
+    entries = []
+    for name, (path, counts, weight, segmentation) in zip(names, found, strict=True):
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists():  # not moved before an interruption
+            path.replace(folder / name)
+        sizes = {key: counts[key] for key in ("pairs", "source_tokens", "target_tokens")}
+        entry = {"file": f"{split}/{name}", **sizes, "weight": weight}
+        entries.append(entry | ({"segmentation": segmentation} if segmentation else {}))
+    if names:
+        shards.write_split_description(folder, names, short_hash([job.tokens.name, split]))
+    return entries

@@ -1,0 +1,105 @@
+"""Cleaning: corpora become shards of normalized pairs, with counts of what was dropped and why.
+
+In: the corpora. Out: in `Job.text`, for each corpus its shards, a .json of counts beside each, and
+last of all a marker with their number. Validation and test come first: a training pair must not
+give away one of theirs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from tqdm import tqdm
+
+from nmt.data import cleaning, languages, shards, workers
+from nmt.data.corpora import describe, read_chunks
+from nmt.data.stages.job import Job, Part, Report, load, save
+
+SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
+
+
+def clean(job: Job, report: Report) -> None:
+    """Cleans each corpus that is not clean yet, and warns of text in another language."""
+    job.text.mkdir(parents=True, exist_ok=True)
+    for part in (*job.of("validation"), *job.of("test")):
+        _clean_corpus(job, part, None, report)
+    evaluation = cleaning.Evaluation.of(
+        pair
+        for split in ("validation", "test")
+        for _, path in job.text_shards(split)
+        for pair in _text_pairs(path)
+    )
+    for part in job.of("train"):
+        _clean_corpus(job, part, evaluation, report)
+    for warning in languages.misplaced([_sample_lines(job, part) for part in job.parts]):
+        report(f"nmt: warning: {warning}")
+
+
+def _clean_corpus(
+    job: Job, part: Part, evaluation: cleaning.Evaluation | None, report: Report
+) -> None:
+    marker = part.marker(job.text)
+    if marker.exists():
+        return
+    report(f"cleaning {part.title}: {describe(part.corpus)}")
+    number = 0
+    with tqdm(desc=f"cleaning {part.title}", unit=" pairs", disable=None, leave=False) as bar:
+
+        def tasks() -> Iterator[tuple[Any, ...]]:
+            nonlocal number
+            for chunk in read_chunks(part.corpus, job.config.data, part.split, SHARD_PAIRS):
+                path = part.shard(job.text, number)
+                if not path.with_suffix(".json").exists():
+                    yield chunk, evaluation, path
+                number += 1
+                bar.update(len(chunk))
+
+        workers.run(clean_shard, tasks(), job.processes)
+    save(marker, {"shards": number})
+
+
+def _sample_lines(job: Job, part: Part) -> tuple[str, list[str], list[str]]:
+    """A corpus's title, and source and target of some pairs, evenly spaced in its first shard."""
+    if not load(part.marker(job.text))["shards"]:
+        return part.title, [], []
+    batch = shards.read_text(part.shard(job.text, 0))
+    rows = np.linspace(0, len(batch), min(len(batch), languages.SAMPLE_LINES), endpoint=False)
+    some = batch.take(pa.array(rows.astype(np.int64)))
+    return part.title, some.column("source").to_pylist(), some.column("target").to_pylist()
+
+
+def _text_pairs(path: Path) -> Iterator[tuple[str, str]]:
+    batch = shards.read_text(path)
+    return zip(batch.column("source").to_pylist(), batch.column("target").to_pylist(), strict=True)
+
+
+def clean_shard(
+    pairs: Iterable[tuple[str, str]], evaluation: cleaning.Evaluation | None, output: Path
+) -> None:
+    """Normalizes pairs, drops those that break a rule, and writes the rest with their counts.
+
+    Args:
+        pairs: raw.
+        evaluation: what training pairs must not give away; None for pairs that are themselves
+            for validation, of which only those with an empty side are dropped.
+        output: the Arrow file; the counts stand beside it as .json.
+    """
+    counts: Counter[str] = Counter()
+    kept = []
+    for raw in pairs:
+        counts["read"] += 1
+        counts[cleaning.REPAIRED] += any(map(cleaning.needs_repair, raw))
+        source, target = map(cleaning.normalize, raw)
+        if evaluation is None:
+            fault = cleaning.EMPTY if cleaning.is_empty(source, target) else None
+        else:
+            fault = cleaning.fault(source, target, evaluation)
+        if fault is None:
+            kept.append((source, target))
+        else:
+            counts[fault] += 1
+    shards.write_text(output, kept, [cleaning.pair_hash(*pair) for pair in kept])
+    save(output.with_suffix(".json"), counts)

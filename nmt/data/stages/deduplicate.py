@@ -1,0 +1,26 @@
+"""Deduplicating: of equal training pairs, within a corpus or in several, the first is kept.
+
+In: the hashes in the training shards of `Job.text`. Out: kept.npy beside them.
+"""
+
+import io
+
+import numpy as np
+
+from nmt.data import shards
+from nmt.data.cleaning import first_occurrences
+from nmt.data.stages.job import Job
+from nmt.storage import atomic
+
+
+def deduplicate(job: Job) -> np.ndarray:
+    """Which of all training pairs, in order of the shards, are the first of their kind: bool."""
+    path = job.text / "kept.npy"
+    if not path.exists():
+        hashes = [
+            shards.read_text(p).column("hash").to_numpy() for _, p in job.text_shards("train")
+        ]
+        content = io.BytesIO()
+        np.save(content, first_occurrences(np.concatenate(hashes)))
+        atomic.write_file(path, content.getvalue())
+    return np.load(path, mmap_mode="r", allow_pickle=False)

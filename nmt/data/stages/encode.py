@@ -1,0 +1,114 @@
+"""Encoding: shards of text become shards of token ids.
+
+In: the shards of `Job.text` for training and validation, which of their pairs are kept, and
+`Job.tokenizer`. Out: in `Job.tokens`, the same shards as token ids, with BPE-dropout in several
+segmentations each, and a .json of counts beside each. Test text stays text.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from tqdm import tqdm
+
+from nmt.data import cleaning, shards, workers
+from nmt.data.stages import clean
+from nmt.data.stages.job import Job, Report, save
+from nmt.data.tokenizer import Tokenizer
+from nmt.model.special_ids import EOS_ID
+
+_BATCH = 10_000  # pairs whose ids are Python objects at a time
+
+
+def encode(job: Job, kept: np.ndarray, report: Report) -> None:
+    """Encodes the shards that are not encoded yet."""
+    job.tokens.mkdir(parents=True, exist_ok=True)
+    tokenizer = Tokenizer.load(job.tokenizer)
+    max_length, dropout = job.config.data.max_length, job.config.tokenizer.bpe_dropout
+    tasks: list[tuple[Any, ...]] = [
+        (text, np.asarray(mask), tokenizer, max_length, output, dropout, segmentation)
+        for text, mask in job.training_text(kept)
+        for segmentation, output in enumerate(job.token_shards(text, "train"))
+    ]
+    tasks += [
+        (text, None, tokenizer, None, output)
+        for _, text in job.text_shards("validation")
+        for output in job.token_shards(text, "validation")
+    ]
+    left = [task for task in tasks if not task[4].with_suffix(".json").exists()]
+    report(f"encoding in {job.segmentations} segmentations" if dropout else "encoding")
+    bar = tqdm(
+        left,
+        desc="encoding",
+        unit=" pairs",
+        unit_scale=clean.SHARD_PAIRS,
+        disable=None,
+        leave=False,
+    )
+    workers.run(encode_shard, bar, job.processes)
+
+
+def encode_shard(
+    text: Path,
+    kept: np.ndarray | None,
+    tokenizer: Tokenizer,
+    max_length: int | None,
+    output: Path,
+    dropout: float = 0.0,
+    segmentation: int = 0,
+) -> None:
+    """Turns a shard of text into one of token ids, and writes it with its counts.
+
+    Which pairs it holds does not depend on the dropout: where a random segmentation exceeds
+    `max_length` and the usual one does not, that stands instead.
+
+    Args:
+        text: a file of `shards.write_text`.
+        kept: (pairs,) bool, which of them to take; all if None.
+        tokenizer: for both sides.
+        max_length: pairs with more tokens on a side, EOS included, are dropped; None: no bound.
+        output: the Arrow file, not written if no pair is left; the counts stand beside it as .json.
+        dropout: 0 for the usual segmentation, else that of `Tokenizer.sample`.
+        segmentation: the number of the random one.
+    """
+    batch, limit = shards.read_text(text), math.inf if max_length is None else max_length
+    rows = np.arange(len(batch)) if kept is None else np.flatnonzero(kept)
+    counts = Counter({cleaning.DUPLICATE: len(batch) - len(rows)})
+    sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for start in range(0, len(rows), _BATCH):
+        some = batch.take(pa.array(rows[start : start + _BATCH]))
+        encoded = (_encoded(some, side, tokenizer) for side in ("source", "target"))
+        for row, *pair in zip(some.to_pylist(), *encoded, strict=True):
+            if max(map(len, pair)) > limit:
+                counts[cleaning.TOO_MANY_TOKENS] += 1
+                continue
+            if dropout:
+                sampled = _sampled(row, tokenizer, dropout, segmentation)
+                pair = sampled if max(map(len, sampled)) <= limit else pair
+            for side, ids in zip(sides, pair, strict=True):
+                side.append(ids)
+    counts["pairs"] = len(sides[0])
+    for name, side in zip(("source_tokens", "target_tokens"), sides, strict=True):
+        counts[name] = sum(map(len, side))
+    if counts["pairs"]:
+        shards.write_shard(output, *sides)  # type: ignore[arg-type]
+    save(output.with_suffix(".json"), counts)
+
+
+def _encoded(rows: pa.RecordBatch, side: str, tokenizer: Tokenizer) -> Iterator[np.ndarray]:
+    for ids in tokenizer.encode_batch(rows.column(side).to_pylist()):
+        yield np.array([*ids, EOS_ID], dtype=np.int32)
+
+
+def _sampled(
+    row: dict[str, Any], tokenizer: Tokenizer, dropout: float, segmentation: int
+) -> list[np.ndarray]:
+    """A random segmentation of a pair, drawn from the pair and a number alone."""
+    random = Random(f"{row['hash']} {segmentation}")
+    sides = (tokenizer.sample(row[side], dropout, random) for side in ("source", "target"))
+    return [np.array([*ids, EOS_ID], dtype=np.int32) for ids in sides]

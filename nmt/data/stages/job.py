@@ -1,0 +1,122 @@
+"""What is prepared from what, and where the stages find what the one before has left."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.config import Config, Corpus
+from nmt.data import shards
+from nmt.storage import atomic, manifest
+from nmt.storage.names import WORK
+
+RECIPE = 1  # raised when the same input and settings would give other bytes
+SEGMENTATIONS = 16  # of each training pair with BPE-dropout: as many times the disk space
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A corpus with its place in the configuration."""
+
+    split: str  # train, validation or test
+    number: int  # in its list, from 0
+    corpus: Corpus
+
+    @property
+    def title(self) -> str:
+        return f"{self.split} {self.number + 1}"
+
+    def shard(self, folder: Path, index: int) -> Path:
+        return folder / f"{self.split}-{self.number:03}-{index:05}.arrow"
+
+    def marker(self, folder: Path) -> Path:
+        """Says how many text shards the corpus has, once all are written."""
+        return folder / f"{self.split}-{self.number:03}.json"
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is prepared from what, and where the intermediate files stand."""
+
+    config: Config
+    directory: Path
+    parts: tuple[Part, ...]
+    origin: dict[str, Any]  # settings and input files' fingerprints: all that the result depends on
+    given_tokenizer: Path | None = None  # taken instead of learning one
+    processes: int = 1  # the result does not depend on it
+
+    def of(self, split: str) -> list[Part]:
+        return [part for part in self.parts if part.split == split]
+
+    @property
+    def work(self) -> Path:
+        return self.directory / WORK
+
+    @property
+    def text(self) -> Path:
+        data = {k: v for k, v in self.origin["settings"]["data"].items() if k != "max_length"}
+        return self.work / f"text-{short_hash([RECIPE, data, self.origin['inputs']])}"
+
+    @property
+    def tokenizer(self) -> Path:
+        size = self.config.tokenizer.vocabulary_size
+        given = self.origin.get("given_tokenizer")
+        return self.work / f"tokenizer-{short_hash([self.text.name, size, given])}.model"
+
+    @property
+    def tokens(self) -> Path:
+        return self.work / f"tokens-{short_hash(self.origin)}"
+
+    @property
+    def final(self) -> Path:
+        return self.tokens / "final"
+
+    def text_shards(self, split: str) -> list[tuple[Part, Path]]:
+        """The files of cleaned text, in order, each with its corpus."""
+        return [
+            (part, part.shard(self.text, index))
+            for part in self.of(split)
+            for index in range(load(part.marker(self.text))["shards"])
+        ]
+
+    @property
+    def segmentations(self) -> int:
+        """Of each training pair."""
+        return SEGMENTATIONS if self.config.tokenizer.bpe_dropout else 1
+
+    def token_shards(self, text: Path, split: str) -> list[Path]:
+        """Where the token ids of a text shard stand, a file for each segmentation of its pairs."""
+        number = self.segmentations if split == "train" else 1
+        more = [f"{text.stem}-{segmentation:02}.arrow" for segmentation in range(1, number)]
+        return [self.tokens / name for name in [text.name, *more]]
+
+    def training_text(self, kept: np.ndarray) -> Iterator[tuple[Path, np.ndarray]]:
+        """Each file of the training split with its own piece of `kept`, see `deduplicate`."""
+        start = 0
+        for _, path in self.text_shards("train"):
+            end = start + len(shards.read_text(path))
+            yield path, kept[start:end]
+            start = end
+
+    def remove_leftovers(self) -> None:
+        """Removes half-written files of ended processes, at every depth."""
+        for folder in (self.directory, self.work, *self.work.rglob("*/")):
+            atomic.remove_leftovers(folder)
+
+
+def short_hash(value: Any) -> str:
+    return manifest.value_hash(value)[:12]
+
+
+def load(path: Path) -> Any:
+    """What `save` has written."""
+    return json.loads(path.read_bytes())
+
+
+def save(path: Path, value: Any) -> None:
+    atomic.write_file(path, json.dumps(value) + "\n")

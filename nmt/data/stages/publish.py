@@ -1,0 +1,73 @@
+"""Publishing: what is finished moves under its final names.
+
+In: `Job.final`. Out: `Job.directory`, whose manifest comes last and goes first: data without a
+manifest are no data. Nothing of others is replaced, and no link is followed.
+"""
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+
+from nmt.data.prepared import PreparedData
+from nmt.data.stages.job import Job
+from nmt.errors import InputError
+from nmt.storage import atomic, manifest
+from nmt.storage.names import TEST_SET, TOKENIZER, TRAIN, VALIDATION, WORK
+
+_PUBLISHED = (TOKENIZER, TRAIN, VALIDATION, TEST_SET)  # and the manifest
+
+
+def refuse_what_is_not_ours(job: Job) -> None:
+    """For before the first stage.
+
+    Raises:
+        InputError: under a name that `publish` gives, or that of the work, stands a link, or what
+            somebody else has put there.
+    """
+    for name in (*_PUBLISHED, WORK):
+        if (job.directory / name).is_symlink():
+            raise InputError(
+                f"a symbolic link, {job.directory / name}, remove it; "
+                "data.directory itself may be one"
+            )
+    # in the order in which another process, publishing, makes the one untrue and the other true
+    if job.work.exists() or PreparedData.is_in(job.directory):
+        return
+    for name in _PUBLISHED:
+        if os.path.lexists(job.directory / name):
+            raise InputError(
+                f"not made by nmt prepare, {job.directory / name}, move it away, "
+                "or name another data.directory"
+            )
+
+
+def publish(job: Job) -> None:
+    """Gives the data their final names and removes the work; may be called again."""
+    described = manifest.read(job.final, "data")["files"]
+    (job.directory / manifest.NAME).unlink(missing_ok=True)
+    for name in (*_PUBLISHED, manifest.NAME):
+        new, old = job.final / name, job.directory / name
+        gone = not any(file == name or file.startswith(f"{name}/") for file in described)
+        if new.exists() or gone:
+            _remove(old)
+        if new.exists():
+            new.replace(old)
+    atomic.sync(job.directory)
+    _remove(job.work)
+
+
+def remove_work(job: Job) -> None:
+    """Removes what the last call left if it was killed at its very end."""
+    if job.tokens.exists():  # not what an interrupted preparation of other settings left
+        # Who holds the lock prepares other settings there.
+        with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
+            _remove(job.work)
+
+
+def _remove(path: Path) -> None:
+    """Removes a folder, a file or a link, never what a link leads to."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,74 @@
+"""Learning the vocabulary from a bounded sample of the text that is kept.
+
+In: the training shards of `Job.text` and which of their pairs are kept; or a tokenizer that was
+given. Out: `Job.tokenizer`.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from nmt.data import shards, workers
+from nmt.data.stages.deduplicate import deduplicate
+from nmt.data.stages.job import Job, Report
+from nmt.data.tokenizer import Tokenizer, train_tokenizer
+from nmt.errors import InputError
+from nmt.storage import atomic
+
+SAMPLE_SENTENCES = 2_000_000  # the tokenizer learns from at most so many, half of each language
+SAMPLE_BYTES = 300_000_000  # and from about so much text; learning takes 3.5 times the memory
+# From so much text on, a vocabulary is learnt in a process of its own: sentencepiece keeps its
+# memory, and a signal has no effect until it has finished.
+_LEARN_APART_BYTES = 20_000_000
+
+
+def learn_vocabulary(job: Job, report: Report) -> None:
+    """Learns the vocabulary, or takes the tokenizer that was given.
+
+    Raises:
+        InputError: the text does not suffice for the vocabulary, or the tokenizer does not fit it.
+    """
+    if job.tokenizer.exists():
+        return
+    size, given = job.config.tokenizer.vocabulary_size, job.given_tokenizer
+    if given is None:
+        report(f"learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences")
+        if _text_bytes(job) < _LEARN_APART_BYTES:
+            _learn(job)
+        else:
+            workers.run_apart(_learn, job)
+        return
+    found = Tokenizer.load(given).vocabulary_size
+    if found != size:
+        raise InputError(
+            f"tokenizer.vocabulary_size is {size:,}, the tokenizer to use has {found:,} pieces, "
+            f"{given}, set it to {found}"
+        )
+    report(f"using the tokenizer {given}")
+    atomic.write_file(job.tokenizer, given.read_bytes())
+
+
+def _learn(job: Job) -> None:
+    sentences = _sample(job, deduplicate(job))
+    train_tokenizer(sentences, job.config.tokenizer.vocabulary_size, job.tokenizer)
+
+
+def _text_bytes(job: Job) -> int:
+    return sum(path.stat().st_size for _, path in job.text_shards("train"))
+
+
+def _sample(job: Job, kept: np.ndarray) -> Iterator[str]:
+    """Sentences for the tokenizer: both sides of evenly spaced pairs of all that are kept."""
+    total = int(np.count_nonzero(kept))
+    wanted = max(1, total * SAMPLE_BYTES // _text_bytes(job))
+    wanted = min(total, SAMPLE_SENTENCES // 2, wanted)
+    seen = 0
+    for path, mask in job.training_text(kept):
+        rows = np.flatnonzero(mask)
+        ranks = np.arange(seen, seen + len(rows))
+        seen += len(rows)
+        chosen = rows[(ranks + 1) * wanted // total > ranks * wanted // total]
+        batch = shards.read_text(path).take(pa.array(chosen))
+        for side in ("source", "target"):
+            yield from batch.column(side).to_pylist()
