@@ -68,7 +68,9 @@ def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
     """Writes `content` as the manifest, with the hash of its own canonical JSON."""
     content = {key: value for key, value in content.items() if key != "sha256"}
     content["sha256"] = value_hash(content)
-    write_file(folder / NAME, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    # a lone surrogate, in a fact from elsewhere, is written as the escape that JSON has for it
+    write_file(folder / NAME, text.encode(errors="backslashreplace"))
     return content
 
 

@@ -214,7 +214,7 @@ def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
         ("field 4", sound + message(4, message(1, message(1, b"self-test")))),
         ("no BPE", sound + message(2, b"\x18\x01")),
         ("special ids", sound + message(2, b"\xd8\x02\x07")),  # pad_id 7
-        ("more than 50,000,000 bytes", sound + bytes(50_000_000)),
+        ("larger than 50,000,000 bytes", sound + bytes(50_000_000)),
         ("kind", foreign()),
         ("kind", foreign(**ours | {"byte_fallback": False, "vocab_size": 60})),
         ("field 1", foreign(**ours | {"normalization_rule_name": "nmt_nfkc"})),

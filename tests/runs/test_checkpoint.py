@@ -2,6 +2,7 @@
 
 import errno
 import json
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -207,6 +208,35 @@ def test_r15_moments_that_are_not_those_of_the_model_are_passed_over(
     with pytest.raises(NoModelError, match="tensor"):
         checkpoints.newest(RunDirectory(tmp_path), print)
     assert find_model(tmp_path)[0] == path.parent  # its weights are sound
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "value"),
+    [
+        (checkpoints.OPTIMIZER, "exp_avg_sq.embedding", math.inf),  # Adam would stand still
+        (checkpoints.OPTIMIZER, "exp_avg_sq.embedding", -1.0),
+        (checkpoints.OPTIMIZER, "exp_avg.embedding", math.nan),
+        ("model.safetensors", "embedding", math.inf),
+    ],
+)
+def test_r23_values_that_no_training_has_are_passed_over(
+    save: Save, tmp_path: Path, file: str, name: str, value: float
+):
+    save(1)
+    path = save(2) / file
+    tensors = load_file(path)
+    tensors[name][0, 0] = value
+    save_file(tensors, path)
+    describe(path.parent)
+    step, said = resumed_from(tmp_path)
+    assert step == 1 and f"values that no training has ({name})" in said
+
+
+def test_a_manifest_with_a_lone_surrogate_can_be_written_again(save: Save):
+    folder = save(1)
+    content = manifest.read(folder, "checkpoint") | {"note": "\ud800 of somebody"}
+    manifest.rewrite(folder, content)
+    assert manifest.read(folder, "checkpoint")["note"] == "\ud800 of somebody"
 
 
 def test_r15_weights_of_another_shape_are_passed_over_by_all(save: Save, tmp_path: Path, capsys):

@@ -125,4 +125,4 @@ def test_a_model_without_a_test_set_says_what_to_do(first: Path, tmp_path: Path,
     assert main(["evaluate", str(tmp_path / "run")]) == 2
     told = capsys.readouterr().err
     assert "no test set to translate, the data.test of the model's configuration is empty" in told
-    assert "give --source F --reference F, or --test-set NAME; before the next training" in told
+    assert "give --source and --reference, or --test-set; before the next training" in told
