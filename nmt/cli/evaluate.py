@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> None:
 def _conflict(arguments: argparse.Namespace) -> str | None:
     """The first thing that does not go together, as a line."""
     has = {name for name, value in vars(arguments).items() if value is not None}
-    is_compared = bool(has & {"reference", "test_set"})
+    is_compared = "reference" in has or arguments.test_set is not None
     if "source" in has and "reference" not in has:
         return "--source without --reference, command line, give the reference too"
     if {"source", "hypothesis"} <= has and "comet" not in has:
