@@ -16,7 +16,7 @@ from nmt.data.stages.counts import nothing_left
 from nmt.data.stages.deduplicate import deduplicate
 from nmt.data.stages.encode import encode
 from nmt.data.stages.job import Job, Part, Report
-from nmt.data.stages.publish import publish, refuse_what_is_not_ours, remove_work
+from nmt.data.stages.publish import discard_work, publish, refuse_what_is_not_ours, remove_work
 from nmt.data.stages.vocabulary import learn_vocabulary
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
@@ -70,6 +70,11 @@ def prepare(
                 run_stages(job, report)
             finally:
                 job.remove_leftovers()  # of workers that were ended
+            if _job(config, tokenizer, job.processes).origin != job.origin:
+                discard_work(job)  # it may mix what was there with what is there now
+                raise InputError(
+                    f"a corpus has changed while it was read, {directory}, run nmt prepare again"
+                )
             refuse_if_used(job.directory, job.origin)  # by a run that has begun meanwhile
             publish(job)
     report(f"prepared {directory} in {time.monotonic() - began:.0f} s")

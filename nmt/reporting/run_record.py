@@ -144,10 +144,10 @@ def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
     Raises:
         InputError: no run directory, or settings that cannot be read (2).
     """
-    unique = list({directory.resolve(): directory for directory in directories}.values())
+    unique = list({os.path.realpath(directory): directory for directory in directories}.values())
     for directory in unique:
         _check(directory)
-    names = _names([directory.resolve() for directory in unique])
+    names = _names([Path(os.path.realpath(directory)) for directory in unique])
     return [_read(directory, name, note) for directory, name in zip(unique, names, strict=True)]
 
 

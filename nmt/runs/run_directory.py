@@ -130,11 +130,12 @@ class RunDirectory:
             atomic.remove_leftovers(folder)
 
     def refuse_foreign(self, folder: Path) -> None:
-        """Raises NoModelError if a checkpoint or model was trained with other settings.
+        """Raises NoModelError if a checkpoint or model was trained on other data or settings.
 
         What may change while a run goes on may differ. A run whose own settings are lost or cannot
         be read knows none as foreign.
         """
+        self._refuse_other_data(folder)
         path = folder / names.CONFIG
         try:
             both = [small_file(file, _MAX_CONFIG_BYTES) for file in (self.config, path)]
@@ -149,6 +150,29 @@ class RunDirectory:
             raise NoModelError(
                 f"of another run ({key} is {its}, here it is {ours}), {folder}, move it"
             )
+
+    def _refuse_other_data(self, folder: Path) -> None:
+        try:
+            own = manifest.read(self.path, "data", names.DATA_MANIFEST)["data_sha256"]
+        except InputError:  # a run that has kept none
+            return
+        kind = "model" if folder == self.model else "checkpoint"
+        found = manifest.read(folder, kind)["data_sha256"]
+        if found != own:
+            raise NoModelError(
+                f"of other data (sha256 {found}, the run's {own}), {folder}, move it"
+            )
+
+    def refuse_what_is_not_ours(self) -> None:
+        """Raises InputError if files of somebody else stand where a run would write its own."""
+        if self.config.exists() or self.models():
+            return
+        for path in (self.log, self.tokenizer, self.data_manifest, self.test_set):
+            if os.path.lexists(path):
+                raise InputError(
+                    f"not made by nmt train, {path}, move it away, "
+                    "or name another training.run_directory"
+                )
 
     def refuse_changes(self, config: Config, note: Callable[[str], None]) -> None:
         """Raises InputError if the run here was started with other settings that matter.

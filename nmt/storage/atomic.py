@@ -23,6 +23,9 @@ from nmt.storage.opening import small_file
 
 PREFIX, LOCK, LOCK_HOLDER = ".tmp-", ".lock", ".lock-holder"
 _ASIDE = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # as `_locked_aside` names things
+_LEFT = re.compile(
+    re.escape(PREFIX) + "([0-9a-f]{8}-|former-|new-|step)."
+)  # and `aside`, now or once
 
 
 def sync(path: Path) -> None:
@@ -110,9 +113,9 @@ def _give_mode(path: Path, mode: int) -> None:
 def remove_leftovers(folder: Path) -> None:
     """Removes what interrupted writers left in `folder`, not what a living process writes there.
 
-    Everything whose name starts with `.tmp-`: the folder must be one of ours.
+    Only what has a name as they give it: the folder may hold other things of a person.
     """
-    _remove_unlocked(folder.glob(f"{PREFIX}*"))
+    _remove_unlocked(path for path in folder.glob(f"{PREFIX}*") if _LEFT.match(path.name))
 
 
 def aside(path: Path, word: str) -> Path:

@@ -58,6 +58,7 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
     data = PreparedData.of(config)
     tokenizer, tokenizer_file = data.tokenizer(config.tokenizer.vocabulary_size)
     if ranks.is_main:
+        directory.refuse_what_is_not_ours()
         directory.refuse_changes(config, note)
         data.mark_used(directory.path)
         directory.set_up(config, tokenizer_file)

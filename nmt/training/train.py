@@ -325,6 +325,8 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
     sound = checkpoints.sound_checkpoints(
         run.directory, settings.average_last, log.note, settings.checkpoint_every, step
     )
+    if not sound:
+        raise NoModelError(f"no sound checkpoint is left to average, {run.directory}, train on")
     weights = mean_weights([folder for _, folder in sound])
     facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}
     note = f"model: mean of steps {', '.join(map(str, facts['averaged_steps']))}"

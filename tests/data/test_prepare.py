@@ -402,9 +402,42 @@ def test_what_prepare_has_not_made_stays(tmp_path: Path) -> None:
     corpus = tmp_path / "data" / "train" / "corpus.en"
     corpus.parent.mkdir(parents=True)
     corpus.write_text("mine")
-    with pytest.raises(InputError, match=r"not made by nmt prepare, .*data/train, move it away"):
+    with pytest.raises(
+        InputError, match=r"not made by nmt prepare, .*data/train/corpus.en, move it away"
+    ):
         run(wanted)
     assert corpus.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["train/a.txt", ".work/thesis.tex", "test_set/notes"])
+def test_somebodys_file_in_what_is_replaced_is_named_and_stays(tmp_path: Path, name: str) -> None:
+    """Also beside a manifest.json, of an application perhaps."""
+    wanted = settings(tmp_path)
+    directory = Path(wanted.data.directory)
+    path = directory / name
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    (directory / "manifest.json").write_text('{"name": "app"}')
+    with pytest.raises(InputError, match=f"not made by nmt prepare, .*{name}, move it away"):
+        run(wanted)
+    assert path.read_text() == "mine"
+
+
+def test_a_corpus_that_changes_while_it_is_read_is_told(tmp_path: Path, monkeypatch) -> None:
+    wanted = settings(tmp_path)
+    whole = prepare.deduplicate
+
+    def deduplicate(job: Any) -> np.ndarray:
+        for path in map(Path, job.origin["inputs"]):
+            if path.suffix != ".arrow":
+                path.write_bytes(path.read_bytes() + b"")
+                os.truncate(path, path.stat().st_size - 1)
+        return whole(job)
+
+    monkeypatch.setattr(prepare, "deduplicate", deduplicate)
+    with pytest.raises(InputError, match="a corpus has changed while it was read"):
+        run(wanted)
+    assert not (Path(wanted.data.directory) / "manifest.json").exists()
 
 
 @pytest.mark.parametrize("name", ["train", "validation", "tokenizer.model", ".work"])

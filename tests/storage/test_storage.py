@@ -71,7 +71,7 @@ def test_r22_leftovers_of_a_killed_writer_are_removed_but_no_living_ones(tmp_pat
     command = [sys.executable, "-c", code, str(tmp_path)]
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert writer.stdout.readline() == b"writing\n"
-    (tmp_path / ".tmp-step" / "x").mkdir(parents=True)
+    (tmp_path / ".tmp-step-00000001" / "x").mkdir(parents=True)
     atomic.remove_leftovers(tmp_path)
     assert len(listing(tmp_path)) == 2
     writer.communicate(b"\n")

@@ -11,6 +11,7 @@ import pytest
 from nmt.cli import main
 from nmt.config import Config
 from nmt.errors import InputError
+from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.training import train as training
 from nmt.training.run_log import read_log
@@ -242,6 +243,22 @@ def test_a_pipe_in_place_of_a_file_keeps_nobody_waiting(
     assert status == wanted, said
 
 
+def test_a_checkpoint_or_model_of_other_data_is_not_taken(settings, trained: Train, capsys):
+    config = settings(training__max_steps=2, training__checkpoint_every=1)
+    assert trained(config)[0] == 0
+    run = RunDirectory(Path(config.training.run_directory))
+    newest = run.checkpoint(2)
+    for folder, kind in ((newest, "checkpoint"), (run.model, "model")):
+        manifest.rewrite(folder, manifest.read(folder, kind) | {"data_sha256": "0" * 64})
+    text = run.path / "anywhere.txt"
+    text.write_text("The old man reads.\n")
+    assert main(["translate", str(run), "--input", str(text)]) == 0
+    said = capsys.readouterr().err
+    assert said.count("of other data (sha256 000") == 2 and f"using {run.checkpoint(1)}" in said
+    status, lines = trained(settings(training__max_steps=3, training__checkpoint_every=1))
+    assert status == 0 and "resumed from step 1" in lines
+
+
 def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):
     config = settings(training__max_steps=3, training__checkpoint_every=1)
     assert trained(config)[0] == 0
@@ -256,3 +273,28 @@ def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):
     path = run / "anywhere.txt"
     path.write_text("The old man reads.\n")
     assert main(["translate", str(run), "--input", str(path)]) == 3
+
+
+@pytest.mark.parametrize("name", ["log.jsonl", "tokenizer.model", "data.json"])
+def test_somebodys_file_where_a_run_would_write_is_named_and_stays(
+    settings, trained: Train, name: str
+):
+    run = Path(settings().training.run_directory)
+    run.mkdir()
+    (run / name).write_text("mine")
+    (run / ".tmp-notes.txt").write_text("mine too")
+    status, said = trained(settings(**SHORT))
+    assert status == 2 and f"not made by nmt train, {run / name}, move it away" in said[-1]
+    (run / name).rename(run / "moved")
+    assert trained(settings(**SHORT))[0] == 0
+    assert (run / "moved").read_text() == "mine"
+    assert (run / ".tmp-notes.txt").read_text() == "mine too"
+
+
+def test_no_sound_checkpoint_left_at_the_end_is_one_line(settings, trained: Train):
+    def change(run: Path) -> None:
+        path = run / "config.yaml"
+        path.write_text(path.read_text().replace("seed: 1", "seed: 2"))
+
+    status, said = trained(settings(**SHORT), change, at=3)
+    assert status == 3 and "no sound checkpoint is left to average" in said[-1]

@@ -6,6 +6,7 @@ manifest are no data. Nothing of others is replaced, and no link is followed.
 
 import contextlib
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -16,6 +17,13 @@ from nmt.storage import atomic, manifest
 from nmt.storage.names import TEST_SET, TOKENIZER, TRAIN, VALIDATION, WORK
 
 _PUBLISHED = (TOKENIZER, TRAIN, VALIDATION, TEST_SET)  # and the manifest
+_SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|\.tmp-.*"
+_ENTRIES = {  # what the folders that are replaced hold, if they are ours
+    TRAIN: _SPLIT,
+    VALIDATION: _SPLIT,
+    TEST_SET: r"source\.txt|target\.txt|\.tmp-.*",
+    WORK: r"(text|tokenizer|tokens)-[0-9a-f]{12}(\.model)?|\.tmp-.*",
+}
 
 
 def refuse_what_is_not_ours(job: Job) -> None:
@@ -31,15 +39,22 @@ def refuse_what_is_not_ours(job: Job) -> None:
                 f"a symbolic link, {job.directory / name}, remove it; "
                 "data.directory itself may be one"
             )
+    for name, ours in _ENTRIES.items():
+        for path in sorted((job.directory / name).glob("*")):
+            if not re.fullmatch(ours, path.name):
+                raise _not_ours(path)
     # in the order in which another process, publishing, makes the one untrue and the other true
     if job.work.exists() or PreparedData.is_in(job.directory):
         return
     for name in _PUBLISHED:
         if os.path.lexists(job.directory / name):
-            raise InputError(
-                f"not made by nmt prepare, {job.directory / name}, move it away, "
-                "or name another data.directory"
-            )
+            raise _not_ours(job.directory / name)
+
+
+def _not_ours(path: Path) -> InputError:
+    return InputError(
+        f"not made by nmt prepare, {path}, move it away, or name another data.directory"
+    )
 
 
 def publish(job: Job) -> None:
@@ -54,6 +69,11 @@ def publish(job: Job) -> None:
         if new.exists():
             new.replace(old)
     atomic.sync(job.directory)
+    _remove(job.work)
+
+
+def discard_work(job: Job) -> None:
+    """Removes all that the stages have made so far."""
     _remove(job.work)
 
 
