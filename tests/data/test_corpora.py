@@ -277,6 +277,17 @@ def test_a_full_disk_is_told_from_a_wrong_entry(monkeypatch, error, status) -> N
         assert fault({"hub": "a/b", "split": "train"}).status == status
 
 
+def test_short_memory_is_no_wrong_entry(monkeypatch) -> None:
+    import datasets
+
+    def load(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    with pytest.raises(MemoryError):
+        read({"hub": "a/b", "split": "train"})
+
+
 def test_parquet_columns_are_named(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet")
     error = fault(columns("parquet", path, target="x.fr"))

@@ -63,6 +63,8 @@ def _load(corpus: Hub) -> Any:
     huggingface_hub.logging.set_verbosity(50)  # it logs every retry as a warning
     try:
         return datasets.load_dataset(corpus.hub, corpus.name, split=corpus.split)
+    except MemoryError:  # of the machine, not of the entry
+        raise
     except Exception as error:  # the library raises dozens of kinds: everything becomes one line
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
         hint, kind = "correct the entry", InputError
