@@ -6,7 +6,7 @@ import os
 from nmt.cli.flags import add_config, load_config
 from nmt.cli.parser import Command
 from nmt.cli.terminal import print_result, say
-from nmt.errors import InputError, Stopped, ToldElsewhereError
+from nmt.errors import InputError, Stopped, ToldElsewhereError, told
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -21,7 +21,7 @@ def run(arguments: argparse.Namespace) -> None:
     except Stopped as stopped:  # all of them know where it was saved
         raise stopped if _is_first("RANK") else ToldElsewhereError(stopped.status) from None
     if _is_first("RANK"):
-        print_result(model)
+        print_result(told(str(model)))
 
 
 def _is_first(rank: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt import __version__
 from nmt.decoding.lines import check_output, opened_output
-from nmt.errors import InputError
+from nmt.errors import InputError, told
 from nmt.reporting.chart import HEIGHT, WIDTH
 from nmt.reporting.curves import chart_data, charts
 from nmt.reporting.run_record import Note, RunRecord, number, read_runs
@@ -40,7 +40,8 @@ def report(runs: Sequence[Path], output: Path, note: Note) -> None:
     check_output(output)
     page = render(read_runs(runs, note), note)
     with opened_output(output) as file:
-        file.write(page.encode(errors="replace"))  # a folder's name may be no text
+        # names and facts may come from anywhere; a folder's name may be no text
+        file.write("\n".join(map(told, page.split("\n"))).encode(errors="replace"))
 
 
 def render(runs: Sequence[RunRecord], note: Note) -> str:
