@@ -131,12 +131,12 @@ def _candidates(
     b, W, V = logits.shape
     # Log-probabilities are the model's, so they are taken before tokens are ruled out. One of them
     # gives the normaliser of all: softmax is one pass over the logits, logsumexp several.
-    p = logits.softmax(-1, dtype=torch.float32)  # (b, W, V)
+    p = logits.softmax(-1)  # (b, W, V)
     for token in _NEVER_GENERATED:  # a list as index would be sent to the GPU, which waits
         logits[..., token].fill_(-torch.inf)
     k = min(2 * W, V)
     top, tokens = _top(logits, k)  # (b, W, k)
-    normaliser = top[..., :1].float() - p.gather(-1, tokens[..., :1]).log()  # (b, W, 1)
+    normaliser = top[..., :1].float() - p.gather(-1, tokens[..., :1]).float().log()  # (b, W, 1)
     totals = live[..., None] + (top.float() - normaliser).clamp(max=0)  # (b, W, k)
     best, places = totals.view(b, W * k).topk(2 * W)  # (b, 2W)
     codes = places // k * V + tokens.view(b, W * k).gather(1, places)  # slot and token in one

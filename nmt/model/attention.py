@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.model.dropout import Dropout, Randomness
+from nmt.model.products import Linear
 
 if TYPE_CHECKING:  # its module reads files too, which a model does not need
     from nmt.config import Model
@@ -170,7 +171,7 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         self.heads, self.d_k, self.d_v = model.heads, model.d_k, model.d_v
         self.dropout = Dropout(model.attention_dropout, randomness)
-        self.output = nn.Linear(model.heads * model.d_v, model.d_model)
+        self.output = Linear(model.heads * model.d_v, model.d_model)
 
     def split(self, projected: Tensor, size: int) -> Tensor:
         """Parts heads: (R, C, H * size) -> (R, H, C, size)."""
@@ -189,7 +190,7 @@ class SelfAttention(MultiHeadAttention):
         super().__init__(model, randomness)
         rows = [self.heads * size for size in (self.d_k, self.d_k, self.d_v)]
         self.stacked = {"query_key_value": rows}
-        self.query_key_value = nn.Linear(model.d_model, sum(rows))
+        self.query_key_value = Linear(model.d_model, sum(rows))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys, values: (R, C, D) -> (R, H, C, K), (R, H, C, K), (R, H, C, V)."""
@@ -216,8 +217,8 @@ class CrossAttention(MultiHeadAttention):
         super().__init__(model, randomness)
         rows = [self.heads * size for size in (self.d_k, self.d_v)]
         self.stacked = {"key_value": rows}
-        self.query = nn.Linear(model.d_model, self.heads * self.d_k)
-        self.key_value = nn.Linear(model.d_model, sum(rows))
+        self.query = Linear(model.d_model, self.heads * self.d_k)
+        self.key_value = Linear(model.d_model, sum(rows))
 
     def project_memory(self, memory: Tensor) -> KeysValues:
         """(R, S, D) -> (R, H, S, K), (R, H, S, V)"""

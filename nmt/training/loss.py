@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.data.layout import Batch
+from nmt.model.products import matmul
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
@@ -42,18 +43,17 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 uniform = inputs.sum(0, dtype=torch.float32) * (-epsilon / len(weight))
                 embedding_gradient = uniform.expand(weight.shape).contiguous()
             size = max(1, _CHUNK_BYTES // (len(weight) * weight.itemsize))
-            buffer = inputs.new_empty(min(size, len(inputs)), len(weight))
             for begin in range(0, len(inputs), size):
                 rows = slice(begin, begin + size)
-                logits = torch.mm(inputs[rows], weight.t(), out=buffer[: len(inputs[rows])])
+                logits = matmul(inputs[rows], weight.t())
                 torch.gather(logits, 1, labels[rows], out=label_logits[rows])
                 p = torch.softmax(logits, -1, out=logits)
                 torch.gather(p, 1, labels[rows], out=label_p[rows])
                 if wants_gradient:
                     places = torch.arange(len(p), device=p.device), targets[rows]
                     p.index_put_(places, label_p[rows, 0] - (1 - epsilon))
-                    torch.mm(p, weight, out=hidden_gradient[rows])
-                    _add_product(embedding_gradient, p.t(), inputs[rows])
+                    hidden_gradient[rows] = matmul(p, weight)
+                    embedding_gradient += matmul(p.t(), inputs[rows])
             nll = -(label_p.float().clamp_min_(_LEAST).log_() * real).sum()
             above_mean = label_logits.float() - inputs.float() @ mean_row[:, None]
             loss = nll + epsilon * (above_mean * real).sum()
@@ -69,14 +69,6 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         del ctx.gradients  # scaled in place: there is no second backward pass
         scaled = hidden_gradient.mul_(loss_gradient), embedding_gradient.mul_(loss_gradient)
         return *scaled, None, None, None
-
-
-def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """total += a @ b, the product in the type of `a` and `b`."""
-    if total.dtype == a.dtype:
-        total.addmm_(a, b)
-    else:
-        total += a @ b
 
 
 def smoothed_cross_entropy(
