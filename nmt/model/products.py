@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def _onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """x @ weight.T + bias: (..., I), (O, I) of any strides or reordered, (O) -> (..., O)."""
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
@@ -20,7 +20,7 @@ def _onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 def _probe() -> bool:
     """Whether this build of torch has the operator, which belongs to its compiler's back end."""
     try:
-        return _onednn_linear(torch.ones(1, 1), torch.ones(1, 1), None).item() == 1
+        return onednn_linear(torch.ones(1, 1), torch.ones(1, 1), None).item() == 1
     except (AttributeError, RuntimeError, NotImplementedError):
         return False
 
@@ -34,7 +34,7 @@ def _by_onednn(a: Tensor) -> bool:
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
     """a @ b without a gradient: (N, K), (K, M) -> (N, M)."""
-    return _onednn_linear(a, b.t(), None) if _by_onednn(a) and b.numel() else a @ b
+    return onednn_linear(a, b.t(), None) if _by_onednn(a) and b.numel() else a @ b
 
 
 class _LinearFunction(torch.autograd.Function):
@@ -43,7 +43,7 @@ class _LinearFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _onednn_linear(x, weight, bias)
+        return onednn_linear(x, weight, bias)
 
     @staticmethod
     def backward(ctx, gradient: Tensor):

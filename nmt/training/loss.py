@@ -13,7 +13,7 @@ from nmt.model.products import matmul
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
-_CHUNK_BYTES = 256 << 20  # of logits in memory at once; larger products are faster
+_CHUNK_BYTES = 128 << 20  # of logits in memory at once; larger products are faster
 _LEAST = torch.finfo(torch.float32).tiny  # so that no probability's logarithm is infinite
 
 

@@ -1,0 +1,70 @@
+"""Weights as a CPU reads them fastest, for a model that only translates.
+
+fp32 and bf16 weights are laid out once as oneDNN's kernels want them. In int8 each row of a matrix
+is quantised on its own, symmetrically, to 8 bits with an fp32 scale (its largest magnitude is 127);
+activations are quantised at each call, by their own least and greatest value, and products are
+summed in 32-bit integers. Everything that is no matrix product stays in fp32.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from nmt.model.products import HAS_ONEDNN, Linear, onednn_linear
+from nmt.model.transformer import Transformer
+
+Precision = Literal["fp32", "bf16", "int8"]
+
+
+class PackedLinear(nn.Module):
+    """x @ weight.T + bias with a reordered weight."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None):
+        super().__init__()
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+        self.bias = bias
+
+    def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
+        """(..., I) -> (..., O); the second argument is an `OutputProjection`'s embedding."""
+        return onednn_linear(x, self.packed, self.bias)
+
+
+class Int8Linear(nn.Module):
+    """x @ weight.T + bias with a weight quantised row by row and `x` quantised at each call."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None):
+        super().__init__()
+        with warnings.catch_warnings(action="ignore"):  # torch calls its quantised tensors deprecated
+            scales = weight.detach().abs().amax(1).clamp_(min=1e-8).double() / 127
+            zeros = torch.zeros(len(weight), dtype=torch.long)
+            quantised = torch.quantize_per_channel(weight.detach(), scales, zeros, 0, torch.qint8)
+        self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
+
+    def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
+        """(..., I) -> (..., O) fp32; the second argument is an `OutputProjection`'s embedding."""
+        return torch.ops.quantized.linear_dynamic(x, self.packed, True)
+
+
+def pack(transformer: Transformer, precision: Precision) -> None:
+    """Makes of a model on a CPU, in place, one that computes in `precision` and cannot be trained.
+
+    Raises:
+        ValueError: int8, which this build of torch or this processor cannot compute.
+    """
+    if precision == "int8":
+        make: type[PackedLinear | Int8Linear] = Int8Linear
+    elif HAS_ONEDNN:
+        make = PackedLinear
+    else:
+        return
+    if precision == "bf16":
+        transformer.to(torch.bfloat16)
+    for module in list(transformer.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, Linear):
+                setattr(module, name, make(child.weight, child.bias))
+    transformer.projection = make(transformer.embedding, None)
