@@ -17,6 +17,9 @@ from torch import Tensor, nn
 from nmt.model.products import HAS_ONEDNN, Linear, onednn_linear
 from nmt.model.transformer import Transformer
 
+# without these instructions sums of two products saturate unless activations have 7 bits
+_HAS_VNNI = torch.cpu._is_vnni_supported()
+
 Precision = Literal["fp32", "bf16", "int8"]
 
 
@@ -38,7 +41,9 @@ class Int8Linear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
-        with warnings.catch_warnings(action="ignore"):  # torch calls its quantised tensors deprecated
+        with warnings.catch_warnings(
+            action="ignore"
+        ):  # torch calls its quantised tensors deprecated
             scales = weight.detach().abs().amax(1).clamp_(min=1e-8).double() / 127
             zeros = torch.zeros(len(weight), dtype=torch.long)
             quantised = torch.quantize_per_channel(weight.detach(), scales, zeros, 0, torch.qint8)
@@ -46,7 +51,7 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
         """(..., I) -> (..., O) fp32; the second argument is an `OutputProjection`'s embedding."""
-        return torch.ops.quantized.linear_dynamic(x, self.packed, True)
+        return torch.ops.quantized.linear_dynamic(x, self.packed, not _HAS_VNNI)
 
 
 def pack(transformer: Transformer, precision: Precision) -> None:
