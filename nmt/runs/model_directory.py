@@ -108,23 +108,22 @@ def _candidate(folder: Path, problems: list[str]) -> list[tuple[dict[str, Any], 
 def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] = ()) -> None:
     """Raises InputError unless a model or checkpoint in a run's directory is sound and its own.
 
-    Its files are as the manifest says, its settings are the run's, and tensors are those
-    that its configuration asks for: of moments, too, beyond which Adam's fused kernel would write.
+    Its files are as the manifest says and fit each other, its settings are the run's, and all
+    numbers are such as training gives: of moments, too, beyond which Adam's fused kernel would
+    write.
 
     Args:
         content: the manifest.
         others: files to check besides those of a model.
     """
-    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
-    step, is_checkpoint = content["step"], content["kind"] == "checkpoint"
-    run = RunDirectory.around(folder)
-    if is_checkpoint and folder != run.checkpoint(step):
-        raise NoModelError(f"a checkpoint of step {step}, {folder}, give it its own name again")
     try:
-        transformer = _without_weights(read_config(folder))
+        _checked(folder, content, others)
+        run = RunDirectory.around(folder)
+        if content["kind"] == "checkpoint" and folder != run.checkpoint(step := content["step"]):
+            raise NoModelError(f"a checkpoint of step {step}, {folder}, give it its own name again")
         run.refuse_foreign(folder)
         for name in {WEIGHTS, OPTIMIZER} & {WEIGHTS, *others}:
-            _refuse_unfit(folder / name, transformer)
+            read_tensors(folder / name)
     except OSError as error:  # as of a file that a trainer has removed meanwhile
         raise of_system(error) from None
 
@@ -171,7 +170,20 @@ def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
 
 
 def _load(folder: Path, content: dict[str, Any], device: torch.device) -> LoadedModel:
-    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS))
+    config, tokenizer, transformer = _checked(folder, content)
+    transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
+    return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
+
+
+def _checked(
+    folder: Path, content: dict[str, Any], others: Sequence[str] = ()
+) -> tuple[Config, Tokenizer, Transformer]:
+    """A model directory's configuration, tokenizer and Transformer, whose weights have no values.
+
+    Raises:
+        InputError: its files are not as the manifest says, or do not fit each other (status 3).
+    """
+    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
     config, tokenizer = read_config(folder), Tokenizer.load(folder / TOKENIZER)
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise NoModelError(
@@ -183,10 +195,11 @@ def _load(folder: Path, content: dict[str, Any], device: torch.device) -> Loaded
             f"{tokenizer.vocabulary_size} pieces, the configuration says "
             f"{config.tokenizer.vocabulary_size}, {folder / TOKENIZER}, restore its own"
         )
-    transformer = _without_weights(config)
-    _refuse_unfit(folder / WEIGHTS, transformer)
-    transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
-    return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
+    with torch.device("meta"):
+        transformer = new_transformer(config)
+    for name in {WEIGHTS, OPTIMIZER} & {WEIGHTS, *others}:
+        _refuse_unfit(folder / name, transformer)
+    return config, tokenizer, transformer
 
 
 def new_transformer(config: Config) -> Transformer:
@@ -205,11 +218,6 @@ def read_config(folder: Path) -> Config:
 def check_fit(transformer: Transformer, weights: dict[str, Tensor], name: Path) -> None:
     """Raises NoModelError unless names and shapes are exactly the Transformer's."""
     _compare(_shapes_of(transformer.state_dict()), _shapes_of(weights), name)
-
-
-def _without_weights(config: Config) -> Transformer:
-    with torch.device("meta"):
-        return new_transformer(config)
 
 
 def _refuse_unfit(path: Path, transformer: Transformer) -> None:
@@ -236,9 +244,17 @@ def _compare(
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file, fp32; NoModelError if it is damaged or holds others."""
+    """All tensors of a safetensors file of weights or moments, fp32.
+
+    Raises:
+        NoModelError: it is damaged, or holds other types, or values that no training gives.
+    """
     _shapes(path)
-    return load_file(path)
+    tensors = load_file(path)
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all() or (name.startswith("exp_avg_sq.") and tensor.min() < 0):
+            raise NoModelError(f"values that no training has ({name}), {path}, restore it")
+    return tensors
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:

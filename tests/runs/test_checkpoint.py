@@ -232,6 +232,50 @@ def test_r23_values_that_no_training_has_are_passed_over(
     assert step == 1 and f"values that no training has ({name})" in said
 
 
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_r23_weights_that_no_training_has_are_neither_averaged_nor_translated_with(
+    save: Save, tmp_path: Path, value: float, capsys
+):
+    """Their manifest fits; a run falls back to its older ones."""
+    path, line = save(2) / "model.safetensors", "values that no training has (embedding)"
+    weights = load_file(path)
+    weights["embedding"][0, 0] = value
+    save_file(weights, path)
+    describe(path.parent)
+    output = tmp_path / "mean"
+    for command in (
+        ["average", str(tmp_path), "--last", "1", "--output", str(output)],
+        ["translate", str(tmp_path), "--input", os.devnull],
+    ):
+        assert main(command) == 3
+        assert line in capsys.readouterr().err and not output.exists()
+    save(1)
+    assert main(["average", str(tmp_path), "--last", "2", "--output", str(output)]) == 2
+    assert "1 sound checkpoint" in capsys.readouterr().err.splitlines()[-1]
+    assert average(tmp_path, 1, output, print) == [1]
+    assert find_model(tmp_path)[0] == RunDirectory(tmp_path).checkpoint(1)
+    save_file(weights, output / "model.safetensors")
+    content = manifest.read(output, "model")
+    manifest.write(output, "model", {key: content[key] for key in content if key != "files"})
+    assert main(["translate", str(output), "--input", os.devnull]) == 3
+    assert line in capsys.readouterr().err
+
+
+def test_r15_a_run_whose_model_has_a_bad_tokenizer_falls_back_to_a_checkpoint(
+    save: Save, tmp_path: Path
+):
+    run = RunDirectory(tmp_path)
+    save(1)
+    average(tmp_path, 1, run.model, print)
+    assert find_model(tmp_path) == (run.model, "model")
+    content = manifest.read(run.model, "model")
+    (run.model / "tokenizer.model").write_bytes(b"none")
+    facts = {key: content[key] for key in content if key != "files"}
+    facts["tokenizer_sha256"] = manifest.file_hash(run.model / "tokenizer.model")
+    manifest.write(run.model, "model", facts)
+    assert find_model(tmp_path) == (run.checkpoint(1), "checkpoint")
+
+
 def test_a_manifest_with_a_lone_surrogate_can_be_written_again(save: Save):
     folder = save(1)
     content = manifest.read(folder, "checkpoint") | {"note": "\ud800 of somebody"}
