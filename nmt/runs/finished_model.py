@@ -41,15 +41,18 @@ def write(
     """
     lock.check()
     new = atomic.aside(run.model, "new")
-    save_model(new, config, tokenizer, weights, facts)
-    lock.check()
-    if _is_ours(run):
-        run.model.replace(atomic.aside(run.model, "former"))
-    elif os.path.lexists(run.model):
-        kept = atomic.free_name(run.model, "former")
-        run.model.replace(kept)
-        note(f"nmt: warning: {run.model} held files of others, they are kept in {kept}")
-    new.replace(run.model)
+    try:
+        save_model(new, config, tokenizer, weights, facts)
+        lock.check()
+        if _is_ours(run):
+            run.model.replace(atomic.aside(run.model, "former"))
+        elif os.path.lexists(run.model):
+            kept = atomic.free_name(run.model, "former")
+            run.model.replace(kept)
+            note(f"nmt: warning: {run.model} held files of others, they are kept in {kept}")
+        new.replace(run.model)
+    finally:
+        atomic.remove(new)
     atomic.remove_leftovers(run.path)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from nmt.errors import InputError, NoModelError, of_system
 from nmt.storage import data_form
 from nmt.storage.atomic import write_file
+from nmt.storage.opening import small_file
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
@@ -134,6 +135,18 @@ def _lists_files(files: Any) -> bool:
         and isinstance(entry.get("sha256"), str)
         for name, entry in files.items()
     )
+
+
+def is_foreign(folder: Path) -> bool:
+    """Whether a file there has the name of a manifest, and nothing of what one of ours holds.
+
+    Ours may be damaged. False if there is none.
+    """
+    try:
+        data = small_file(folder / NAME, _MAX_BYTES)
+    except FileNotFoundError:
+        return False
+    return not (b'"format_version"' in data and b'"sha256"' in data)
 
 
 def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:

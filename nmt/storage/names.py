@@ -5,7 +5,7 @@ checkpoints (nmt/runs) and to prepared data (nmt/data); everybody else asks thos
 needs to know which names it must keep clear of.
 """
 
-from nmt.storage.atomic import LOCK, LOCK_HOLDER
+from nmt.storage.atomic import LOCK
 from nmt.storage.manifest import NAME as MANIFEST
 
 # of a model directory
@@ -25,7 +25,7 @@ TEST_SET = "test_set"
 
 # What `nmt train` and `nmt prepare` make, replace and remove in their directories, besides what
 # begins with `atomic.PREFIX`.
-_IN_BOTH = {TEST_SET, TOKENIZER, LOCK, LOCK_HOLDER}
+_IN_BOTH = {TEST_SET, TOKENIZER, LOCK}
 IN_DATA = frozenset(_IN_BOTH | {TRAIN, VALIDATION, MANIFEST, WORK, USED_BY})
 IN_RUN = frozenset(
     _IN_BOTH | {MODEL, CHECKPOINTS, TENSORBOARD, EVALUATION, CONFIG, DATA_MANIFEST, LOG}

@@ -18,7 +18,13 @@ def test_checkpoints_are_what_has_the_name_of_one_newest_first(tmp_path: Path):
     run = RunDirectory(tmp_path)
     assert run.by_step() == [] and run.models() == [] and not run.may_hold_models
     steps = [10**9, 10**8, 20, 3]
-    others = ["step-3", "step-0000000x", "step-000000003", "broken-1-step-00000003", ".tmp-step"]
+    others = [
+        "step-3",
+        "step-0000000x",
+        "step-000000003",
+        "broken-1-step-00000003",
+        ".tmp-nmt-step",
+    ]
     for path in [*map(run.checkpoint, steps), *(run.checkpoints / name for name in others)]:
         path.mkdir(parents=True)
     assert run.by_step() == [(step, run.checkpoint(step)) for step in steps]
