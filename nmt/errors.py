@@ -102,6 +102,14 @@ class StorageError(InputError):
     status = Status.STORAGE
 
 
+class LastingError(InputError):
+    """What is wrong is not the file that was read: another one is not to be taken instead."""
+
+
+class ShortageError(LastingError, StorageError):
+    """The process may open no more files."""
+
+
 class LostRankError(InputError):
     """A process of a distributed run is no longer there."""
 
@@ -139,12 +147,11 @@ class Stopped(BaseException):
 
 def of_system(error: OSError) -> InputError:
     """The operating system's error as a line: a wrong path is bad input, the rest is storage."""
-    where = error.filename or "while reading or writing"
-    what_to_do = "check path, permission and room on the disk"
+    what = f"{error.strerror or error}, {error.filename or 'while reading or writing'}"
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        what_to_do = "raise the limit on open files, see ulimit -n"
+        return ShortageError(f"{what}, raise the limit on open files, see ulimit -n")
     kind = InputError if error.errno in _PATH_ERRORS else StorageError
-    return kind(f"{error.strerror or error}, {where}, {what_to_do}")
+    return kind(f"{what}, check path, permission and room on the disk")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -25,6 +25,7 @@ from nmt.config.settings import (
     Tsv,
     TsvFile,
 )
+from nmt.config.strict_yaml import inline
 
 __all__ = [
     "CORPUS_KINDS",
@@ -49,6 +50,7 @@ __all__ = [
     "TsvFile",
     "allowed",
     "differences",
+    "inline",
     "load",
     "load_resolved",
     "read_merged",

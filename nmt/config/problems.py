@@ -39,10 +39,16 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
         case "extra_forbidden":
             known = list(section.model_fields) if section else []
             near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
+            near = _sections_with(key) or near
             hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
             return f"unknown key {key}, {where}, {hint}"
-        case "value_error":
-            return f"{problem['ctx']['error']}, {where}, correct {key or 'it'}"
+        case "value_error":  # that of a ConflictError
+            error = problem["ctx"]["error"]
+            places = [
+                origins[at] for at in (tuple(k.split(".")) for k in error.keys) if at in origins
+            ]
+            where = " and ".join(dict.fromkeys(places)) or where
+            return f"{error}, {where}, correct {'them' if len(error.keys) > 1 else 'it'}"
         case "union_tag_not_found":
             kinds = ", ".join(CORPUS_KINDS)
             return f"{key} must name exactly one of {kinds}, {where}, correct it"
@@ -54,6 +60,13 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
     found = found if len(found) <= 60 else found[:57] + "..."
     wanted = allowed(section, str(path[-1])) if section else _allowed({})
     return f"{key} must be {wanted}, found {found}, {where}, correct it"
+
+
+def _sections_with(key: str) -> list[str]:
+    """A key of one section alone, with it: ["training.max_steps"] for max_steps; else nothing."""
+    below = ((name, Config.below(name)) for name in Config.model_fields)
+    found = [f"{name}.{key}" for name, section in below if section and key in section.model_fields]
+    return found if len(found) == 1 else []
 
 
 def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:

@@ -27,6 +27,19 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
 
 
+class ConflictError(ValueError):
+    """Settings that do not go together.
+
+    Args:
+        text: what is wrong, in which it names them.
+        keys: they, dotted.
+    """
+
+    def __init__(self, text: str, *keys: str):
+        super().__init__(text)
+        self.keys = keys
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
@@ -217,7 +230,9 @@ class Model(Section):
     @model_validator(mode="after")
     def _even(self) -> Self:
         if self.d_model % 2:
-            raise ValueError(f"d_model must be even for sines and cosines, found {self.d_model}")
+            raise ConflictError(
+                f"d_model must be even for sines and cosines, found {self.d_model}", "model.d_model"
+            )
         return self
 
 
@@ -285,9 +300,11 @@ class Training(Section):
     @model_validator(mode="after")
     def _enough_to_average(self) -> Self:
         if self.average_last > self.keep_checkpoints:
-            raise ValueError(
+            raise ConflictError(
                 f"average_last ({self.average_last}) must not exceed "
-                f"keep_checkpoints ({self.keep_checkpoints})"
+                f"keep_checkpoints ({self.keep_checkpoints})",
+                "training.average_last",
+                "training.keep_checkpoints",
             )
         return self
 
@@ -317,9 +334,11 @@ class Config(Section):
     @model_validator(mode="after")
     def _longest_pair_fits(self) -> Self:
         if self.data.max_length > self.training.batch_tokens:
-            raise ValueError(
+            raise ConflictError(
                 f"data.max_length ({self.data.max_length}) must not exceed "
-                f"training.batch_tokens ({self.training.batch_tokens})"
+                f"training.batch_tokens ({self.training.batch_tokens})",
+                "data.max_length",
+                "training.batch_tokens",
             )
         return self
 
@@ -328,13 +347,18 @@ class Config(Section):
         training = self.training
         problem = misplaced(self.data.directory, training.run_directory, training.initialize_from)
         if problem:
-            raise ValueError(problem)
+            keys = ("data.directory", "training.run_directory", "training.initialize_from")
+            raise ConflictError(problem, *(key for key in keys if key in problem))
         return self
 
     @model_validator(mode="after")
     def _early_stopping_can_judge(self) -> Self:
         if self.training.early_stopping is not None and not self.data.validation:
-            raise ValueError("training.early_stopping needs data.validation, which is empty")
+            raise ConflictError(
+                "training.early_stopping needs data.validation, which is empty",
+                "training.early_stopping",
+                "data.validation",
+            )
         return self
 
     def to_yaml(self) -> str:

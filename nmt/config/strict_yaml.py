@@ -93,6 +93,14 @@ def dump(content: Any) -> str:
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
+def inline(value: Any) -> str:
+    """A setting's value as YAML on one line, for messages: `null`, `true`, `{hub: x}`."""
+    text = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf")
+    )
+    return text.removesuffix("...\n").strip()
+
+
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
     """`parse` of a file. Raises InputError too if it is missing, too large or not UTF-8."""
     if path.exists() and not path.is_file() and not path.is_dir():  # it might keep us waiting

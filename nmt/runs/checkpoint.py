@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import Config
-from nmt.errors import InputError, NoModelError, of_system
+from nmt.errors import InputError, LastingError, NoModelError, of_system
 from nmt.runs.model_directory import (
     MOMENTS,
     read_tensors,
@@ -106,18 +106,18 @@ def newest(run: RunDirectory, note: Callable[[str], None]) -> Checkpoint | None:
 
     Raises:
         NoModelError: there are checkpoints, but none is sound.
-        NewerFormatError: a later version of nmt wrote one; going back behind it would lose work.
+        LastingError: a later version of nmt wrote one, and going back behind it would lose work;
+            or no more files can be opened.
     """
     problems: list[str] = []
     for _, folder in run.by_step():
         try:
             return _read(folder)
-        except manifest.NewerFormatError:
+        except LastingError:
             raise
-        except (InputError, OSError) as error:
-            told = of_system(error) if isinstance(error, OSError) else error
-            problems += told.problems
-            for problem in told.problems:
+        except InputError as error:
+            problems += error.problems
+            for problem in error.problems:
                 note(f"passing over a checkpoint: {problem}")
     if problems:
         raise NoModelError(problems[0])
@@ -125,15 +125,17 @@ def newest(run: RunDirectory, note: Callable[[str], None]) -> Checkpoint | None:
 
 
 def _read(folder: Path) -> Checkpoint:
-    """A checkpoint to go on from; InputError or OSError if it is none."""
+    """A checkpoint to go on from; InputError if it is none."""
     content = manifest.read(folder, "checkpoint")
     if OPTIMIZER not in content["files"]:
         raise InputError(f"no optimizer state, {folder}, resume from a newer checkpoint")
     refuse_unsound(folder, content, (STATE, OPTIMIZER))
-    state = read_state(folder / STATE, content["step"])
-    hashes = {key: content[key] for key in HASHES}
-    weights, moments = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
-    return Checkpoint(weights, moments, state, hashes)
+    try:
+        state = read_state(folder / STATE, content["step"])
+        weights, moments = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
+    except OSError as error:
+        raise of_system(error) from None
+    return Checkpoint(weights, moments, state, {key: content[key] for key in HASHES})
 
 
 def sound_checkpoints(
@@ -163,7 +165,7 @@ def sound_checkpoints(
             hashes = {key: content[key] for key in HASHES}
             if hashes != (common or hashes):
                 raise InputError(f"of other data than step {found[0][0]}, {folder}, move it")
-        except manifest.NewerFormatError:
+        except LastingError:
             raise
         except InputError as error:
             note(f"passing over a checkpoint: {error.problems[0]}")

@@ -7,7 +7,8 @@ shapes stand in a bounded header and are those of the configuration before any o
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from torch import Tensor
 from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, NoModelError, StorageError, of_system
+from nmt.errors import InputError, LastingError, NoModelError, StorageError, of_system
 from nmt.model.transformer import Transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
@@ -63,12 +64,12 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
     """`find_model`, with the manifest found there."""
     if not path.is_dir():
         raise InputError(f"no such model directory, {path}, name a model, checkpoint or run")
+    run = RunDirectory(path)
     if (path / manifest.NAME).is_file():
         kind = "checkpoint" if (path / STATE).exists() else "model"
         content = manifest.read(path, kind)
         manifest.verify(path, content, (CONFIG, TOKENIZER))
         return path, content
-    run = RunDirectory(path)
     if not run.may_hold_models:
         raise NoModelError(f"no model, checkpoint or run, {path}, it has no {manifest.NAME}")
     while True:
@@ -78,6 +79,8 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
         for content, folder in sorted(candidates, key=_newest_last, reverse=True):
             try:
                 refuse_unsound(folder, content)
+            except LastingError:
+                raise
             except InputError as error:
                 problems += error.problems
                 continue
@@ -98,7 +101,7 @@ def _candidate(folder: Path, problems: list[str]) -> list[tuple[dict[str, Any], 
     try:
         kind = "model" if folder.name == MODEL else "checkpoint"
         return [(manifest.read(folder, kind), folder)]
-    except manifest.NewerFormatError:
+    except LastingError:
         raise
     except InputError as error:
         problems += error.problems
@@ -250,11 +253,26 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         NoModelError: it is damaged, or holds other types, or values that no training gives.
     """
     _shapes(path)
-    tensors = load_file(path)
+    with _system_errors_of(path):
+        tensors = load_file(path)
     for name, tensor in tensors.items():
         if not tensor.isfinite().all() or (name.startswith("exp_avg_sq.") and tensor.min() < 0):
             raise NoModelError(f"values that no training has ({name}), {path}, restore it")
     return tensors
+
+
+@contextmanager
+def _system_errors_of(path: Path) -> Iterator[None]:
+    """Lets the operating system say why it does not open a file, which safetensors does not tell.
+
+    That opens the file twice. What it raises instead is a FileNotFoundError without `errno`, or
+    torch's RuntimeError.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError):
+        with path.open("rb"), path.open("rb"):
+            raise
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -264,7 +282,7 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     try:
         if header_bytes > _MAX_HEADER_BYTES:
             raise ValueError(f"a header of {header_bytes} bytes")
-        with safe_open(path, framework="pt") as content:
+        with _system_errors_of(path), safe_open(path, framework="pt") as content:
             slices = {key: content.get_slice(key) for key in content.keys()}  # noqa: SIM118
         other = {part.get_dtype() for part in slices.values()} - {"F32"}
         if other:

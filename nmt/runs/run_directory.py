@@ -11,7 +11,7 @@ from nmt import config as configuration
 from nmt.config import Config
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest, names
-from nmt.storage.opening import small_file
+from nmt.storage.opening import refuse_not_utf8, small_file
 
 MAY_CHANGE = {
     "training.run_directory",  # a run may be moved
@@ -33,11 +33,31 @@ _MAX_CONFIG_BYTES = 1_000_000
 _STEP = re.compile(r"step-([0-9]{8,16})")
 
 
+def owner(path: Path) -> Path | None:
+    """The run, model or prepared data that a path is among the own files of; None: of none.
+
+    Args:
+        path: of a file that is there or not, its links resolved.
+    """
+    for folder in path.parents:
+        is_run = (folder / names.CONFIG).is_file() and any(
+            (folder / name).exists() for name in (atomic.LOCK, names.CHECKPOINTS, names.MODEL)
+        )
+        is_described = (folder / manifest.NAME).is_file() and not manifest.is_foreign(folder)
+        own = (names.IN_RUN if is_run else set()) | (names.DESCRIBED if is_described else set())
+        if path.relative_to(folder).parts[0] in own:
+            return folder
+    return None
+
+
 @dataclass(frozen=True)
 class RunDirectory:
-    """What stands where in a run. Nothing need be there yet; what is, need not be sound."""
+    """Where things are in a run. Nothing need be there yet, nor be sound if it is."""
 
     path: Path
+
+    def __post_init__(self) -> None:
+        refuse_not_utf8(self.path)
 
     @classmethod
     def around(cls, folder: Path) -> "RunDirectory":
@@ -145,8 +165,8 @@ class RunDirectory:
         except (InputError, OSError):
             return
         found = configuration.differences(configuration.load_resolved(path), own)
-        for key in found.keys() - MAY_CHANGE - _PLACES:
-            its, ours = found[key]
+        for key in sorted(found.keys() - MAY_CHANGE - _PLACES):
+            its, ours = map(configuration.inline, found[key])
             raise NoModelError(
                 f"of another run ({key} is {its}, here it is {ours}), {folder}, move it"
             )
@@ -182,8 +202,9 @@ class RunDirectory:
         """
         if not self.config.exists():
             return
+        inline = configuration.inline
         changed = [
-            (key, f"{key} is {new}, the run was started with {old}, {self}")
+            (key, f"{key} is {inline(new)}, the run was started with {inline(old)}, {self}")
             for key, (old, new) in configuration.differences(self.settings(), config).items()
         ]
         problems = [text for key, text in changed if key not in MAY_CHANGE]

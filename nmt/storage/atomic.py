@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import InputError
+from nmt.storage.opening import refuse_not_utf8
 
 PREFIX, LOCK = ".tmp-nmt-", ".lock"  # nobody else begins a name so
 _LOCKED = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # as `_locked_aside` names things
@@ -190,7 +191,8 @@ def refuse_link(path: Path) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Raises InputError if `path` exists and is anything but an empty folder."""
+    """Raises InputError if no folder can be made at `path`, or it is there and not empty."""
+    refuse_not_utf8(path)
     if path.is_dir() and not any(path.iterdir()):
         return
     if path.exists() or path.is_symlink():

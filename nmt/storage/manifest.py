@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import InputError, NoModelError, of_system
+from nmt.errors import LastingError, NoModelError, of_system
 from nmt.storage import data_form
 from nmt.storage.atomic import write_file
 from nmt.storage.opening import small_file
@@ -30,7 +30,7 @@ _KEYS: dict[str, dict[str, type]] = {  # what each kind's readers rely on
 }
 
 
-class NewerFormatError(InputError):
+class NewerFormatError(LastingError):
     """Written by a later version of nmt (status 2): nothing older is taken in its place."""
 
 

@@ -30,3 +30,5 @@ IN_DATA = frozenset(_IN_BOTH | {TRAIN, VALIDATION, MANIFEST, WORK, USED_BY})
 IN_RUN = frozenset(
     _IN_BOTH | {MODEL, CHECKPOINTS, TENSORBOARD, EVALUATION, CONFIG, DATA_MANIFEST, LOG}
 )
+# Beside a manifest: of data, of a model or of a checkpoint
+DESCRIBED = IN_DATA | {CONFIG, WEIGHTS, OPTIMIZER, STATE}

@@ -58,6 +58,14 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
             yield io.BufferedReader(_Unpacked(unpacked, kind, name), _BUFFER_BYTES)
 
 
+def refuse_not_utf8(path: Path) -> None:
+    """Raises InputError for a path that is not UTF-8: what reads and writes tensors takes none."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"a path that is not UTF-8, {path}, rename it") from None
+
+
 def small_file(path: Path, at_most: int) -> bytes:
     """The bytes of a file that is ours to read whole: a pipe must not keep us waiting, nor a file
     of somebody else's, or a sparse one, fill the memory.

@@ -268,8 +268,8 @@ def test_a_signal_at_the_making_of_what_is_written_aside_leaves_nothing(
     tmp_path: Path, monkeypatch, write
 ):
     def interrupted(make):
-        def made(path: Path) -> None:
-            make(path)
+        def made(path: Path, **options) -> None:
+            make(path, **options)
             if path.parent == tmp_path:
                 raise KeyboardInterrupt
 

@@ -35,12 +35,12 @@ def refuse_what_is_not_ours(job: Job) -> None:
     """
     for name in (*_PUBLISHED, WORK, USED_BY):
         atomic.refuse_link(job.directory / name)
-    if manifest.is_foreign(job.directory):
-        raise _not_ours(job.directory / manifest.NAME)
     for name, ours in _ENTRIES.items():
         for path in sorted((job.directory / name).glob("*")):
             if not re.fullmatch(ours, path.name):
                 raise _not_ours(path)
+    if manifest.is_foreign(job.directory):
+        raise _not_ours(job.directory / manifest.NAME)
     # in the order in which another process, publishing, makes the one untrue and the other true
     if job.work.exists() or PreparedData.is_in(job.directory):
         return
