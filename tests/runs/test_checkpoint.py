@@ -1,11 +1,13 @@
 """Checkpoints that fit their manifest, and are yet none to go on from."""
 
 import errno
+import itertools
 import json
 import math
 import os
+import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.cli import main
-from nmt.errors import NoModelError
+from nmt.errors import InputError, NoModelError
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.average import average
 from nmt.runs.model_directory import find_model
@@ -148,6 +150,45 @@ def test_r13_whatever_the_system_says_of_the_newest_the_next_older_is_taken(
     assert resumed_from(tmp_path) == (2, "")
     kept = again.with_name(f"broken-1-{again.name}")
     assert os.path.lexists(kept)
+
+
+@pytest.fixture
+def descriptors() -> Iterator[Callable[[int], None]]:
+    """Leaves the process only so many descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def leave(number: int) -> None:
+        in_use = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+        free = (each for each in itertools.count() if each not in in_use)
+        limit = next(itertools.islice(free, number, None))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+    yield leave
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_too_few_descriptors_are_told_as_that(
+    save: Save, tmp_path: Path, descriptors, capsys, number: int
+):
+    """Nothing is passed over, nor called damaged."""
+    for step in (1, 2):
+        save(step)
+    run, output = str(tmp_path), str(tmp_path / "mean")
+    assert main(["average", run, "--last", "1", "--output", output]) == 0  # all is imported
+    assert main(["translate", run, "--input", os.devnull]) == 0
+    capsys.readouterr()
+    for command in (
+        ["translate", run, "--input", os.devnull],
+        ["average", run, "--last", "1", "--output", f"{output}-2"],
+    ):
+        descriptors(number)
+        status = main(command)
+        said = capsys.readouterr().err.splitlines()
+        assert status == 5 or (status == 0 and number == 2)
+        if status:
+            assert "Too many open files" in said[-1] and "see ulimit -n" in said[-1]
+        assert not [line for line in said if "passing over" in line or "passed over" in line]
 
 
 def test_r13_a_checkpoint_under_the_name_of_another_step_is_passed_over(save: Save, tmp_path: Path):
@@ -321,6 +362,25 @@ def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
     checkpoints.rotate(RunDirectory(tmp_path), 16, every=4, keep=1, best=None)
     run = RunDirectory(tmp_path)
     assert sorted(run.checkpoints.iterdir()) == [foreign, run.checkpoint(16)]
+
+
+def test_the_first_setting_that_differs_is_named_as_yaml(
+    save: Save, settings, tokenizer, hashes, tmp_path: Path
+):
+    """Always the same one, whatever the hashes of this process."""
+    save(1)
+    others = {"model__attention_window": 5, "model__d_ff": 65, "model__heads": 3,
+              "model__norm": "pre", "tokenizer__bpe_dropout": 0.5, "training__seed": 5,
+              "training__compile": True, "training__label_smoothing": 0.5}  # fmt: skip
+    (tmp_path / "config.yaml").write_text(settings(**others).to_yaml())
+    run, said = RunDirectory(tmp_path), []
+    with pytest.raises(NoModelError, match=r"model.attention_window is null, here it is 5\)"):
+        checkpoints.newest(run, said.append)
+    with pytest.raises(InputError) as error:
+        run.refuse_changes(settings(), said.append)
+    told = "\n".join(error.value.problems)
+    for expected in ("attention_window is null, the run was started with 5", "compile is false, "):
+        assert expected in told
 
 
 def test_a_checkpoint_from_before_settings_that_may_change_is_the_runs_own(
