@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -42,13 +43,11 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
             near = _sections_with(key) or near
             hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
             return f"unknown key {key}, {where}, {hint}"
-        case "value_error":  # that of a ConflictError
-            error = problem["ctx"]["error"]
-            places = [
-                origins[at] for at in (tuple(k.split(".")) for k in error.keys) if at in origins
-            ]
-            where = " and ".join(dict.fromkeys(places)) or where
-            return f"{error}, {where}, correct {'them' if len(error.keys) > 1 else 'it'}"
+        case "value_error":  # of settings that do not go together, which it names
+            text = str(problem["ctx"]["error"])
+            keys = (tuple(word.split(".")) for word in re.findall(r"\b[a-z]+\.[a-z_]+", text))
+            places = dict.fromkeys(origins[key] for key in keys if key in origins)
+            return f"{text}, {' and '.join(places) or where}, correct it"
         case "union_tag_not_found":
             kinds = ", ".join(CORPUS_KINDS)
             return f"{key} must name exactly one of {kinds}, {where}, correct it"

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from nmt.errors import InputError
+from nmt.storage.opening import small_file
 
 MAX_BYTES = 1_000_000
 MAX_ALIASES = 100
@@ -103,17 +104,12 @@ def inline(value: Any) -> str:
 
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
     """`parse` of a file. Raises InputError too if it is missing, too large or not UTF-8."""
-    if path.exists() and not path.is_file() and not path.is_dir():  # it might keep us waiting
-        raise InputError(f"a pipe or device, {path}, save its content as a file and name that")
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = small_file(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL, or a lone surrogate
         raise InputError(f"no such file, {path}, check the path") from None
     except IsADirectoryError:
         raise InputError(f"a folder where a YAML file was expected, {path}, name a file") from None
-    if len(data) > MAX_BYTES:
-        raise InputError(f"larger than {MAX_BYTES} bytes, {path}, this is no configuration file")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

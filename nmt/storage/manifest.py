@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import LastingError, NoModelError, of_system
+from nmt.errors import InputError, LastingError, NoModelError, of_system
 from nmt.storage import data_form
 from nmt.storage.atomic import write_file
 from nmt.storage.opening import small_file
@@ -89,16 +89,12 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     path = folder / name
     damaged = NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a named pipe would keep us waiting
-            raise damaged
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-        content = json.loads(data) if len(data) <= _MAX_BYTES else None
+        content = json.loads(small_file(path, _MAX_BYTES))
     except FileNotFoundError:
         raise NoModelError(f"no {name}, {folder}, this is no complete {kind} directory") from None
     except OSError as error:
         raise of_system(error) from None
-    except (ValueError, RecursionError):
+    except (InputError, ValueError, RecursionError):
         raise damaged from None
     if not isinstance(content, dict):
         raise damaged

@@ -78,7 +78,7 @@ def small_file(path: Path, at_most: int) -> bytes:
     with path.open("rb") as file:
         data = file.read(at_most + 1)
     if len(data) > at_most:
-        raise InputError(f"larger than {at_most:,} bytes, {path}, this is none of our files")
+        raise InputError(f"larger than {at_most:,} bytes, {path}, name the right file")
     return data
 
 

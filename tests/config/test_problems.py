@@ -106,14 +106,14 @@ def test_settings_that_conflict_are_told_with_the_places_of_both(tmp_path: Path)
     above = write(tmp_path, "base: c.yaml\ndata: {max_length: 200}\n", "above.yaml")
     [line] = problems(above, "training.early_stopping=null", "training.average_last=4")
     assert line == (
-        "average_last (4) must not exceed keep_checkpoints (3), "
-        f"overrides and {path}:15, correct them"
+        "training.average_last (4) must not exceed training.keep_checkpoints (3), "
+        f"overrides and {path}:15, correct it"
     )
     changes = ["training.average_last=1", "training.early_stopping=null"]
     [line] = problems(above, *changes, "training.batch_tokens=100")
-    assert f"batch_tokens (100), {above}:2 and overrides, correct them" in line
+    assert f"batch_tokens (100), {above}:2 and overrides, correct it" in line
     [line] = problems(above, *changes, "training.run_directory=data/x/train")
-    assert f", overrides and {path}:2, correct them" in line or f"{path}:2 and overrides" in line
+    assert f", overrides and {path}:2, correct it" in line
     [line] = problems(above, *changes[:1])
     assert f"early_stopping needs data.validation, which is empty, {path}:16, correct" in line
     [line] = problems(above, *changes, "model.d_model=7")
