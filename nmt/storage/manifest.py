@@ -13,21 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import InputError, LastingError, NoModelError, of_system
-from nmt.storage import data_form
+from nmt.storage import manifest_form
 from nmt.storage.atomic import write_file
 from nmt.storage.opening import small_file
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
 _MAX_BYTES = 100_000_000
-_MAX_STEP = 2**53  # as of a log
-_HASHES: dict[str, type] = {"tokenizer_sha256": str, "data_sha256": str}
-_KEYS: dict[str, dict[str, type]] = {  # what each kind's readers rely on
-    "data": _HASHES | {"settings": dict, "shards": dict, "origin_sha256": str},
-    "checkpoint": _HASHES | {"step": int},
-    "model": _HASHES | {"step": int},
-    "test set": {"corpora": list},
-}
 
 
 class NewerFormatError(LastingError):
@@ -106,31 +98,13 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
             f"format version {version} is newer than {FORMAT_VERSION}, {path}, update nmt"
         )
     own = value_hash({key: value for key, value in content.items() if key != "sha256"})
-    if content.get("sha256") != own or not _lists_files(content.get("files")):
+    if content.get("sha256") != own:
         raise damaged
     if content.get("kind") != kind:
         raise NoModelError(f"a {content.get('kind')} directory, {folder}, a {kind} was expected")
-    missing = [key for key, of in _KEYS[kind].items() if not isinstance(content.get(key), of)]
-    if missing:
-        raise NoModelError(f"manifest without {missing[0]}, {path}, restore it from a copy")
-    if not 0 <= content.get("step", 0) <= _MAX_STEP:
-        raise damaged
-    if kind == "data" and (fault := data_form.fault(content)):
+    if fault := manifest_form.fault(kind, content):
         raise NoModelError(f"damaged manifest ({fault}), {path}, restore it from a copy")
     return content
-
-
-def _lists_files(files: Any) -> bool:
-    """Whether it maps names that stay inside the folder to sizes and hashes."""
-    return isinstance(files, dict) and all(
-        name.isprintable()
-        and not Path(name).is_absolute()
-        and ".." not in Path(name).parts
-        and isinstance(entry, dict)
-        and isinstance(entry.get("size"), int)
-        and isinstance(entry.get("sha256"), str)
-        for name, entry in files.items()
-    )
 
 
 def is_foreign(folder: Path) -> bool:
