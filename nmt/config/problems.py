@@ -69,9 +69,10 @@ def _sections_with(key: str) -> list[str]:
 
 
 def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
-    """The key as it is written, and the section that it stands in, from pydantic's location.
+    """The key as it is written, and the section that it is in, from pydantic's location.
 
-    That has parts more: a corpus's kind before its own keys, and which part of a union failed.
+    The location has further parts: a corpus's kind before its own keys, and the failing part of a
+    union.
     """
     path: KeyPath = ()
     section: type[Section] | None = None

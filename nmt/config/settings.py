@@ -2,8 +2,8 @@
 
 `BASE` is the paper's base model (Vaswani et al., 2017); `nmt config` prints the numbers. Relative
 paths are relative to the directory in which the command is run, so that one configuration serves
-several checkouts, and are kept as they are written, so that a run goes on where its whole tree was
-moved.
+several checkouts, and are kept as they are written, so that a run can be resumed after its whole
+tree was moved.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -37,7 +37,7 @@ class Section(BaseModel):
 
     @classmethod
     def below(cls, key: str) -> "type[Section] | None":
-        """The section that stands under a key; None under a single setting or an unknown key."""
+        """The section that a key names; None if it names a single setting, or nothing."""
         field = cls.model_fields.get(key)
         inner = field.annotation if field else None
         return inner if isinstance(inner, type) and issubclass(inner, Section) else None
@@ -248,7 +248,7 @@ class Training(Section):
     checkpoint_every: Positive = _paper("training.checkpoint_every", "steps between checkpoints")
     keep_checkpoints: Positive = Field(
         default=10,
-        description="checkpoints kept, the newest; the best by validation stands beside them",
+        description="checkpoints kept, the newest; the best by validation is kept besides",
     )
     average_last: Positive = _paper(
         "training.average_last", "checkpoints whose mean is the finished model"

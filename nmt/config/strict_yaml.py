@@ -48,7 +48,7 @@ _Loader.add_constructor(f"{_TAG}int", _decimal)
 
 
 def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
-    """The value that a YAML text stands for, and the line of each key.
+    """The value of a YAML text, and the line of each key.
 
     Args:
         text: one YAML document.
@@ -141,7 +141,7 @@ def _check_size(text: str, name: str) -> None:
 def _collect_lines(
     node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], name: str, problems: list[str]
 ) -> None:
-    """Fills `lines`, and `problems` with keys that stand twice or are no plain words."""
+    """Fills `lines`, and `problems` with a line for each duplicate key; other faults are raised."""
     if len(lines) > MAX_KEYS:
         raise InputError(f"more than {MAX_KEYS} entries, {name}, this is no configuration file")
     lines[at] = node.start_mark.line + 1

@@ -1,7 +1,7 @@
 """Training checkpoints: weights, Adam's moments and one integer, the step.
 
 A checkpoint is a directory `RUN/checkpoints/step-00001000/` that counts only once its manifest
-stands in it. The newest one that verifies is taken up; a broken one is named and left in place.
+is in it. A run resumes from the newest one that verifies; a broken one is named and left in place.
 """
 
 import os
@@ -54,7 +54,7 @@ def save(
 ) -> None:
     """Writes a checkpoint, whole or not at all."""
     path = run.checkpoint(checkpoint.step)
-    if os.path.lexists(path):  # a broken one that the run has come past again
+    if os.path.lexists(path):  # a broken one, passed over when the run was resumed
         path.replace(free_name(path, "broken"))
     with new_directory(path) as folder:
         write_model_files(folder, config, tokenizer, checkpoint.weights)
@@ -88,7 +88,7 @@ def rotate(run: RunDirectory, newest: int, every: int, keep: int, best: int | No
         folder = run.checkpoint(step)
         remove_leftovers(folder)
         if step not in kept:
-            # first under a name that no reader takes for a checkpoint: none is ever half gone
+            # renamed before it is removed, so that no reader finds half of it
             folder.replace(aside(folder, "former"))
         elif step not in with_state and (folder / OPTIMIZER).exists():
             content = manifest.read(folder, "checkpoint")

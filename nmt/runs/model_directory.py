@@ -1,9 +1,9 @@
 """A model directory: configuration, tokenizer and weights with their manifest, self-contained.
 
-A model may come from anywhere, with a manifest that fits what is in it. So the manifest shows
-damage alone; that nothing here runs code, crashes or fills the memory comes from what is read, and
-how: strict YAML, a tokenizer of the one form that ours have, and tensors whose names, type and
-shapes stand in a bounded header and are those of the configuration before any of them is read.
+A model may come from anywhere, with a manifest that fits what is in it, so the manifest protects
+against damage alone. That no model runs code, crashes the process or fills the memory depends on
+what is read, and how: strict YAML, a tokenizer of the one form that ours have, and tensors of which
+names, types and shapes are read first, from a bounded header, and compared with the configuration.
 """
 
 import os
@@ -132,7 +132,7 @@ def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] 
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
-    """By step, whatever the file system says of times; the finished model before a checkpoint."""
+    """By step, not by the files' times; of one step, the finished model after the checkpoint."""
     content, _ = candidate
     return content["step"], content["kind"] == "model"
 

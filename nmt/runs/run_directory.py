@@ -1,4 +1,4 @@
-"""A run's directory: where things lie in it, what in it is its own, what of a run may change."""
+"""A run's directory: where things are in it, which are its own, which settings may change."""
 
 import os
 import re
@@ -34,7 +34,7 @@ _STEP = re.compile(r"step-([0-9]{8,16})")
 
 
 def owner(path: Path) -> Path | None:
-    """The run, model or prepared data that a path is among the own files of; None: of none.
+    """The run, model or prepared data among whose own files a path is; None: it is in none.
 
     Args:
         path: of a file that is there or not, its links resolved.
@@ -61,7 +61,7 @@ class RunDirectory:
 
     @classmethod
     def around(cls, folder: Path) -> "RunDirectory":
-        """The run that a model or checkpoint directory lies in."""
+        """The run that a model or checkpoint directory is in."""
         above = folder.parent
         is_checkpoint = above.name == names.CHECKPOINTS and folder.name != names.MODEL
         return cls(above.parent if is_checkpoint else above)
@@ -114,7 +114,7 @@ class RunDirectory:
         return self.checkpoints / f"step-{step:08d}"
 
     def by_step(self) -> list[tuple[int, Path]]:
-        """What stands under the name of a checkpoint, sound or not, newest first, with its step."""
+        """What has the name of a checkpoint, sound or not, with its step, newest first."""
         found = []
         for path in self.checkpoints.glob("step-*"):
             digits = _STEP.fullmatch(path.name)
@@ -123,7 +123,7 @@ class RunDirectory:
         return sorted(found, reverse=True)
 
     def models(self) -> list[Path]:
-        """What stands under the name of the finished model or of a checkpoint, sound or not."""
+        """What has the name of the finished model or of a checkpoint, sound or not."""
         finished = [self.model] if os.path.lexists(self.model) else []
         return finished + [folder for _, folder in self.by_step()]
 
@@ -145,15 +145,15 @@ class RunDirectory:
         return atomic.lock(self.path, "nmt train")
 
     def remove_leftovers(self) -> None:
-        """Removes what killed trainers have left half written, in checkpoints too."""
+        """Removes what killed trainers have left unfinished, in checkpoints too."""
         for folder in (self.path, self.checkpoints, *(folder for _, folder in self.by_step())):
             atomic.remove_leftovers(folder)
 
     def refuse_foreign(self, folder: Path) -> None:
         """Raises NoModelError if a checkpoint or model was trained on other data or settings.
 
-        What may change while a run goes on may differ. A run whose own settings are lost or cannot
-        be read knows none as foreign.
+        Settings in `MAY_CHANGE` may differ. If the run's own settings are missing or cannot be
+        read, nothing is refused for its settings.
         """
         self._refuse_other_data(folder)
         path = folder / names.CONFIG
@@ -184,7 +184,7 @@ class RunDirectory:
             )
 
     def refuse_what_is_not_ours(self) -> None:
-        """Raises InputError if files of somebody else stand where a run would write its own."""
+        """Raises InputError if files that are not ours are where a run would write its own."""
         if self.config.exists() or self.models():
             return
         for path in (self.log, self.tokenizer, self.data_manifest, self.test_set):
@@ -197,8 +197,8 @@ class RunDirectory:
     def refuse_changes(self, config: Config, note: Callable[[str], None]) -> None:
         """Raises InputError if the run here was started with other settings that matter.
 
-        Without a checkpoint, of whatever condition, or a model nothing depends on them yet: `note`
-        is told that it begins anew.
+        Where there is neither a checkpoint, sound or not, nor a model, nothing depends on them yet:
+        `note` is told that the run begins anew.
         """
         if not self.config.exists():
             return

@@ -43,7 +43,7 @@ def write_file(path: Path, data: bytes | str) -> None:
 
 
 def write_if_changed(path: Path, data: bytes) -> None:
-    """`write_file`, unless that is what stands there already."""
+    """`write_file`, unless the file has that content already."""
     is_there = path.is_file() and path.stat().st_size == len(data)
     if not is_there or path.read_bytes() != data:
         write_file(path, data)
@@ -92,9 +92,9 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def _mode_of_files(aside: Path) -> int:
-    """Permissions as the umask gives them to a file, where `aside` was just made.
+    """The permissions that the umask gives to a file, read from `aside`, which was just made.
 
-    Libraries may have others: safetensors lets nobody but the owner read what it writes.
+    Libraries may give others: what safetensors writes is readable for its owner alone.
     """
     return aside.stat().st_mode & 0o666
 
@@ -110,9 +110,10 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def aside(path: Path, word: str) -> Path:
-    """A name beside `path` for `remove_leftovers` to remove: `PREFIX`, `word` and the name.
+    """A temporary name beside `path`, which `remove_leftovers` removes.
 
-    For what is to take the place of `path` ("new"), or has made room for it ("former").
+    Args:
+        word: "new" for what will replace `path`, "former" for what it replaces.
     """
     return path.with_name(f"{PREFIX}{word}-{path.name}")
 
@@ -140,7 +141,7 @@ def remove(path: Path) -> None:
 
 
 def free_name(path: Path, reason: str) -> Path:
-    """A name beside `path` that nothing has yet: `REASON-NUMBER-NAME`."""
+    """An unused name beside `path`: `REASON-NUMBER-NAME`."""
     names = (path.with_name(f"{reason}-{number}-{path.name}") for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 
@@ -149,7 +150,7 @@ def free_name(path: Path, reason: str) -> Path:
 def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """A new file or folder beside `path`, locked and then removed, unless it was renamed.
 
-    Where the file system has no locks it is not locked, and nobody takes it for a leftover.
+    On a file system without locks it is not locked, and no writer takes it for a leftover.
     """
     with suppress(OSError):  # a folder that may be written to, but not listed
         _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
@@ -177,7 +178,7 @@ def _discard(path: Path) -> None:
 
 
 def _open(path: Path) -> int:
-    """A descriptor of a file or folder, which can hold a lock on it while it is open."""
+    """Opens a file or folder so that it can be locked; the lock lasts until this is closed."""
     return os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # NFS locks what can write
 
 
@@ -201,7 +202,7 @@ def refuse_existing(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Lock:
-    """A folder held for one writer: the right to write under its path, as long as it is there."""
+    """The exclusive right to write in a folder, as long as its path leads to the same folder."""
 
     folder: Path
     _descriptor: int

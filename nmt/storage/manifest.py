@@ -1,7 +1,7 @@
-"""Manifests: size and SHA-256 of every file beside them, so that damage is found, not used.
+"""Manifests: size and SHA-256 of every file in a folder, so that damage is found before use.
 
 A manifest is `manifest.json` in the folder that it describes: `format_version`, `kind`, `files`
-(name -> size and sha256), whatever else its writer states, and `sha256` of its own canonical
+(name -> size and sha256), the facts that its writer adds, and `sha256` of its own canonical
 JSON (sorted keys, no spaces) without that key.
 """
 
@@ -120,7 +120,7 @@ def is_foreign(folder: Path) -> bool:
 
 
 def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
-    """What stands in `folder`, or in folders below it, that its manifest does not know of."""
+    """Names of what is in `folder`, or in folders below it, but not in its manifest."""
     known = {NAME, *content["files"]}
     known |= {str(parent) for name in known for parent in Path(name).parents}
     found = (str(path.relative_to(folder)) for path in folder.rglob("*"))

@@ -1,8 +1,8 @@
-"""What files and folders are called: each name stands here, or with what writes it in this room.
+"""The names of files and folders, each defined here or by the module of this room that writes it.
 
-Where they lie and whether they are whole is known to `RunDirectory`, to model directories and
-checkpoints (nmt/runs) and to prepared data (nmt/data); everybody else asks those. The configuration
-needs to know which names it must keep clear of.
+Where they are, and whether they are whole, is the business of `RunDirectory`, model directories and
+checkpoints (nmt/runs) and of prepared data (nmt/data). The configuration needs the names to refuse
+directories that `nmt prepare` or `nmt train` would replace.
 """
 
 from nmt.storage.atomic import LOCK
