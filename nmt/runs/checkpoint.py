@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import Config
-from nmt.errors import InputError, LastingError, NoModelError, of_system
+from nmt.errors import InputError, NoModelError, of_system
 from nmt.runs.model_directory import (
     MOMENTS,
+    passing_over,
     read_tensors,
     refuse_unsound,
     write_model_files,
@@ -111,14 +112,9 @@ def newest(run: RunDirectory, note: Callable[[str], None]) -> Checkpoint | None:
     """
     problems: list[str] = []
     for _, folder in run.by_step():
-        try:
+        with passing_over(problems.append):
             return _read(folder)
-        except LastingError:
-            raise
-        except InputError as error:
-            problems += error.problems
-            for problem in error.problems:
-                note(f"passing over a checkpoint: {problem}")
+        note(f"passing over a checkpoint: {problems[-1]}")
     if problems:
         raise NoModelError(problems[0])
     return None
@@ -159,19 +155,14 @@ def sound_checkpoints(
         if len(found) == at_most:
             break
         folder = run.checkpoint(step)
-        try:
+        with passing_over(lambda problem: note(f"passing over a checkpoint: {problem}")):
             content = manifest.read(folder, "checkpoint")
             refuse_unsound(folder, content)
             hashes = {key: content[key] for key in HASHES}
             if hashes != (common or hashes):
                 raise InputError(f"of other data than step {found[0][0]}, {folder}, move it")
-        except LastingError:
-            raise
-        except InputError as error:
-            note(f"passing over a checkpoint: {error.problems[0]}")
-            continue
-        common = hashes
-        found.append((step, folder))
+            common = hashes
+            found.append((step, folder))
     return found
 
 

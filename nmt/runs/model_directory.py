@@ -75,19 +75,18 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
     while True:
         problems: list[str] = []
         folders = run.models()
-        candidates = [entry for folder in folders for entry in _candidate(folder, problems)]
+        candidates = []
+        for folder in folders:
+            kind = "model" if folder.name == MODEL else "checkpoint"
+            with passing_over(problems.append):
+                candidates.append((manifest.read(folder, kind), folder))
         for content, folder in sorted(candidates, key=_newest_last, reverse=True):
-            try:
+            with passing_over(problems.append):
                 refuse_unsound(folder, content)
-            except LastingError:
-                raise
-            except InputError as error:
-                problems += error.problems
-                continue
-            for problem in problems:
-                note(f"passed over: {problem}")
-            note(f"using {folder}")
-            return folder, content
+                for problem in problems:
+                    note(f"passed over: {problem}")
+                note(f"using {folder}")
+                return folder, content
         if all(map(os.path.lexists, folders)):
             if not problems:
                 raise NoModelError(f"no checkpoint yet, {path}, train on")
@@ -97,15 +96,20 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
         # else a trainer at work has removed one, which it does only for a newer one's sake
 
 
-def _candidate(folder: Path, problems: list[str]) -> list[tuple[dict[str, Any], Path]]:
+@contextmanager
+def passing_over(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tells why a model or checkpoint cannot be used, so that the next one is tried.
+
+    Raises:
+        LastingError: from the block, since the next one would not do instead.
+    """
     try:
-        kind = "model" if folder.name == MODEL else "checkpoint"
-        return [(manifest.read(folder, kind), folder)]
+        yield
     except LastingError:
         raise
     except InputError as error:
-        problems += error.problems
-        return []
+        for problem in error.problems:
+            tell(problem)
 
 
 def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] = ()) -> None:
