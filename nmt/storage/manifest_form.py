@@ -102,7 +102,12 @@ class _Data(_Manifest):
         return self
 
 
-_FORMS = {"data": _Data, "checkpoint": _Trained, "model": _Trained, "test set": _TestSet}
+_FORMS: dict[str, type[_Manifest]] = {
+    "data": _Data,
+    "checkpoint": _Trained,
+    "model": _Trained,
+    "test set": _TestSet,
+}
 
 
 def fault(kind: str, content: dict[str, Any]) -> str | None:
