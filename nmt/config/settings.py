@@ -2,8 +2,8 @@
 
 `BASE` is the paper's base model (Vaswani et al., 2017); `nmt config` prints the numbers. Relative
 paths are relative to the directory in which the command is run, so that one configuration serves
-several checkouts, and are kept as they are written, so that a run goes on where its whole tree was
-moved.
+several checkouts, and are kept as they are written, so that a run can be resumed after its whole
+tree was moved.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -27,12 +27,17 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
 
 
+def _paper(key: str, meaning: str) -> Any:
+    """A setting whose default is that of the paper's base model."""
+    return Field(default=BASE[key], description=meaning)
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @classmethod
     def below(cls, key: str) -> "type[Section] | None":
-        """The section that stands under a key; None under a single setting or an unknown key."""
+        """The section that a key names; None if it names a single setting, or nothing."""
         field = cls.model_fields.get(key)
         inner = field.annotation if field else None
         return inner if isinstance(inner, type) and issubclass(inner, Section) else None
@@ -153,13 +158,12 @@ class Data(Section):
 
 
 class Tokenizer(Section):
-    vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = Field(
-        default=BASE["tokenizer.vocabulary_size"],
-        description="pieces shared by both languages: 256 bytes, 4 symbols, text",
+    vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = _paper(
+        "tokenizer.vocabulary_size", "pieces shared by both languages: 256 bytes, 4 symbols, text"
     )
-    bpe_dropout: Probability = Field(
-        default=BASE["tokenizer.bpe_dropout"],
-        description="chance that a merge is skipped where training pairs are segmented "
+    bpe_dropout: Probability = _paper(
+        "tokenizer.bpe_dropout",
+        "chance that a merge is skipped where training pairs are segmented "
         "(Provilkov et al., 2020: 0.1, for small corpora). Each training pair is then prepared in "
         "16 random segmentations, one for each epoch in turn. Validation and translation always "
         "have the usual segmentation, which also says whether a pair exceeds data.max_length",
@@ -169,46 +173,32 @@ class Tokenizer(Section):
 class Model(Section):
     """Vaswani et al. (2017), Table 3, with its symbols."""
 
-    encoder_layers: Layers = Field(
-        default=BASE["model.encoder_layers"], description="N of the encoder"
+    encoder_layers: Layers = _paper("model.encoder_layers", "N of the encoder")
+    decoder_layers: Layers = _paper("model.decoder_layers", "N of the decoder")
+    d_model: Width = _paper("model.d_model", "width of the embeddings and of every layer, even")
+    d_ff: Width = _paper("model.d_ff", "inner width of the feed-forward networks")
+    heads: Annotated[int, Field(ge=1, le=1000)] = _paper("model.heads", "attention heads, h")
+    d_k: Width = _paper("model.d_k", "width of a head's queries and keys")
+    d_v: Width = _paper("model.d_v", "width of a head's values")
+    dropout: Probability = _paper(
+        "model.dropout", "P_drop, on sub-layer outputs and embedding sums (§5.4)"
     )
-    decoder_layers: Layers = Field(
-        default=BASE["model.decoder_layers"], description="N of the decoder"
+    attention_dropout: Probability = _paper(
+        "model.attention_dropout", "dropout on attention weights; the paper has none"
     )
-    d_model: Width = Field(
-        default=BASE["model.d_model"],
-        description="width of the embeddings and of every layer, even",
+    activation_dropout: Probability = _paper(
+        "model.activation_dropout",
+        "dropout behind the feed-forward networks' ReLU; the paper has none",
     )
-    d_ff: Width = Field(
-        default=BASE["model.d_ff"], description="inner width of the feed-forward networks"
+    positions: Literal["sinusoidal", "learned"] = _paper(
+        "model.positions", "positional encoding (§3.5)"
     )
-    heads: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=BASE["model.heads"], description="attention heads, h"
+    norm: Literal["post", "pre"] = _paper(
+        "model.norm", "post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))"
     )
-    d_k: Width = Field(default=BASE["model.d_k"], description="width of a head's queries and keys")
-    d_v: Width = Field(default=BASE["model.d_v"], description="width of a head's values")
-    dropout: Probability = Field(
-        default=BASE["model.dropout"],
-        description="P_drop, on sub-layer outputs and embedding sums (§5.4)",
-    )
-    attention_dropout: Probability = Field(
-        default=BASE["model.attention_dropout"],
-        description="dropout on attention weights; the paper has none",
-    )
-    activation_dropout: Probability = Field(
-        default=BASE["model.activation_dropout"],
-        description="dropout behind the feed-forward networks' ReLU; the paper has none",
-    )
-    positions: Literal["sinusoidal", "learned"] = Field(
-        default=BASE["model.positions"], description="positional encoding (§3.5)"
-    )
-    norm: Literal["post", "pre"] = Field(
-        default=BASE["model.norm"],
-        description="post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))",
-    )
-    attention_window: Positive | None = Field(
-        default=BASE["model.attention_window"],
-        description="restricts self-attention, not cross-attention, to a neighborhood of size r "
+    attention_window: Positive | None = _paper(
+        "model.attention_window",
+        "restricts self-attention, not cross-attention, to a neighborhood of size r "
         "centered around each position (§4). Taken as r positions in all: the token itself and "
         "r // 2 on either side, so that an even r counts as r + 1; the decoder sees of them the "
         "token itself and the r // 2 before it. The paper's models: none",
@@ -217,41 +207,37 @@ class Model(Section):
     @model_validator(mode="after")
     def _even(self) -> Self:
         if self.d_model % 2:
-            raise ValueError(f"d_model must be even for sines and cosines, found {self.d_model}")
+            raise ValueError(
+                f"model.d_model must be even for sines and cosines, found {self.d_model}"
+            )
         return self
 
 
 class Training(Section):
     run_directory: Word = Field(description="where checkpoints, log and the model are put")
-    max_steps: Positive = Field(
-        default=BASE["training.max_steps"], description="optimizer steps in all"
-    )
-    batch_tokens: Positive = Field(
-        default=BASE["training.batch_tokens"],
-        description="bound on one step's tokens over all ranks, on each side",
+    max_steps: Positive = _paper("training.max_steps", "optimizer steps in all")
+    batch_tokens: Positive = _paper(
+        "training.batch_tokens", "bound on one step's tokens over all ranks, on each side"
     )
     micro_batches: Slots | Literal["auto"] = Field(
         default="auto", description="slots that a step is cut into; auto: one a rank"
     )
-    warmup_steps: Positive = Field(
-        default=BASE["training.warmup_steps"],
-        description="steps over which the learning rate rises (Eq. 3); it sets the peak too",
+    warmup_steps: Positive = _paper(
+        "training.warmup_steps",
+        "steps over which the learning rate rises (Eq. 3); it sets the peak too",
     )
-    learning_rate_factor: Scale = Field(
-        default=BASE["training.learning_rate_factor"],
-        description="factor on Eq. 3's learning rate; 1: the paper",
+    learning_rate_factor: Scale = _paper(
+        "training.learning_rate_factor", "factor on Eq. 3's learning rate; 1: the paper"
     )
-    label_smoothing: Probability = Field(
-        default=BASE["training.label_smoothing"],
-        description="share of the target distribution spread over the vocabulary (§5.4)",
+    label_smoothing: Probability = _paper(
+        "training.label_smoothing",
+        "share of the target distribution spread over the vocabulary (§5.4)",
     )
-    gradient_clip: Scale | None = Field(
-        default=BASE["training.gradient_clip"],
-        description="bound on the norm of a step's gradient; the paper: none",
+    gradient_clip: Scale | None = _paper(
+        "training.gradient_clip", "bound on the norm of a step's gradient; the paper: none"
     )
-    precision: Literal["fp32", "bf16"] = Field(
-        default=BASE["training.precision"],
-        description="of matrix products; weights are always fp32",
+    precision: Literal["fp32", "bf16"] = _paper(
+        "training.precision", "of matrix products; weights are always fp32"
     )
     seed: Seed = Field(default=1, description="decides initial weights, batches and dropout")
     deterministic: bool = Field(
@@ -259,16 +245,13 @@ class Training(Section):
         description="only operations that give the same bits every time, perhaps slower",
     )
     compile: bool = Field(default=False, description="run the model through torch.compile")
-    checkpoint_every: Positive = Field(
-        default=BASE["training.checkpoint_every"], description="steps between checkpoints"
-    )
+    checkpoint_every: Positive = _paper("training.checkpoint_every", "steps between checkpoints")
     keep_checkpoints: Positive = Field(
         default=10,
-        description="checkpoints kept, the newest; the best by validation stands beside them",
+        description="checkpoints kept, the newest; the best by validation is kept besides",
     )
-    average_last: Positive = Field(
-        default=BASE["training.average_last"],
-        description="checkpoints whose mean is the finished model",
+    average_last: Positive = _paper(
+        "training.average_last", "checkpoints whose mean is the finished model"
     )
     validate_every: Positive = Field(default=1500, description="steps between validations")
     log_every: Positive = Field(default=100, description="steps between lines of the log")
@@ -286,24 +269,21 @@ class Training(Section):
     def _enough_to_average(self) -> Self:
         if self.average_last > self.keep_checkpoints:
             raise ValueError(
-                f"average_last ({self.average_last}) must not exceed "
-                f"keep_checkpoints ({self.keep_checkpoints})"
+                f"training.average_last ({self.average_last}) must not exceed "
+                f"training.keep_checkpoints ({self.keep_checkpoints})"
             )
         return self
 
 
 class Decoding(Section):
-    beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = Field(
-        default=BASE["decoding.beam"],
-        description="hypotheses kept for each sentence (§6.1); 1 is greedy",
+    beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = _paper(
+        "decoding.beam", "hypotheses kept for each sentence (§6.1); 1 is greedy"
     )
-    length_penalty: Annotated[float, Field(ge=0, le=100)] = Field(
-        default=BASE["decoding.length_penalty"],
-        description="alpha: scores are divided by ((5 + tokens) / 6)^alpha (§6.1)",
+    length_penalty: Annotated[float, Field(ge=0, le=100)] = _paper(
+        "decoding.length_penalty", "alpha: scores are divided by ((5 + tokens) / 6)^alpha (§6.1)"
     )
-    max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = Field(
-        default=BASE["decoding.max_extra_length"],
-        description="target tokens beyond the number of the source's (§6.1)",
+    max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = _paper(
+        "decoding.max_extra_length", "target tokens beyond the number of the source's (§6.1)"
     )
 
 

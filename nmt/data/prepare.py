@@ -61,7 +61,7 @@ def prepare(
         refuse_what_is_not_ours(job)
         refuse_if_used(job.directory, job.origin)
         _check_input(job, report)
-        with atomic.lock(directory, "nmt prepare"):
+        with atomic.lock(directory, "nmt prepare") as held:
             if _is_prepared(job, _unheard):  # by now, by the process that had the lock
                 report(f"{directory} has been prepared by another process: nothing to do")
                 return
@@ -76,6 +76,7 @@ def prepare(
                     f"a corpus has changed while it was read, {directory}, run nmt prepare again"
                 )
             refuse_if_used(job.directory, job.origin)  # by a run that has begun meanwhile
+            held.check()
             publish(job)
     report(f"prepared {directory} in {time.monotonic() - began:.0f} s")
 

@@ -18,6 +18,7 @@ from typing import BinaryIO, Protocol
 
 from nmt.decoding.translator import Precision, SearchOptions, Translation, Translator, combine
 from nmt.errors import ArgumentError, InputError, count
+from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
 from nmt.storage.opening import opened
 
@@ -262,11 +263,16 @@ def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
 
 
 def check_output(path: Path) -> None:
-    """Raises ArgumentError, of a parameter `output`, if no file can be written under that name."""
-    if path.is_dir():
+    """Raises ArgumentError, of a parameter `output`, if no file of a person can have that name."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
         raise ArgumentError("a folder, {output} {}, name a file", path)
-    if not path.parent.is_dir():
-        raise ArgumentError("no such folder, {output} {}, make {} first", path, path.parent)
+    if target.is_symlink():  # else it would be resolved
+        raise ArgumentError("a link that leads back to itself, {output} {}, name a file", path)
+    if not target.parent.is_dir():
+        raise ArgumentError("no such folder, {output} {}, make {} first", path, target.parent)
+    if own := owner(target):
+        raise ArgumentError("among nmt's own files in {}, {output} {}, name another", own, path)
 
 
 @contextlib.contextmanager

@@ -6,12 +6,8 @@ from pathlib import Path
 from torch import Tensor
 
 from nmt.errors import InputError, NoModelError
-from nmt.runs.checkpoint import sound_checkpoints
-from nmt.runs.model_directory import (
-    read_config,
-    read_tensors,
-    save_model,
-)
+from nmt.runs.checkpoint import HASHES, sound_checkpoints
+from nmt.runs.model_directory import read_config, read_tensors, save_model
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.atomic import refuse_existing
@@ -67,11 +63,6 @@ def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> 
         config,
         (newest / TOKENIZER).read_bytes(),
         mean_weights([folder for _, folder in checkpoints]),
-        {
-            "step": facts["step"],
-            "averaged_steps": steps,
-            "tokenizer_sha256": facts["tokenizer_sha256"],
-            "data_sha256": facts["data_sha256"],
-        },
+        {key: facts[key] for key in ("step", *HASHES)} | {"averaged_steps": steps},
     )
     return steps

@@ -1,4 +1,4 @@
-"""Files to read: plain or compressed by what is in them, whatever their names say; their lines."""
+"""Opening files to read: whether one is compressed is told by its content, not by its name."""
 
 import bz2
 import contextlib
@@ -58,9 +58,18 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
             yield io.BufferedReader(_Unpacked(unpacked, kind, name), _BUFFER_BYTES)
 
 
+def refuse_not_utf8(path: Path) -> None:
+    """Raises InputError for a path that is not UTF-8: what reads and writes tensors takes none."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"a path that is not UTF-8, {path}, rename it") from None
+
+
 def small_file(path: Path, at_most: int) -> bytes:
-    """The bytes of a file that is ours to read whole: a pipe must not keep us waiting, nor a file
-    of somebody else's, or a sparse one, fill the memory.
+    """The bytes of a file that is expected to be small.
+
+    Instead of it there may be a pipe, on which reading would wait, or a file that fills the memory.
 
     Raises:
         InputError: a pipe or device, or more than `at_most` bytes.
@@ -70,12 +79,12 @@ def small_file(path: Path, at_most: int) -> bytes:
     with path.open("rb") as file:
         data = file.read(at_most + 1)
     if len(data) > at_most:
-        raise InputError(f"larger than {at_most:,} bytes, {path}, this is none of our files")
+        raise InputError(f"larger than {at_most:,} bytes, {path}, name the right file")
     return data
 
 
 def check_regular(path: Path) -> None:
-    """Refuses what cannot be read twice, or would keep us waiting: a pipe, a device, a socket.
+    """Refuses what cannot be read twice, or on which reading would wait: pipes, devices, sockets.
 
     Raises:
         InputError: it is there, and neither a regular file nor a folder.
@@ -140,7 +149,7 @@ def _packing(file: BinaryIO, name: str) -> tuple[str, Callable[..., Any] | None]
 
 
 class _Unpacked(io.RawIOBase):
-    """What is read from a decompressor, whose troubles become InputError."""
+    """The output of a decompressor, whose errors become InputError."""
 
     def __init__(self, file: BinaryIO, kind: str, name: str):
         self._file, self._kind, self._name = file, kind, name

@@ -145,7 +145,7 @@ def test_a_killed_worker_is_one_line(
         worker._process.kill()
         worker._process.join()
         [text] = (tmp_path / "data/.work").glob("text-*")
-        half_written.append(text / ".tmp-00000001-shard.arrow")
+        half_written.append(text / ".tmp-nmt-00000001-shard.arrow")
         half_written[-1].touch()
         if not is_given:
             give(worker, function, task)

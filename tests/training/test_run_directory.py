@@ -136,7 +136,7 @@ def test_what_a_kill_in_the_last_rotation_left_is_gone_when_the_run_is_finished(
     whole = files(run / "checkpoints")
     shutil.rmtree(run / "model")
     for folder in (run, run / "checkpoints", *(run / "checkpoints").iterdir()):
-        (folder / ".tmp-01234567-manifest.json").write_text("{")
+        (folder / ".tmp-nmt-01234567-manifest.json").write_text("{")
     assert trained(settings(**SHORT))[0] == 0
     assert (run / "model").is_dir() and files(run / "checkpoints") == whole
     assert not list(run.rglob(".tmp-*"))
@@ -181,7 +181,7 @@ def test_what_a_person_put_into_the_model_is_kept(settings, trained: Train, put:
 def test_what_a_trainer_killed_at_its_end_has_left_is_removed(settings, trained: Train):
     assert trained(settings(**SHORT))[0] == 0
     run = Path(settings().training.run_directory)
-    shutil.copytree(run / "model", run / ".tmp-new-model")
+    shutil.copytree(run / "model", run / ".tmp-nmt-new-model")
     status, said = trained(settings(**SHORT | {"training__max_steps": 5}))
     assert status == 0, said
     assert manifest.read(run / "model", "model")["step"] == 5 and not list(run.glob(".tmp-*"))
