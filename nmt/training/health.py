@@ -10,7 +10,7 @@ import numpy as np
 from nmt.config import Config
 from nmt.data.shards import Shard
 from nmt.errors import DivergedError
-from nmt.training.schedule import peak_learning_rate
+from nmt.training.schedule import learning_rate, peak_step
 
 LOWER_RATE = (
     "start another training.run_directory with a lower training.learning_rate_factor, "
@@ -32,7 +32,7 @@ def rate_warning(config: Config) -> str | None:
     """Says so if the learning rate will rise beyond any with which a model has learnt."""
     settings, d_model = config.training, config.model.d_model
     warmup, factor = settings.warmup_steps, settings.learning_rate_factor
-    peak = peak_learning_rate(d_model, warmup, factor, settings.max_steps)
+    peak = learning_rate(config, peak_step(config))
     highest = _HIGHEST_PEAK * d_model**-0.5
     if peak <= highest or config.model.norm == "pre":
         return None

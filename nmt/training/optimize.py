@@ -88,9 +88,7 @@ def optimizer_step(
         )
     if settings.gradient_clip is not None:
         nn.utils.clip_grads_with_norm_(module.parameters(), settings.gradient_clip, norm)
-    rate = learning_rate(
-        step, config.model.d_model, settings.warmup_steps, settings.learning_rate_factor
-    )
+    rate = learning_rate(config, step)
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
