@@ -21,7 +21,7 @@ from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 NOT_NUMBERS = "scores that are not numbers, the model's output, use a sound model"
-_NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
+NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
 _LEAVE_SHARE = 8  # one eighth of a batch must be done before the rest is copied together
 
 _FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("slot", "i4")])
@@ -131,7 +131,7 @@ def _candidates(
     # Log-probabilities are the model's, so the normaliser is taken before tokens are ruled out.
     # It and the top k cost less than a log-softmax of everything.
     normaliser = logits.float().logsumexp(-1, keepdim=True)  # (b, W, 1)
-    for token in _NEVER_GENERATED:  # a list as index would be sent to the GPU, which waits
+    for token in NEVER_GENERATED:  # a list as index would be sent to the GPU, which waits
         logits[..., token].fill_(-torch.inf)
     k = min(2 * W, V)
     top, tokens = logits.topk(k)  # (b, W, k)

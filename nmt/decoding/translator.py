@@ -236,16 +236,14 @@ class Translator:
         rows = [piece + [EOS_ID] + [PAD_ID] * (longest - len(piece)) for piece in pieces]
         limits = [self._limit(piece) for piece in pieces]
         alpha = options.length_penalty
+        if alpha is None:
+            alpha = self.config.decoding.length_penalty
         try:
             with torch.inference_mode():
                 src = torch.tensor(rows, device=self.device)  # (B, S)
+                steps = Stepper(self.transformer, src, beam, max(limits))
                 return search(
-                    Stepper(self.transformer, src, beam, max(limits)),
-                    limits,
-                    beam=beam,
-                    alpha=self.config.decoding.length_penalty if alpha is None else alpha,
-                    n_best=options.n_best,
-                    device=self.device,
+                    steps, limits, beam=beam, alpha=alpha, n_best=options.n_best, device=self.device
                 )
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
