@@ -150,7 +150,7 @@ class RunLog:
 
     def step(self, facts: dict[str, Any]) -> None:
         """Logs a step; adds tokens per second since the last line."""
-        speed = self._speed()
+        speed = round(self._tokens / max(time.monotonic() - self._since, 1e-9), 1)
         self.restart_clock()
         if not self._file:
             return
@@ -158,21 +158,13 @@ class RunLog:
         self._write(facts)
         names = ("loss", "nll", "learning_rate", "gradient_norm", "tokens_per_second")
         self._scalars("training", facts, names)
-        self._show(facts, speed)
+        self._show(facts)
 
-    def step_between(self, facts: dict[str, Any]) -> None:
-        """Shows a step that is not logged if it is the first: a person wants to see a start."""
-        if self._file and facts["step"] == self._first:
-            self._show(facts, self._speed())
-
-    def _speed(self) -> float:
-        return round(self._tokens / max(time.monotonic() - self._since, 1e-9), 1)
-
-    def _show(self, facts: dict[str, Any], speed: float) -> None:
+    def _show(self, facts: dict[str, Any]) -> None:
         step, missing = facts["step"], self._max_steps - facts["step"]
         text = (
             f"epoch {facts['epoch']} loss {facts['loss']:.3f} nll {facts['nll']:.3f} "
-            f"lr {facts['learning_rate']:.1e} {speed:.0f} target tokens/s"
+            f"lr {facts['learning_rate']:.1e} {facts['tokens_per_second']:.0f} target tokens/s"
         )
         self._bar.set_postfix_str(text)
         if self._bar.disable:

@@ -6,7 +6,7 @@ moments and one integer, and a resumed run repeats the undisturbed one to the bi
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from nmt.config import Config
+from nmt.config import Config, Data
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.layout import Batch, packed
 from nmt.data.plan import Plan, StepPlan
@@ -33,7 +33,7 @@ from nmt.training.distributed import StopRequest, process_group
 from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
-from nmt.training.run import Run, open_run, prepare_if_missing
+from nmt.training.run import Note, Run, open_run, prepare_if_missing
 from nmt.training.run_log import RunLog
 from nmt.training.validation import validate
 
@@ -44,7 +44,7 @@ _CPU_ROW, _GPU_ROW = 64, 256
 Step = tuple[StepPlan, list[tuple[int, Batch]]]  # and this rank's slots by their number
 
 
-def train(config: Config, note: Callable[[str], None]) -> Path:
+def train(config: Config, note: Note) -> Path:
     """Trains, or takes up, the run of a configuration; prepares the data first if it is missing.
 
     Args:
@@ -81,8 +81,17 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
             raise InputError(f"ranks see different checkpoints, {directory}, use one file system")
         training = Training.begin(run, start, note)
         if training.is_over(step) and finished_model.step_of(directory) == step:
-            note(f"nothing to do: {directory} is finished at step {step}")
+            ended_by = "max_steps" if step >= settings.max_steps else "early_stopping"
+            note(
+                f"nothing to do: {directory} is finished at step {step}, "
+                f"raise training.{ended_by} to train on"
+            )
             return directory.model
+        if step > settings.max_steps:
+            raise InputError(
+                f"training.max_steps is {settings.max_steps} and step {step} is reached, "
+                f"{directory}, set it to {step} to end the run there, or higher to train on"
+            )
         with _log(run, start) as log:
             if start:
                 log.note(f"resumed from step {step}")
@@ -123,7 +132,7 @@ class Training:
     best: Best
 
     @classmethod
-    def begin(cls, run: Run, start: Checkpoint | None, note: Callable[[str], None]) -> "Training":
+    def begin(cls, run: Run, start: Checkpoint | None, note: Note) -> "Training":
         """From a checkpoint, or from the first step; `note` is told what is fine-tuned."""
         settings = run.config.training
         transformer = _initial_transformer(run, start, note).to(run.ranks.device).train()
@@ -209,7 +218,7 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
         _stop(run, ranks.max(stop.signal_number), step)
     if training.is_over(step):
         return step
-    divergence = Divergence(config)
+    divergence, first = Divergence(config), step + 1
     for plan, slots in _settled(training, _slots(run, after=step)):
         step = plan.step
         result = optimizer_step(
@@ -217,8 +226,8 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
             step, plan.target_tokens, config, ranks,
         )  # fmt: skip
         log.count(plan.target_tokens)
-        is_logged = step % settings.log_every == 0 or step == settings.max_steps
-        (log.step if is_logged else log.step_between)(_facts(plan, result))
+        if step in (first, settings.max_steps) or step % settings.log_every == 0:
+            log.step(_facts(plan, result))
         is_astray = divergence.is_astray(step, result.nll)
         is_best = training.validate_if_due(log, stop, step)
         signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
@@ -290,9 +299,7 @@ def _slots(run: Run, after: int) -> Iterator[Step]:
         yield step, batches
 
 
-def _initial_transformer(
-    run: Run, start: Checkpoint | None, note: Callable[[str], None]
-) -> Transformer:
+def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
     """With the weights of a checkpoint, of a model to fine-tune, or newly drawn."""
     transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:
@@ -310,12 +317,22 @@ def _initial_transformer(
                 f"its tokenizer is not the data's, training.initialize_from {origin}, prepare "
                 "the data into a new directory with initialize_from set, to use its tokenizer"
             )
+        _warn_of_other_languages(model.config.data, run.config.data, origin, note)
         weights = model.transformer.state_dict()
         check_fit(transformer, weights, Path(origin))
         transformer.load_state_dict(weights)
         return transformer
     transformer.initialize(run.config.training.seed)
     return transformer
+
+
+def _warn_of_other_languages(initial: Data, own: Data, origin: str, note: Note) -> None:
+    theirs, ours = (f"{data.source_language}-{data.target_language}" for data in (initial, own))
+    if theirs != ours:
+        note(
+            f"nmt: warning: a model of {theirs} is fine-tuned on {ours}, "
+            f"training.initialize_from {origin}, name another model if that is not meant"
+        )
 
 
 def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
