@@ -1,8 +1,8 @@
-"""Validation: loss of the reference translations, and BLEU of the model's own."""
+"""Validation: the loss of the references, and BLEU of the model's translations."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ class Validation:
     bleu: float
     bleu_signature: str
     samples: list[tuple[str, str, str]]  # source, reference, translation
-    unigram_nll: float = 0.0  # of a guess by the frequency of pieces, see `health.unigram_nll`
+    unigram_nll: float = 0.0  # of guessing by the frequency of pieces, see `health.unigram_nll`
 
     @property
     def ppl(self) -> float:
@@ -41,14 +41,9 @@ class Validation:
     @property
     def facts(self) -> dict[str, float | str]:
         """As log.jsonl has them."""
-        return {
-            "loss": self.loss,
-            "nll": self.nll,
-            "ppl": self.ppl,
-            "bleu": self.bleu,
-            "bleu_signature": self.bleu_signature,
-            "unigram_nll": self.unigram_nll,
-        }
+        values = asdict(self)
+        del values["samples"]
+        return values | {"ppl": self.ppl}
 
 
 class _Interrupted(Exception):
@@ -56,6 +51,7 @@ class _Interrupted(Exception):
 
 
 def _go_on(stop: StopRequest) -> None:
+    """Raises _Interrupted if this rank was asked to stop."""
     if stop.signal_number:
         raise _Interrupted
 
@@ -68,12 +64,12 @@ def validate(
     ranks: Ranks,
     stop: StopRequest,
 ) -> Validation | None:
-    """Measures loss and BLEU on the validation split, its pairs dealt out to the ranks.
+    """Measures loss and BLEU on the validation split, whose pairs the ranks share.
 
-    Decoding is that of `nmt translate` with the configuration's settings, on the same code.
+    Translates as `nmt translate` does, with the settings of the configuration.
 
     Returns:
-        None on every rank if one was asked to stop before it had done its part.
+        None on every rank if one was asked to stop before its part was done.
 
     Raises:
         InputError: no pair is short enough for the model's learned positions.
@@ -132,9 +128,9 @@ def _losses(
     device: torch.device,
     stop: StopRequest,
 ) -> list[float]:
-    """Smoothed loss and nll summed over target tokens, and the number of those tokens.
+    """Smoothed loss and nll, summed over target tokens in nats, and the number of those tokens.
 
-    Where positions are learned, pairs that reach beyond the last have no loss and are left out.
+    Pairs longer than the learned positions, if they are learned, have no loss and are left out.
 
     Raises:
         DivergedError: the loss is not finite.
