@@ -6,7 +6,7 @@ stands in it. The newest one that verifies is taken up; a broken one is named an
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -38,7 +38,6 @@ class Checkpoint:
     weights: dict[str, Tensor]
     moments: dict[str, Tensor]  # "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter
     state: State
-    hashes: dict[str, str] = field(default_factory=dict)  # of tokenizer and data, when read
 
     @property
     def step(self) -> int:
@@ -136,8 +135,7 @@ def _read(folder: Path) -> Checkpoint:
         for name, tensor in values.items():
             if not tensor.isfinite().all() or (name.startswith("exp_avg_sq.") and tensor.min() < 0):
                 raise InputError(f"values that no training has ({name}), {folder}, move it away")
-    hashes = {key: content[key] for key in HASHES}
-    return Checkpoint(*tensors, state, hashes)
+    return Checkpoint(*tensors, state)
 
 
 def sound_checkpoints(

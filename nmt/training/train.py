@@ -29,7 +29,7 @@ from nmt.runs.checkpoint import Checkpoint
 from nmt.runs.model_directory import check_fit, load_model, new_transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import Best, State
-from nmt.training.distributed import StopRequest, process_group
+from nmt.training.distributed import Ranks, StopRequest, process_group
 from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
@@ -77,8 +77,8 @@ def train(config: Config, note: Note) -> Path:
         run = open_run(config, ranks, lock, note)
         start = checkpoints.newest(directory, note)
         step = start.step if start else 0
-        if len(set(ranks.gather(step))) > 1:
-            raise InputError(f"ranks see different checkpoints, {directory}, use one file system")
+        _refuse_different(ranks, run.hashes, f"data, {config.data.directory}")
+        _refuse_different(ranks, step, f"checkpoints, {directory}")
         training = Training.begin(run, start, note)
         if training.is_over(step) and finished_model.step_of(directory) == step:
             ended_by = "max_steps" if step >= settings.max_steps else "early_stopping"
@@ -102,6 +102,12 @@ def train(config: Config, note: Note) -> Path:
             step = _train(training, log, stop, step)
             _finish(run, log, stop, step)
     return directory.model
+
+
+def _refuse_different(ranks: Ranks, seen: object, name: str) -> None:
+    """Raises InputError unless all ranks have seen the same: each machine may have its own disk."""
+    if any(other != seen for other in ranks.gather(seen)):
+        raise InputError(f"ranks see different {name}, use one file system")
 
 
 def _log(run: Run, start: Checkpoint | None) -> RunLog:
@@ -299,11 +305,6 @@ def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Tran
     """A Transformer with the weights of a checkpoint, of a model to fine-tune, or new ones."""
     transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:
-        if start.hashes != run.hashes:
-            raise NoModelError(
-                f"trained on other data or another tokenizer ({start.hashes}, now {run.hashes}), "
-                f"{run.directory}, restore them or name another training.run_directory"
-            )
         transformer.load_state_dict(start.weights)
         return transformer
     if origin:
