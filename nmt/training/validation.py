@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from nmt.training.optimize import autocast
 
 _BATCH_TOKENS = 4096
 
+Sample = tuple[str, str, str]  # source, reference, translation
+
 
 @dataclass(frozen=True)
 class Validation:
@@ -30,7 +33,7 @@ class Validation:
     nll: float  # unsmoothed
     bleu: float
     bleu_signature: str
-    samples: list[tuple[str, str, str]]  # source, reference, translation
+    samples: list[Sample]
     unigram_nll: float = 0.0  # of guessing by the frequency of pieces, see `health.unigram_nll`
 
     @property
@@ -77,19 +80,14 @@ def validate(
     """
     training = loss_module.training
     loss_module.eval()
-    total = sum(len(shard) for shard in shards)
-    own = np.arange(ranks.rank, total, ranks.world_size)
+    own = np.arange(ranks.rank, sum(map(len, shards)), ranks.world_size)
     pairs = pairs_of(shards, own)
-    sources = [tokenizer.decode(source.tolist()) for source, _ in pairs]
-    references = [tokenizer.decode(target.tolist()) for _, target in pairs]
-    own_sums, translations = [0.0, 0.0, 0.0], [""] * len(pairs)
-    is_interrupted = False
+    is_interrupted, own_sums, own_samples = False, [0.0, 0.0, 0.0], list[Sample]()
     try:
         own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
         translator = Translator(loss_module.transformer, tokenizer, config)
         with autocast(config, ranks.device):
-            found = translator.translate(sources, progress=lambda _: _go_on(stop))
-        translations = [each.text for each in found]
+            own_samples = _translated(translator, pairs, stop)
     except _Interrupted:
         is_interrupted = True
     loss_module.train(training)
@@ -102,22 +100,30 @@ def validate(
             f"no pair of at most {limit} tokens a side, as many as there are learned positions, "
             "data.validation, raise data.max_length"
         )
-    own_rows = list(zip(own.tolist(), sources, references, translations, strict=True))
-    rows = sorted(row for part in ranks.gather(own_rows) for row in part)
-    scores = score(
-        [row[3] for row in rows],
-        [row[2] for row in rows],
-        target_language=config.data.target_language,
-    )
-    picks = np.linspace(0, len(rows) - 1, num=min(5, len(rows)), dtype=int)
+    numbered = list(zip(own.tolist(), own_samples, strict=True))
+    samples = [sample for _, sample in sorted(chain(*ranks.gather(numbered)))]
+    _, references, translations = map(list, zip(*samples, strict=True))
+    scores = score(translations, references, target_language=config.data.target_language)
+    picks = np.linspace(0, len(samples) - 1, num=min(5, len(samples)), dtype=int)
     return Validation(
         loss=sums[0] / sums[2],
         nll=sums[1] / sums[2],
         bleu=scores.bleu,
         bleu_signature=scores.bleu_signature,
-        samples=[rows[pick][1:] for pick in picks],
+        samples=[samples[pick] for pick in picks],
         unigram_nll=unigram_nll(shards),
     )
+
+
+def _translated(
+    translator: Translator, pairs: Sequence[tuple[np.ndarray, np.ndarray]], stop: StopRequest
+) -> list[Sample]:
+    """Each pair's text and its translation; the text is decoded from token ids."""
+    sources, references = (
+        [translator.tokenizer.decode(pair[side].tolist()) for pair in pairs] for side in (0, 1)
+    )
+    found = translator.translate(sources, progress=lambda _: _go_on(stop))
+    return list(zip(sources, references, (each.text for each in found), strict=True))
 
 
 @torch.inference_mode()
