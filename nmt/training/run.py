@@ -1,4 +1,4 @@
-"""A run before its first step: its data and directory, and whether it may go on as configured."""
+"""A run before its first step: its data, its directory, whether it may resume as configured."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
     """Opens data and directory of a run; the main process first sets the directory up.
 
     Args:
-        note: is told when a run without a checkpoint begins anew with other settings.
+        note: is told when a run without a checkpoint starts over with other settings.
 
     Raises:
         InputError: no prepared data, the directory holds another run, or data and tokenizer do
