@@ -12,7 +12,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, NoModelError
 from nmt.runs.model_directory import tokenizer_to_fine_tune
 from nmt.runs.run_directory import RunDirectory
-from nmt.storage import atomic, manifest, names
+from nmt.storage import atomic, manifest
 from nmt.training.distributed import Ranks, world_size
 
 Note = Callable[[str], None]  # is told what a person should read, a line at a time
@@ -94,7 +94,7 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
 def _refuse_other_data(directory: RunDirectory, hashes: dict[str, str]) -> None:
     """Raises NoModelError if the run was trained on other data, before its record is replaced."""
     try:
-        former = manifest.read(directory.path, "data", names.DATA_MANIFEST)
+        former = manifest.read(directory.path, "data", directory.data_manifest.name)
     except InputError:  # the record is lost: checkpoints are compared one by one
         return
     if directory.models() and any(former[key] != value for key, value in hashes.items()):
