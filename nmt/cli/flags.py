@@ -1,6 +1,7 @@
 """Flags that several commands share, and what they say of them to the library."""
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,10 +46,14 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     add_device(parser)
 
 
-def search_options(arguments: argparse.Namespace, n_best: int = 1) -> "SearchOptions":
+def search_options(arguments: argparse.Namespace) -> "SearchOptions":
+    """The fields of SearchOptions for which a flag of the same name was given."""
     from nmt.decoding.translator import SearchOptions
 
-    return SearchOptions(arguments.beam, arguments.length_penalty, n_best, arguments.batch_tokens)
+    given = {name: value for name, value in vars(arguments).items() if value is not None}
+    return SearchOptions(
+        **{each.name: given[each.name] for each in fields(SearchOptions) if each.name in given}
+    )
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
         input=arguments.input,
         output=arguments.output,
         options=LineOptions(
-            search=search_options(arguments, n_best=arguments.n_best or 1),
+            search=search_options(arguments),
             numbered=arguments.n_best is not None,
             strict=arguments.strict,
         ),

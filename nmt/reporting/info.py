@@ -8,7 +8,7 @@ from nmt.config import Config, Model
 from nmt.reporting.paper_models import differences_from_paper
 from nmt.runs.model_directory import new_transformer
 from nmt.training.health import rate_warning
-from nmt.training.schedule import peak_learning_rate
+from nmt.training.schedule import learning_rate, peak_step
 
 LENGTH = 27  # tokens a sentence at which attention's FLOPs are counted; WMT14's mean
 
@@ -22,7 +22,6 @@ def info(config: Config) -> dict[str, Any]:
         part = name.split(".")[0].removesuffix("_norm")
         parts[part] = parts.get(part, 0) + parameter.numel()
     settings = config.training
-    factor = settings.learning_rate_factor
     per_pair = flops_per_token_pair(config.model, config.tokenizer.vocabulary_size)
     name, differing = differences_from_paper(config)
     return {
@@ -33,10 +32,8 @@ def info(config: Config) -> dict[str, Any]:
             "training": per_pair * settings.batch_tokens * settings.max_steps,
         },
         "learning_rate": {
-            "peak": peak_learning_rate(
-                config.model.d_model, settings.warmup_steps, factor, settings.max_steps
-            ),
-            "peak_step": min(settings.warmup_steps, settings.max_steps),
+            "peak": learning_rate(config, peak_step(config)),
+            "peak_step": peak_step(config),
             "warmup_steps": settings.warmup_steps,
             "warning": rate_warning(config),
         },

@@ -6,7 +6,7 @@ is in it. A run resumes from the newest one that verifies; a broken one is named
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -39,7 +39,6 @@ class Checkpoint:
     weights: dict[str, Tensor]
     moments: dict[str, Tensor]  # "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter
     state: State
-    hashes: dict[str, str] = field(default_factory=dict)  # of tokenizer and data, when read
 
     @property
     def step(self) -> int:
@@ -131,7 +130,7 @@ def _read(folder: Path) -> Checkpoint:
         weights, moments = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
     except OSError as error:
         raise of_system(error) from None
-    return Checkpoint(weights, moments, state, {key: content[key] for key in HASHES})
+    return Checkpoint(weights, moments, state)
 
 
 def sound_checkpoints(

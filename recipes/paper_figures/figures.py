@@ -23,7 +23,7 @@ from nmt.model.attention import Cache, SelfAttention, Visibility, attention, att
 from nmt.model.dropout import Randomness
 from nmt.model.positions import sinusoids
 from nmt.paper import BASE, BIG, TABLE_1
-from nmt.training.schedule import learning_rate
+from nmt.training.schedule import inverse_square_root
 
 WARMUP = BASE["training.warmup_steps"]
 KEYS, QUERIES, SEEDS = 64, 256, 20  # of the picture of scaling
@@ -66,8 +66,8 @@ def draw_learning_rate(axes: Any) -> None:
     """Eq. 3 for base and big."""
     steps = range(1, 50_001, 25)
     for name, d_model in (("base", BASE["model.d_model"]), ("big", BIG["model.d_model"])):
-        rates = [learning_rate(step, d_model, WARMUP) for step in steps]
-        peak = learning_rate(WARMUP, d_model, WARMUP)
+        rates = [inverse_square_root(step, d_model, WARMUP) for step in steps]
+        peak = inverse_square_root(WARMUP, d_model, WARMUP)
         axes.plot(steps, rates, label=f"{name}, d_model {d_model}: at most {peak:.2e}")
     axes.axvline(WARMUP, color="grey", linestyle=":", label=f"warm-up ends, step {WARMUP:,}")
     axes.set(xlabel="step", ylabel="learning rate", title="Learning rate (Eq. 3)", xlim=0, ylim=0)

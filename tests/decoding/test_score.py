@@ -82,7 +82,7 @@ def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monke
 
 def test_line_counts_must_match(translator: Translator):
     with pytest.raises(InputError, match="2 source lines but 1 target line,"):
-        score_translations(translator, ["a", "b"], ["c"])
+        list(score_translations(translator, ["a", "b"], ["c"]))
 
 
 def test_a_line_that_would_fill_the_memory_is_named(translator: Translator, monkeypatch):

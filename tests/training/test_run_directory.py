@@ -259,6 +259,23 @@ def test_a_checkpoint_or_model_of_other_data_is_not_taken(settings, trained: Tra
     assert status == 0 and "resumed from step 1" in lines
 
 
+def test_other_data_are_refused_before_anything_of_the_run_is_replaced(
+    settings, trained: Train, tiny_data: Path, tmp_path: Path
+):
+    data, run = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(tiny_data / "data", data)
+    config = settings(**SHORT, data__directory=str(data))
+    assert trained(config)[0] == 0
+    before = files(run)
+    manifest.rewrite(data, manifest.read(data, "data") | {"data_sha256": "0" * 64})
+    status, said = trained(config)
+    assert status == 3 and said[-1].startswith("nmt: error: the data are not those that the run")
+    assert files(run) == before
+    for folder in (run / "model", run / "checkpoints"):
+        shutil.rmtree(folder)
+    assert trained(config)[0] == 0  # nothing was trained on the former data
+
+
 def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):
     config = settings(training__max_steps=3, training__checkpoint_every=1)
     assert trained(config)[0] == 0

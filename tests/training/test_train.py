@@ -107,8 +107,24 @@ def test_r4_a_finished_run_has_nothing_to_do(settings, straight: Path):
     before = times()
     config = settings(training__micro_batches=2, training__run_directory=str(straight))
     _, said = run(config)
-    assert "nothing to do" in said[-1]
+    finished = f"nothing to do: {straight} is finished at step 12, raise training.max_steps to"
+    assert said[-1].startswith(finished)
     assert times() == before
+    fewer = config.model_copy(
+        update={"training": config.training.model_copy(update={"max_steps": 6})}
+    )
+    assert run(fewer)[1][-1].startswith(finished)
+
+
+def test_fewer_steps_than_an_unfinished_run_has_taken_are_refused(settings, straight: Path):
+    directory = Path(settings().training.run_directory)
+    shutil.copytree(straight, directory)
+    shutil.rmtree(directory / "model")
+    with pytest.raises(InputError, match=r"max_steps is 6 and step 12 is reached, .*set it to 12"):
+        run(settings(training__micro_batches=2, training__max_steps=6))
+    assert not (directory / "model").exists()
+    run(settings(training__micro_batches=2, training__max_steps=12))
+    assert fingerprint(directory, 12) == fingerprint(straight, 12)
 
 
 def test_a_lost_model_is_made_again(settings, straight: Path, tmp_path: Path):
@@ -266,17 +282,17 @@ def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
 
 
 def test_early_stopping_counts_validations_without_a_better_bleu(settings):
-    directory, _ = run(
-        settings(
-            training__validate_every=1,
-            training__early_stopping=2,
-            training__max_steps=6,
-            training__learning_rate_factor=1e-9,
-        )
+    config = settings(
+        training__validate_every=1,
+        training__early_stopping=2,
+        training__max_steps=6,
+        training__learning_rate_factor=1e-9,
     )
+    directory, _ = run(config)
     validations = [line for line in read_log(directory) if line.get("event") == "validation"]
     assert len(validations) == 3  # the first is the best, two more are not better
     assert (directory / "model").is_dir()
+    assert "at step 3, raise training.early_stopping to train on" in run(config)[1][-1]
 
 
 def test_r23_divergence_stops_before_the_update(settings, monkeypatch):
