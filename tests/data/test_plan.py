@@ -81,6 +81,17 @@ def test_windows_cover_an_epoch_too(monkeypatch):
     assert len(set(heavy)) == 2  # a window is as long as it takes to go through it
 
 
+def test_shards_come_in_another_order_in_each_epoch(monkeypatch):
+    """Else windows would hold the same pairs for ever, and never meet those of other windows."""
+    monkeypatch.setattr(plan_module, "WINDOW_PAIRS", 100)
+    used: list[str] = []
+    plan = Plan(make_shards([100] * 7), 200, 1, 1, lambda shard: used.append(shard.path.name))
+    epoch(plan, 3)
+    orders = [used[begin : begin + 7] for begin in (0, 7, 14)]
+    assert all(sorted(order) == sorted(orders[0]) for order in orders)
+    assert len(set(map(tuple, orders))) == 3
+
+
 def test_windows_of_a_million_pairs():
     """At their real size, 1.1 million pairs: two windows, every pair once, sums beyond 16 bits."""
     shards = make_shards([100_000] * 11, longest=3)

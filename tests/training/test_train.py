@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from safetensors.torch import load_file
 from nmt.cli import main
 from nmt.config import Config
 from nmt.data.prepare import prepare
+from nmt.data.shards import read_shard
 from nmt.data.stages import job
 from nmt.errors import InputError, NoModelError, Status, Stopped
 from nmt.runs.average import average
-from nmt.runs.state import read_state
+from nmt.runs.state import Best, read_state
 from nmt.storage.atomic import lock
 from nmt.training import train as training
 from nmt.training.distributed import StopRequest
@@ -164,22 +166,38 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
         assert error.value.status == status
 
 
+def scored(monkeypatch, *scores: float) -> Iterator[float]:
+    """Gives validations, those of finished models too, these BLEU scores; what is left of them."""
+    validate, left = training.validate, iter(scores)
+
+    def validation(*arguments):
+        return replace(validate(*arguments), bleu=next(left))
+
+    monkeypatch.setattr(training, "validate", validation)
+    return left
+
+
+def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
+    """Taken up where it was validated: not again, and what was best then still is."""
+    left = scored(monkeypatch, 9.0, 8.0, 2.0, 8.0)  # step 6 and its model, step 12 and its model
+    run(settings(training__max_steps=6))
+    directory, _ = run(settings())
+    state = read_state(directory / "checkpoints/step-00000012/state.json", 12)
+    assert state.best == Best(step=6, bleu=9.0, worse_since=1, validated=12)
+    assert list(left) == []
+
+
 def test_rotation_keeps_the_newest_the_best_and_two_optimizer_states(settings, monkeypatch):
-    """The best is none of those that are kept anyway."""
-    validate, scores = training.validate, iter([1.0, 9.0, *[2.0] * 10])
-
-    def scored(*arguments):
-        return replace(validate(*arguments), bleu=next(scores))
-
-    monkeypatch.setattr(training, "validate", scored)
-    changes = {"training__checkpoint_every": 1, "training__validate_every": 2}
-    directory, _ = run(settings(**changes, training__keep_checkpoints=3))
+    """The best is none of those that are written and kept anyway."""
+    scored(monkeypatch, 1.0, 9.0, *[2.0] * 10)
+    changes = {"training__checkpoint_every": 3, "training__validate_every": 2}
+    directory, _ = run(settings(**changes, training__keep_checkpoints=2))
     steps = sorted(int(p.name.split("-")[1]) for p in (directory / "checkpoints").glob("step-*"))
     state = read_state(directory / "checkpoints/step-00000012/state.json", 12)
     assert (state.best.step, state.best.bleu) == (4, 9.0)
-    assert steps == [4, 10, 11, 12]
+    assert steps == [4, 9, 12]
     with_moments = [p.parent.name for p in directory.rglob("optimizer.safetensors")]
-    assert sorted(with_moments) == ["step-00000011", "step-00000012"]
+    assert sorted(with_moments) == ["step-00000009", "step-00000012"]
 
 
 def test_a_stop_between_checkpoints_leaves_two_that_can_be_resumed(settings, monkeypatch):
@@ -220,6 +238,18 @@ def test_r13_a_broken_checkpoint_is_named_passed_over_and_left(
         (folder / "manifest.json").write_text("{}")
     with pytest.raises(NoModelError):
         run(settings(training__micro_batches=2, training__max_steps=20))
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_r13_a_token_that_was_changed_on_disk_is_never_used(settings, tiny_data, tmp_path, split):
+    """It is another token of the vocabulary, so that its hash alone tells."""
+    shutil.copytree(tiny_data / "data", tmp_path / "data")
+    [shard] = (tmp_path / "data" / split).glob("*.arrow")
+    content, (_, target) = bytearray(shard.read_bytes()), read_shard(shard)
+    content[content.index(target[0].tobytes())] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(InputError, match=f"damaged file .*{shard.name}"):
+        run(settings(data__directory=str(tmp_path / "data"), training__max_steps=1))
 
 
 def test_changed_settings_are_refused_with_both_values(settings, straight: Path):
@@ -295,14 +325,24 @@ def test_early_stopping_counts_validations_without_a_better_bleu(settings):
     assert "at step 3, raise training.early_stopping to train on" in run(config)[1][-1]
 
 
-def test_r23_divergence_stops_before_the_update(settings, monkeypatch):
+def _no_number(loss: torch.Tensor) -> torch.Tensor:
+    return loss + float("nan")  # with the gradient of a sound one
+
+
+def _overflowing_gradient(loss: torch.Tensor) -> torch.Tensor:
+    loss.register_hook(lambda gradient: gradient * float("inf"))
+    return loss
+
+
+@pytest.mark.parametrize("poison", [_no_number, _overflowing_gradient])
+def test_r23_divergence_stops_before_the_update(settings, monkeypatch, poison):
     calls = []
     forward = TransformerLoss.forward
 
     def poisoned(self, batch):
         calls.append(1)
         loss, nll = forward(self, batch)
-        return (loss * float("nan") if len(calls) == 7 else loss), nll
+        return (poison(loss) if len(calls) == 7 else loss), nll
 
     monkeypatch.setattr(TransformerLoss, "forward", poisoned)
     with pytest.raises(InputError, match="step 7") as error:
