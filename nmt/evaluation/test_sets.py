@@ -53,6 +53,7 @@ def own(folder: Path, config: Config) -> TestSet:
 
     Raises:
         ArgumentError: it has none, or its text is not kept.
+        NoModelError: what is kept beside it is damaged, or of another run.
     """
     data = config.data
     if not data.test:
@@ -61,7 +62,9 @@ def own(folder: Path, config: Config) -> TestSet:
             "give {source} and {reference}, or {test_set}; before the next training name files "
             "under data.test, which are then kept out of the training text"
         )
-    found = kept_test_set.read(RunDirectory.around(folder.resolve()).test_set, data)
+    run = RunDirectory.around(folder.resolve())
+    recorded = run.data_of(folder) if run.test_set.is_dir() else None
+    found = kept_test_set.read(run.test_set, data, recorded)
     if found is None:
         demo_pairs = [corpus.demo.pairs for corpus in data.test if isinstance(corpus, Demo)]
         if len(demo_pairs) < len(data.test) or sum(demo_pairs) > _MAX_DEMO_PAIRS:

@@ -143,6 +143,7 @@ def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
 
     Raises:
         InputError: no run directory, or settings that cannot be read (2).
+        NoModelError: the data.json or the model of another run in one (3).
     """
     unique = list({os.path.realpath(directory): directory for directory in directories}.values())
     for directory in unique:
@@ -182,9 +183,13 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
             note(f"nmt: warning: left out of the report: {error.problems[0]}")
             return None
 
-    model = test = None
-    if run.model.is_dir():
-        model = tried(lambda: manifest.read(run.model, "model"))
+    def sound(folder: Path, kind: str) -> dict[str, Any] | None:
+        return tried(lambda: manifest.read(folder, kind))
+
+    test, model = None, sound(run.model, "model") if run.model.is_dir() else None
+    trained = [run.model] if model else [f for _, f in run.by_step()[:1] if sound(f, "checkpoint")]
+    for folder in trained:
+        run.data_of(folder)  # raises, where the page would mix two runs
     if model and config.data.test:
         test = tried(lambda: _test_scores(run, model["sha256"], note))
     data = tried(lambda: manifest.read(directory, "data", run.data_manifest.name))
