@@ -144,7 +144,7 @@ def follow(command: Command, monkeypatch) -> None:
     if command.program.startswith("python") and words[1:] and words[1].startswith("recipes/"):
         assert Path(words[1]).is_file()
         if words[1].endswith("stand_in.py"):
-            stand_in.main(*words[2:])
+            stand_in.main(words[2:])
         elif words[1].endswith("table3.py"):
             words = table3._arguments(words[2:]).words
             assert {word for word in words if "=" not in word} <= table3.PAPER.keys()

@@ -57,16 +57,29 @@ def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.N
         InputError: wrong usage.
         SystemExit: --help or --version, which is printed.
     """
-    parser = new_parser(commands)
-    arguments, late = parser.parse_known_args(argv)
-    overrides = [word for word in late if "=" in word and not word.startswith("-")]
-    if late != overrides or (late and not hasattr(arguments, "overrides")):
-        if hasattr(arguments, "overrides"):
-            _refuse_setting_as_option(late)
-        parser.error(f"unrecognized arguments: {' '.join(late)}")
+    arguments, late = new_parser(commands).parse_known_args(argv)
+    has_overrides = hasattr(arguments, "overrides")
+    overrides = [word for word in late if has_overrides and "=" in word and word[0] != "-"]
+    if late != overrides:
+        _refuse(late, arguments)
     if late:
         arguments.overrides += late
     return arguments
+
+
+def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
+    """Raises InputError for words that no argument takes, with what may have been meant."""
+    if hasattr(arguments, "overrides"):
+        _refuse_setting_as_option(words)
+    if hasattr(arguments, "input") and not words[0].startswith("-"):
+        raise InputError(
+            f"unexpected {words[0]}, command line, name a file as --input {words[0]}, "
+            "or write text to standard input"
+        )
+    raise InputError(
+        f"unrecognized arguments: {' '.join(words)}, command line, "
+        f"see nmt {arguments.command.name} --help"
+    )
 
 
 def _refuse_setting_as_option(words: list[str]) -> None:

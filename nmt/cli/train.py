@@ -31,7 +31,7 @@ def _is_first(rank: str) -> bool:
 
 COMMAND = Command(
     "train",
-    "train a model, or take up a run where it stopped",
+    "train a model, or resume a run where it stopped",
     "nmt train configs/demo.yaml training.max_steps=200",
     add_config,
     run,

@@ -19,7 +19,7 @@ from typing import BinaryIO, Protocol
 from nmt.decoding.translator import Precision, SearchOptions, Translation, Translator, combine
 from nmt.errors import ArgumentError, InputError, count
 from nmt.storage.atomic import new_file
-from nmt.storage.opening import opened
+from nmt.storage.opening import opened, packed
 
 PAUSE_S = 0.05  # without input for so long, what has come is translated
 _OLDEST_S = 0.5  # nor does a line wait for longer than this while input drips in
@@ -271,17 +271,22 @@ def check_output(path: Path) -> None:
 
 @contextlib.contextmanager
 def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that takes its name when the block ends without an exception."""
+    """Standard output, or a file that takes its name when the block ends without an exception.
+
+    It is compressed if its name ends in .gz, .bz2 or .xz.
+    """
     if path is None:
         if sys.stdout is None:
             raise ArgumentError("standard output is closed, {output}, name a file")
         yield sys.stdout.buffer
         return
     check_output(Path(path))
+    suffix = Path(path).suffix
     path = Path(os.path.realpath(path))  # a symlink stays one
-    if path.exists() and not path.is_file():  # /dev/null, a named pipe: never renamed over
-        with path.open("wb") as file:
-            yield file
-        return
-    with new_file(path) as aside, aside.open("wb") as file:
-        yield file
+    is_device = path.exists() and not path.is_file()  # or a named pipe: never renamed over
+    with (
+        contextlib.nullcontext(path) if is_device else new_file(path) as place,
+        place.open("wb") as file,
+        packed(file, suffix) as packer,
+    ):
+        yield packer

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt import __version__
 from nmt.decoding.lines import check_output, opened_output
-from nmt.errors import InputError, told
+from nmt.errors import ArgumentError, InputError, told
 from nmt.reporting.chart import HEIGHT, WIDTH
 from nmt.reporting.curves import chart_data, charts
 from nmt.reporting.run_record import Note, RunRecord, number, read_runs
@@ -35,9 +35,13 @@ def report(runs: Sequence[Path], output: Path, note: Note) -> None:
         note: takes what is said to the user on the way.
 
     Raises:
-        InputError: no run, settings that cannot be read, no room for the page (2).
+        ArgumentError: the page is to have a name that is not of HTML, or cannot be written (2).
+        InputError: no run, or settings that cannot be read (2).
+        NoModelError: files of different runs in one (3).
     """
     check_output(output)
+    if output.suffix not in (".html", ".htm"):
+        raise ArgumentError("the page is HTML, {output} {}, name a .html file", output)
     page = render(read_runs(runs, note), note)
     with opened_output(output) as file:
         # names and facts may come from anywhere; a folder's name may be no text

@@ -6,8 +6,11 @@ The test sentences hold combinations of words (verb and object, adjective and no
 no training sentence. Beside the model's BLEU stands that of looking up each word in a dictionary.
 """
 
+import argparse
 import sys
+from collections.abc import Sequence
 
+from nmt.cli.terminal import say
 from nmt.config import Demo
 from nmt.cpu_memory import keep_freed_memory
 from nmt.decoding.translator import Translator
@@ -16,7 +19,10 @@ from nmt.errors import InputError
 from nmt.evaluation.bleu import score
 
 
-def main(model: str) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Shows what the demo's model has learnt.")
+    parser.add_argument("model", nargs="?", default="runs/demo", help="default: runs/demo")
+    model = parser.parse_args(argv).model
     keep_freed_memory()
     translator = Translator.load(model)
     pairs = test_pairs(translator)
@@ -69,7 +75,8 @@ def print_phenomena(pairs: list[DemoPair]) -> None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1] if len(sys.argv) > 1 else "runs/demo")
+        main()
     except InputError as error:
-        print(*(f"show: error: {problem}" for problem in error.problems), sep="\n", file=sys.stderr)
+        for problem in error.problems:
+            say(f"show: error: {problem}")
         sys.exit(error.status)

@@ -5,6 +5,7 @@
 writes learning_rate.png, positions.png, scaling.png and table1.png.
 """
 
+import argparse
 import statistics
 import sys
 import time
@@ -17,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.cli.terminal import say
 from nmt.config import Model
 from nmt.errors import InputError
 from nmt.model.attention import Cache, SelfAttention, Visibility, attention, attention_weights
@@ -33,9 +35,10 @@ LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 REPEATS = 9
 
 
-def main(output: str = "figures", *_: str) -> None:
-    folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Draws the paper's formulas and its Table 1.")
+    parser.add_argument("folder", type=Path, nargs="?", default="figures", help="default: figures")
+    folder = parser.parse_args(argv).folder
     for name, draw in (
         ("learning_rate", draw_learning_rate),
         ("positions", draw_positions),
@@ -56,6 +59,7 @@ def figure(path: Path) -> Iterator[Any]:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("matplotlib is missing, this recipe, pip install -e '.[plots]'") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
     picture = Figure(figsize=(8, 5), dpi=150, layout="constrained")
     FigureCanvasAgg(picture)
     yield picture.add_subplot()
@@ -218,7 +222,7 @@ def seconds(layer: nn.Module, length: int) -> float:
 
 if __name__ == "__main__":
     try:
-        main(*sys.argv[1:])
+        main()
     except InputError as error:
-        print(f"figures: error: {error}", file=sys.stderr)
+        say(f"figures: error: {error}")
         sys.exit(error.status)

@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from nmt.cli.terminal import say
 from nmt.config import Config, differences, load
 from nmt.errors import InputError
 from nmt.paper import TABLE_3
@@ -98,10 +99,6 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path("runs/table3"), metavar="DIR",
                         help="receives the runs, table.md and table.json")  # fmt: skip
     return parser.parse_intermixed_args(argv)
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _stop(*_: object) -> None:
@@ -281,5 +278,6 @@ if __name__ == "__main__":
     except KeyboardInterrupt:
         sys.exit(130)
     except InputError as error:
-        say("\n".join(f"table3: error: {problem}" for problem in error.problems))
+        for problem in error.problems:
+            say(f"table3: error: {problem}")
         sys.exit(error.status)
