@@ -9,10 +9,12 @@ stands in for it.
 import difflib
 import io
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -105,6 +107,26 @@ def test_no_program_is_misspelt(command: Command):
 def test_links_lead_somewhere(document: Path):
     missing = [link for link in links(document) if not (document.parent / link).exists()]
     assert missing == []
+
+
+def test_the_table_of_promises_names_every_test_of_a_row():
+    """tests/README.md: whatever it names exists, and tests called after a row stand in one."""
+    tests = ROOT / "tests"
+    text = (tests / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/*]+(?:\.py)?)::([\w*]+)`", text)
+    there = [
+        (path.relative_to(tests).with_suffix("").as_posix(), name)
+        for path in tests.rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.M)
+    ]
+
+    def is_of(test: tuple[str, str], pattern: tuple[str, str]) -> bool:
+        return fnmatch(test[0], pattern[0].removesuffix(".py")) and fnmatch(test[1], pattern[1])
+
+    assert [pattern for pattern in named if not any(is_of(test, pattern) for test in there)] == []
+    of_rows = [test for test in there if re.match(r"test_[ra]\d+_", test[1])]
+    assert [test for test in of_rows if not any(is_of(test, pattern) for pattern in named)] == []
+    assert len(of_rows) > 50
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def attention_of(
     )
     tokenizer, transformer = translator.tokenizer, translator.transformer
     if not normalize(source).strip():
-        raise InputError("no text, the source, give a sentence")
+        raise ArgumentError("an empty sentence, {source}, give one with words")
     src = [*tokenizer.encode(normalize(source)), EOS_ID]
     _check_length("source", src, translator.config.data.max_length)
     if target is None:
@@ -241,4 +241,6 @@ def _check_room(model: Model, source: int, target: int) -> None:
 
 def _check_length(side: str, ids: list[int], limit: int | None) -> None:
     if limit is not None and len(ids) > limit:
-        raise InputError(f"{len(ids)} tokens, the model takes {limit}, the {side}, shorten it")
+        raise ArgumentError(
+            f"{len(ids)} tokens, the model takes {limit}, {{{side}}}, shorten the sentence"
+        )

@@ -78,7 +78,7 @@ def evaluate(
         with opened_output(output) as file:
             file.write("".join(f"{line}\n" for line in translations).encode())
     result = _scored(translations, others, tests, language, judge)
-    _check_language(result, note)
+    _warn(result, note)
     return result
 
 
@@ -155,16 +155,23 @@ def _scored(
     )
 
 
-def _check_language(result: Evaluation, note: Note) -> None:
-    """Warns of translations in another language than the references'."""
+def _warn(result: Evaluation, note: Note) -> None:
+    """Warns of translations in another language than the references', or of hardly any use."""
     tests = result.test_set
+    is_hopeless = result.scores.bleu < _HOPELESS_BLEU
     # without the source only what is no translation at all is suspected
-    is_suspect = tests.sources is not None or result.scores.bleu < _HOPELESS_BLEU
+    is_suspect = tests.sources is not None or is_hopeless
     if is_suspect and not is_translated(result.translations, tests.references[0], tests.sources):
         than = "the source's" if tests.sources is not None else "another"
         note(
             f"nmt: warning: the translations seem to be in {than} language, not the reference's, "
             f"{tests.name}, check which files are compared"
+        )
+    elif is_hopeless:
+        note(
+            f"nmt: warning: BLEU near 0, {tests.name}, read some translations: sentences that fit "
+            "other sources mean lines that do not match, repeated words a model that has learnt "
+            "too little; train it longer, or see whether its loss fell"
         )
 
 

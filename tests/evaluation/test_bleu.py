@@ -251,6 +251,15 @@ def test_text_that_is_not_plain(model):
             evaluate("m", **arguments)
 
 
+def test_a_bleu_near_0_says_what_to_look_at(model):
+    notes: list[str] = []
+    write("shifted", [*REFERENCES[1:], REFERENCES[0]])
+    evaluate("m", hypothesis="shifted", reference="ref", note=notes.append)
+    assert [note[:32] for note in notes] == ["nmt: warning: BLEU near 0, ref, "]
+    evaluate("m", hypothesis=write("hyp", HYPOTHESES), reference="ref", note=notes.append)
+    assert len(notes) == 1
+
+
 class FakeComet(types.ModuleType):
     """Stands in for the package: the score is the share of rows whose three texts differ."""
 
