@@ -44,7 +44,7 @@ def evaluate(
     Args:
         model: a model, checkpoint or run directory; None where `hypothesis` is given with
             references and `target_language`.
-        source, reference: text files, plain or .gz, of as many lines.
+        source, reference: text files, plain or compressed, of as many lines.
         test_set: one of sacreBLEU's, such as "wmt14/full". With neither reference nor test set,
             the model's own `data.test` as its run keeps it.
         hypothesis: translations to score; nothing is translated. COMET wants their `source` too.
@@ -56,24 +56,38 @@ def evaluate(
         note: takes what is said to the user on the way.
 
     Raises:
-        ValueError: arguments that do not go together.
-        InputError: files that cannot be read or do not match, text in subword pieces, a missing
-            extra.
+        ArgumentError: arguments that do not go together, or a missing extra.
+        InputError: files that cannot be read or do not match, or text in subword pieces.
         StorageError: a test set or a COMET model that cannot be downloaded.
         NoModelError: no sound model.
     """
+    _refuse_conflicts(
+        model=model, source=source, reference=reference, test_set=test_set, hypothesis=hypothesis,
+        comet=comet, target_language=target_language, device=device, precision=precision,
+        options=None if options == SearchOptions() else options,
+    )  # fmt: skip
     if output is not None:
         check_output(Path(output))
     folder = find_model(Path(model))[0] if model is not None else None
     config = read_config(folder) if folder is not None else None
     language = _language(target_language, config, note)
-    tests = _test_set(source, reference, test_set, folder, config, language, note)
+    if reference is not None:
+        tests = test_sets.from_files(source, reference)
+    elif test_set is not None:
+        tests = test_sets.from_sacrebleu(test_set, config, language, note)
+    else:
+        assert folder and config
+        tests = test_sets.own(folder, config)
+    for references in tests.references:
+        check_plain_text(references, tests.name, note)
     others = _given(baseline, tests, note) if baseline is not None else None
-    judge = _comet(comet, tests) if comet is not None else None  # told if missing, before all work
+    judge = Comet(comet) if comet is not None else None  # told if missing, before all work
     if hypothesis is not None:
         translations = _given(hypothesis, tests, note)
     else:
-        translations = _translated(model, tests, options, device, precision, note)
+        assert model is not None
+        translator = Translator.load(model, device=device, precision=precision, note=note)
+        translations = _translated(translator, tests, options, note)
     if output is not None:
         with opened_output(output) as file:
             file.write("".join(f"{line}\n" for line in translations).encode())
@@ -82,49 +96,44 @@ def evaluate(
     return result
 
 
+def _refuse_conflicts(**arguments: object) -> None:
+    """Raises ArgumentError for the first arguments of `evaluate` that do not go together."""
+    has = {name for name, value in arguments.items() if value is not None}
+    is_compared = has & {"reference", "test_set"}
+    problem = None
+    if is_compared == {"reference", "test_set"}:
+        problem = "both {reference} and {test_set}", "leave out one"
+    elif "source" in has and "reference" not in has:
+        problem = "{source} without {reference}", "give the reference too"
+    elif {"source", "hypothesis"} <= has and "comet" not in has:
+        problem = "both {source} and {hypothesis}", "leave out {source}"
+    elif {"comet", "reference"} <= has and "source" not in has:
+        problem = "{comet} without {source}", "give the source too"
+    elif "reference" in has and not has & {"source", "hypothesis"}:
+        problem = "{reference} without {source}", "give the source too"
+    elif not has & {"model", "hypothesis"}:
+        problem = "nothing to score", "give {model} or {hypothesis}"
+    elif "model" not in has and not is_compared:
+        problem = "nothing to compare with", "give {reference} or {test_set}"
+    elif not has & {"model", "target_language"}:
+        problem = "no {target_language}", "give it, or a {model} that tells it"
+    elif "hypothesis" in has and has & {"options", "device", "precision"}:
+        problem = (
+            "options of translating beside {hypothesis}",
+            "leave out {beam}, {length_penalty}, {batch_tokens}, {device} and {precision}",
+        )
+    if problem:
+        raise ArgumentError(f"{problem[0]}, what to evaluate, {problem[1]}")
+
+
 def _language(given: str | None, config: Config | None, note: Note) -> str:
     """The target language: the one given, or the model's, which only warns if it is odd."""
-    if given is None and config is None:
-        raise ValueError("no target_language, and no model that tells it")
     language = given or (config.data.target_language if config else "")
     if problem := code_problem(language):
         if given is not None:
             raise ArgumentError("{}, {target_language}, give that of ISO 639", problem)
         note(f"nmt: warning: {problem}, the model's target language, name it when you evaluate")
     return language
-
-
-def _test_set(
-    source: str | Path | None,
-    reference: str | Path | None,
-    name: str | None,
-    folder: Path | None,
-    config: Config | None,
-    language: str,
-    note: Note,
-) -> TestSet:
-    """What is compared: files, sacreBLEU's of that name, or that of the model in `folder`."""
-    if reference is not None and name is not None:
-        raise ValueError("both reference and test_set: give one of them")
-    if source is not None and reference is None:
-        raise ValueError("source without reference")
-    if reference is not None:
-        tests = test_sets.from_files(source, reference)
-    elif name is not None:
-        tests = test_sets.from_sacrebleu(name, config, language, note)
-    elif folder is not None and config is not None:
-        tests = test_sets.own(folder, config)
-    else:
-        raise ValueError("nothing to compare with: give reference, test_set or model")
-    for references in tests.references:
-        check_plain_text(references, tests.name, note)
-    return tests
-
-
-def _comet(name: str, tests: TestSet) -> Comet:
-    if tests.sources is None:
-        raise ValueError("comet without source: it compares three texts")
-    return Comet(name)
 
 
 def _scored(
@@ -189,23 +198,15 @@ def _given(path: str | Path, tests: TestSet, note: Note) -> list[str]:
 
 
 def _translated(
-    model: str | Path | None,
-    tests: TestSet,
-    options: SearchOptions | None,
-    device: str | None,
-    precision: Precision | None,
-    note: Note,
+    translator: Translator, tests: TestSet, options: SearchOptions | None, note: Note
 ) -> list[str]:
     """The model's translations, one for each source."""
     from tqdm import tqdm
 
-    if model is None or tests.sources is None:
-        raise ValueError("nothing to score: give hypothesis, or model and source")
-    translator = Translator.load(model, device=device, precision=precision, note=note)
+    assert tests.sources is not None
     with tqdm(desc="translated", unit=" lines", disable=None, leave=False) as bar:
         found = translator.translate(tests.sources, options, progress=bar.update)
-    cut = sum(each.pieces > 1 for each in found)
-    if cut:
+    if cut := sum(each.pieces > 1 for each in found):
         long = count(cut, "sentence")
         note(f"nmt: warning: translated in pieces, longer than the model takes: {long}")
     translations = [each.text for each in found]

@@ -1,5 +1,6 @@
 """What an evaluation has found: figures for programs, lines for a person."""
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,8 @@ class Evaluation:
                 "chrf_difference": scores.chrf - baseline.chrf,
                 "chrf_p_value": baseline.chrf_p_value,
             }
-        return _rounded(content)
+        # without the dust of binary arithmetic, 100.00000000000004
+        return json.loads(json.dumps(content), parse_float=lambda digits: round(float(digits), 6))
 
     def as_text(self) -> str:
         """For a person, a line for each measure."""
@@ -77,15 +79,3 @@ class Evaluation:
                 "paired bootstrap"
             )
         return "\n".join([*lines, f"sentences = {scores.sentences}"])
-
-
-def _rounded(value: Any) -> Any:
-    """Without the dust of binary arithmetic, 100.00000000000004, at any depth."""
-    match value:
-        case float():
-            return round(value, 6)
-        case list():
-            return [_rounded(item) for item in value]
-        case dict():
-            return {key: _rounded(item) for key, item in value.items()}
-    return value
