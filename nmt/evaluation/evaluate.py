@@ -20,7 +20,7 @@ from nmt.storage.opening import read_lines
 
 Note = Callable[[str], None]
 
-_HOPELESS_BLEU = 2.0  # what shuffled lines of one language have
+_HOPELESS_BLEU = 2.0  # that of shuffled lines of one language
 
 
 def evaluate(
@@ -42,24 +42,23 @@ def evaluate(
     """Scores the translations of a test set against its references.
 
     Args:
-        model: a model, checkpoint or run directory; None where `hypothesis` is given with
-            references and `target_language`.
-        source, reference: text files, plain or compressed, of as many lines.
+        model: a model, checkpoint or run directory; not needed beside `hypothesis`.
+        source, reference: text files, plain or compressed, with the same number of lines.
         test_set: one of sacreBLEU's, such as "wmt14/full". With neither reference nor test set,
             the model's own `data.test` as its run keeps it.
-        hypothesis: translations to score; nothing is translated. COMET wants their `source` too.
-        device, precision, options: how to translate.
+        hypothesis: translations to score; nothing is translated. COMET needs their `source` too.
         baseline: translations by another system, for a paired significance test.
         comet: name of a COMET model that scores the translations as well.
         target_language: the model's if None.
         output: a file for the translations, one a line.
-        note: takes what is said to the user on the way.
+        device, precision, options: how to translate.
+        note: receives messages for the user.
 
     Raises:
         ArgumentError: arguments that do not go together, or a missing extra.
         InputError: files that cannot be read or do not match, or text in subword pieces.
         StorageError: a test set or a COMET model that cannot be downloaded.
-        NoModelError: no sound model.
+        NoModelError: no sound model, or another run's test set beside it.
     """
     _refuse_conflicts(
         model=model, source=source, reference=reference, test_set=test_set, hypothesis=hypothesis,
@@ -68,26 +67,13 @@ def evaluate(
     )  # fmt: skip
     if output is not None:
         check_output(Path(output))
-    folder = find_model(Path(model))[0] if model is not None else None
-    config = read_config(folder) if folder is not None else None
-    language = _language(target_language, config, note)
-    if reference is not None:
-        tests = test_sets.from_files(source, reference)
-    elif test_set is not None:
-        tests = test_sets.from_sacrebleu(test_set, config, language, note)
-    else:
-        assert folder and config
-        tests = test_sets.own(folder, config)
-    for references in tests.references:
-        check_plain_text(references, tests.name, note)
+    tests, language = _test_set(model, source, reference, test_set, target_language, note)
     others = _given(baseline, tests, note) if baseline is not None else None
-    judge = Comet(comet) if comet is not None else None  # told if missing, before all work
-    if hypothesis is not None:
-        translations = _given(hypothesis, tests, note)
+    judge = Comet(comet) if comet is not None else None  # before all work: it may be missing
+    if hypothesis is None:
+        translations = _translated(model, tests, options, device, precision, note)
     else:
-        assert model is not None
-        translator = Translator.load(model, device=device, precision=precision, note=note)
-        translations = _translated(translator, tests, options, note)
+        translations = _given(hypothesis, tests, note)
     if output is not None:
         with opened_output(output) as file:
             file.write("".join(f"{line}\n" for line in translations).encode())
@@ -124,6 +110,30 @@ def _refuse_conflicts(**arguments: object) -> None:
         )
     if problem:
         raise ArgumentError(f"{problem[0]}, what to evaluate, {problem[1]}")
+
+
+def _test_set(
+    model: str | Path | None,
+    source: str | Path | None,
+    reference: str | Path | None,
+    name: str | None,
+    language: str | None,
+    note: Note,
+) -> tuple[TestSet, str]:
+    """What is compared (files, sacreBLEU's of that name, or the model's own), and its language."""
+    folder = find_model(Path(model))[0] if model is not None else None
+    config = read_config(folder) if folder is not None else None
+    language = _language(language, config, note)
+    if reference is not None:
+        tests = test_sets.from_files(source, reference)
+    elif name is not None:
+        tests = test_sets.from_sacrebleu(name, config, language, note)
+    else:
+        assert folder and config
+        tests = test_sets.own(folder, config)
+    for references in tests.references:
+        check_plain_text(references, tests.name, note)
+    return tests, language
 
 
 def _language(given: str | None, config: Config | None, note: Note) -> str:
@@ -198,12 +208,18 @@ def _given(path: str | Path, tests: TestSet, note: Note) -> list[str]:
 
 
 def _translated(
-    translator: Translator, tests: TestSet, options: SearchOptions | None, note: Note
+    model: str | Path | None,
+    tests: TestSet,
+    options: SearchOptions | None,
+    device: str | None,
+    precision: Precision | None,
+    note: Note,
 ) -> list[str]:
     """The model's translations, one for each source."""
     from tqdm import tqdm
 
-    assert tests.sources is not None
+    assert model is not None and tests.sources is not None
+    translator = Translator.load(model, device=device, precision=precision, note=note)
     with tqdm(desc="translated", unit=" lines", disable=None, leave=False) as bar:
         found = translator.translate(tests.sources, options, progress=bar.update)
     if cut := sum(each.pieces > 1 for each in found):
