@@ -1,4 +1,4 @@
-"""`nmt evaluate`: scores of a model's translations, or of given ones."""
+"""`nmt evaluate`: scores a model's translations, or given ones."""
 
 import argparse
 import json
@@ -9,24 +9,24 @@ from nmt.cli.parser import Command
 from nmt.cli.terminal import print_result, say
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser, nargs="?")
     parser.add_argument("--source", type=Path, metavar="F", help="text to translate")
-    parser.add_argument("--reference", type=Path, metavar="F", help="its translation by people")
+    parser.add_argument("--reference", type=Path, metavar="F", help="its reference translation")
     parser.add_argument("--test-set", metavar="NAME", help="of sacreBLEU, such as wmt14/full")
     parser.add_argument("--hypothesis", type=Path, metavar="F",
                         help="score this translation instead")  # fmt: skip
     parser.add_argument("--baseline", type=Path, metavar="F",
                         help="another translation, for a paired significance test")  # fmt: skip
     parser.add_argument("--comet", nargs="?", const="Unbabel/wmt22-comet-da", metavar="MODELNAME",
-                        help="COMET too, %(const)s if none is named; extra comet")  # fmt: skip
-    parser.add_argument("--target-language", metavar="L", help="of the hypothesis, such as de")
-    parser.add_argument("--json", action="store_true", help="for programs")
-    parser.add_argument("--output", type=Path, metavar="F", help="receives the translations")
+                        help="COMET too (default: %(const)s; extra comet)")  # fmt: skip
+    parser.add_argument("--target-language", metavar="L", help="such as de (default: the model's)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--output", type=Path, metavar="F", help="file for the translations")
     add_decoding(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     from nmt.cpu_memory import keep_freed_memory
     from nmt.evaluation.evaluate import evaluate
 
@@ -53,9 +53,9 @@ COMMAND = Command(
     "evaluate",
     "translate a test set and score it, or score a translation",
     "nmt evaluate runs/multi30k --json",
-    add_flags,
-    run,
+    _add_flags,
+    _run,
     description="Translates and scores a text with its reference, a test set of sacreBLEU, or, "
-    "with neither, the model's own: the text of data.test as RUN/test_set keeps it since training. "
+    "with neither, the model's own: the text of data.test that training has kept in RUN/test_set. "
     "Files that a model's configuration names are never opened.",
 )

@@ -1,4 +1,4 @@
-"""From words to a command and its flags."""
+"""The argument parser: from words to a command and its arguments."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -18,19 +18,19 @@ class Command:
     example: str
     add_flags: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
-    description: str = ""  # of its --help, where the summary does not suffice
-    if_out_of_memory: str = "use a machine with more memory"  # what to do
+    description: str = ""  # in its --help; empty: the summary
+    if_out_of_memory: str = "use a machine with more memory"  # the advice of the message
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports wrong usage as every other error is reported."""
+    """Raises wrong usage as an InputError, as every other error is."""
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}, command line, see {self.prog} --help")
 
 
 def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
-    """It sets `command`, and `flags`: what each argument is called on the command line."""
+    """The parser; what it parses has `command`, and `flags`: what each argument is called there."""
     parser = _Parser(
         prog="nmt",
         description="Machine translation with the Transformer of Vaswani et al. (2017).",
@@ -51,7 +51,7 @@ def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
 
 
 def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments; KEY=VALUE may stand behind options, which argparse alone refuses.
+    """The arguments; KEY=VALUE may follow options, which argparse by itself refuses.
 
     Raises:
         InputError: wrong usage.
@@ -83,7 +83,7 @@ def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
 
 
 def _refuse_setting_as_option(words: list[str]) -> None:
-    """Raises InputError for --max-steps 10, which says training.max_steps=10."""
+    """Raises InputError for a setting written as an option, --max-steps 10, if it is one."""
     from nmt.config import Config
 
     option, _, value = words[0].partition("=")
