@@ -1,4 +1,4 @@
-"""Translating a test set, or taking translations as they are, and scoring them."""
+"""`nmt evaluate`: translates a test set, or takes given translations, and scores them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -175,7 +175,7 @@ def _scored(
 
 
 def _warn(result: Evaluation, note: Note) -> None:
-    """Warns of translations in another language than the references', or of hardly any use."""
+    """Warns of translations in another language than the references', and of a BLEU near 0."""
     tests = result.test_set
     is_hopeless = result.scores.bleu < _HOPELESS_BLEU
     # without the source only what is no translation at all is suspected

@@ -1,4 +1,4 @@
-"""What an evaluation has found: figures for programs, lines for a person."""
+"""The result of an evaluation, as JSON for programs or as text for a person."""
 
 import json
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from nmt.evaluation.test_sets import TestSet
 
 @dataclass(frozen=True)
 class Evaluation:
+    """Every score of a test set's translations, and the translations."""
+
     scores: Scores
     bleu_interval: tuple[float, float]  # 95%
     ter: float  # edits for 100 words
@@ -24,7 +26,7 @@ class Evaluation:
     comet_model: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """For programs, figures to six digits behind the point."""
+        """For programs: scores with six decimals."""
         scores = self.scores
         content: dict[str, Any] = {
             "bleu": scores.bleu,
@@ -57,7 +59,7 @@ class Evaluation:
         return json.loads(json.dumps(content), parse_float=lambda digits: round(float(digits), 6))
 
     def as_text(self) -> str:
-        """For a person, a line for each measure."""
+        """For a person: one line per metric."""
         scores, (low, high) = self.scores, self.bleu_interval
         lines = [
             f"BLEU = {scores.bleu:.2f}  (95%: {low:.2f} to {high:.2f})  {scores.bleu_signature}",
