@@ -1,9 +1,9 @@
-"""Text files for trying the recipe out: the demo grammar's sentences, in two domains.
+"""Writes text files to try the recipe with: the demo grammar's sentences, in two domains.
 
     python recipes/your_own_text/stand_in.py text
 
-writes text/general.SPLIT.en and .de, sentences of all kinds but no questions, and
-text/questions.SPLIT.en and .de, questions alone; SPLIT is train, valid or test.
+writes text/general.SPLIT.en and .de, sentences without questions, and text/questions.SPLIT.en and
+.de, questions alone; SPLIT is train, valid or test.
 """
 
 import argparse
@@ -21,6 +21,7 @@ _SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # as the gr
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    """Writes the files into the folder named in `argv`."""
     parser = argparse.ArgumentParser(description="Writes sentences of two domains as text files.")
     parser.add_argument("folder", type=Path, nargs="?", default="text", help="default: text")
     folder = parser.parse_args(argv).folder
