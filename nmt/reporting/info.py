@@ -14,7 +14,7 @@ LENGTH = 27  # tokens a sentence at which attention's FLOPs are counted; WMT14's
 
 
 def info(config: Config) -> dict[str, Any]:
-    """The figures of a configuration, as `nmt info --json` prints them."""
+    """The figures of a configuration, as a JSON object."""
     with torch.device("meta"):
         transformer = new_transformer(config)
     parts: dict[str, int] = {}
