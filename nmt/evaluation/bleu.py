@@ -35,9 +35,11 @@ class Comparison:
     """A baseline's scores, and the probability that chance alone makes a difference as large."""
 
     bleu: float  # the baseline's, 0 to 100
+    bleu_difference: float  # of the translations' to it
     bleu_p_value: float  # 0 to 1
-    chrf: float  # the baseline's, 0 to 100
-    chrf_p_value: float  # 0 to 1
+    chrf: float
+    chrf_difference: float
+    chrf_p_value: float
 
 
 def score(
@@ -128,14 +130,12 @@ def compare(
     metrics = {"BLEU": _bleu(target_language), "chrF": CHRF()}
     test = PairedTest(systems, metrics, references, test_type="bs", n_samples=RESAMPLES)
     found: dict[str, Any] = dict(test()[1])
-    (bleu, bleu_tested), (chrf, chrf_tested) = found["BLEU"], found["chrF2"]
-    return Comparison(
-        bleu.score, _p_value(bleu, bleu_tested), chrf.score, _p_value(chrf, chrf_tested)
-    )
+    return Comparison(*_compared(*found["BLEU"]), *_compared(*found["chrF2"]))
 
 
-def _p_value(baseline: Any, tested: Any) -> float:
-    return 1.0 if baseline.score == tested.score else float(tested.p_value)
+def _compared(baseline: Any, tested: Any) -> tuple[float, float, float]:
+    difference = tested.score - baseline.score
+    return baseline.score, difference, float(tested.p_value) if difference else 1.0
 
 
 def _bleu(target_language: str | None) -> BLEU:

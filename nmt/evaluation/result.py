@@ -1,7 +1,7 @@
 """The result of an evaluation, as JSON for programs or as text for a person."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nmt.evaluation.bleu import Comparison, Scores
@@ -27,16 +27,10 @@ class Evaluation:
 
     def as_json(self) -> dict[str, Any]:
         """For programs: scores with six decimals."""
-        scores = self.scores
-        content: dict[str, Any] = {
-            "bleu": scores.bleu,
-            "bleu_signature": scores.bleu_signature,
+        content: dict[str, Any] = asdict(self.scores) | {
             "bleu_interval": list(self.bleu_interval),
-            "chrf": scores.chrf,
-            "chrf_signature": scores.chrf_signature,
             "ter": self.ter,
             "ter_signature": self.ter_signature,
-            "sentences": scores.sentences,
         }
         if self.paper_bleu is not None and self.paper_bleu_interval is not None:
             content |= {
@@ -46,15 +40,8 @@ class Evaluation:
             }
         if self.comet is not None:
             content |= {"comet": self.comet, "comet_model": self.comet_model}
-        if (baseline := self.comparison) is not None:
-            content["baseline"] = {
-                "bleu": baseline.bleu,
-                "bleu_difference": scores.bleu - baseline.bleu,
-                "bleu_p_value": baseline.bleu_p_value,
-                "chrf": baseline.chrf,
-                "chrf_difference": scores.chrf - baseline.chrf,
-                "chrf_p_value": baseline.chrf_p_value,
-            }
+        if self.comparison is not None:
+            content["baseline"] = asdict(self.comparison)
         # without the dust of binary arithmetic, 100.00000000000004
         return json.loads(json.dumps(content), parse_float=lambda digits: round(float(digits), 6))
 
@@ -75,9 +62,9 @@ class Evaluation:
         if (baseline := self.comparison) is not None:
             lines.append(
                 f"baseline: BLEU = {baseline.bleu:.2f}, "
-                f"difference {scores.bleu - baseline.bleu:+.2f} (p = {baseline.bleu_p_value:.4f}); "
+                f"difference {baseline.bleu_difference:+.2f} (p = {baseline.bleu_p_value:.4f}); "
                 f"chrF = {baseline.chrf:.2f}, "
-                f"difference {scores.chrf - baseline.chrf:+.2f} (p = {baseline.chrf_p_value:.4f})  "
+                f"difference {baseline.chrf_difference:+.2f} (p = {baseline.chrf_p_value:.4f})  "
                 "paired bootstrap"
             )
         return "\n".join([*lines, f"sentences = {scores.sentences}"])

@@ -95,34 +95,24 @@ def charts(runs: Sequence[RunRecord]) -> list[Chart]:
 
 def _lines(quantity: Quantity, number: int, runs: Sequence[RunRecord]) -> list[Line]:
     """The lines of one run: that of training, and that of validation in front of it."""
-    parts = [
-        (kind, thinned(_points(runs[number], key, quantity, validation=kind == "validation")))
-        for kind, key in (("training", quantity.training), ("validation", quantity.validation))
-        if key
-    ]
-    parts = [(kind, points) for kind, points in parts if points]
+    run, parts = runs[number], {}
+    for kind, key in (("training", quantity.training), ("validation", quantity.validation)):
+        points = run.points(key, validation=kind == "validation") if key else []
+        if quantity.is_log:  # such an axis has positive values only
+            points = [point for point in points if point.value > 0]
+        if points:
+            parts[kind] = thinned(points)
+    names = {kind: run.name if len(parts) == 1 else f"{run.name}, {kind}" for kind in parts}
     return [
         Line(
             number,
-            _label(runs, number, kind, is_alone=len(parts) == 1),
+            kind if len(runs) == 1 else names[kind],
             points,
             is_marked=kind == "validation",
             is_faint=kind == "training" and len(parts) > 1,
         )
-        for kind, points in parts
+        for kind, points in parts.items()
     ]
-
-
-def _points(run: RunRecord, key: str, quantity: Quantity, *, validation: bool) -> list[Point]:
-    points = run.points(key, validation=validation)
-    # a logarithmic axis has none but positive values
-    return [point for point in points if point.value > 0] if quantity.is_log else points
-
-
-def _label(runs: Sequence[RunRecord], number: int, kind: str, *, is_alone: bool) -> str:
-    if len(runs) == 1:
-        return kind
-    return runs[number].name if is_alone else f"{runs[number].name}, {kind}"
 
 
 def _chart(quantity: Quantity, lines: list[Line], end_step: int, end_s: float) -> Chart:
@@ -142,16 +132,16 @@ def _view(
 ) -> View:
     axis, drawn = progress_axis(end / scale), []
     for line in lines:
-        along = [(_progress(point, kind), point.value) for point in line.points]
-        places = [(axis.place(x / scale), values.place(y)) for x, y in along if x is not None]
+        along = [p.step if kind == "step" else p.elapsed_s for p in line.points]
+        places = [
+            (axis.place(x / scale), values.place(point.value))
+            for x, point in zip(along, line.points, strict=True)
+            if x is not None
+        ]
         if places:
             dots = line.is_marked or len(places) == 1
             drawn.append(Drawn(line, path(places), marks(places) if dots else ""))
     return View(kind, title, scale, axis, drawn)
-
-
-def _progress(point: Point, kind: str) -> float | None:
-    return point.step if kind == "step" else point.elapsed_s
 
 
 def time_unit(seconds: float) -> tuple[str, float]:

@@ -1,6 +1,7 @@
 """Which of the paper's models, rows of Table 3 and test sets fits a configuration best."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +25,13 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
     found = []
     for name in ("base", "big"):
         paper = MODELS["fr" if is_en_fr else "de", name]
-        ours = {key: _setting(config, key) for key in paper}
         differing = {
-            key: {"ours": ours[key], "paper": value}
+            key: {"ours": ours, "paper": value}
             for key, value in paper.items()
-            if ours[key] != value
+            if (ours := attrgetter(key)(config)) != value
         }
         found.append((name, differing))
     return min(found, key=lambda entry: len(entry[1]))
-
-
-def _setting(config: Config, key: str) -> Any:
-    section, name = key.split(".")
-    return getattr(getattr(config, section), name)
 
 
 def table_3_row(config: Config) -> Row | None:
@@ -48,7 +43,7 @@ def table_3_row(config: Config) -> Row | None:
         return None
     if config.data.target_language != "de":
         return None
-    ours = {key: _setting(config, key) for key in BASE.keys() - _NOT_OF_TABLE_3}
+    ours = {key: attrgetter(key)(config) for key in BASE.keys() - _NOT_OF_TABLE_3}
     for row in TABLE_3:
         if all(value == (BASE | row.changes)[key] for key, value in ours.items()):
             return row

@@ -70,8 +70,7 @@ def _against_first(tested: Sequence[RunRecord]) -> list[str]:
             run.test.references,
             target_language=run.config.data.target_language,
         )
-        difference = run.test.scores["bleu"] - found.bleu
-        cells.append(f"{_signed(difference)} (p = {found.bleu_p_value:.3f})")
+        cells.append(f"{_signed(found.bleu_difference)} (p = {found.bleu_p_value:.3f})")
     return cells
 
 

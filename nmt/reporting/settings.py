@@ -30,7 +30,10 @@ def settings_text() -> str:
         if name == "data":
             blocks += [
                 "An entry of train, validation and test is of one of these kinds:",
-                *_kinds(),
+                *(
+                    "\n".join([f"- {kind}: {section.__doc__}", *_lines_of(section)])
+                    for kind, section in CORPUS_KINDS.items()
+                ),
             ]
     blocks.append(
         "base: FILE takes over the settings of another file, by its path from this one; settings "
@@ -69,13 +72,6 @@ def shipped_text(name: str) -> str:
 
 def _folder() -> Path:
     return Path(str(resources.files("nmt"))) / "configs"
-
-
-def _kinds() -> list[str]:
-    return [
-        "\n".join([f"- {kind}: {section.__doc__}", *_lines_of(section)])
-        for kind, section in CORPUS_KINDS.items()
-    ]
 
 
 def _lines_of(section: type[Section], prefix: str = "  ") -> list[str]:

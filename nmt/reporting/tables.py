@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from statistics import median_high
 from typing import Any
 
 from nmt import config as configuration
@@ -48,11 +50,9 @@ def _between_runs(runs: Sequence[RunRecord]) -> Table:
 
 
 def _setting(run: RunRecord, key: str) -> str:
-    section, name = key.split(".")
-    value = getattr(getattr(run.config, section), name)
     if key in ("data.train", "data.validation", "data.test"):
-        return described(run, name)
-    return _plain(value)
+        return described(run, key.removeprefix("data."))
+    return _plain(attrgetter(key)(run.config))
 
 
 def _plain(value: Any) -> str:
@@ -149,8 +149,8 @@ def _tokens(run: RunRecord) -> tuple[float, float]:
 
 
 def _median_speed(run: RunRecord) -> str:
-    values = sorted(point.value for point in run.points("tokens_per_second"))
-    return f"{values[len(values) // 2]:,.0f}" if values else "not in the log"
+    values = [point.value for point in run.points("tokens_per_second")]
+    return f"{median_high(values):,.0f}" if values else "not in the log"
 
 
 def _counted_flops(run: RunRecord) -> str:
