@@ -111,7 +111,8 @@ def run_attention(
         if output.suffix == ".png":
             write_png(maps, file)
         else:
-            file.write((_PAGE + html_fragment(maps) + "</body>\n</html>\n").encode())
+            page = _template("attention_page.html").replace("__ATTENTION__", html_fragment(maps))
+            file.write(page.encode())
 
 
 def write_png(maps: AttentionMaps, output: Path | BinaryIO) -> None:
@@ -209,25 +210,12 @@ def html_fragment(maps: AttentionMaps) -> str:
             "weights": weights,
         }
     )
-    template = resources.files("nmt.evaluation").joinpath("attention.html").read_text("utf-8")
-    return template.replace("__DATA__", data.replace("<", "\\u003c"))  # no "</script>" from text
+    data = data.replace("<", "\\u003c")  # no "</script>" from text
+    return _template("attention.html").replace("__DATA__", data)
 
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Attention</title>
-<style>
-:root { color-scheme: light dark; background: Canvas; color: CanvasText; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 46rem; }
-h1 { font-size: 1.2rem; }
-</style>
-</head>
-<body>
-<h1>Attention</h1>
-"""
+def _template(name: str) -> str:
+    return resources.files("nmt.evaluation").joinpath(name).read_text("utf-8")
 
 
 def _check_room(model: Model, source: int, target: int) -> None:
