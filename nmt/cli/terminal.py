@@ -4,6 +4,7 @@ import contextlib
 import io
 import os
 import sys
+from collections.abc import Callable
 
 from nmt.errors import InputError, told
 
@@ -12,6 +13,18 @@ def say(text: str) -> None:
     """Prints a line for a person."""
     with contextlib.suppress(OSError):  # nobody listens: no reason to stop
         print(told(text), file=sys.stderr, flush=True)
+
+
+def run_script(name: str, main: Callable[[], None]) -> None:
+    """Runs a recipe's script, whose errors are told and end it as those of a command do."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except InputError as error:
+        for problem in error.problems:
+            say(f"{name}: error: {problem}")
+        sys.exit(error.status)
 
 
 def print_result(text: object) -> None:

@@ -7,10 +7,9 @@ sentence has. For comparison, BLEU of a dictionary's word-for-word translation i
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
-from nmt.cli.terminal import say
+from nmt.cli.terminal import run_script
 from nmt.config import Demo
 from nmt.cpu_memory import keep_freed_memory
 from nmt.decoding.translator import Translator
@@ -76,9 +75,4 @@ def print_phenomena(pairs: list[DemoPair]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except InputError as error:
-        for problem in error.problems:
-            say(f"show: error: {problem}")
-        sys.exit(error.status)
+    run_script("show", main)

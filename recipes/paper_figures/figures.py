@@ -7,7 +7,6 @@ writes learning_rate.png, positions.png, scaling.png and table1.png.
 
 import argparse
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.cli.terminal import say
+from nmt.cli.terminal import run_script
 from nmt.config import Model
 from nmt.errors import InputError
 from nmt.model.attention import Cache, SelfAttention, Visibility, attention, attention_weights
@@ -222,8 +221,4 @@ def seconds(layer: nn.Module, length: int) -> float:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except InputError as error:
-        say(f"figures: error: {error}")
-        sys.exit(error.status)
+    run_script("figures", main)

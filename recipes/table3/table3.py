@@ -23,8 +23,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from nmt.cli.terminal import say
+from nmt.cli.terminal import run_script, say
 from nmt.config import Config, differences, load
+from nmt.data.prepare import prepare
 from nmt.errors import InputError
 from nmt.paper import TABLE_3
 from nmt.runs.run_directory import RunDirectory
@@ -61,11 +62,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Trains and measures the rows, and writes the table after each run."""
     arguments = _arguments(argv)
     overrides = [word for word in arguments.words if "=" in word]
-    rows = [word for word in arguments.words if "=" not in word] or _all_rows(arguments.configs)
+    rows = [word for word in arguments.words if "=" not in word]
+    rows = rows or sorted((path.stem for path in arguments.configs.glob("*.yaml")), key=_order)
     base = load(arguments.configs / "base.yaml", overrides)
     paths = {row: arguments.configs / f"{row}.yaml" for row in rows}
     changes = {row: _changes(base, load(path, overrides)) for row, path in paths.items()}
-    _prepare(base)
+    if not base.data.validation:
+        raise InputError("no data.validation, the row base, name one: it is what is measured")
+    prepare(base, report=say)
     results: list[Result] = []
     runs = [(row, seed) for seed in arguments.seeds for row in rows]
     for number, (row, seed) in enumerate(runs, 1):
@@ -106,10 +110,6 @@ def _stop(*_: object) -> None:
     sys.exit(143)  # `_run` then stops nmt train, which saves its run
 
 
-def _all_rows(configs: Path) -> list[str]:
-    return sorted((path.stem for path in configs.glob("*.yaml")), key=_order)
-
-
 def _order(row: str) -> tuple[int, str]:
     return (list(PAPER).index(row) if row in PAPER else len(PAPER), row)
 
@@ -118,14 +118,6 @@ def _changes(base: Config, config: Config) -> dict[str, Any]:
     changed = differences(base, config)
     changed.pop("training.run_directory", None)
     return {key: new for key, (_, new) in changed.items()}
-
-
-def _prepare(base: Config) -> None:
-    from nmt.data.prepare import prepare
-
-    if not base.data.validation:
-        raise InputError("no data.validation, the row base, name one: it is what is measured")
-    prepare(base, report=say)
 
 
 def _finished(run: Path, config: Config, minutes: float) -> Result | None:
@@ -275,11 +267,4 @@ def _estimate(values: Sequence[float], alone: tuple[float, float] | None = None)
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _stop)
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except InputError as error:
-        for problem in error.problems:
-            say(f"table3: error: {problem}")
-        sys.exit(error.status)
+    run_script("table3", main)
