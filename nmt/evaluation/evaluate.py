@@ -85,31 +85,29 @@ def evaluate(
 def _refuse_conflicts(**arguments: object) -> None:
     """Raises ArgumentError for the first arguments of `evaluate` that do not go together."""
     has = {name for name, value in arguments.items() if value is not None}
-    is_compared = has & {"reference", "test_set"}
-    problem = None
-    if is_compared == {"reference", "test_set"}:
-        problem = "both {reference} and {test_set}", "leave out one"
-    elif "source" in has and "reference" not in has:
-        problem = "{source} without {reference}", "give the reference too"
-    elif {"source", "hypothesis"} <= has and "comet" not in has:
-        problem = "both {source} and {hypothesis}", "leave out {source}"
-    elif {"comet", "reference"} <= has and "source" not in has:
-        problem = "{comet} without {source}", "give the source too"
-    elif "reference" in has and not has & {"source", "hypothesis"}:
-        problem = "{reference} without {source}", "give the source too"
-    elif not has & {"model", "hypothesis"}:
-        problem = "nothing to score", "give {model} or {hypothesis}"
-    elif "model" not in has and not is_compared:
-        problem = "nothing to compare with", "give {reference} or {test_set}"
-    elif not has & {"model", "target_language"}:
-        problem = "no {target_language}", "give it, or a {model} that tells it"
-    elif "hypothesis" in has and has & {"options", "device", "precision"}:
-        problem = (
-            "options of translating beside {hypothesis}",
-            "leave out {beam}, {length_penalty}, {batch_tokens}, {device} and {precision}",
-        )
-    if problem:
-        raise ArgumentError(f"{problem[0]}, what to evaluate, {problem[1]}")
+    is_compared, is_given = has & {"reference", "test_set"}, "hypothesis" in has
+    options = "{beam}, {length_penalty}, {batch_tokens}, {device} and {precision}"
+    without_source = "source" not in has
+    for is_so, problem, remedy in (
+        (len(is_compared) == 2, "both {reference} and {test_set}", "leave out one"),
+        (has & {"source", "reference"} == {"source"},
+         "{source} without {reference}", "give the reference too"),
+        (is_given and not without_source and "comet" not in has,
+         "both {source} and {hypothesis}", "leave out {source}"),
+        ({"comet", "reference"} <= has and without_source,
+         "{comet} without {source}", "give the source too"),
+        ("reference" in has and without_source and not is_given,
+         "{reference} without {source}", "give the source too"),
+        (not has & {"model", "hypothesis"}, "nothing to score", "give {model} or {hypothesis}"),
+        (not is_compared and "model" not in has,
+         "nothing to compare with", "give {reference} or {test_set}"),
+        (not has & {"model", "target_language"},
+         "no {target_language}", "give it, or a {model} that tells it"),
+        (is_given and has & {"options", "device", "precision"},
+         "options of translating beside {hypothesis}", f"leave out {options}"),
+    ):  # fmt: skip
+        if is_so:
+            raise ArgumentError(f"{problem}, what to evaluate, {remedy}")
 
 
 def _test_set(

@@ -28,21 +28,21 @@ class Evaluation:
     def as_json(self) -> dict[str, Any]:
         """For programs: scores with six decimals."""
         content: dict[str, Any] = asdict(self.scores) | {
-            "bleu_interval": list(self.bleu_interval),
+            "bleu_interval": self.bleu_interval,
             "ter": self.ter,
             "ter_signature": self.ter_signature,
         }
         if self.paper_bleu is not None and self.paper_bleu_interval is not None:
             content |= {
                 "paper_bleu": self.paper_bleu,
-                "paper_bleu_interval": list(self.paper_bleu_interval),
+                "paper_bleu_interval": self.paper_bleu_interval,
                 "paper_bleu_convention": CONVENTION,
             }
         if self.comet is not None:
             content |= {"comet": self.comet, "comet_model": self.comet_model}
         if self.comparison is not None:
             content["baseline"] = asdict(self.comparison)
-        # without the dust of binary arithmetic, 100.00000000000004
+        # without rounding errors such as 100.00000000000004
         return json.loads(json.dumps(content), parse_float=lambda digits: round(float(digits), 6))
 
     def as_text(self) -> str:

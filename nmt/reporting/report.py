@@ -40,7 +40,7 @@ def report(runs: Sequence[Path], output: Path, note: Note) -> None:
         NoModelError: files of different runs in one (3).
     """
     check_output(output)
-    if output.suffix not in (".html", ".htm"):
+    if output.suffix.lower() not in (".html", ".htm"):
         raise ArgumentError("the page is HTML, {output} {}, name a .html file", output)
     page = render(read_runs(runs, note), note)
     with opened_output(output) as file:
