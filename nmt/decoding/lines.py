@@ -20,7 +20,7 @@ from nmt.decoding.translator import Precision, SearchOptions, Translation, Trans
 from nmt.errors import ArgumentError, InputError, count
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
-from nmt.storage.opening import opened
+from nmt.storage.opening import opened, packed
 
 PAUSE_S = 0.05  # without input for so long, the window is translated
 _OLDEST_S = 0.5  # no line waits for longer than this, even while input keeps coming
@@ -280,17 +280,22 @@ def check_output(path: Path) -> None:
 
 @contextlib.contextmanager
 def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that gets its name when the block ends without an exception."""
+    """Standard output, or a file that takes its name when the block ends without an exception.
+
+    It is compressed if its name ends in .gz, .bz2 or .xz.
+    """
     if path is None:
         if sys.stdout is None:
             raise ArgumentError("standard output is closed, {output}, name a file")
         yield sys.stdout.buffer
         return
     check_output(Path(path))
+    suffix = Path(path).suffix
     path = Path(os.path.realpath(path))  # a symlink stays one
-    if path.exists() and not path.is_file():  # /dev/null or a named pipe is not replaced
-        with path.open("wb") as file:
-            yield file
-        return
-    with new_file(path) as aside, aside.open("wb") as file:
-        yield file
+    is_device = path.exists() and not path.is_file()  # or a named pipe: never renamed over
+    with (
+        contextlib.nullcontext(path) if is_device else new_file(path) as place,
+        place.open("wb") as file,
+        packed(file, suffix) as packer,
+    ):
+        yield packer

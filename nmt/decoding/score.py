@@ -127,8 +127,8 @@ def run_score(
     words = sum(len(text.split()) for text in targets)
     if words:
         note(
-            f"perplexity {_exp(-total / tokens):.3f} a token ({tokens:,} with end symbols), "
-            f"{_exp(-total / words):.3f} a word ({words:,})"
+            f"perplexity: {_exp(-total / tokens):.3f} per token ({count(tokens, 'token')}, end "
+            f"symbols included), {_exp(-total / words):.3f} per word ({count(words, 'word')})"
         )
 
 

@@ -185,8 +185,11 @@ class Translator:
         """The beam width, W. Raises ArgumentError if `n_best` exceeds it."""
         beam = options.beam or self.config.decoding.beam
         if options.n_best > beam:
-            n_best = options.n_best
-            raise ArgumentError("more than beam {}, {n_best} {}, widen {beam}", beam, n_best)
+            raise ArgumentError(
+                "more translations wanted than hypotheses kept, {n_best} {} with {beam} {}, "
+                "raise {beam} or lower {n_best}",
+                options.n_best, beam,
+            )  # fmt: skip
         return beam
 
     def _cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:

@@ -5,9 +5,13 @@ from pathlib import Path
 
 from torch import Tensor
 
-from nmt.errors import InputError, NoModelError
+from nmt.errors import ArgumentError, InputError, NoModelError, count
 from nmt.runs.checkpoint import HASHES, sound_checkpoints
-from nmt.runs.model_directory import read_config, read_tensors, save_model
+from nmt.runs.model_directory import (
+    read_config,
+    read_tensors,
+    save_model,
+)
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.atomic import refuse_existing
@@ -53,8 +57,9 @@ def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> 
     config = read_config(newest)
     checkpoints = sound_checkpoints(directory, last, note, config.training.checkpoint_every, step)
     if len(checkpoints) < last:
-        raise InputError(
-            f"{len(checkpoints)} sound checkpoints, {run}, average at most as many as there are"
+        there = len(checkpoints)
+        raise ArgumentError(
+            "only {} to average, {}, lower {last} to {}", count(there, "checkpoint"), run, there
         )
     facts = manifest.read(newest, "checkpoint")
     steps = sorted(step for step, _ in checkpoints)

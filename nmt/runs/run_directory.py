@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nmt import config as configuration
 from nmt.config import Config
@@ -155,7 +156,7 @@ class RunDirectory:
         Settings in `MAY_CHANGE` may differ. If the run's own settings are missing or cannot be
         read, nothing is refused for its settings.
         """
-        self._refuse_other_data(folder)
+        self.data_of(folder)
         path = folder / names.CONFIG
         try:
             both = [small_file(file, _MAX_CONFIG_BYTES) for file in (self.config, path)]
@@ -171,17 +172,27 @@ class RunDirectory:
                 f"of another run ({key} is {its}, here it is {ours}), {folder}, move it"
             )
 
-    def _refuse_other_data(self, folder: Path) -> None:
+    def data_of(self, folder: Path) -> dict[str, Any] | None:
+        """The manifest of the data that the run was trained on; None if it has kept none.
+
+        Args:
+            folder: a model or checkpoint in it, of these data too.
+
+        Raises:
+            NoModelError: one of the two is another run's, or the folder's manifest is damaged.
+        """
         try:
-            own = manifest.read(self.path, "data", names.DATA_MANIFEST)["data_sha256"]
-        except InputError:  # a run that has kept none
-            return
-        kind = "model" if folder == self.model else "checkpoint"
-        found = manifest.read(folder, kind)["data_sha256"]
-        if found != own:
+            own = manifest.read(self.path, "data", names.DATA_MANIFEST)
+        except InputError:
+            return None
+        kind = "checkpoint" if (folder / names.STATE).exists() else "model"
+        found, recorded = manifest.read(folder, kind)["data_sha256"], own["data_sha256"]
+        if found != recorded:
             raise NoModelError(
-                f"of other data (sha256 {found}, the run's {own}), {folder}, move it"
+                f"of other data (sha256 {found}, {recorded} in {names.DATA_MANIFEST}), {folder}, "
+                f"move it, or restore {self.data_manifest}"
             )
+        return own
 
     def refuse_what_is_not_ours(self) -> None:
         """Raises InputError if files that are not ours are where a run would write its own."""

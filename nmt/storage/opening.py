@@ -9,6 +9,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +19,11 @@ _UNPACKERS: dict[bytes, tuple[str, Callable[..., Any]]] = {  # by a file's first
     b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
     b"BZh": ("bzip2", bz2.BZ2File),
     b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
+}
+_PACKERS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; the same text, the same bytes
+    ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
+    ".bz2": partial(bz2.BZ2File, mode="wb"),
+    ".xz": partial(lzma.LZMAFile, mode="wb"),
 }
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")  # what follows on BZh1 to BZh9
 _OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
@@ -64,6 +70,16 @@ def refuse_not_utf8(path: Path) -> None:
         str(path).encode()
     except UnicodeEncodeError:
         raise InputError(f"a path that is not UTF-8, {path}, rename it") from None
+
+
+@contextlib.contextmanager
+def packed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
+    """Compresses what is written into `file` as its name's suffix says: .gz, .bz2 or .xz."""
+    if pack := _PACKERS.get(suffix):
+        with pack(file) as packer:
+            yield packer
+    else:
+        yield file
 
 
 def small_file(path: Path, at_most: int) -> bytes:

@@ -258,7 +258,7 @@ def test_bf16(translator, tokenizer):
         ({"length_penalty": 1e308}, r"from 0 to 100, length_penalty 1e\+308"),
         ({"length_penalty": 100.1}, "length_penalty 100.1"),
         ({"length_penalty": float("nan")}, "length_penalty nan"),
-        ({"beam": 2, "n_best": 3}, "more than beam 2, n_best 3, widen beam"),
+        ({"beam": 2, "n_best": 3}, "n_best 3 with beam 2, raise beam or lower n_best"),
     ],
 )
 def test_options_out_of_range(translator, options, message):

@@ -311,6 +311,7 @@ def test_odd_facts_of_a_model_spoil_no_page(run: Path, changes: dict):
         ([""], "page.html", "not a run directory"),
         (["run"], "no/page.html", "no such folder"),
         (["run"], "run", "a folder"),
+        (["run"], "page.pdf", "the page is HTML, --output "),
     ],
 )
 def test_wrong_arguments_are_one_line(run: Path, capsys, runs, output, found):

@@ -157,7 +157,7 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
     with pytest.raises(InputError, match="not an empty folder"):
         average(straight, 2, tmp_path / "averaged", print)
     assert average(straight, 3, tmp_path / "three", print) == [4, 8, 12]  # not 6, the best
-    with pytest.raises(InputError, match="3 sound checkpoints"):
+    with pytest.raises(InputError, match=r"only 3 checkpoints to average, .*, lower last to 3"):
         average(straight, 9, tmp_path / "other", print)
     (tmp_path / "empty").mkdir()
     for run_directory, status in ((tmp_path / "none", 2), (tmp_path / "empty", 3)):
