@@ -82,8 +82,6 @@ def prepare(
 
 def run_stages(job: Job, report: Report) -> None:
     """From corpora to data that only need to be published."""
-    if PreparedData.is_in(job.final):  # an earlier call came to its end but for that
-        return
     clean(job, report)
     kept = deduplicate(job)
     if not kept.any():

@@ -21,14 +21,14 @@ _KIND = "test set"
 
 
 def write(folder: Path, data: Data) -> None:
-    """Writes the raw text of `data.test`, a pair a line; nothing if there is none, or it is there.
+    """Writes the raw text of `data.test`, a pair a line; nothing if there is none.
 
     Line ends inside a sentence become spaces.
 
     Raises:
         InputError: a corpus cannot be read.
     """
-    if not data.test or folder.exists():
+    if not data.test:
         return
     with (
         atomic.new_directory(folder) as aside,

@@ -206,7 +206,7 @@ def test_a_pair_of_exactly_max_length_stays(whole: config.Config, tmp_path: Path
     for limit in {*longest, *(length - 1 for length in longest)}:
         output = tmp_path / f"{limit}.arrow"
         encode.encode_shard(tmp_path / "text.arrow", None, tokenizer, limit, output)
-        counts = json.loads(output.with_suffix(".json").read_bytes())
+        counts = job.counts_of_file(output)
         assert counts["pairs"] == sum(length <= limit for length in longest)
         assert counts.get(cleaning.TOO_MANY_TOKENS, 0) == 3 - counts["pairs"]
 
@@ -306,6 +306,49 @@ def test_killed_at_any_write_it_ends_in_the_same_bytes(
         assert len(costly) - len(set(costly)) <= 1  # the one that was being written
         shutil.rmtree(directory)
     assert n > 40, "the writes are no longer seen"
+
+
+def lose(path: Path) -> None:
+    path.unlink()
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+@pytest.mark.parametrize("damage", [lose, flip, cut])
+def test_a_lost_or_damaged_intermediate_file_is_made_again(
+    whole: config.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage
+) -> None:
+    wanted = placed(whole, tmp_path / "data")
+    expected = content(Path(whole.data.directory))
+
+    def fail(*_: object) -> None:
+        raise _Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "publish", fail)
+        with pytest.raises(_Killed):
+            run(wanted)
+    work = tmp_path / "data" / ".work"
+    shutil.copytree(work, tmp_path / "copy")
+    [text, tokens] = (str(next(work.glob(f"{stage}-*[0-9a-f]"))) for stage in ("text", "tokens"))
+    names = [f"{text}/train-000-00001.arrow", f"{text}/kept.npy", f"{tokens}/train-000-00001.arrow"]
+    names += map(str, work.glob("tokenizer-*.model"))
+    if damage is not flip:  # a note has no hash of its own
+        names += [f"{text}/train-000.json", f"{text}/train-000-00001.json"]
+    for name in names:
+        shutil.rmtree(tmp_path / "data")
+        shutil.copytree(tmp_path / "copy", work)
+        damage(Path(name))
+        run(wanted)
+        assert content(tmp_path / "data") == expected, name
 
 
 def placed(wanted: config.Config, directory: Path, **changes: object) -> config.Config:

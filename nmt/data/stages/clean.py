@@ -1,7 +1,7 @@
 """Cleaning: corpora become shards of normalized pairs, with counts of what was dropped and why.
 
-In: the corpora. Out: in `Job.text`, for each corpus its shards, a .json of counts beside each, and
-last of all a marker with their number. Validation and test come first: a training pair must not
+In: the corpora. Out: in `Job.text`, for each corpus its shards, each with its note, and last of all
+a marker with their number. Validation and test come first: a training pair must not
 give away one of theirs.
 """
 
@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from nmt.data import cleaning, languages, shards, workers
 from nmt.data.corpora import describe, read_chunks
-from nmt.data.stages.job import Job, Part, Report, load, save
+from nmt.data.stages.job import Job, Part, Report, finish, is_finished, load, save
 
 SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
 
@@ -42,7 +42,8 @@ def _clean_corpus(
     job: Job, part: Part, evaluation: cleaning.Evaluation | None, report: Report
 ) -> None:
     marker = part.marker(job.text)
-    if marker.exists():
+    done = load(marker).get("shards")
+    if done is not None and all(is_finished(part.shard(job.text, i)) for i in range(done)):
         return
     report(f"cleaning {part.title}: {describe(part.corpus)}")
     number = 0
@@ -52,7 +53,7 @@ def _clean_corpus(
             nonlocal number
             for chunk in read_chunks(part.corpus, job.config.data, part.split, SHARD_PAIRS):
                 path = part.shard(job.text, number)
-                if not path.with_suffix(".json").exists():
+                if not is_finished(path):
                     yield chunk, evaluation, path
                 number += 1
                 bar.update(len(chunk))
@@ -85,7 +86,7 @@ def clean_shard(
         pairs: raw.
         evaluation: what training pairs must not give away; None for pairs that are themselves
             for validation, of which only those with an empty side are dropped.
-        output: the Arrow file; the counts stand beside it as .json.
+        output: the Arrow file; the counts are in its note.
     """
     counts: Counter[str] = Counter()
     kept = []
@@ -102,4 +103,4 @@ def clean_shard(
         else:
             counts[fault] += 1
     shards.write_text(output, kept, [cleaning.pair_hash(*pair) for pair in kept])
-    save(output.with_suffix(".json"), counts)
+    finish(output, counts)

@@ -6,7 +6,7 @@ from typing import Any
 
 from nmt.data import cleaning
 from nmt.data.corpora import describe
-from nmt.data.stages.job import Job, Part, Report, load
+from nmt.data.stages.job import Job, Part, Report, counts_of_file
 from nmt.errors import InputError
 
 
@@ -15,9 +15,9 @@ def counts_of(job: Job, part: Part) -> Counter[str]:
     total: Counter[str] = Counter()
     for owner, text in job.text_shards(part.split):
         tokens = job.token_shards(text, part.split)[0]  # other segmentations drop the same pairs
-        for path in (text.with_suffix(".json"), tokens.with_suffix(".json")):
-            if owner == part and path.exists():
-                total.update(load(path))
+        if owner == part:
+            total.update(counts_of_file(text))
+            total.update(counts_of_file(tokens))
     total["kept"] = total["read"] - sum(total[rule] for rule in cleaning.RULES)
     return total
 

@@ -1,7 +1,7 @@
 """What is prepared from what, and where the stages find what the one before has left."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,10 +113,38 @@ def short_hash(value: Any) -> str:
     return manifest.value_hash(value)[:12]
 
 
-def load(path: Path) -> Any:
-    """What `save` has written."""
-    return json.loads(path.read_bytes())
+def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
+    """Writes, last of all, the note beside a file that says it is finished: NAME.json.
+
+    Args:
+        path: the file, or where it would be if it had any content.
+        counts: what `counts_of_file` gives.
+    """
+    save(path.with_suffix(".json"), {"sha256": _hash(path), "counts": counts or {}})
 
 
-def save(path: Path, value: Any) -> None:
+def is_finished(path: Path) -> bool:
+    """Whether a file is as `finish` found it; one that is lost or damaged has to be made again."""
+    note = load(path.with_suffix(".json"))
+    return "sha256" in note and note["sha256"] == _hash(path)
+
+
+def counts_of_file(path: Path) -> Mapping[str, int]:
+    """What `finish` was given; nothing if the file is not finished."""
+    return load(path.with_suffix(".json")).get("counts", {})
+
+
+def _hash(path: Path) -> str | None:
+    return manifest.file_hash(path) if path.exists() else None
+
+
+def load(path: Path) -> dict[str, Any]:
+    """What `save` has written; empty if it is lost or damaged."""
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def save(path: Path, value: Mapping[str, Any]) -> None:
     atomic.write_file(path, json.dumps(value) + "\n")

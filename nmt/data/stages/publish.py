@@ -22,7 +22,7 @@ _ENTRIES = {  # what the folders that are replaced hold, if they are ours
     TRAIN: _SPLIT,
     VALIDATION: _SPLIT,
     TEST_SET: r"source\.txt|target\.txt|\.tmp-.*",
-    WORK: r"(text|tokenizer|tokens)-[0-9a-f]{12}(\.model)?|\.tmp-.*",
+    WORK: r"(text|tokenizer|tokens)-[0-9a-f]{12}(\.model|\.json)?|\.tmp-.*",
 }
 
 

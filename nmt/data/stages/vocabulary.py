@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nmt.data import shards, workers
 from nmt.data.stages.deduplicate import deduplicate
-from nmt.data.stages.job import Job, Report
+from nmt.data.stages.job import Job, Report, finish, is_finished
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.errors import InputError
 from nmt.storage import atomic
@@ -29,7 +29,7 @@ def learn_vocabulary(job: Job, report: Report) -> None:
     Raises:
         InputError: the text does not suffice for the vocabulary, or the tokenizer does not fit it.
     """
-    if job.tokenizer.exists():
+    if is_finished(job.tokenizer):
         return
     size, given = job.config.tokenizer.vocabulary_size, job.given_tokenizer
     if given is None:
@@ -38,6 +38,7 @@ def learn_vocabulary(job: Job, report: Report) -> None:
             _learn(job)
         else:
             workers.run_apart(_learn, job)
+        finish(job.tokenizer)
         return
     found = Tokenizer.load(given).vocabulary_size
     if found != size:
@@ -47,6 +48,7 @@ def learn_vocabulary(job: Job, report: Report) -> None:
         )
     report(f"using the tokenizer {given}")
     atomic.write_file(job.tokenizer, given.read_bytes())
+    finish(job.tokenizer)
 
 
 def _learn(job: Job) -> None:
