@@ -63,7 +63,7 @@ def own(folder: Path, config: Config) -> TestSet:
         )
     found = kept_test_set.read(RunDirectory.around(folder.resolve()).test_set, data)
     if found is None:
-        demo_pairs = [corpus.demo.pairs for corpus in data.test if isinstance(corpus, Demo)]
+        demo_pairs = [corpus.settings.pairs for corpus in data.test if isinstance(corpus, Demo)]
         if len(demo_pairs) < len(data.test) or sum(demo_pairs) > _MAX_DEMO_PAIRS:
             raise ArgumentError(
                 "the text of its test set ({}) is not kept with it, {}, "

@@ -1,6 +1,5 @@
 """Preparing end to end: counts, files, the same bytes after any interruption, and refusals."""
 
-import json
 import os
 import random
 import re
