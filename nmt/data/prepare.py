@@ -16,6 +16,7 @@ from nmt.data.stages.counts import nothing_left
 from nmt.data.stages.deduplicate import deduplicate
 from nmt.data.stages.encode import encode
 from nmt.data.stages.job import Job, Part, Report
+from nmt.data.stages.look import look
 from nmt.data.stages.publish import discard_work, publish, refuse_what_is_not_ours, remove_work
 from nmt.data.stages.vocabulary import learn_vocabulary
 from nmt.errors import InputError
@@ -82,13 +83,14 @@ def prepare(
 
 def run_stages(job: Job, report: Report) -> None:
     """From corpora to data that only need to be published."""
+    warnings = look(job, report)
     clean(job, report)
     kept = deduplicate(job)
     if not kept.any():
         raise nothing_left(job)
     learn_vocabulary(job, report)
     encode(job, kept, report)
-    assemble(job, report)
+    assemble(job, warnings, report)
 
 
 def _unheard(line: str) -> None:

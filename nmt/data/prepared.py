@@ -30,7 +30,7 @@ class PreparedData:
     Keys of the manifest beside those of every manifest: `data_sha256` (over the hashes of all Arrow
     files), `tokenizer_sha256`, `shards` (split -> list of file, pairs, source_tokens,
     target_tokens, weight, and with BPE-dropout segmentation), `corpora` (with counts by cleaning
-    rule), `settings`, `inputs`, `origin_sha256`.
+    rule), `warnings` (if there are any), `settings`, `inputs`, `origin_sha256`.
     """
 
     directory: Path

@@ -6,6 +6,7 @@ has its manifest: the splits, the tokenizer, the raw text of the test set.
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ from nmt.storage import atomic, manifest
 from nmt.storage.names import TEST_SET, TOKENIZER
 
 
-def assemble(job: Job, report: Report) -> None:
+def assemble(job: Job, warnings: Sequence[str], report: Report) -> None:
     """Gives the token shards their final names, beside the tokenizer and the manifest.
+
+    Args:
+        warnings: what `look` has found, for the manifest.
 
     Raises:
         InputError: no training pair is left.
@@ -38,6 +42,7 @@ def assemble(job: Job, report: Report) -> None:
         "shards": entries,
         "corpora": [facts_of(*both) for both in zip(job.parts, counts, strict=True)],
         "origin_sha256": manifest.value_hash(job.origin),
+        **({"warnings": list(warnings)} if warnings else {}),
         **job.origin,
     }
     manifest.write(job.final, "data", facts)

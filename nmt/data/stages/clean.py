@@ -10,11 +10,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from tqdm import tqdm
 
-from nmt.data import cleaning, languages, shards, workers
+from nmt.data import cleaning, shards, workers
 from nmt.data.corpora import describe, read_chunks
 from nmt.data.stages.job import Job, Part, Report, finish, is_finished, load, save
 
@@ -22,7 +20,7 @@ SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
 
 
 def clean(job: Job, report: Report) -> None:
-    """Cleans each corpus that is not clean yet, and warns of text in another language."""
+    """Cleans each corpus that is not clean yet."""
     job.text.mkdir(parents=True, exist_ok=True)
     for part in (*job.of("validation"), *job.of("test")):
         _clean_corpus(job, part, None, report)
@@ -34,8 +32,6 @@ def clean(job: Job, report: Report) -> None:
     )
     for part in job.of("train"):
         _clean_corpus(job, part, evaluation, report)
-    for warning in languages.misplaced([_sample_lines(job, part) for part in job.parts]):
-        report(f"nmt: warning: {warning}")
 
 
 def _clean_corpus(
@@ -60,16 +56,6 @@ def _clean_corpus(
 
         workers.run(clean_shard, tasks(), job.processes)
     save(marker, {"shards": number})
-
-
-def _sample_lines(job: Job, part: Part) -> tuple[str, list[str], list[str]]:
-    """A corpus's title, and source and target of some pairs, evenly spaced in its first shard."""
-    if not load(part.marker(job.text))["shards"]:
-        return part.title, [], []
-    batch = shards.read_text(part.shard(job.text, 0))
-    rows = np.linspace(0, len(batch), min(len(batch), languages.SAMPLE_LINES), endpoint=False)
-    some = batch.take(pa.array(rows.astype(np.int64)))
-    return part.title, some.column("source").to_pylist(), some.column("target").to_pylist()
 
 
 def _text_pairs(path: Path) -> Iterator[tuple[str, str]]:
