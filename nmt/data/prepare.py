@@ -1,6 +1,8 @@
 """`nmt prepare`, told from its beginning to its end; `nmt.data.stages` has each stage by itself."""
 
+import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from nmt import signals
@@ -52,7 +54,7 @@ def prepare(
     began = time.monotonic()
     directory = Path(config.data.directory)
     with signals.stoppable(
-        f"stopped, {directory} is as it was left: nmt prepare takes it up again"
+        f"stopped, what is done is kept in {directory}: nmt prepare goes on from there"
     ):
         job = _job(config, tokenizer, processes or workers.default_processes())
         if _is_prepared(job, report):
@@ -62,7 +64,7 @@ def prepare(
         refuse_what_is_not_ours(job)
         refuse_if_used(job.directory, job.origin)
         _check_input(job, report)
-        with atomic.lock(directory, "nmt prepare"):
+        with _locked(job):
             if _is_prepared(job, _unheard):  # by now, by the process that had the lock
                 report(f"{directory} has been prepared by another process: nothing to do")
                 return
@@ -79,6 +81,25 @@ def prepare(
             refuse_if_used(job.directory, job.origin)  # by a run that has begun meanwhile
             publish(job)
     report(f"prepared {directory} in {time.monotonic() - began:.0f} s")
+
+
+@contextlib.contextmanager
+def _locked(job: Job) -> Iterator[None]:
+    """Holds the directory. After a failure that has left nothing to go on from, it is as before."""
+    lock = job.directory / atomic.LOCK
+    new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
+    is_new = not lock.exists()
+    with atomic.lock(job.directory, "nmt prepare"):
+        try:
+            yield
+        except BaseException:
+            if is_new and not job.work.exists():
+                (job.directory / atomic.LOCK_HOLDER).unlink(missing_ok=True)
+                lock.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # somebody else has put something there
+                    for folder in new:
+                        folder.rmdir()
+            raise
 
 
 def run_stages(job: Job, report: Report) -> None:

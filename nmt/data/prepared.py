@@ -66,9 +66,12 @@ class PreparedData:
         data, settings = cls.open(Path(config.data.directory)), settings_of(config)
         if data.manifest["settings"] != settings:
             changed = changes(data.manifest["settings"], settings)
+            runs = [run for run, _ in _users(data.directory)]
+            remedy = "run nmt prepare, or name another data.directory"
+            if runs:  # prepare would refuse
+                remedy = f"name another data.directory: {runs[0]} was trained on these data"
             raise InputError(
-                f"prepared with other settings ({changed}), {data.directory}, "
-                "run nmt prepare, or name another data.directory"
+                f"prepared with other settings ({changed}), {data.directory}, {remedy}"
             )
         return data
 
@@ -173,16 +176,8 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
         origin: what data depend on; its hash is the manifest's `origin_sha256`.
     """
     wanted = manifest.value_hash(origin)
-    for path in sorted((directory / USED_BY).glob("*.json")):
-        try:
-            note = json.loads(small_file(path, _MAX_NOTE_BYTES))
-            run, used = Path(note["run"]), note["origin_sha256"]
-        except (ValueError, KeyError, TypeError):
-            raise InputError(
-                f"damaged note of a run that was trained on these data, {path}, "
-                "name another data.directory, or remove the note if that run is gone"
-            ) from None
-        if used == wanted or not run.is_dir():
+    for run, used in _users(directory):
+        if used == wanted:
             continue
         try:
             former = PreparedData.open(directory).manifest["settings"]
@@ -193,6 +188,25 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
             f"a run was trained on these data, which would change ({changed}), "
             f"{run} on {directory}, name another data.directory or remove the run"
         )
+
+
+def _users(directory: Path) -> Iterator[tuple[Path, str]]:
+    """The runs that were trained on data there, and the `origin_sha256` of each one's data.
+
+    Raises:
+        InputError: the note of a run is damaged.
+    """
+    for path in sorted((directory / USED_BY).glob("*.json")):
+        try:
+            note = json.loads(small_file(path, _MAX_NOTE_BYTES))
+            run, used = Path(note["run"]), note["origin_sha256"]
+        except (ValueError, KeyError, TypeError):
+            raise InputError(
+                f"damaged note of a run that was trained on these data, {path}, "
+                "name another data.directory, or remove the note if that run is gone"
+            ) from None
+        if run.is_dir():
+            yield run, used
 
 
 def settings_of(config: Config) -> dict[str, Any]:

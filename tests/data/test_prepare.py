@@ -419,6 +419,11 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
         InputError, match=r"a run was trained on these data.*max_length was 60.*/run on"
     ):
         run(changed)
+    with pytest.raises(InputError) as caught:
+        PreparedData.of(changed)
+    assert str(caught.value).endswith(
+        f"/data, name another data.directory: {tmp_path}/run was trained on these data"
+    )
     [note] = (tmp_path / "data" / ".used-by").iterdir()
     content = note.read_bytes()
     note.write_bytes(content[:-9])
@@ -571,6 +576,32 @@ def test_bad_corpora_stop_before_anything_is_written(tmp_path: Path) -> None:
         run(settings(tmp_path, train=[same]))
     with pytest.raises(InputError, match=r"no training pair is left .*max_length tokens: 302"):
         run(settings(tmp_path, max_length=2))
+
+
+@pytest.mark.parametrize("bad_line", [3, 2500], ids=["in the sample", "while cleaning"])
+@pytest.mark.parametrize("before", [None, [], [".lock"], ["notes.txt"]])
+def test_a_refused_call_leaves_the_disk_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_line: int, before: list[str] | None
+) -> None:
+    """Refused once it has the lock."""
+    monkeypatch.setattr(clean, "SHARD_PAIRS", 10_000)
+    lines = [f"{source}\t{target}\n" for source, target in PAIRS * 10]
+    lines[bad_line - 1] = "one column\n"
+    (tmp_path / "a.tsv").write_text("".join(lines))
+    directory = tmp_path / "new" / "data"
+    for name in before or []:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch()
+    if before == []:
+        directory.mkdir(parents=True)
+    there = sorted(tmp_path.rglob("*"))
+    corpora = [{"tsv": {"path": f"{tmp_path}/a.tsv"}}]
+    wanted = settings(tmp_path, train=corpora, directory=str(directory), validation=[], test=[])
+    there = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=f"no column 1 .*a.tsv:{bad_line}"):
+        run(wanted)
+    assert sorted(tmp_path.rglob("*")) == there
+    run(placed(wanted, directory, train=settings(tmp_path).data.train))
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:

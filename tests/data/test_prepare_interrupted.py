@@ -122,7 +122,7 @@ def test_ended_at_any_point_it_goes_on_from_there(
         assert not (tmp_path / "data/manifest.json").exists()
         if number != signal.SIGKILL:  # after which a process that was just starting may complain
             assert "Traceback" not in said, said
-            assert re.search(r"^nmt: stopped, .* nmt prepare takes it up again$", said, re.M), said
+            assert re.search(r"^nmt: stopped, .* nmt prepare goes on from there$", said, re.M), said
             assert not list((tmp_path / "data").rglob(".tmp-*"))
         done = finished(tmp_path)
     assert start(path).wait(PATIENCE_S) == 0

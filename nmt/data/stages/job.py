@@ -1,5 +1,6 @@
 """What is prepared from what, and where the stages find what the one before has left."""
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -104,9 +105,12 @@ class Job:
             start = end
 
     def remove_leftovers(self) -> None:
-        """Removes half-written files of ended processes, at every depth."""
-        for folder in (self.directory, self.work, *self.work.rglob("*/")):
+        """Removes half-written files of ended processes, and folders of the work without any."""
+        atomic.remove_leftovers(self.directory)
+        for folder in sorted([self.work, *self.work.rglob("*/")], reverse=True):  # deepest first
             atomic.remove_leftovers(folder)
+            with contextlib.suppress(OSError):  # not empty
+                folder.rmdir()
 
 
 def short_hash(value: Any) -> str:
