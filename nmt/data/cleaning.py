@@ -30,7 +30,7 @@ MAX_CHARACTERS = 5000
 # most 0.12% of a corpus, and what it drops there is misaligned.
 MAX_RATIO = 4.0
 _RATIO_MARGIN = 10
-_LEAK_WORDS = 4  # shorter sentences ("Yes.") stand in any two corpora
+_LEAK_WORDS = 4  # shorter sentences ("Yes.") occur in any two corpora
 
 # Tab and every character that some reader takes for a line end become a space; other control
 # characters (C0, DEL, C1) and the byte order mark vanish; a lone surrogate is no character.

@@ -75,13 +75,10 @@ def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
         source: the code of the source language.
         target: likewise.
     """
-    found, others = [], []
-    for corpus in corpora:
-        if min(map(len, corpus[1:])) >= _ENOUGH_LINES:
-            problem = _mistaken(corpus, (source, target))
-            found += [problem] if problem else []
-            others += [] if problem else [corpus]
-    return found + _unlike_the_first(others, source, target)
+    judged = [corpus for corpus in corpora if min(map(len, corpus[1:])) >= _ENOUGH_LINES]
+    problems = [_mistaken(corpus, (source, target)) for corpus in judged]
+    others = [corpus for corpus, problem in zip(judged, problems, strict=True) if not problem]
+    return [*filter(None, problems), *_unlike_the_first(others, source, target)]
 
 
 def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
@@ -132,12 +129,11 @@ def _unlike_the_first(corpora: Sequence[Sample], source: str, target: str) -> li
         if all(foreign):
             found.append(_swapped(f"{name} or {first}", source, target))
         elif any(foreign):
-            side, other, codes = ("source", "target", (source, target))
-            if foreign[1]:
-                side, other, codes = ("target", "source", (target, source))
+            sides = [("source", source), ("target", target)]
+            (side, code), (other, wrong) = sides if foreign[0] else sides[::-1]
             found.append(
-                f"the {side} looks like {codes[1]}, not {codes[0]}, as the {other} of {first}, "
-                f"{name}, check its files or columns"
+                f"the {side} looks like {wrong}, not {code}, as the {other} of {first}, {name}, "
+                "check its files or columns"
             )
     return found
 

@@ -3,8 +3,8 @@
 A pure function of (prepared data, seed, batch_tokens, slots, step). Shards are permuted anew each
 epoch and taken in windows of about a million pairs, so that a corpus of any size starts training
 in seconds with a few bytes a pair. A window is shuffled, cut into steps, and each step into slots
-of nearly equal size. Of pairs that were prepared in several segmentations, each time through them
-takes the next one.
+of nearly equal size. Pairs that were prepared in several segmentations take the next one each time
+they come.
 
 Differs from Vaswani et al. (2017), §5.1, who batch pairs of like length against padding: rows are
 packed here, so there is next to no padding, and a step of pairs of one length alone is a worse
@@ -187,7 +187,7 @@ def _pairs(
 
 
 def _by_pairs(shards: Sequence[Shard]) -> list[list[Shard]]:
-    """For each shard its segmentations: shards of the same pairs, which stand side by side."""
+    """For each shard its segmentations: shards of the same pairs, which follow one another."""
     segmented: list[list[Shard]] = []
     for shard in shards:
         if shard.segmentation == 0:

@@ -1,4 +1,4 @@
-"""`nmt prepare`, told from its beginning to its end; `nmt.data.stages` has each stage by itself."""
+"""`nmt prepare` from beginning to end; each stage by itself is in `nmt.data.stages`."""
 
 import contextlib
 import time
@@ -41,14 +41,14 @@ def prepare(
 
     Args:
         config: sections `data` and `tokenizer` count.
-        report: receives lines for a person.
+        report: is called with each line for the user.
         tokenizer: a tokenizer to use, that of a model to fine-tune, instead of learning one.
         processes: at most so many for what can be shared; None: `workers.default_processes`.
 
     Raises:
         InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
             prepares the same directory, a run was trained on data of other settings there, or
-            files or links stand there that were not prepared.
+            the directory has files or links that prepare has not made.
         Stopped: a signal came; the next call goes on from there.
     """
     began = time.monotonic()
@@ -65,7 +65,7 @@ def prepare(
         refuse_if_used(job.directory, job.origin)
         _check_input(job, report)
         with _locked(job):
-            if _is_prepared(job, _unheard):  # by now, by the process that had the lock
+            if _is_prepared(job, lambda line: None):  # by now, by the process that had the lock
                 report(f"{directory} has been prepared by another process: nothing to do")
                 return
             job.remove_leftovers()
@@ -112,10 +112,6 @@ def run_stages(job: Job, report: Report) -> None:
     learn_vocabulary(job, report)
     encode(job, kept, report)
     assemble(job, warnings, report)
-
-
-def _unheard(line: str) -> None:
-    """What has been reported before."""
 
 
 def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:

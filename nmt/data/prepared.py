@@ -1,7 +1,7 @@
 """Prepared data: the directory that `nmt prepare` has made, opened, checked and listed.
 
-What training reads comes from here, and with it whether the data are what a configuration asks for,
-whether their bytes are those that were prepared, and which runs rely on them.
+Training reads its data through this module. It checks that they are what a configuration asks for
+and that their bytes are those that were prepared, and it knows which runs rely on them.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class PreparedData:
 
     @staticmethod
     def is_in(directory: Path) -> bool:
-        """Whether data stand there, whole or not: without a manifest they are none."""
+        """Whether prepared data are there, whole or not: those without a manifest do not count."""
         return (directory / manifest.NAME).exists()
 
     @classmethod
@@ -88,7 +88,7 @@ class PreparedData:
 
         Raises:
             NoModelError: missing or damaged (status 3).
-            InputError: it has not `vocabulary_size` pieces.
+            InputError: its number of pieces is not `vocabulary_size`.
         """
         path = self.directory / TOKENIZER
         manifest.verify(self.directory, self.manifest, [TOKENIZER])
@@ -105,7 +105,7 @@ class PreparedData:
         """The shards of train or validation, memory-mapped; `verify` checks their bytes.
 
         Raises:
-            InputError: a shard is missing, is no Arrow file, or has not the stated size.
+            InputError: a shard is missing, is no Arrow file, or has another number of pairs.
         """
         return list(self._shards(split))
 
@@ -129,7 +129,7 @@ class PreparedData:
         """Checks the bytes of a shard, before its first pair is used.
 
         Raises:
-            InputError: the file differs, or holds what its vocabulary has not (status 2).
+            InputError: the file differs, or has ids outside the vocabulary (status 2).
         """
         name = shard.path.relative_to(self.directory).as_posix()
         expected = self.manifest["files"][name]["sha256"]
@@ -160,7 +160,7 @@ class PreparedData:
         except OSError:
             if os.access(self.directory, os.W_OK):
                 raise
-            # What nobody here may write, nobody here may replace either.
+            # A directory that cannot be written to cannot be prepared again either.
 
 
 def _is_sound(side: Side, vocabulary_size: int) -> bool:

@@ -1,7 +1,7 @@
 """The text of `data.test`, kept with the prepared data and with every run that is trained on them.
 
-A model's configuration names files, and a model may come from anywhere. So whoever evaluates it or
-reports on its run reads what was kept there, and never what the configuration names.
+A model's configuration names files, and a model may come from anywhere. So evaluation and reports
+read the text that was kept, and never the files that the configuration names.
 """
 
 import shutil
@@ -49,7 +49,7 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
 
     Raises:
         NoModelError: it is damaged.
-        InputError: something else stands in its place in the run.
+        InputError: `place` holds something that nmt train has not made.
     """
     listed = prepared.manifest["files"]
     origins = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}

@@ -307,10 +307,6 @@ def test_killed_at_any_write_it_ends_in_the_same_bytes(
     assert n > 40, "the writes are no longer seen"
 
 
-def lose(path: Path) -> None:
-    path.unlink()
-
-
 def flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -321,7 +317,7 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-8])
 
 
-@pytest.mark.parametrize("damage", [lose, flip, cut])
+@pytest.mark.parametrize("damage", [Path.unlink, flip, cut])
 def test_a_lost_or_damaged_intermediate_file_is_made_again(
     whole: config.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage
 ) -> None:

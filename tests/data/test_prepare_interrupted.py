@@ -15,7 +15,7 @@ from nmt import config
 from nmt.cli import main
 from nmt.data import prepare, workers
 from nmt.data.stages import clean, vocabulary
-from tests.data.test_prepare import content
+from tests.data.test_prepare import content, cut, flip
 from tests.patience import PATIENCE_S, wait_until
 from tests.tiny import tiny_settings
 
@@ -212,18 +212,8 @@ def test_r22_what_another_process_has_just_prepared_is_not_prepared_again(
     assert lines == [f"{tmp_path}/data has been prepared by another process: nothing to do"]
 
 
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-8])
-
-
 def empty(path: Path) -> None:
     path.write_bytes(b"")
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
 
 
 def other(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Parallel text as streams of (source, target) pairs, exactly as it stands in its place.
+"""Parallel text as streams of (source, target) pairs, unchanged.
 
 A corpus is one entry of `data.train`, `data.validation` or `data.test`. Each kind has a file here,
 a subclass of `Kind`; a new one is a further file, an entry of `_KINDS` and a line in
@@ -34,12 +34,12 @@ def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
 
     Args:
         corpus: one entry of the lists in `data`.
-        data: tells the two languages.
-        split: train, validation or test: the list that the entry stands in.
+        data: says which two languages.
+        split: train, validation or test: the list that the entry is in.
 
     Raises:
-        InputError: something cannot be read; names file and line. Raised on the way, so a caller
-            that must not act on half a corpus calls `check_corpus` first.
+        InputError: something cannot be read; names file and line. It is raised when that place is
+            reached; `check_corpus` finds most of it in advance.
     """
     kind, settings = _KINDS[corpus.kind()], corpus.settings
     for path in kind.paths(settings):
@@ -57,7 +57,7 @@ def read_chunks(
     """What `read_corpus` gives, at most `size` pairs at a time, for other processes to work on.
 
     Files are read here. The demo grammar needs ten times as long for a pair as cleaning does, so
-    its chunks are written by whoever loops over them.
+    its pairs are written by the process that loops over them.
     """
     kind, settings = _KINDS[corpus.kind()], corpus.settings
     if isinstance(kind, Demo):

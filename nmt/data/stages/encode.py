@@ -64,8 +64,8 @@ def encode_shard(
 ) -> None:
     """Turns a shard of text into one of token ids, and writes it with its counts.
 
-    Which pairs it holds does not depend on the dropout: where a random segmentation exceeds
-    `max_length` and the usual one does not, that stands instead.
+    Which pairs it holds does not depend on the dropout: where only the random segmentation exceeds
+    `max_length`, the usual one takes its place.
 
     Args:
         text: a file of `shards.write_text`.

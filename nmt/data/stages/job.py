@@ -1,4 +1,4 @@
-"""What is prepared from what, and where the stages find what the one before has left."""
+"""The job of preparing: what is made from what, and the intermediate files and their notes."""
 
 import contextlib
 import json
@@ -42,12 +42,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Job:
-    """What is prepared from what, and where the intermediate files stand."""
+    """What is prepared from what, and where the intermediate files are."""
 
     config: Config
     directory: Path
     parts: tuple[Part, ...]
-    origin: dict[str, Any]  # settings and input files' fingerprints: all that the result depends on
+    origin: dict[str, Any]  # settings and hashes of input files: all that the result depends on
     given_tokenizer: Path | None = None  # taken instead of learning one
     processes: int = 1  # the result does not depend on it
 
@@ -91,7 +91,7 @@ class Job:
         return SEGMENTATIONS if self.config.tokenizer.bpe_dropout else 1
 
     def token_shards(self, text: Path, split: str) -> list[Path]:
-        """Where the token ids of a text shard stand, a file for each segmentation of its pairs."""
+        """The files for the token ids of a text shard, one for each segmentation of its pairs."""
         number = self.segmentations if split == "train" else 1
         more = [f"{text.stem}-{segmentation:02}.arrow" for segmentation in range(1, number)]
         return [self.tokens / name for name in [text.name, *more]]

@@ -32,22 +32,21 @@ def learn_vocabulary(job: Job, report: Report) -> None:
     if is_finished(job.tokenizer):
         return
     size, given = job.config.tokenizer.vocabulary_size, job.given_tokenizer
-    if given is None:
+    if given:
+        found = Tokenizer.load(given).vocabulary_size
+        if found != size:
+            raise InputError(
+                f"tokenizer.vocabulary_size is {size:,}, the tokenizer to use has {found:,} "
+                f"pieces, {given}, set it to {found}"
+            )
+        report(f"using the tokenizer {given}")
+        atomic.write_file(job.tokenizer, given.read_bytes())
+    else:
         report(f"learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences")
         if _text_bytes(job) < _LEARN_APART_BYTES:
             _learn(job)
         else:
             workers.run_apart(_learn, job)
-        finish(job.tokenizer)
-        return
-    found = Tokenizer.load(given).vocabulary_size
-    if found != size:
-        raise InputError(
-            f"tokenizer.vocabulary_size is {size:,}, the tokenizer to use has {found:,} pieces, "
-            f"{given}, set it to {found}"
-        )
-    report(f"using the tokenizer {given}")
-    atomic.write_file(job.tokenizer, given.read_bytes())
     finish(job.tokenizer)
 
 
