@@ -83,11 +83,13 @@ class Evaluation:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> "Evaluation":
+        """Of normalized pairs."""
         words = [(_words(source), _words(target)) for source, target in pairs]
         long_enough = (source for source, _ in words if source.count(" ") >= _LEAK_WORDS - 1)
         return cls(frozenset(long_enough), frozenset(words))
 
     def holds(self, source: str, target: str) -> bool:
+        """Whether a normalized training pair gives one of them away."""
         words = _words(source)
         return words in self.sources or (words, _words(target)) in self.pairs
 

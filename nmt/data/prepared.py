@@ -81,6 +81,7 @@ class PreparedData:
 
     @property
     def manifest_file(self) -> bytes:
+        """The content of the manifest's file."""
         return (self.directory / manifest.NAME).read_bytes()
 
     def tokenizer(self, vocabulary_size: int) -> tuple[Tokenizer, bytes]:

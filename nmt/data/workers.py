@@ -98,6 +98,7 @@ class _Worker:
         self._process = context.Process(target=_serve, args=(self._theirs,), daemon=True)
 
     def start(self) -> None:
+        """Starts the process, with signals blocked."""
         resource_tracker.ensure_running()  # its own start would unblock the signals
         # A Ctrl-C goes to all processes of a terminal; this one ends the others. The mask is
         # inherited, so that they ignore it from their first instruction.

@@ -13,7 +13,7 @@ from nmt.config import Corpus, Data
 from nmt.data.corpora.demo import Demo, DemoChunk
 from nmt.data.corpora.hub import Hub, folder_files
 from nmt.data.corpora.jsonl import Jsonl
-from nmt.data.corpora.kind import Kind, Pairs, empty
+from nmt.data.corpora.kind import Kind, Pairs
 from nmt.data.corpora.parquet import Parquet
 from nmt.data.corpora.text import Text
 from nmt.data.corpora.tsv import Tsv
@@ -94,12 +94,10 @@ def check_corpus(corpus: Corpus, data: Data) -> None:
     """Checks what can be checked before anything is written; a dataset of the hub is fetched.
 
     Raises:
-        InputError: a file is missing, damaged or empty, a dataset or a column is missing, or the
-            two text files differ in their number of lines.
+        InputError: a file, a dataset or a column is missing, or the two text files are empty or
+            differ in their number of lines.
     """
-    for file in _named_files(corpus):  # an empty one among those of a dataset means nothing
-        if file.stat().st_size == 0:
-            raise empty(file)
+    _named_files(corpus)
     _KINDS[corpus.kind()].check(corpus.settings, data)
 
 

@@ -1,11 +1,9 @@
 """What a kind of corpus does."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from nmt.config import Data
-from nmt.errors import InputError
 
 Pairs = Iterator[tuple[str, str]]
 
@@ -30,8 +28,3 @@ class Kind:
     def pairs(self, settings: Any, data: Data, split: str) -> Pairs:
         """The pairs in order, raw; InputError on the way for what cannot be read."""
         raise NotImplementedError
-
-
-def empty(path: Path) -> InputError:
-    """What to raise for a file without content."""
-    return InputError(f"empty file, {path}, name a file that holds text")

@@ -4,7 +4,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from nmt.config import Data, TextFiles
-from nmt.data.corpora.kind import Kind, Pairs, empty
+from nmt.data.corpora.kind import Kind, Pairs
 from nmt.errors import InputError
 from nmt.storage.opening import count_lines, read_lines
 
@@ -20,7 +20,7 @@ class Text(Kind):
         for path in map(Path, self.paths(settings)):
             counts.append(count_lines(path))
             if counts[-1] == 0:
-                raise empty(path)
+                raise InputError(f"empty file, {path}, name a file that holds text")
         if counts[0] != counts[1]:
             raise InputError(
                 f"{counts[0]:,} lines and {counts[1]:,} lines, "

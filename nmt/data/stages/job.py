@@ -30,9 +30,11 @@ class Part:
 
     @property
     def title(self) -> str:
+        """As messages have it: train 1."""
         return f"{self.split} {self.number + 1}"
 
     def shard(self, folder: Path, index: int) -> Path:
+        """Where its shard `index` is, of text or of token ids."""
         return folder / f"{self.split}-{self.number:03}-{index:05}.arrow"
 
     def marker(self, folder: Path) -> Path:
@@ -52,29 +54,35 @@ class Job:
     processes: int = 1  # the result does not depend on it
 
     def of(self, split: str) -> list[Part]:
+        """The corpora of a split, in order."""
         return [part for part in self.parts if part.split == split]
 
     @property
     def work(self) -> Path:
+        """The folder of all intermediate files."""
         return self.directory / WORK
 
     @property
     def text(self) -> Path:
+        """The folder of cleaned text."""
         data = {k: v for k, v in self.origin["settings"]["data"].items() if k != "max_length"}
         return self.work / f"text-{short_hash([RECIPE, data, self.origin['inputs']])}"
 
     @property
     def tokenizer(self) -> Path:
+        """The file of the vocabulary."""
         size = self.config.tokenizer.vocabulary_size
         given = self.origin.get("given_tokenizer")
         return self.work / f"tokenizer-{short_hash([self.text.name, size, given])}.model"
 
     @property
     def tokens(self) -> Path:
+        """The folder of token ids."""
         return self.work / f"tokens-{short_hash(self.origin)}"
 
     @property
     def final(self) -> Path:
+        """The folder of what is ready to be published."""
         return self.tokens / "final"
 
     def text_shards(self, split: str) -> list[tuple[Part, Path]]:
@@ -114,6 +122,7 @@ class Job:
 
 
 def short_hash(value: Any) -> str:
+    """12 hexadecimal digits that name a JSON value."""
     return manifest.value_hash(value)[:12]
 
 
@@ -151,4 +160,5 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def save(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes a JSON object, whole or not at all."""
     atomic.write_file(path, json.dumps(value) + "\n")
