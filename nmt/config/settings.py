@@ -6,9 +6,9 @@ several checkouts, and are kept as they are written, so that a run can be resume
 tree was moved.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model, model_validator
 
 from nmt.config.directories import misplaced
 from nmt.config.strict_yaml import dump
@@ -43,12 +43,29 @@ class Section(BaseModel):
         return inner if isinstance(inner, type) and issubclass(inner, Section) else None
 
 
-_WEIGHT = "how often each pair is seen in an epoch"
 _SOURCE_NAME = "the source side's column, by name; a dot reaches into a struct: translation.en"
 _TARGET_NAME = "the target side's column, by name"
+_WEIGHT: Any = Field(default=1.0, description="how often each pair is seen in an epoch")
 
 
-class Hub(Section):
+class Corpus(Section):
+    """An entry of data.train, data.validation or data.test; each kind of corpus is a subclass."""
+
+    if TYPE_CHECKING:  # each kind has it as its last field
+        weight: Weight
+
+    @classmethod
+    def kind(cls) -> str:
+        """The key by which entries of this kind are known, their first."""
+        return next(iter(cls.model_fields))
+
+    @property
+    def settings(self) -> Any:
+        """What stands under that key."""
+        return getattr(self, self.kind())
+
+
+class Hub(Corpus):
     """A dataset of the Hugging Face hub, or a local folder in the hub's layout."""
 
     hub: Word = Field(description="the dataset's name, such as wmt/wmt14, or a folder")
@@ -56,19 +73,16 @@ class Hub(Section):
         default=None, description="the dataset's configuration, such as de-en"
     )
     split: Word = Field(description="the dataset's split, such as train")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
+    weight: Weight = _WEIGHT
+
+    @property
+    def settings(self) -> "Hub":
+        return self
 
 
 class TextFiles(Section):
     source: Word = Field(description="file of the source side, a sentence a line, plain or .gz")
     target: Word = Field(description="file of the target side, as many lines")
-
-
-class Text(Section):
-    """Two text files of as many lines, plain, gzip, bzip2 or xz."""
-
-    text: TextFiles = Field(description="the two files")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class TsvFile(Section):
@@ -81,31 +95,10 @@ class TsvFile(Section):
     )
 
 
-class Tsv(Section):
-    """One file of tab-separated columns, counted from 0, plain or compressed as text is."""
-
-    tsv: TsvFile = Field(description="the file and its columns")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
-
-
 class ColumnsFile(Section):
     path: Word = Field(description="the file")
     source_column: Word = Field(description=_SOURCE_NAME)
     target_column: Word = Field(description=_TARGET_NAME)
-
-
-class Parquet(Section):
-    """One parquet file, columns by name; a dot reaches into a struct: translation.en."""
-
-    parquet: ColumnsFile = Field(description="the file and its columns")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
-
-
-class JsonLines(Section):
-    """One JSON object a line, plain or compressed as text is, columns by name as for parquet."""
-
-    jsonl: ColumnsFile = Field(description="the file and its columns")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class DemoPairs(Section):
@@ -113,35 +106,40 @@ class DemoPairs(Section):
     seed: Seed = Field(default=1, description="another seed writes other sentences")
 
 
-class Demo(Section):
-    """Sentences that the embedded English-German grammar writes; the split is the list's."""
+def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
+    """A kind of corpus: `settings` under its key, then the weight.
 
-    demo: DemoPairs = Field(description="how many pairs, and of which seed")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
-
-
-CORPUS_KINDS: dict[str, type[Section]] = {
-    "hub": Hub, "text": Text, "tsv": Tsv, "parquet": Parquet, "jsonl": JsonLines, "demo": Demo,
-}  # fmt: skip
+    The class is to be assigned to its own name, Tsv for tsv: by that it is pickled.
+    """
+    fields: Any = {key: (settings, Field(description=about)), "weight": (Weight, _WEIGHT)}
+    name = key.capitalize()
+    return create_model(name, __base__=Corpus, __doc__=about, __module__=__name__, **fields)
 
 
-def _kind(corpus: Any) -> str | None:
+Text = _kind("text", TextFiles, "Two text files of as many lines, plain, gzip, bzip2 or xz.")
+Tsv = _kind(
+    "tsv", TsvFile, "Tab-separated columns, counted from 0, plain or compressed as text is."
+)
+Parquet = _kind("parquet", ColumnsFile, "One parquet file, columns by name.")
+Jsonl = _kind("jsonl", ColumnsFile, "One JSON object a line, plain or compressed as text is.")
+Demo = _kind("demo", DemoPairs, "Sentences that the embedded English-German grammar writes.")
+
+CORPUS_KINDS = {kind.kind(): kind for kind in Corpus.__subclasses__()}
+
+
+def _kind_of(corpus: Any) -> str | None:
     """The one kind that an entry names, parsed or not; None if it names none or several."""
     keys = dict(corpus) if isinstance(corpus, dict | Section) else {}
     kinds = [kind for kind in CORPUS_KINDS if kind in keys]
     return kinds[0] if len(kinds) == 1 else None
 
 
-Corpus = Annotated[
-    Annotated[Hub, Tag("hub")]
-    | Annotated[Text, Tag("text")]
-    | Annotated[Tsv, Tag("tsv")]
-    | Annotated[Parquet, Tag("parquet")]
-    | Annotated[JsonLines, Tag("jsonl")]
-    | Annotated[Demo, Tag("demo")],
-    Discriminator(_kind),
-]
-Corpora = Annotated[tuple[Corpus, ...], Field(strict=False)]  # a file has lists
+if TYPE_CHECKING:
+    Corpora = tuple[Corpus, ...]
+else:
+    _TAGGED = tuple(Annotated[kind, Tag(key)] for key, kind in CORPUS_KINDS.items())
+    _ANY_KIND = Annotated[Union[_TAGGED], Discriminator(_kind_of)]  # noqa: UP007
+    Corpora = Annotated[tuple[_ANY_KIND, ...], Field(strict=False)]  # a file has lists
 
 
 class Data(Section):

@@ -1,7 +1,7 @@
 """The text of `data.test`, kept with the prepared data and with every run that is trained on them.
 
-A model's configuration names files, and a model may come from anywhere. So whoever evaluates it or
-reports on its run reads what was kept there, and never what the configuration names.
+A model's configuration names files, and a model may come from anywhere. So evaluation and reports
+read the text that was kept, and never the files that the configuration names.
 """
 
 import shutil
@@ -22,14 +22,14 @@ _KIND = "test set"
 
 
 def write(folder: Path, data: Data) -> None:
-    """Writes the raw text of `data.test`, a pair a line; nothing if there is none, or it is there.
+    """Writes the raw text of `data.test`, a pair a line; nothing if there is none.
 
     Line ends inside a sentence become spaces.
 
     Raises:
         InputError: a corpus cannot be read.
     """
-    if not data.test or folder.exists():
+    if not data.test:
         return
     with (
         atomic.new_directory(folder) as aside,
@@ -50,7 +50,7 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
 
     Raises:
         NoModelError: it is damaged.
-        InputError: something else stands in its place in the run.
+        InputError: `place` holds something that nmt train has not made.
     """
     files = _recorded(prepared.manifest)
     if files is None:

@@ -68,7 +68,7 @@ def own(folder: Path, config: Config) -> TestSet:
     recorded = run.data_of(folder) if run.test_set.is_dir() else None
     found = kept_test_set.read(run.test_set, data, recorded)
     if found is None:
-        demo_pairs = [corpus.demo.pairs for corpus in data.test if isinstance(corpus, Demo)]
+        demo_pairs = [corpus.settings.pairs for corpus in data.test if isinstance(corpus, Demo)]
         if len(demo_pairs) < len(data.test) or sum(demo_pairs) > _MAX_DEMO_PAIRS:
             raise ArgumentError(
                 "the text of its test set ({}) is not kept with it, {}, "

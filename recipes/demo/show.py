@@ -41,12 +41,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def test_pairs(translator: Translator) -> list[DemoPair]:
     """The sentences that the model's configuration names as its test set."""
-    corpora = [corpus for corpus in translator.config.data.test if isinstance(corpus, Demo)]
-    return [
-        pair
-        for corpus in corpora
-        for pair in demo_pairs(corpus.demo.pairs, corpus.demo.seed, "test")
+    corpora = [
+        corpus.settings for corpus in translator.config.data.test if isinstance(corpus, Demo)
     ]
+    return [pair for corpus in corpora for pair in demo_pairs(corpus.pairs, corpus.seed, "test")]
 
 
 def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:

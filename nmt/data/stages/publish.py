@@ -1,7 +1,8 @@
 """Publishing: what is finished moves under its final names.
 
-In: `Job.final`. Out: `Job.directory`, whose manifest comes last and goes first: data without a
-manifest are no data. Nothing of others is replaced, and no link is followed.
+In: `Job.final`. Out: `Job.directory`. The former manifest is removed first and the new one comes
+last, since data without a manifest do not count. Only files that prepare has made are replaced, and
+no link is followed.
 """
 
 import contextlib
@@ -22,16 +23,16 @@ _ENTRIES = {  # what the folders that are replaced hold, if they are ours
     TRAIN: _SPLIT,
     VALIDATION: _SPLIT,
     TEST_SET: r"source\.txt|target\.txt|\.tmp-.*",
-    WORK: r"(text|tokenizer|tokens)-[0-9a-f]{12}(\.model)?|\.tmp-.*",
+    WORK: r"(text|tokenizer|tokens)-[0-9a-f]{12}(\.model|\.json)?|\.tmp-.*",
 }
 
 
 def refuse_what_is_not_ours(job: Job) -> None:
-    """For before the first stage.
+    """Checks the data directory before the first stage.
 
     Raises:
-        InputError: under a name that `publish` gives, or that of the work, stands a link, or what
-            somebody else has put there.
+        InputError: a name that `publish` gives, or that of the work, belongs to a link, or to
+            files that prepare has not made.
     """
     for name in (*_PUBLISHED, WORK, USED_BY):
         atomic.refuse_link(job.directory / name)
