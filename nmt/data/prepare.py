@@ -65,7 +65,7 @@ def prepare(
         refuse_if_used(job.directory, job.origin)
         _check_input(job, report)
         with _locked(job) as held:
-            if _is_prepared(job, _unheard):  # by now, by the process that had the lock
+            if _is_prepared(job, lambda line: None):  # by now, by the process that had the lock
                 report(f"{directory} has been prepared by another process: nothing to do")
                 return
             job.remove_leftovers()
