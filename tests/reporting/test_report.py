@@ -147,13 +147,6 @@ def test_text_is_never_markup(run: Path):
     assert harmless.name in page.text
 
 
-def test_a_run_may_have_a_name_that_is_no_text(run: Path):
-    odd = run.with_name(os.fsdecode(b"run-\xff"))
-    run.rename(odd)
-    page, _ = page_of(odd)
-    assert "run-?" in page.texts["h1"]
-
-
 def test_runs_of_one_name_are_told_apart_and_compared(run: Path, trained: Path):
     path = run / "config.yaml"
     text = path.read_text().replace("dropout: 0.1\n", "dropout: 0.25\n", 1)
