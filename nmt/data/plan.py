@@ -170,6 +170,8 @@ class Plan:
 
 def _largest(segmentations: Sequence[Shard]) -> tuple[int, int, int]:
     """A shard's pairs, and its tokens on either side, at most."""
+    for shard in segmentations:
+        shard.check_unchanged()
     sides = ([shard.source for shard in segmentations], [shard.target for shard in segmentations])
     source, target = (max(int(side.offsets[-1] - side.offsets[0]) for side in s) for s in sides)
     return len(segmentations[0]), source, target
