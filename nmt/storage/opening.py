@@ -67,8 +67,8 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
 def refuse_not_utf8(path: Path) -> None:
     """Raises InputError for a path that is not UTF-8: what reads and writes tensors takes none."""
     try:
-        str(path).encode()
-    except UnicodeEncodeError:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError:
         raise InputError(f"a path that is not UTF-8, {path}, rename it") from None
 
 

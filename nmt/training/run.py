@@ -97,8 +97,10 @@ def _refuse_other_data(directory: RunDirectory, hashes: dict[str, str]) -> None:
         former = manifest.read(directory.path, "data", directory.data_manifest.name)
     except InputError:  # the record is lost: checkpoints are compared one by one
         return
-    if directory.models() and any(former[key] != value for key, value in hashes.items()):
-        raise NoModelError(
-            f"the data are not those that the run was trained on (see {directory.data_manifest}), "
-            f"{directory}, restore them or name another training.run_directory"
-        )
+    for key, value in hashes.items() if directory.models() else ():
+        if former[key] != value:
+            raise NoModelError(
+                f"the data are not those that the run was trained on ({key} {value}, {former[key]} "
+                f"in {directory.data_manifest}), restore them or name another "
+                "training.run_directory"
+            )

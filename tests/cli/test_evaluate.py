@@ -35,7 +35,7 @@ def test_what_does_not_go_together(line: str, message: str, capsys):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("m --output none/out", "no such folder, --output none/out, make none first"),
+        ("m --output none/out", "no such folder, --output none/out, make "),
         ("nowhere", "no such model directory, nowhere, "),
         ("--hypothesis h --reference r --target-language german",
          "german is no language code (de?), --target-language, give that of ISO 639"),

@@ -322,7 +322,7 @@ def test_a_named_pipe_is_written_to_not_replaced(run):
     [
         ("none", "out", "no such file, none, correct the path"),
         (".", "out", "a folder, not a file, ., correct the path"),
-        ("in", "none/out", "no such folder, output none/out, make none first"),
+        ("in", "none/out", "no such folder, output none/out, make .*/none first"),
         ("in", ".", "a folder, output ., name a file"),
         ("bad.gz", "out", "damaged or truncated gzip .*, bad.gz, copy it again"),
     ],

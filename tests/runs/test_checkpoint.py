@@ -292,7 +292,7 @@ def test_r23_weights_that_no_training_has_are_neither_averaged_nor_translated_wi
         assert line in capsys.readouterr().err and not output.exists()
     save(1)
     assert main(["average", str(tmp_path), "--last", "2", "--output", str(output)]) == 2
-    assert "1 sound checkpoint" in capsys.readouterr().err.splitlines()[-1]
+    assert "only 1 checkpoint to average" in capsys.readouterr().err.splitlines()[-1]
     assert average(tmp_path, 1, output, print) == [1]
     assert find_model(tmp_path)[0] == RunDirectory(tmp_path).checkpoint(1)
     save_file(weights, output / "model.safetensors")

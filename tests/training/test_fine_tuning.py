@@ -102,7 +102,7 @@ def test_what_the_weights_fix_is_refused_before_anything_is_prepared(
             [f"nmt: error: {key} is {ours}", f"{first} has {theirs}"]
             for key, ours, theirs in [
                 ("data.max_length", "50", "60"), ("tokenizer.vocabulary_size", "500", "400"),
-                ("model.decoder_layers", "4", "2"), ("model.norm", '"post"', '"pre"'),
+                ("model.decoder_layers", "4", "2"), ("model.norm", "post", "pre"),
                 ("model.attention_window", "5", "null"),
             ]
         ]  # fmt: skip

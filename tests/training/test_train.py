@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from nmt.cli import main
-from nmt.config import Config
+from nmt.config import Config, inline
 from nmt.data.prepare import prepare
 from nmt.data.shards import read_shard
 from nmt.data.stages import job
@@ -274,7 +274,7 @@ def test_changed_settings_are_refused_with_both_values(settings, straight: Path)
 def test_what_decides_on_a_step_may_not_change_on_the_way(settings, straight: Path, key, value):
     changes = {"training__micro_batches": 2} | {f"training__{key}": value}
     before = fingerprint(straight, 12)
-    with pytest.raises(InputError, match=rf"training.{key} is {value}, .*started with"):
+    with pytest.raises(InputError, match=rf"training.{key} is {inline(value)}, .*started with"):
         run(settings(**changes, training__run_directory=str(straight), training__max_steps=15))
     assert fingerprint(straight, 12) == before
 
