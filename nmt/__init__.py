@@ -5,7 +5,7 @@
     translator = Translator.load("runs/demo")
     translator.translate("The man reads a book.").text
 
-What is offered here is imported when it is first asked for: `import nmt` alone loads no torch.
+Names are imported at their first use: `import nmt` alone does not load torch.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -25,7 +25,7 @@ class Status(IntEnum):
 
 
 def told(text: str) -> str:
-    """Text as a line for a person: every one passes through here.
+    """Text made fit for one line on a terminal; everything told to a person passes through here.
 
     What could end the line, command the terminal or turn the reading direction becomes a space:
     names of files, and what is quoted of their content, may come from anywhere.
@@ -65,7 +65,7 @@ class ArgumentError(InputError):
     Whoever offers the function under other names says the problem with them: a command, its flags.
 
     Args:
-        text: the line, in which parameters' names stand in braces.
+        text: the line, with parameters' names in braces.
         values: what fills its empty braces, in order:
             ArgumentError("more than beam {}, {n_best} {}, widen {beam}", 2, 3)
     """
@@ -102,12 +102,20 @@ class StorageError(InputError):
     status = Status.STORAGE
 
 
+class LastingError(InputError):
+    """The file that was read is not damaged, so an older one must not be used in its place."""
+
+
+class ShortageError(LastingError, StorageError):
+    """The process may open no more files."""
+
+
 class LostRankError(InputError):
     """A process of a distributed run is no longer there."""
 
 
 class ToldElsewhereError(InputError):
-    """Another process of the run has said why it ends, and this one ends silently.
+    """Another process of the run has reported the error, and this one ends silently.
 
     Args:
         status: the exit status of the one that has said it.
@@ -120,10 +128,10 @@ class ToldElsewhereError(InputError):
 
 
 class Stopped(BaseException):
-    """A signal ended work after it was saved; the message says where.
+    """A signal ended the work after it was saved; the message says where.
 
-    No `Exception`, as KeyboardInterrupt is none: it may be raised anywhere, also where those of a
-    library become an error line.
+    Like KeyboardInterrupt no `Exception`: it may be raised anywhere, also where a library's
+    exceptions are turned into error lines.
 
     Args:
         signal_number: SIGINT gives exit status 130, any other 143.
@@ -139,15 +147,14 @@ class Stopped(BaseException):
 
 def of_system(error: OSError) -> InputError:
     """The operating system's error as a line: a wrong path is bad input, the rest is storage."""
-    where = error.filename or "while reading or writing"
-    what_to_do = "check path, permission and room on the disk"
+    what = f"{error.strerror or error}, {error.filename or 'while reading or writing'}"
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        what_to_do = "raise the limit on open files, see ulimit -n"
+        return ShortageError(f"{what}, raise the limit on open files, see ulimit -n")
     kind = InputError if error.errno in _PATH_ERRORS else StorageError
-    return kind(f"{error.strerror or error}, {where}, {what_to_do}")
+    return kind(f"{what}, check path, permission and room on the disk")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """torch has a class for a GPU's memory alone, and is not imported just to ask."""
+    """Whether memory ran out. torch, whose class is for a GPU alone, is not imported to ask."""
     is_gpu = type(error).__name__ == "OutOfMemoryError"
     return isinstance(error, MemoryError) or is_gpu or "can't allocate memory" in str(error)

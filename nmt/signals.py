@@ -1,4 +1,4 @@
-"""The signals that ask a process to stop, and who hears them."""
+"""The signals that ask a process to stop, and their handlers."""
 
 import signal
 import threading
@@ -38,7 +38,7 @@ def handled_by(handler: Handler) -> Iterator[None]:
 
 @contextmanager
 def stoppable(message: str) -> Iterator[None]:
-    """Lets these signals raise Stopped in the block, wherever it is."""
+    """Makes these signals raise Stopped with `message` in the block, at whatever line it is."""
 
     def stop(number: int, _: FrameType | None) -> None:
         for each in STOP:

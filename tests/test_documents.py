@@ -9,10 +9,12 @@ stands in for it.
 import difflib
 import io
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,26 @@ def test_links_lead_somewhere(document: Path):
     assert missing == []
 
 
+def test_the_table_of_promises_names_every_test_of_a_row():
+    """tests/README.md: whatever it names exists, and tests called after a row stand in one."""
+    tests = ROOT / "tests"
+    text = (tests / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/*]+(?:\.py)?)::([\w*]+)`", text)
+    there = [
+        (path.relative_to(tests).with_suffix("").as_posix(), name)
+        for path in tests.rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.M)
+    ]
+
+    def is_of(test: tuple[str, str], pattern: tuple[str, str]) -> bool:
+        return fnmatch(test[0], pattern[0].removesuffix(".py")) and fnmatch(test[1], pattern[1])
+
+    assert [pattern for pattern in named if not any(is_of(test, pattern) for test in there)] == []
+    of_rows = [test for test in there if re.match(r"test_[ra]\d+_", test[1])]
+    assert [test for test in of_rows if not any(is_of(test, pattern) for pattern in named)] == []
+    assert len(of_rows) > 50
+
+
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch) -> Path:
     """The current directory: the repository's files and the reader's own, writable."""
@@ -144,7 +166,7 @@ def follow(command: Command, monkeypatch) -> None:
     if command.program.startswith("python") and words[1:] and words[1].startswith("recipes/"):
         assert Path(words[1]).is_file()
         if words[1].endswith("stand_in.py"):
-            stand_in.main(*words[2:])
+            stand_in.main(words[2:])
         elif words[1].endswith("table3.py"):
             words = table3._arguments(words[2:]).words
             assert {word for word in words if "=" not in word} <= table3.PAPER.keys()

@@ -88,7 +88,9 @@ def test_each_kind_of_error_has_its_status():
         "ToldElsewhereError": Status.INPUT,  # of its class; each has that of who has told
         "NoModelError": Status.NO_MODEL,
         "DivergedError": Status.DIVERGED,
+        "LastingError": Status.INPUT,
         "StorageError": Status.STORAGE,
+        "ShortageError": Status.STORAGE,
     }
 
 

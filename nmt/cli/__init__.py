@@ -1,7 +1,7 @@
-"""The `nmt` command: a file for each of its commands, and the frame around them.
+"""The `nmt` command: one file per subcommand, and `main`, which runs one.
 
-Here alone flags are named and arguments are read. The commands import the library when they run,
-so that `nmt --help` is prompt.
+Only this package names flags and reads arguments. Commands import the library when they run, so
+that `nmt --help` is quick.
 """
 
 import sys
@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments = parse(COMMANDS, argv)
         flags, if_out_of_memory = arguments.flags, arguments.command.if_out_of_memory
-        with stoppable("interrupted"):  # so that files half written are removed
+        with stoppable("interrupted"):  # so that half-written files are removed
             arguments.command.run(arguments)
         if sys.stdout:
             sys.stdout.flush()
@@ -60,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("nmt: interrupted")
         return 130
-    except BrokenPipeError:  # whoever read us has gone
+    except BrokenPipeError:  # the reader of our output has gone
         forget_output()
         return Status.DONE
     except (UnicodeEncodeError, OSError, MemoryError, RuntimeError) as error:
@@ -72,14 +72,14 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _refused(error: InputError, flags: Mapping[str, str]) -> int:
-    """Says what was wrong; `flags` are the command's names of parameters."""
+    """Prints the error with `flags` for the names of parameters; returns its exit status."""
     for problem in error.naming(flags):
         say(f"nmt: error: {problem}")
     return error.status
 
 
 def _of_surroundings(error: Exception, if_out_of_memory: str) -> InputError | None:
-    """The line for what the machine or its set-up has refused; None for a bug of ours."""
+    """The error for a failure of the machine or its set-up; None if it is a bug of ours."""
     match error:
         case UnicodeEncodeError() if error.encoding != "utf-8":
             return InputError(

@@ -1,4 +1,4 @@
-"""`nmt attention`: pictures of where a model looks."""
+"""`nmt attention`: pictures of attention weights."""
 
 import argparse
 from pathlib import Path
@@ -8,16 +8,16 @@ from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--source", required=True, metavar="TEXT", help="a sentence")
     parser.add_argument("--target", metavar="TEXT",
                         help="its translation; default: the model's own")  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="F",
-                        help=".html: to explore; .png: a grid (extra plots)")  # fmt: skip
+                        help=".html: interactive; .png: all heads (extra plots)")  # fmt: skip
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     from nmt.evaluation.attention_maps import run_attention
 
     run_attention(arguments.model, arguments.source, arguments.target, arguments.output, say)
@@ -25,8 +25,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "attention",
-    "picture where the model looks, by layer and head",
+    "show where the model looks, by layer and head",
     "nmt attention runs/demo --source 'The man reads.' --output a.html",
-    add_flags,
-    run,
+    _add_flags,
+    _run,
 )

@@ -8,7 +8,7 @@ from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="RUN", type=Path, help="run directory")
     parser.add_argument("--last", type=positive, required=True, metavar="N",
                         help="how many checkpoints")  # fmt: skip
@@ -16,7 +16,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
                         help="new model directory")  # fmt: skip
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     from nmt.runs.average import average
 
     steps = average(arguments.model, arguments.last, arguments.output, say)
@@ -27,6 +27,6 @@ COMMAND = Command(
     "average",
     "mean of a run's last checkpoints, as a model directory",
     "nmt average runs/multi30k --last 5 --output averaged",
-    add_flags,
-    run,
+    _add_flags,
+    _run,
 )

@@ -1,4 +1,4 @@
-"""`nmt config`: what can be set, and the shipped configurations."""
+"""`nmt config`: every setting, and the shipped configurations."""
 
 import argparse
 
@@ -6,11 +6,11 @@ from nmt.cli.parser import Command
 from nmt.cli.terminal import print_result
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="printed as YAML, whole")
+def _add_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", nargs="?", help="a configuration to print as YAML")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     from nmt.reporting.settings import settings_text, shipped_text
 
     print_result(shipped_text(arguments.name) if arguments.name else settings_text())
@@ -20,6 +20,6 @@ COMMAND = Command(
     "config",
     "every setting with its meaning; with a NAME, a shipped configuration",
     "nmt config demo > demo.yaml",
-    add_flags,
-    run,
+    _add_flags,
+    _run,
 )

@@ -1,6 +1,7 @@
-"""Flags that several commands share, and what they say of them to the library."""
+"""Flags that several commands share, and what the library is given for them."""
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,17 +23,19 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def add_overrides(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """KEY=VALUE, any number of times."""
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help=meaning)
 
 
 def load_config(arguments: argparse.Namespace) -> "Config":
+    """The configuration that `add_config` has read; InputError if it is not a valid one."""
     from nmt.config import load
 
     return load(arguments.config, arguments.overrides, origin="command line")
 
 
 def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """How to search, see `search_options`, and on what."""
+    """How to search, see `search_options`, and on which device."""
     parser.add_argument("--beam", type=positive, metavar="N",
                         help="hypotheses kept; 1 is greedy "
                              "(default: the model's decoding.beam)")  # fmt: skip
@@ -40,18 +43,23 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
                         help="alpha of ((5+n)/6)^alpha, from 0 to 100 "
                              "(default: the model's decoding.length_penalty)")  # fmt: skip
     parser.add_argument("--batch-tokens", type=positive, metavar="N",
-                        help="tokens decoded at once; less needs less memory "
+                        help="tokens decoded at once; fewer need less memory "
                              "(default: 16384 on a CPU, 131072 on a GPU)")  # fmt: skip
     add_device(parser)
 
 
-def search_options(arguments: argparse.Namespace, n_best: int = 1) -> "SearchOptions":
+def search_options(arguments: argparse.Namespace) -> "SearchOptions":
+    """The fields of SearchOptions for which a flag of the same name was given."""
     from nmt.decoding.translator import SearchOptions
 
-    return SearchOptions(arguments.beam, arguments.length_penalty, n_best, arguments.batch_tokens)
+    given = {name: value for name, value in vars(arguments).items() if value is not None}
+    return SearchOptions(
+        **{each.name: given[each.name] for each in fields(SearchOptions) if each.name in given}
+    )
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
+    """Where to compute, and how precisely."""
     parser.add_argument("--device", metavar="D",
                         help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"),
@@ -70,6 +78,6 @@ def positive(text: str) -> int:
 
 def _number(text: str) -> float:
     try:
-        return float(text)  # its bounds are those of SearchOptions
+        return float(text)  # SearchOptions checks its range
     except ValueError:
         raise argparse.ArgumentTypeError(f"must be a number, found {text}") from None

@@ -10,21 +10,21 @@ from nmt.cli.terminal import print_result, say
 from nmt.errors import InputError
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG|MODEL", type=Path,
                         help="configuration, or a model")  # fmt: skip
     add_overrides(parser, "settings to override")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     from nmt.reporting.info import as_text, info
 
     if arguments.config.is_dir():
         from nmt.runs.model_directory import find_model, read_config
 
         if arguments.overrides:
-            raise InputError("a model's settings stand, command line, leave out KEY=VALUE")
+            raise InputError("a model's settings cannot change, command line, leave out KEY=VALUE")
         config = read_config(find_model(arguments.config, say)[0])
     else:
         config = load_config(arguments)
@@ -36,6 +36,6 @@ COMMAND = Command(
     "info",
     "parameters, FLOPs, learning rate, what differs from the paper",
     "nmt info configs/transformer_base.yaml",
-    add_flags,
-    run,
+    _add_flags,
+    _run,
 )

@@ -1,4 +1,4 @@
-"""From words to a command and its flags."""
+"""The argument parser: from words to a command and its arguments."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -18,19 +18,19 @@ class Command:
     example: str
     add_flags: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
-    description: str = ""  # of its --help, where the summary does not suffice
-    if_out_of_memory: str = "use a machine with more memory"  # what to do
+    description: str = ""  # in its --help; empty: the summary
+    if_out_of_memory: str = "use a machine with more memory"  # the advice of the message
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports wrong usage as every other error is reported."""
+    """Raises wrong usage as an InputError, as every other error is."""
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}, command line, see {self.prog} --help")
 
 
 def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
-    """It sets `command`, and `flags`: what each argument is called on the command line."""
+    """The parser; what it parses has `command`, and `flags`: what each argument is called there."""
     parser = _Parser(
         prog="nmt",
         description="Machine translation with the Transformer of Vaswani et al. (2017).",
@@ -51,26 +51,39 @@ def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
 
 
 def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments; KEY=VALUE may stand behind options, which argparse alone refuses.
+    """The arguments; KEY=VALUE may follow options, which argparse by itself refuses.
 
     Raises:
         InputError: wrong usage.
         SystemExit: --help or --version, which is printed.
     """
-    parser = new_parser(commands)
-    arguments, late = parser.parse_known_args(argv)
-    overrides = [word for word in late if "=" in word and not word.startswith("-")]
-    if late != overrides or (late and not hasattr(arguments, "overrides")):
-        if hasattr(arguments, "overrides"):
-            _refuse_setting_as_option(late)
-        parser.error(f"unrecognized arguments: {' '.join(late)}")
+    arguments, late = new_parser(commands).parse_known_args(argv)
+    has_overrides = hasattr(arguments, "overrides")
+    overrides = [word for word in late if has_overrides and "=" in word and word[0] != "-"]
+    if late != overrides:
+        _refuse(late, arguments)
     if late:
         arguments.overrides += late
     return arguments
 
 
+def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
+    """Raises InputError for words that no argument takes, with what may have been meant."""
+    if hasattr(arguments, "overrides"):
+        _refuse_setting_as_option(words)
+    if hasattr(arguments, "input") and not words[0].startswith("-"):
+        raise InputError(
+            f"unexpected {words[0]}, command line, name a file as --input {words[0]}, "
+            "or write text to standard input"
+        )
+    raise InputError(
+        f"unrecognized arguments: {' '.join(words)}, command line, "
+        f"see nmt {arguments.command.name} --help"
+    )
+
+
 def _refuse_setting_as_option(words: list[str]) -> None:
-    """Raises InputError for --max-steps 10, which says training.max_steps=10."""
+    """Raises InputError for a setting written as an option, --max-steps 10, if it is one."""
     from nmt.config import Config
 
     option, _, value = words[0].partition("=")

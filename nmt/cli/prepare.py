@@ -7,14 +7,14 @@ from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--processes", type=positive, metavar="N",
-                        help="at most so many at once, up to 200 MB each (default: the CPU "
-                             "cores, up to 6); the data do not depend on it")  # fmt: skip
+                        help="most processes at once, up to 200 MB each (default: the CPU "
+                             "cores, up to 6); the result is the same with any number")  # fmt: skip
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     from nmt.data.prepare import prepare
 
     config = load_config(arguments)
@@ -30,7 +30,7 @@ COMMAND = Command(
     "prepare",
     "clean corpora, train the tokenizer, write token shards",
     "nmt prepare configs/multi30k.yaml",
-    add_flags,
-    run,
+    _add_flags,
+    _run,
     if_out_of_memory="lower --processes, or use a machine with more memory",
 )

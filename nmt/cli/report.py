@@ -7,12 +7,12 @@ from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
     parser.add_argument("--output", type=Path, required=True, metavar="F.html", help="the page")
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     from nmt.cpu_memory import keep_freed_memory
     from nmt.reporting.report import report
 
@@ -25,6 +25,6 @@ COMMAND = Command(
     "report",
     "one HTML page about a run, or about several compared",
     "nmt report runs/multi30k --output report.html",
-    add_flags,
-    run,
+    _add_flags,
+    _run,
 )

@@ -1,4 +1,4 @@
-"""`nmt score`: what a model thinks of given translations."""
+"""`nmt score`: the log-probability that a model gives to translations."""
 
 import argparse
 from pathlib import Path
@@ -8,17 +8,17 @@ from nmt.cli.parser import Command
 from nmt.cli.terminal import print_result, say
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--source", type=Path, required=True, metavar="F",
-                        help="text, plain or .gz")  # fmt: skip
+                        help="text, plain or compressed")  # fmt: skip
     parser.add_argument("--target", type=Path, required=True, metavar="F", help="its translation")
     parser.add_argument("--tokens", action="store_true",
-                        help="each token with its own, tab-separated")  # fmt: skip
+                        help="each token with its log-probability, tab-separated")  # fmt: skip
     add_device(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     from nmt.decoding.score import run_score
 
     for line in run_score(
@@ -37,9 +37,10 @@ COMMAND = Command(
     "score",
     "log-probability of given translations, one number a line",
     "nmt score runs/demo --source test.en --target test.de",
-    add_flags,
-    run,
+    _add_flags,
+    _run,
     description="Natural log-probability of given translations, summed over the target's tokens "
     "and its end symbol, one number a line. It is not divided by the length penalty, as the scores "
-    "of nmt translate --n-best are; an empty line is scored by its end symbol, where those are 0.",
+    "of nmt translate --n-best are. An empty line has the log-probability of its end symbol; "
+    "--n-best gives it 0.",
 )

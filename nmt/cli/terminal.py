@@ -1,28 +1,41 @@
-"""What a command says: results to standard output, everything for a person to standard error."""
+"""What a command prints: results to standard output, all else to standard error."""
 
 import contextlib
 import io
 import os
 import sys
+from collections.abc import Callable
 
 from nmt.errors import InputError, told
 
 
 def say(text: str) -> None:
-    """A line for a person."""
+    """Prints a line for a person."""
     with contextlib.suppress(OSError):  # nobody listens: no reason to stop
         print(told(text), file=sys.stderr, flush=True)
 
 
+def run_script(name: str, main: Callable[[], None]) -> None:
+    """Runs a recipe's script, whose errors are told and end it as those of a command do."""
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except InputError as error:
+        for problem in error.problems:
+            say(f"{name}: error: {problem}")
+        sys.exit(error.status)
+
+
 def print_result(text: object) -> None:
-    """A result, which a program may read."""
+    """Prints a result, which a program may read; InputError if standard output is closed."""
     if sys.stdout is None:
         raise InputError("standard output is closed, this command, give it somewhere to write")
     print(text)
 
 
 def set_up_streams() -> None:
-    """Standard streams as all commands expect them, however the caller has left them."""
+    """Puts the standard streams into the state that commands rely on, whatever the caller left."""
     _occupy_standard_descriptors()
     if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale; paths as they came
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
@@ -31,7 +44,7 @@ def set_up_streams() -> None:
 def _occupy_standard_descriptors() -> None:
     """Opens those that the caller has closed, so that no file of ours gets their numbers.
 
-    What a library writes to descriptor 2 would else end up in a checkpoint.
+    Otherwise what a library writes to descriptor 2 could end up in a checkpoint.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -43,7 +56,7 @@ def _occupy_standard_descriptors() -> None:
 
 
 def forget_output() -> None:
-    """Keeps the interpreter from failing once more at its end, on what could not be written."""
+    """Drops output that cannot be written, or the interpreter would fail on it again at its end."""
     try:
         if sys.stdout:
             sys.stdout.flush()

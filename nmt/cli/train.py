@@ -1,4 +1,4 @@
-"""`nmt train`: a run, on one process or under torchrun."""
+"""`nmt train`: trains a run, in one process or in several under torchrun."""
 
 import argparse
 import os
@@ -9,16 +9,16 @@ from nmt.cli.terminal import print_result, say
 from nmt.errors import InputError, Stopped, ToldElsewhereError, told
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     from nmt.training.train import train
 
     try:
         config = load_config(arguments)
-    except InputError as error:  # torchrun's processes all read it: one a machine tells
+    except InputError as error:  # all of torchrun's processes read it; one per machine says so
         raise error if _is_first("LOCAL_RANK") else ToldElsewhereError(error.status) from None
     try:
         model = train(config, say)
-    except Stopped as stopped:  # all of them know where it was saved
+    except Stopped as stopped:  # all know where it was saved; one says so
         raise stopped if _is_first("RANK") else ToldElsewhereError(stopped.status) from None
     if _is_first("RANK"):
         print_result(told(str(model)))
@@ -31,9 +31,9 @@ def _is_first(rank: str) -> bool:
 
 COMMAND = Command(
     "train",
-    "train a model, or take up a run where it stopped",
+    "train a model, or resume a run where it stopped",
     "nmt train configs/demo.yaml training.max_steps=200",
     add_config,
-    run,
+    _run,
     if_out_of_memory="raise training.micro_batches, so that slots are smaller",
 )

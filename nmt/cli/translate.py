@@ -8,12 +8,13 @@ from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 
 
-def add_flags(parser: argparse.ArgumentParser) -> None:
+def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--input", type=Path, metavar="F",
-                        help="text, plain or .gz (default: standard input)")  # fmt: skip
+                        help="text, plain or compressed (default: standard input)")  # fmt: skip
     parser.add_argument("--output", type=Path, metavar="F",
-                        help="appears when it is whole (default: standard output)")  # fmt: skip
+                        help="compressed if named .gz, .bz2 or .xz; appears when it is complete "
+                             "(default: standard output)")  # fmt: skip
     parser.add_argument("--n-best", type=positive, metavar="N",
                         help="N lines a sentence: index, score, text, tab-separated (default: the "
                              "best text alone); the score is the log-probability divided by the "
@@ -24,7 +25,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     add_decoding(parser)
 
 
-def run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace) -> None:
     from nmt.cpu_memory import keep_freed_memory
     from nmt.decoding.lines import LineOptions, run_translate
 
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> None:
         input=arguments.input,
         output=arguments.output,
         options=LineOptions(
-            search=search_options(arguments, n_best=arguments.n_best or 1),
+            search=search_options(arguments),
             numbered=arguments.n_best is not None,
             strict=arguments.strict,
         ),
@@ -48,7 +49,7 @@ COMMAND = Command(
     "translate",
     "translate text, one line out for each line in",
     "echo 'The man reads a book.' | nmt translate runs/demo",
-    add_flags,
-    run,
+    _add_flags,
+    _run,
     if_out_of_memory="lower --batch-tokens",
 )

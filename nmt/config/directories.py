@@ -1,4 +1,4 @@
-"""What `nmt prepare` and `nmt train` replace in their directories: nothing else may lie there."""
+"""Refusal of directories inside what `nmt prepare` or `nmt train` replaces in another one."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from nmt.storage.atomic import PREFIX
 
 
 def misplaced(data: str, run: str, origin: str | None) -> str | None:
-    """Says which of a configuration's directories would be removed with another; None: none.
+    """Says which of a configuration's directories is inside another's own files; None: none.
 
     Args:
         data: `data.directory`.
@@ -32,7 +32,7 @@ def misplaced(data: str, run: str, origin: str | None) -> str | None:
 
 
 def _first_name(directory: str, path: str) -> str:
-    """Of the entry of `directory` in which `path` lies, links resolved; empty if in none."""
+    """Name of the entry of `directory` that contains `path`, links resolved; empty if none does."""
     below = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
     first = "".join(Path(below).parts[:1])
     return "" if first == os.pardir else first

@@ -5,7 +5,6 @@ of the form `section.key=value` come last. Where a model is fine-tuned, what the
 `model` and `tokenizer` is that model's. Every problem is reported at once.
 """
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from pydantic import ValidationError
 from nmt.config.comparing import differences
 from nmt.config.problems import described
 from nmt.config.settings import Config, Model
-from nmt.config.strict_yaml import MAX_DEPTH, KeyPath, parse, read
+from nmt.config.strict_yaml import MAX_DEPTH, KeyPath, inline, parse, read
 from nmt.errors import InputError
 from nmt.storage import names
 
@@ -116,8 +115,8 @@ def _misfits(config: Config, initial: Config, origins: Mapping[KeyPath, str]) ->
     if config.model.positions == "learned":
         fixed |= {"data.max_length"}
     return [
-        f"{key} is {json.dumps(ours)}, {config.training.initialize_from} has "
-        f"{json.dumps(theirs)}, {origins[tuple(key.split('.'))]}, leave it out or set it so too"
+        f"{key} is {inline(ours)}, {config.training.initialize_from} has "
+        f"{inline(theirs)}, {origins[tuple(key.split('.'))]}, leave it out or set it so too"
         for key, (theirs, ours) in differences(initial, config).items()
         if key in fixed
     ]

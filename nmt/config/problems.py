@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,10 +40,14 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
         case "extra_forbidden":
             known = list(section.model_fields) if section else []
             near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
+            near = _sections_with(key) or near
             hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
             return f"unknown key {key}, {where}, {hint}"
-        case "value_error":
-            return f"{problem['ctx']['error']}, {where}, correct {key or 'it'}"
+        case "value_error":  # of settings that do not go together, which it names
+            text = str(problem["ctx"]["error"])
+            keys = (tuple(word.split(".")) for word in re.findall(r"\b[a-z]+\.[a-z_]+", text))
+            places = dict.fromkeys(origins[key] for key in keys if key in origins)
+            return f"{text}, {' and '.join(places) or where}, correct it"
         case "union_tag_not_found":
             kinds = ", ".join(CORPUS_KINDS)
             return f"{key} must name exactly one of {kinds}, {where}, correct it"
@@ -56,10 +61,18 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
     return f"{key} must be {wanted}, found {found}, {where}, correct it"
 
 
-def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
-    """The key as it is written, and the section that it stands in, from pydantic's location.
+def _sections_with(key: str) -> list[str]:
+    """A key of one section alone, with it: ["training.max_steps"] for max_steps; else nothing."""
+    below = ((name, Config.below(name)) for name in Config.model_fields)
+    found = [f"{name}.{key}" for name, section in below if section and key in section.model_fields]
+    return found if len(found) == 1 else []
 
-    That has parts more: a corpus's kind before its own keys, and which part of a union failed.
+
+def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
+    """The key as it is written, and the section that it is in, from pydantic's location.
+
+    The location has further parts: a corpus's kind before its own keys, and the failing part of a
+    union.
     """
     path: KeyPath = ()
     section: type[Section] | None = None

@@ -2,13 +2,13 @@
 
 `BASE` is the paper's base model (Vaswani et al., 2017); `nmt config` prints the numbers. Relative
 paths are relative to the directory in which the command is run, so that one configuration serves
-several checkouts, and are kept as they are written, so that a run goes on where its whole tree was
-moved.
+several checkouts, and are kept as they are written, so that a run can be resumed after its whole
+tree was moved.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model, model_validator
 
 from nmt.config.directories import misplaced
 from nmt.config.strict_yaml import dump
@@ -27,23 +27,45 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
 
 
+def _paper(key: str, meaning: str) -> Any:
+    """A setting whose default is that of the paper's base model."""
+    return Field(default=BASE[key], description=meaning)
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @classmethod
     def below(cls, key: str) -> "type[Section] | None":
-        """The section that stands under a key; None under a single setting or an unknown key."""
+        """The section that a key names; None if it names a single setting, or nothing."""
         field = cls.model_fields.get(key)
         inner = field.annotation if field else None
         return inner if isinstance(inner, type) and issubclass(inner, Section) else None
 
 
-_WEIGHT = "how often each pair is seen in an epoch"
 _SOURCE_NAME = "the source side's column, by name; a dot reaches into a struct: translation.en"
 _TARGET_NAME = "the target side's column, by name"
+_WEIGHT: Any = Field(default=1.0, description="how often each pair is seen in an epoch")
 
 
-class Hub(Section):
+class Corpus(Section):
+    """An entry of data.train, data.validation or data.test; each kind of corpus is a subclass."""
+
+    if TYPE_CHECKING:  # each kind has it as its last field
+        weight: Weight
+
+    @classmethod
+    def kind(cls) -> str:
+        """The key by which entries of this kind are known, their first."""
+        return next(iter(cls.model_fields))
+
+    @property
+    def settings(self) -> Any:
+        """What stands under that key."""
+        return getattr(self, self.kind())
+
+
+class Hub(Corpus):
     """A dataset of the Hugging Face hub, or a local folder in the hub's layout."""
 
     hub: Word = Field(description="the dataset's name, such as wmt/wmt14, or a folder")
@@ -51,19 +73,16 @@ class Hub(Section):
         default=None, description="the dataset's configuration, such as de-en"
     )
     split: Word = Field(description="the dataset's split, such as train")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
+    weight: Weight = _WEIGHT
+
+    @property
+    def settings(self) -> "Hub":
+        return self
 
 
 class TextFiles(Section):
     source: Word = Field(description="file of the source side, a sentence a line, plain or .gz")
     target: Word = Field(description="file of the target side, as many lines")
-
-
-class Text(Section):
-    """Two text files of as many lines, plain, gzip, bzip2 or xz."""
-
-    text: TextFiles = Field(description="the two files")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class TsvFile(Section):
@@ -76,31 +95,10 @@ class TsvFile(Section):
     )
 
 
-class Tsv(Section):
-    """One file of tab-separated columns, counted from 0, plain or compressed as text is."""
-
-    tsv: TsvFile = Field(description="the file and its columns")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
-
-
 class ColumnsFile(Section):
     path: Word = Field(description="the file")
     source_column: Word = Field(description=_SOURCE_NAME)
     target_column: Word = Field(description=_TARGET_NAME)
-
-
-class Parquet(Section):
-    """One parquet file, columns by name; a dot reaches into a struct: translation.en."""
-
-    parquet: ColumnsFile = Field(description="the file and its columns")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
-
-
-class JsonLines(Section):
-    """One JSON object a line, plain or compressed as text is, columns by name as for parquet."""
-
-    jsonl: ColumnsFile = Field(description="the file and its columns")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
 
 
 class DemoPairs(Section):
@@ -108,35 +106,40 @@ class DemoPairs(Section):
     seed: Seed = Field(default=1, description="another seed writes other sentences")
 
 
-class Demo(Section):
-    """Sentences that the embedded English-German grammar writes; the split is the list's."""
+def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
+    """A kind of corpus: `settings` under its key, then the weight.
 
-    demo: DemoPairs = Field(description="how many pairs, and of which seed")
-    weight: Weight = Field(default=1.0, description=_WEIGHT)
-
-
-CORPUS_KINDS: dict[str, type[Section]] = {
-    "hub": Hub, "text": Text, "tsv": Tsv, "parquet": Parquet, "jsonl": JsonLines, "demo": Demo,
-}  # fmt: skip
+    The class is to be assigned to its own name, Tsv for tsv: by that it is pickled.
+    """
+    fields: Any = {key: (settings, Field(description=about)), "weight": (Weight, _WEIGHT)}
+    name = key.capitalize()
+    return create_model(name, __base__=Corpus, __doc__=about, __module__=__name__, **fields)
 
 
-def _kind(corpus: Any) -> str | None:
+Text = _kind("text", TextFiles, "Two text files of as many lines, plain, gzip, bzip2 or xz.")
+Tsv = _kind(
+    "tsv", TsvFile, "Tab-separated columns, counted from 0, plain or compressed as text is."
+)
+Parquet = _kind("parquet", ColumnsFile, "One parquet file, columns by name.")
+Jsonl = _kind("jsonl", ColumnsFile, "One JSON object a line, plain or compressed as text is.")
+Demo = _kind("demo", DemoPairs, "Sentences that the embedded English-German grammar writes.")
+
+CORPUS_KINDS = {kind.kind(): kind for kind in Corpus.__subclasses__()}
+
+
+def _kind_of(corpus: Any) -> str | None:
     """The one kind that an entry names, parsed or not; None if it names none or several."""
     keys = dict(corpus) if isinstance(corpus, dict | Section) else {}
     kinds = [kind for kind in CORPUS_KINDS if kind in keys]
     return kinds[0] if len(kinds) == 1 else None
 
 
-Corpus = Annotated[
-    Annotated[Hub, Tag("hub")]
-    | Annotated[Text, Tag("text")]
-    | Annotated[Tsv, Tag("tsv")]
-    | Annotated[Parquet, Tag("parquet")]
-    | Annotated[JsonLines, Tag("jsonl")]
-    | Annotated[Demo, Tag("demo")],
-    Discriminator(_kind),
-]
-Corpora = Annotated[tuple[Corpus, ...], Field(strict=False)]  # a file has lists
+if TYPE_CHECKING:
+    Corpora = tuple[Corpus, ...]
+else:
+    _TAGGED = tuple(Annotated[kind, Tag(key)] for key, kind in CORPUS_KINDS.items())
+    _ANY_KIND = Annotated[Union[_TAGGED], Discriminator(_kind_of)]  # noqa: UP007
+    Corpora = Annotated[tuple[_ANY_KIND, ...], Field(strict=False)]  # a file has lists
 
 
 class Data(Section):
@@ -153,13 +156,12 @@ class Data(Section):
 
 
 class Tokenizer(Section):
-    vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = Field(
-        default=BASE["tokenizer.vocabulary_size"],
-        description="pieces shared by both languages: 256 bytes, 4 symbols, text",
+    vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = _paper(
+        "tokenizer.vocabulary_size", "pieces shared by both languages: 256 bytes, 4 symbols, text"
     )
-    bpe_dropout: Probability = Field(
-        default=BASE["tokenizer.bpe_dropout"],
-        description="chance that a merge is skipped where training pairs are segmented "
+    bpe_dropout: Probability = _paper(
+        "tokenizer.bpe_dropout",
+        "chance that a merge is skipped where training pairs are segmented "
         "(Provilkov et al., 2020: 0.1, for small corpora). Each training pair is then prepared in "
         "16 random segmentations, one for each epoch in turn. Validation and translation always "
         "have the usual segmentation, which also says whether a pair exceeds data.max_length",
@@ -169,46 +171,32 @@ class Tokenizer(Section):
 class Model(Section):
     """Vaswani et al. (2017), Table 3, with its symbols."""
 
-    encoder_layers: Layers = Field(
-        default=BASE["model.encoder_layers"], description="N of the encoder"
+    encoder_layers: Layers = _paper("model.encoder_layers", "N of the encoder")
+    decoder_layers: Layers = _paper("model.decoder_layers", "N of the decoder")
+    d_model: Width = _paper("model.d_model", "width of the embeddings and of every layer, even")
+    d_ff: Width = _paper("model.d_ff", "inner width of the feed-forward networks")
+    heads: Annotated[int, Field(ge=1, le=1000)] = _paper("model.heads", "attention heads, h")
+    d_k: Width = _paper("model.d_k", "width of a head's queries and keys")
+    d_v: Width = _paper("model.d_v", "width of a head's values")
+    dropout: Probability = _paper(
+        "model.dropout", "P_drop, on sub-layer outputs and embedding sums (§5.4)"
     )
-    decoder_layers: Layers = Field(
-        default=BASE["model.decoder_layers"], description="N of the decoder"
+    attention_dropout: Probability = _paper(
+        "model.attention_dropout", "dropout on attention weights; the paper has none"
     )
-    d_model: Width = Field(
-        default=BASE["model.d_model"],
-        description="width of the embeddings and of every layer, even",
+    activation_dropout: Probability = _paper(
+        "model.activation_dropout",
+        "dropout behind the feed-forward networks' ReLU; the paper has none",
     )
-    d_ff: Width = Field(
-        default=BASE["model.d_ff"], description="inner width of the feed-forward networks"
+    positions: Literal["sinusoidal", "learned"] = _paper(
+        "model.positions", "positional encoding (§3.5)"
     )
-    heads: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=BASE["model.heads"], description="attention heads, h"
+    norm: Literal["post", "pre"] = _paper(
+        "model.norm", "post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))"
     )
-    d_k: Width = Field(default=BASE["model.d_k"], description="width of a head's queries and keys")
-    d_v: Width = Field(default=BASE["model.d_v"], description="width of a head's values")
-    dropout: Probability = Field(
-        default=BASE["model.dropout"],
-        description="P_drop, on sub-layer outputs and embedding sums (§5.4)",
-    )
-    attention_dropout: Probability = Field(
-        default=BASE["model.attention_dropout"],
-        description="dropout on attention weights; the paper has none",
-    )
-    activation_dropout: Probability = Field(
-        default=BASE["model.activation_dropout"],
-        description="dropout behind the feed-forward networks' ReLU; the paper has none",
-    )
-    positions: Literal["sinusoidal", "learned"] = Field(
-        default=BASE["model.positions"], description="positional encoding (§3.5)"
-    )
-    norm: Literal["post", "pre"] = Field(
-        default=BASE["model.norm"],
-        description="post: LayerNorm(x + Sublayer(x)) (§3.1); pre: x + Sublayer(LayerNorm(x))",
-    )
-    attention_window: Positive | None = Field(
-        default=BASE["model.attention_window"],
-        description="restricts self-attention, not cross-attention, to a neighborhood of size r "
+    attention_window: Positive | None = _paper(
+        "model.attention_window",
+        "restricts self-attention, not cross-attention, to a neighborhood of size r "
         "centered around each position (§4). Taken as r positions in all: the token itself and "
         "r // 2 on either side, so that an even r counts as r + 1; the decoder sees of them the "
         "token itself and the r // 2 before it. The paper's models: none",
@@ -217,41 +205,37 @@ class Model(Section):
     @model_validator(mode="after")
     def _even(self) -> Self:
         if self.d_model % 2:
-            raise ValueError(f"d_model must be even for sines and cosines, found {self.d_model}")
+            raise ValueError(
+                f"model.d_model must be even for sines and cosines, found {self.d_model}"
+            )
         return self
 
 
 class Training(Section):
     run_directory: Word = Field(description="where checkpoints, log and the model are put")
-    max_steps: Positive = Field(
-        default=BASE["training.max_steps"], description="optimizer steps in all"
-    )
-    batch_tokens: Positive = Field(
-        default=BASE["training.batch_tokens"],
-        description="bound on one step's tokens over all ranks, on each side",
+    max_steps: Positive = _paper("training.max_steps", "optimizer steps in all")
+    batch_tokens: Positive = _paper(
+        "training.batch_tokens", "bound on one step's tokens over all ranks, on each side"
     )
     micro_batches: Slots | Literal["auto"] = Field(
         default="auto", description="slots that a step is cut into; auto: one a rank"
     )
-    warmup_steps: Positive = Field(
-        default=BASE["training.warmup_steps"],
-        description="steps over which the learning rate rises (Eq. 3); it sets the peak too",
+    warmup_steps: Positive = _paper(
+        "training.warmup_steps",
+        "steps over which the learning rate rises (Eq. 3); it sets the peak too",
     )
-    learning_rate_factor: Scale = Field(
-        default=BASE["training.learning_rate_factor"],
-        description="factor on Eq. 3's learning rate; 1: the paper",
+    learning_rate_factor: Scale = _paper(
+        "training.learning_rate_factor", "factor on Eq. 3's learning rate; 1: the paper"
     )
-    label_smoothing: Probability = Field(
-        default=BASE["training.label_smoothing"],
-        description="share of the target distribution spread over the vocabulary (§5.4)",
+    label_smoothing: Probability = _paper(
+        "training.label_smoothing",
+        "share of the target distribution spread over the vocabulary (§5.4)",
     )
-    gradient_clip: Scale | None = Field(
-        default=BASE["training.gradient_clip"],
-        description="bound on the norm of a step's gradient; the paper: none",
+    gradient_clip: Scale | None = _paper(
+        "training.gradient_clip", "bound on the norm of a step's gradient; the paper: none"
     )
-    precision: Literal["fp32", "bf16"] = Field(
-        default=BASE["training.precision"],
-        description="of matrix products; weights are always fp32",
+    precision: Literal["fp32", "bf16"] = _paper(
+        "training.precision", "of matrix products; weights are always fp32"
     )
     seed: Seed = Field(default=1, description="decides initial weights, batches and dropout")
     deterministic: bool = Field(
@@ -259,16 +243,13 @@ class Training(Section):
         description="only operations that give the same bits every time, perhaps slower",
     )
     compile: bool = Field(default=False, description="run the model through torch.compile")
-    checkpoint_every: Positive = Field(
-        default=BASE["training.checkpoint_every"], description="steps between checkpoints"
-    )
+    checkpoint_every: Positive = _paper("training.checkpoint_every", "steps between checkpoints")
     keep_checkpoints: Positive = Field(
         default=10,
-        description="checkpoints kept, the newest; the best by validation stands beside them",
+        description="checkpoints kept, the newest; the best by validation is kept besides",
     )
-    average_last: Positive = Field(
-        default=BASE["training.average_last"],
-        description="checkpoints whose mean is the finished model",
+    average_last: Positive = _paper(
+        "training.average_last", "checkpoints whose mean is the finished model"
     )
     validate_every: Positive = Field(default=1500, description="steps between validations")
     log_every: Positive = Field(default=100, description="steps between lines of the log")
@@ -286,24 +267,21 @@ class Training(Section):
     def _enough_to_average(self) -> Self:
         if self.average_last > self.keep_checkpoints:
             raise ValueError(
-                f"average_last ({self.average_last}) must not exceed "
-                f"keep_checkpoints ({self.keep_checkpoints})"
+                f"training.average_last ({self.average_last}) must not exceed "
+                f"training.keep_checkpoints ({self.keep_checkpoints})"
             )
         return self
 
 
 class Decoding(Section):
-    beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = Field(
-        default=BASE["decoding.beam"],
-        description="hypotheses kept for each sentence (§6.1); 1 is greedy",
+    beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = _paper(
+        "decoding.beam", "hypotheses kept for each sentence (§6.1); 1 is greedy"
     )
-    length_penalty: Annotated[float, Field(ge=0, le=100)] = Field(
-        default=BASE["decoding.length_penalty"],
-        description="alpha: scores are divided by ((5 + tokens) / 6)^alpha (§6.1)",
+    length_penalty: Annotated[float, Field(ge=0, le=100)] = _paper(
+        "decoding.length_penalty", "alpha: scores are divided by ((5 + tokens) / 6)^alpha (§6.1)"
     )
-    max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = Field(
-        default=BASE["decoding.max_extra_length"],
-        description="target tokens beyond the number of the source's (§6.1)",
+    max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = _paper(
+        "decoding.max_extra_length", "target tokens beyond the number of the source's (§6.1)"
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from nmt.errors import InputError
+from nmt.storage.opening import small_file
 
 MAX_BYTES = 1_000_000
 MAX_ALIASES = 100
@@ -47,7 +48,7 @@ _Loader.add_constructor(f"{_TAG}int", _decimal)
 
 
 def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
-    """The value that a YAML text stands for, and the line of each key.
+    """The value of a YAML text, and the line of each key.
 
     Args:
         text: one YAML document.
@@ -93,19 +94,22 @@ def dump(content: Any) -> str:
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
+def inline(value: Any) -> str:
+    """A setting's value as YAML on one line, for messages: `null`, `true`, `{hub: x}`."""
+    text = yaml.dump(
+        value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf")
+    )
+    return text.removesuffix("...\n").strip()
+
+
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
     """`parse` of a file. Raises InputError too if it is missing, too large or not UTF-8."""
-    if path.exists() and not path.is_file() and not path.is_dir():  # it might keep us waiting
-        raise InputError(f"a pipe or device, {path}, save its content as a file and name that")
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = small_file(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL, or a lone surrogate
         raise InputError(f"no such file, {path}, check the path") from None
     except IsADirectoryError:
         raise InputError(f"a folder where a YAML file was expected, {path}, name a file") from None
-    if len(data) > MAX_BYTES:
-        raise InputError(f"larger than {MAX_BYTES} bytes, {path}, this is no configuration file")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -137,7 +141,7 @@ def _check_size(text: str, name: str) -> None:
 def _collect_lines(
     node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], name: str, problems: list[str]
 ) -> None:
-    """Fills `lines`, and `problems` with keys that stand twice or are no plain words."""
+    """Fills `lines`, and `problems` with a line for each duplicate key; other faults are raised."""
     if len(lines) > MAX_KEYS:
         raise InputError(f"more than {MAX_KEYS} entries, {name}, this is no configuration file")
     lines[at] = node.start_mark.line + 1

@@ -30,7 +30,7 @@ MAX_CHARACTERS = 5000
 # most 0.12% of a corpus, and what it drops there is misaligned.
 MAX_RATIO = 4.0
 _RATIO_MARGIN = 10
-_LEAK_WORDS = 4  # shorter sentences ("Yes.") stand in any two corpora
+_LEAK_WORDS = 4  # shorter sentences ("Yes.") occur in any two corpora
 
 # Tab and every character that some reader takes for a line end become a space; other control
 # characters (C0, DEL, C1) and the byte order mark vanish; a lone surrogate is no character.
@@ -83,11 +83,13 @@ class Evaluation:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> "Evaluation":
+        """Of normalized pairs."""
         words = [(_words(source), _words(target)) for source, target in pairs]
         long_enough = (source for source, _ in words if source.count(" ") >= _LEAK_WORDS - 1)
         return cls(frozenset(long_enough), frozenset(words))
 
     def holds(self, source: str, target: str) -> bool:
+        """Whether a normalized training pair gives one of them away."""
         words = _words(source)
         return words in self.sources or (words, _words(target)) in self.pairs
 

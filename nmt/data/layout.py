@@ -28,6 +28,7 @@ class Batch:
     tgt_out: Tensor  # (R, T) int64, each sentence to EOS; PAD_ID where there is nothing to predict
 
     def to(self, device: torch.device) -> Batch:
+        """The same on another device."""
         return Batch(self.src.to(device), self.tgt_in.to(device), self.tgt_out.to(device))
 
 

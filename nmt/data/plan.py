@@ -3,8 +3,8 @@
 A pure function of (prepared data, seed, batch_tokens, slots, step). Shards are permuted anew each
 epoch and taken in windows of about a million pairs, so that a corpus of any size starts training
 in seconds with a few bytes a pair. A window is shuffled, cut into steps, and each step into slots
-of nearly equal size. Of pairs that were prepared in several segmentations, each time through them
-takes the next one.
+of nearly equal size. Pairs that were prepared in several segmentations take the next one each time
+they come.
 
 Differs from Vaswani et al. (2017), §5.1, who batch pairs of like length against padding: rows are
 packed here, so there is next to no padding, and a step of pairs of one length alone is a worse
@@ -24,6 +24,10 @@ from nmt.data.shards import Shard
 from nmt.errors import InputError
 
 WINDOW_PAIRS = 1_000_000
+# To resume, the pairs of all earlier steps are counted, 0.05 to 0.1 us each. The paper's big model
+# saw 3 * 10^8; a step behind more than these is that of no training.
+_FARTHEST_PAIRS = 10**10
+_EPOCH_PAIRS = 1000  # take as long as an epoch does by itself
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,9 @@ class Plan:
 
         Raises:
             InputError: a shard's file has changed since it was opened, or holds a pair longer than
-                `batch_tokens`.
+                `batch_tokens`; or `after` is beyond any training.
         """
-        step, epoch = 0, 0
+        step = epoch = self._epochs_to_skip(after)
         while True:
             for number, window in enumerate(self._windows(epoch)):
                 parts = [part for shard in window for part in self._chosen(shard, epoch)]
@@ -94,6 +98,29 @@ class Plan:
                         batch = order[begin:end]
                         yield self._step(step, epoch, pairs[batch], source[batch], target[batch])
             epoch += 1
+
+    def _epochs_to_skip(self, after: int) -> int:
+        """How many epochs before a step need no look at their pairs: all, if each is one step.
+
+        Otherwise none, since how many steps an epoch has depends on the order of its pairs.
+        """
+        weights = [shards[0].weight for shards in self.segmented]
+        pairs, source, target = (
+            sum(weight * most for weight, most in zip(weights, sizes, strict=True))
+            for sizes in zip(*map(_largest, self.segmented), strict=True)
+        )
+        is_one_step = pairs < WINDOW_PAIRS and max(source, target) <= self.batch_tokens
+        if is_one_step and all(weight == int(weight) for weight in weights):
+            return after
+        # two steps in a row hold more than `batch_tokens` on one side, but for a window's last
+        most_steps = 2 * (source + target) / self.batch_tokens + len(weights)
+        if after / most_steps * (pairs + _EPOCH_PAIRS) > _FARTHEST_PAIRS:
+            raise InputError(
+                f"step {after:,} is after more than {int(after / most_steps):,} epochs, "
+                f"{self.segmented[0][0].path.parent}, start a new run in another "
+                "training.run_directory"
+            )
+        return 0
 
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, *key))))
@@ -141,6 +168,15 @@ class Plan:
         return StepPlan(step, epoch + 1, tuple(slots), *tokens)
 
 
+def _largest(segmentations: Sequence[Shard]) -> tuple[int, int, int]:
+    """A shard's pairs, and its tokens on either side, at most."""
+    for shard in segmentations:
+        shard.check_unchanged()
+    sides = ([shard.source for shard in segmentations], [shard.target for shard in segmentations])
+    source, target = (max(int(side.offsets[-1] - side.offsets[0]) for side in s) for s in sides)
+    return len(segmentations[0]), source, target
+
+
 def _pairs(
     parts: Sequence[tuple[Shard, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -153,7 +189,7 @@ def _pairs(
 
 
 def _by_pairs(shards: Sequence[Shard]) -> list[list[Shard]]:
-    """For each shard its segmentations: shards of the same pairs, which stand side by side."""
+    """For each shard its segmentations: shards of the same pairs, which follow one another."""
     segmented: list[list[Shard]] = []
     for shard in shards:
         if shard.segmentation == 0:
@@ -171,19 +207,19 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
     Returns:
         The beginnings of the steps and the end of the last, one more than steps.
     """
-    source_done, target_done = (np.cumsum(side, dtype=np.int64) for side in (source, target))
-    bounds = [0]
-    while (begin := bounds[-1]) < len(source):
-        source_before = source_done[begin - 1] if begin else 0
-        target_before = target_done[begin - 1] if begin else 0
-        end = min(
-            np.searchsorted(source_done, source_before + batch_tokens, side="right"),
-            np.searchsorted(target_done, target_before + batch_tokens, side="right"),
+    ends = np.minimum(*(_end_of_step(side, batch_tokens) for side in (source, target)))
+    if (ends == np.arange(len(ends))).any():
+        raise InputError(
+            f"a pair is longer than {batch_tokens} tokens, the prepared data, "
+            "run nmt prepare again, or raise training.batch_tokens"
         )
-        if end == begin:
-            raise InputError(
-                f"a pair is longer than {batch_tokens} tokens, the prepared data, "
-                "run nmt prepare again, or raise training.batch_tokens"
-            )
-        bounds.append(int(end))
+    end_from, bounds = ends.tolist(), [0]
+    while bounds[-1] < len(end_from):
+        bounds.append(end_from[bounds[-1]])
     return bounds
+
+
+def _end_of_step(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
+    """For a step that begins at each of the pairs, where one side's bound ends it: (pairs,)."""
+    done = np.cumsum(lengths, dtype=np.int64)
+    return np.searchsorted(done, done - lengths + batch_tokens, side="right")

@@ -1,6 +1,8 @@
-"""`nmt prepare`, told from its beginning to its end; `nmt.data.stages` has each stage by itself."""
+"""`nmt prepare` from beginning to end; each stage by itself is in `nmt.data.stages`."""
 
+import contextlib
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from nmt import signals
@@ -16,6 +18,7 @@ from nmt.data.stages.counts import nothing_left
 from nmt.data.stages.deduplicate import deduplicate
 from nmt.data.stages.encode import encode
 from nmt.data.stages.job import Job, Part, Report
+from nmt.data.stages.look import look
 from nmt.data.stages.publish import discard_work, publish, refuse_what_is_not_ours, remove_work
 from nmt.data.stages.vocabulary import learn_vocabulary
 from nmt.errors import InputError
@@ -38,20 +41,20 @@ def prepare(
 
     Args:
         config: sections `data` and `tokenizer` count.
-        report: receives lines for a person.
+        report: is called with each line for the user.
         tokenizer: a tokenizer to use, that of a model to fine-tune, instead of learning one.
         processes: at most so many for what can be shared; None: `workers.default_processes`.
 
     Raises:
         InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
             prepares the same directory, a run was trained on data of other settings there, or
-            files or links stand there that were not prepared.
+            the directory has files or links that prepare has not made.
         Stopped: a signal came; the next call goes on from there.
     """
     began = time.monotonic()
     directory = Path(config.data.directory)
     with signals.stoppable(
-        f"stopped, {directory} is as it was left: nmt prepare takes it up again"
+        f"stopped, what is done is kept in {directory}: nmt prepare goes on from there"
     ):
         job = _job(config, tokenizer, processes or workers.default_processes())
         if _is_prepared(job, report):
@@ -61,8 +64,8 @@ def prepare(
         refuse_what_is_not_ours(job)
         refuse_if_used(job.directory, job.origin)
         _check_input(job, report)
-        with atomic.lock(directory, "nmt prepare"):
-            if _is_prepared(job, _unheard):  # by now, by the process that had the lock
+        with _locked(job) as held:
+            if _is_prepared(job, lambda line: None):  # by now, by the process that had the lock
                 report(f"{directory} has been prepared by another process: nothing to do")
                 return
             job.remove_leftovers()
@@ -76,25 +79,39 @@ def prepare(
                     f"a corpus has changed while it was read, {directory}, run nmt prepare again"
                 )
             refuse_if_used(job.directory, job.origin)  # by a run that has begun meanwhile
+            held.check()
             publish(job)
     report(f"prepared {directory} in {time.monotonic() - began:.0f} s")
 
 
+@contextlib.contextmanager
+def _locked(job: Job) -> Iterator[atomic.Lock]:
+    """Holds the directory. After a failure that has left nothing to go on from, it is as before."""
+    lock = job.directory / atomic.LOCK
+    new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
+    is_new = not lock.exists()
+    with atomic.lock(job.directory, "nmt prepare") as held:
+        try:
+            yield held
+        except BaseException:
+            if is_new and not job.work.exists():
+                lock.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # somebody else has put something there
+                    for folder in new:
+                        folder.rmdir()
+            raise
+
+
 def run_stages(job: Job, report: Report) -> None:
     """From corpora to data that only need to be published."""
-    if PreparedData.is_in(job.final):  # an earlier call came to its end but for that
-        return
+    warnings = look(job, report)
     clean(job, report)
     kept = deduplicate(job)
     if not kept.any():
         raise nothing_left(job)
     learn_vocabulary(job, report)
     encode(job, kept, report)
-    assemble(job, report)
-
-
-def _unheard(line: str) -> None:
-    """What has been reported before."""
+    assemble(job, warnings, report)
 
 
 def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:

@@ -1,7 +1,7 @@
 """Prepared data: the directory that `nmt prepare` has made, opened, checked and listed.
 
-What training reads comes from here, and with it whether the data are what a configuration asks for,
-whether their bytes are those that were prepared, and which runs rely on them.
+Training reads its data through this module. It checks that they are what a configuration asks for
+and that their bytes are those that were prepared, and it knows which runs rely on them.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class PreparedData:
     Keys of the manifest beside those of every manifest: `data_sha256` (over the hashes of all Arrow
     files), `tokenizer_sha256`, `shards` (split -> list of file, pairs, source_tokens,
     target_tokens, weight, and with BPE-dropout segmentation), `corpora` (with counts by cleaning
-    rule), `settings`, `inputs`, `origin_sha256`.
+    rule), `warnings` (if there are any), `settings`, `inputs`, `origin_sha256`.
     """
 
     directory: Path
@@ -38,7 +38,7 @@ class PreparedData:
 
     @staticmethod
     def is_in(directory: Path) -> bool:
-        """Whether data stand there, whole or not: without a manifest they are none."""
+        """Whether prepared data are there, whole or not: those without a manifest do not count."""
         return (directory / manifest.NAME).exists()
 
     @classmethod
@@ -66,9 +66,12 @@ class PreparedData:
         data, settings = cls.open(Path(config.data.directory)), settings_of(config)
         if data.manifest["settings"] != settings:
             changed = changes(data.manifest["settings"], settings)
+            runs = [run for run, _ in _users(data.directory)]
+            remedy = "run nmt prepare, or name another data.directory"
+            if runs:  # prepare would refuse
+                remedy = f"name another data.directory: {runs[0]} was trained on these data"
             raise InputError(
-                f"prepared with other settings ({changed}), {data.directory}, "
-                "run nmt prepare, or name another data.directory"
+                f"prepared with other settings ({changed}), {data.directory}, {remedy}"
             )
         return data
 
@@ -78,6 +81,7 @@ class PreparedData:
 
     @property
     def manifest_file(self) -> bytes:
+        """The content of the manifest's file."""
         return (self.directory / manifest.NAME).read_bytes()
 
     def tokenizer(self, vocabulary_size: int) -> tuple[Tokenizer, bytes]:
@@ -85,7 +89,7 @@ class PreparedData:
 
         Raises:
             NoModelError: missing or damaged (status 3).
-            InputError: it has not `vocabulary_size` pieces.
+            InputError: its number of pieces is not `vocabulary_size`.
         """
         path = self.directory / TOKENIZER
         manifest.verify(self.directory, self.manifest, [TOKENIZER])
@@ -102,7 +106,7 @@ class PreparedData:
         """The shards of train or validation, memory-mapped; `verify` checks their bytes.
 
         Raises:
-            InputError: a shard is missing, is no Arrow file, or has not the stated size.
+            InputError: a shard is missing, is no Arrow file, or has another number of pairs.
         """
         return list(self._shards(split))
 
@@ -126,7 +130,7 @@ class PreparedData:
         """Checks the bytes of a shard, before its first pair is used.
 
         Raises:
-            InputError: the file differs, or holds what its vocabulary has not (status 2).
+            InputError: the file differs, or has ids outside the vocabulary (status 2).
         """
         name = shard.path.relative_to(self.directory).as_posix()
         expected = self.manifest["files"][name]["sha256"]
@@ -151,13 +155,14 @@ class PreparedData:
         note = {"run": str(run.resolve()), "origin_sha256": self.manifest["origin_sha256"]}
         name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
         path = self.directory / USED_BY / name
+        atomic.refuse_link(path.parent)
         try:
             path.parent.mkdir(exist_ok=True)
             atomic.write_if_changed(path, (json.dumps(note) + "\n").encode())
         except OSError:
             if os.access(self.directory, os.W_OK):
                 raise
-            # What nobody here may write, nobody here may replace either.
+            # A directory that cannot be written to cannot be prepared again either.
 
 
 def _is_sound(side: Side, vocabulary_size: int) -> bool:
@@ -173,16 +178,8 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
         origin: what data depend on; its hash is the manifest's `origin_sha256`.
     """
     wanted = manifest.value_hash(origin)
-    for path in sorted((directory / USED_BY).glob("*.json")):
-        try:
-            note = json.loads(small_file(path, _MAX_NOTE_BYTES))
-            run, used = Path(note["run"]), note["origin_sha256"]
-        except (ValueError, KeyError, TypeError):
-            raise InputError(
-                f"damaged note of a run that was trained on these data, {path}, "
-                "name another data.directory, or remove the note if that run is gone"
-            ) from None
-        if used == wanted or not run.is_dir():
+    for run, used in _users(directory):
+        if used == wanted:
             continue
         try:
             former = PreparedData.open(directory).manifest["settings"]
@@ -193,6 +190,25 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
             f"a run was trained on these data, which would change ({changed}), "
             f"{run} on {directory}, name another data.directory or remove the run"
         )
+
+
+def _users(directory: Path) -> Iterator[tuple[Path, str]]:
+    """The runs that were trained on data there, and the `origin_sha256` of each one's data.
+
+    Raises:
+        InputError: the note of a run is damaged.
+    """
+    for path in sorted((directory / USED_BY).glob("*.json")):
+        try:
+            note = json.loads(small_file(path, _MAX_NOTE_BYTES))
+            run, used = Path(note["run"]), note["origin_sha256"]
+        except (ValueError, KeyError, TypeError):
+            raise InputError(
+                f"damaged note of a run that was trained on these data, {path}, "
+                "name another data.directory, or remove the note if that run is gone"
+            ) from None
+        if run.is_dir():
+            yield run, used
 
 
 def settings_of(config: Config) -> dict[str, Any]:

@@ -41,7 +41,7 @@ class Side:
 
 
 class Watched:
-    """A memory-mapped file, which somebody may change while it is used.
+    """A memory-mapped file, which may be changed while it is used.
 
     Cut short, it would end the process by SIGBUS; overwritten, it would be trained on unnoticed.
     One that is removed or replaced does no harm: the map holds what was opened.
@@ -84,7 +84,7 @@ class Shard:
         return len(self.source.offsets) - 1
 
     def check_unchanged(self) -> None:
-        """For whoever is about to read ids or lengths; see `Watched`."""
+        """To be called before ids or lengths are read; see `Watched`. Raises as it does."""
         if self.watched:
             self.watched.check()
 

@@ -1,7 +1,7 @@
 """The text of `data.test`, kept with the prepared data and with every run that is trained on them.
 
-A model's configuration names files, and a model may come from anywhere. So whoever evaluates it or
-reports on its run reads what was kept there, and never what the configuration names.
+A model's configuration names files, and a model may come from anywhere. So evaluation and reports
+read the text that was kept, and never the files that the configuration names.
 """
 
 import shutil
@@ -11,24 +11,25 @@ from typing import Any
 from nmt.config import Data
 from nmt.data.corpora import read_corpus
 from nmt.data.prepared import PreparedData
-from nmt.errors import InputError, count
+from nmt.errors import InputError, NoModelError, count
 from nmt.storage import atomic, manifest
 from nmt.storage.names import TEST_SET
 from nmt.storage.opening import read_lines
 
 SOURCE, TARGET = "source.txt", "target.txt"
+_ORIGINS = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}  # in prepared data
 _KIND = "test set"
 
 
 def write(folder: Path, data: Data) -> None:
-    """Writes the raw text of `data.test`, a pair a line; nothing if there is none, or it is there.
+    """Writes the raw text of `data.test`, a pair a line; nothing if there is none.
 
     Line ends inside a sentence become spaces.
 
     Raises:
         InputError: a corpus cannot be read.
     """
-    if not data.test or folder.exists():
+    if not data.test:
         return
     with (
         atomic.new_directory(folder) as aside,
@@ -49,13 +50,11 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
 
     Raises:
         NoModelError: it is damaged.
-        InputError: something else stands in its place in the run.
+        InputError: `place` holds something that nmt train has not made.
     """
-    listed = prepared.manifest["files"]
-    origins = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}
-    if not listed.keys() >= set(origins.values()):
+    files = _recorded(prepared.manifest)
+    if files is None:
         return  # no data.test, or prepared by an earlier version
-    files = {name: listed[origin] for name, origin in origins.items()}
     try:
         kept = manifest.read(place, _KIND)
         manifest.verify(place, kept)
@@ -64,33 +63,49 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
     except InputError:
         if place.exists() and not (place / manifest.NAME).exists():
             raise InputError(f"not made by nmt train, {place}, move it away") from None
-    manifest.verify(prepared.directory, prepared.manifest, origins.values())
+    manifest.verify(prepared.directory, prepared.manifest, _ORIGINS.values())
     if place.exists():
         place.replace(atomic.aside(place, "former"))
     with atomic.new_directory(place) as aside:
-        for name, origin in origins.items():
+        for name, origin in _ORIGINS.items():
             shutil.copyfile(prepared.directory / origin, aside / name)
         manifest.write(aside, _KIND, {"corpora": _corpora(data)})
     atomic.remove_leftovers(place.parent)
 
 
-def read(folder: Path, data: Data) -> tuple[list[str], list[str]] | None:
+def read(
+    folder: Path, data: Data, prepared: dict[str, Any] | None
+) -> tuple[list[str], list[str]] | None:
     """Sources and references kept in `folder`; None if there are none, or those of other settings.
 
+    Args:
+        prepared: the manifest of the data that the run was trained on; None: it has kept none.
+
     Raises:
-        NoModelError: they are damaged.
+        NoModelError: they are damaged, or those of another run.
     """
     if not folder.is_dir():
         return None
     content = manifest.read(folder, _KIND)
     if content["corpora"] != _corpora(data):
         return None
+    if prepared is not None and content["files"] != _recorded(prepared):
+        raise NoModelError(
+            f"not the test set that this run was trained with, {folder}, restore it from a copy"
+        )
     manifest.verify(folder, content, (SOURCE, TARGET))
     sources, references = (list(read_lines(folder / name)) for name in (SOURCE, TARGET))
     if len(sources) != len(references):
         found = f"{count(len(sources), 'source line')} but {count(len(references), 'reference')}"
         raise InputError(f"{found}, {folder}, restore it from a copy")
     return sources, references
+
+
+def _recorded(prepared: dict[str, Any]) -> dict[str, Any] | None:
+    """Size and hash of both files of the test set of prepared data; None if these have none."""
+    listed = prepared["files"]
+    files = {name: listed.get(origin) for name, origin in _ORIGINS.items()}
+    return files if all(files.values()) else None
 
 
 def _corpora(data: Data) -> list[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """The BPE tokenizer, one vocabulary for both languages: training it, text to ids and back.
 
-A sentencepiece model with no normalisation of its own (see
-`cleaning.normalize`), with case and white space kept and with the 256 bytes in the vocabulary, so
-that every normalized text is encoded without an unknown and `decode(encode(text)) == text`.
+A sentencepiece model without normalisation of its own (see `cleaning.normalize`). It keeps case and
+white space and has the 256 bytes in its vocabulary, so that every normalized text is encoded
+without unknowns and `decode(encode(text)) == text`.
 """
 
 import hashlib
@@ -25,12 +25,10 @@ from nmt.storage.opening import small_file
 # Rarer characters are spelt in bytes. Not 1: web text holds thousands of characters of other
 # scripts. Not the usual 0.9995: on 29,000 captions that spells capitals and digits in bytes.
 _CHARACTER_COVERAGE = 0.9999
-_MAX_LINE_BYTES = (
-    1 << 20
-)  # sentencepiece leaves longer training lines out; cleaning has a lower bound
+_MAX_LINE_BYTES = 1 << 20  # sentencepiece leaves longer lines out; cleaning has a lower bound
 
-# sentencepiece writes a space as U+2581, so the character itself needs another spelling. One
-# private character marks both it and itself; the pair (marker, digit) decodes uniquely.
+# sentencepiece writes a space as U+2581, so the character itself is written as a private one, the
+# marker, and 1; the marker itself as marker and 0.
 _SPACE_SIGN, _MARKER = "\u2581", "\U000f2581"
 _MARKED = re.compile(f"{_MARKER}([01])")
 _WORD = re.compile(f"{_SPACE_SIGN}[^{_SPACE_SIGN}]*")  # no piece goes beyond one

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+from nmt.data.cleaning import needs_repair
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 UNK_SURFACE = "\ufffd"  # what the unknown id is decoded as
@@ -74,9 +75,8 @@ def _check_piece(message: bytes, index: int) -> None:
         raise ValueError(f"piece {index} is not of the kind that ours is")
     if not math.isfinite(score):
         raise ValueError(f"piece {index} has no finite score")
-    characters = text.decode()  # UnicodeDecodeError is a ValueError
-    if characters.splitlines() != [characters] or "\t" in characters or "\0" in characters:
-        raise ValueError(f"piece {index} holds a line end, a tab or a NUL character")
+    if needs_repair(text.decode()):  # UnicodeDecodeError is a ValueError
+        raise ValueError(f"piece {index} holds a line end or another control character")
 
 
 def _numbers(message: bytes, texts: dict[int, list[bytes]]) -> dict[int, Any]:

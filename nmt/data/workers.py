@@ -1,9 +1,9 @@
-"""Calls spread over several processes, one at a time in each, with nothing shared but files.
+"""Calls spread over several processes, each doing one at a time; they share nothing but files.
 
-The processes are spawned: to fork one that has threads, as Arrow and torch do, can hang. They end
-all at once when a call fails, when one of them is killed and when a signal stops this process; if
-this process is killed, they end by themselves. So calls must bear to be dropped anywhere and made
-again: they write aside and rename.
+The processes are spawned, since forking a process with threads, as Arrow and torch start them, can
+hang. All of them are ended when a call fails, when one is killed or when a signal stops this
+process; if this process is killed, they end by themselves. So a call may end anywhere and be made
+again: it writes aside and renames.
 """
 
 import contextlib
@@ -32,10 +32,10 @@ def default_processes() -> int:
 
 
 def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], processes: int) -> None:
-    """Calls `function(*task)` for each task; the order is left open.
+    """Calls `function(*task)` for each task, in no particular order.
 
-    A task is drawn when a process is about to be free for it, so that two at most wait here. A
-    single task, or all of them if `processes` is 1, are done in this process.
+    Tasks are drawn one by one as processes become free, so that at most two wait here. A single
+    task, or all tasks if `processes` is 1, are done in this process.
 
     Args:
         function: of a module, so that other processes can import it.
@@ -61,12 +61,12 @@ def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], process
             _free(team, processes, stack).give(function, held)
         elif held is not None:
             function(*held)
-        for _ in team:  # in the order of their ends, so that a killed one is noticed at once
+        for _ in team:  # whichever ends next, so that a killed one is noticed at once
             _free(team, len(team), stack)
 
 
 def run_apart(function: Callable[..., None], *arguments: Any) -> None:
-    """`function(*arguments)` in a process of its own: its memory is given back, a signal ends it.
+    """Calls a function in a process of its own: its memory is freed, and a signal ends it.
 
     Raises: as `run` does.
     """
@@ -78,9 +78,9 @@ def run_apart(function: Callable[..., None], *arguments: Any) -> None:
 
 @contextlib.contextmanager
 def _no_stop() -> Iterator[None]:
-    """Lets a signal that comes in the block wait for its end.
+    """Holds back signals until the block has ended.
 
-    A mask would not do: it is the main thread's, and any other thread takes the signal instead.
+    A mask would not do: it is the main thread's alone, and another thread would get the signal.
     """
     came: list[int] = []
     with signals.handled_by(lambda number, _: came.append(number)):
@@ -98,10 +98,11 @@ class _Worker:
         self._process = context.Process(target=_serve, args=(self._theirs,), daemon=True)
 
     def start(self) -> None:
+        """Starts the process, with signals blocked."""
         resource_tracker.ensure_running()  # its own start would unblock the signals
         # A Ctrl-C goes to all processes of a terminal; this one ends the others. The mask is
-        # inherited, so that they are deaf to it from their first instruction.
-        with _no_stop():  # half started, it would find its orders cut off and say so
+        # inherited, so that they ignore it from their first instruction.
+        with _no_stop():  # interrupted while it starts, the process would print a traceback
             former = signal.pthread_sigmask(signal.SIG_BLOCK, signals.STOP)
             try:
                 self._process.start()
@@ -110,14 +111,14 @@ class _Worker:
         self._theirs.close()  # so that reading ends when the process does
 
     def give(self, function: Callable[..., None], task: tuple[Any, ...]) -> None:
-        """Lets it begin; `finish` must be called before the next."""
+        """Begins a call; `finish` must be called before the next one."""
         try:
             self.connection.send((function, task))
         except (BrokenPipeError, ConnectionResetError):
             self._lost()
 
     def finish(self) -> None:
-        """Waits for the end of the call, and raises what it raised."""
+        """Waits until the call has ended; raises what it raised."""
         try:
             error = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -158,9 +159,9 @@ def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _
 
 
 def _serve(calls: connection.Connection) -> None:
-    """What a worker does: one call after the other, until the process is ended."""
+    """The loop of a worker process: one call after the other, until it is ended."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # nobody is there any more
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent has gone
         while True:
             calls.send(_outcome(calls))
 

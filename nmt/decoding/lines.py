@@ -1,8 +1,8 @@
-"""`nmt translate`: a filter from lines to lines, prompt, in order, in bounded memory.
+"""`nmt translate`: a filter from lines to lines, in order, without delay, in bounded memory.
 
-Bytes come in and go out, so that neither the locale nor Python decides what a line is: lines end
-at LF alone. While input keeps coming, lines are gathered into a window, in which the translator
-sorts them by length; when it pauses, what is there is translated.
+It reads and writes bytes, so that neither the locale nor Python decides what a line is: lines end
+at LF alone. While input keeps coming, lines are gathered into a window, which the translator sorts
+by length; when the input pauses, the window is translated as it is.
 """
 
 import contextlib
@@ -19,21 +19,22 @@ from typing import BinaryIO, Protocol
 from nmt.decoding.translator import SearchOptions, Translation, Translator, combine
 from nmt.errors import ArgumentError, InputError, count
 from nmt.model.packing import Precision
+from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
-from nmt.storage.opening import opened
+from nmt.storage.opening import opened, packed
 
-PAUSE_S = 0.05  # without input for so long, what has come is translated
-_OLDEST_S = 0.5  # nor does a line wait for longer than this while input drips in
+PAUSE_S = 0.05  # without input for so long, the window is translated
+_OLDEST_S = 0.5  # no line waits for longer than this, even while input keeps coming
 _WINDOW_LINES = 2048
 _WINDOW_CHARACTERS = 4_000_000
-_PART_BYTES = 1_000_000  # a line longer than this is taken in parts
+_PART_BYTES = 1_000_000  # a longer line is read in parts
 _READ_BYTES = 1 << 16
 
 Note = Callable[[str], None]
 
 
 class TranslatesLines(Protocol):
-    """What is asked of a Translator here."""
+    """The part of Translator that is used here."""
 
     def n_best(
         self, sentences: Sequence[str], options: SearchOptions | None = None
@@ -42,14 +43,16 @@ class TranslatesLines(Protocol):
 
 @dataclass(frozen=True)
 class LineOptions:
+    """How to translate lines, and what to write for each."""
+
     search: SearchOptions = field(default_factory=SearchOptions)
-    numbered: bool = False  # n_best lines for each line: index, score, text; else the best text
+    numbered: bool = False  # n_best lines for each: index, score, text; else only the best text
     strict: bool = False  # invalid UTF-8 is an error
 
 
 @dataclass(frozen=True)
 class Part:
-    """A line, or a piece of a very long one."""
+    """A line, or a part of a very long one."""
 
     text: str
     ends_line: bool
@@ -67,12 +70,12 @@ def run_translate(
 ) -> None:
     """Translates a file or standard input line by line into a file or standard output.
 
-    The output file appears when it is whole.
+    The output file appears when it is complete.
 
     Args:
         model: a model, checkpoint or run directory.
         input, output: None: standard input and output.
-        note: takes each line meant for a person.
+        note: is told what a person should read, a line at a time.
 
     Raises:
         InputError: a file that cannot be opened, options out of range, invalid UTF-8 if strict.
@@ -81,7 +84,7 @@ def run_translate(
     """
     with _opened_input(input) as source, opened_output(output) as target:
         translator = Translator.load(model, device=device, precision=precision, note=note)
-        translator.beam(options.search)  # refused before the first line is read
+        translator.beam(options.search)  # refuses a wrong one before the first line is read
         name = "standard input" if input is None else str(input)
         translate_stream(translator, source, target, options=options, name=name, note=note)
 
@@ -98,8 +101,8 @@ def translate_stream(
     """Writes the translation of each line of `source` to `target`, in order.
 
     Args:
-        name: how messages call the source.
-        note: takes warnings: lines with invalid UTF-8, lines translated in pieces.
+        name: of the source, for messages.
+        note: is told of lines with invalid UTF-8 and of lines translated in pieces.
 
     Raises:
         InputError: invalid UTF-8 and `options.strict`; a damaged compressed file.
@@ -118,7 +121,7 @@ def translate_stream(
 
 
 class LineReader:
-    """Cuts a stream of bytes into lines, and gathers lines into windows.
+    """Splits a stream of bytes into lines, and gathers lines into windows.
 
     Attributes:
         invalid_lines: lines so far in which invalid UTF-8 was replaced by U+FFFD.
@@ -128,11 +131,11 @@ class LineReader:
         self.name, self.strict = name, strict
         self.invalid_lines = 0
         self._arrivals = _Arrivals(source, name)
-        self._rest = b""  # the beginning of a line whose end has not come
+        self._rest = b""  # the beginning of a line whose end has not arrived
         self._line, self._last_invalid_line = 1, 0  # numbers
 
     def windows(self) -> Iterator[list[Part]]:
-        """Lines in order: what has come when the input pauses, or what a window holds."""
+        """Windows of lines in order: as many as it may hold, or those at hand when input pauses."""
         window: list[Part] = []
         size, began_s = 0, 0.0
         while True:
@@ -152,7 +155,7 @@ class LineReader:
                 return
 
     def _parts(self, data: bytes | None) -> Iterator[Part]:
-        """The lines that `data` completes; None completes none, and b"", the end, the last."""
+        """The lines that `data` completes: None completes none; b"", the end, the last one."""
         *lines, self._rest = (self._rest + (data or b"")).split(b"\n")
         for line in lines:
             yield self._part(line.removesuffix(b"\r"), True)
@@ -164,6 +167,7 @@ class LineReader:
             yield self._part(self._rest.removesuffix(b"\r"), True)
 
     def _part(self, data: bytes, ends_line: bool) -> Part:
+        """Decodes a part of the current line; counts the line if it is not valid UTF-8."""
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -193,7 +197,7 @@ class LineWriter:
         self._parts: list[list[Translation]] = []  # of a line not yet complete
 
     def write(self, window: Sequence[Part], found: Sequence[list[Translation]]) -> None:
-        """Writes the lines that end in `window`; `found` are its parts' translations."""
+        """Writes the lines that end in `window`; `found` are the translations of its parts."""
         lines: list[str] = []
         for part, translations in zip(window, found, strict=True):
             self._parts.append(translations)
@@ -215,10 +219,10 @@ class LineWriter:
 
 
 class _Arrivals:
-    """The bytes of a stream as they come, with a clock for pauses.
+    """Reads a stream's bytes as they arrive, and notices when none do.
 
-    A pipe or terminal is read past Python's buffer, which would wait until it is full. Other
-    streams (compressed ones, bytes in memory) never pause.
+    A pipe or terminal is read without Python's buffer, which would wait until it is full. Other
+    streams (compressed files, bytes in memory) never pause.
     """
 
     def __init__(self, source: BinaryIO, name: str):
@@ -229,19 +233,19 @@ class _Arrivals:
                 self.descriptor = source.fileno()
 
     def read(self, patience_s: float | None) -> bytes | None:
-        """Some bytes; b"" at the end; None if nothing came for that long (None: wait)."""
+        """Some bytes; b"" at the end; None if none came within `patience_s` (None: no limit)."""
         try:
             if self.descriptor is None:
                 return self.source.read(_READ_BYTES)
             if not select.select([self.descriptor], [], [], patience_s)[0]:
                 return None
             return os.read(self.descriptor, _READ_BYTES)
-        except BlockingIOError:  # another process emptied the pipe that we share
+        except BlockingIOError:  # another process has emptied the pipe, which it shares with us
             return None
 
 
 def _end_of_part(line: bytes) -> int:
-    """Where to cut a line that is too long: behind a space, else between characters."""
+    """Where to split a line that is too long: after a space, else between characters."""
     space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
     if space >= 0:
         return space + 1
@@ -263,26 +267,36 @@ def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
 
 
 def check_output(path: Path) -> None:
-    """Raises ArgumentError, of a parameter `output`, if no file can be written under that name."""
-    if path.is_dir():
+    """Raises ArgumentError, of a parameter `output`, if no file of a person can have that name."""
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
         raise ArgumentError("a folder, {output} {}, name a file", path)
-    if not path.parent.is_dir():
-        raise ArgumentError("no such folder, {output} {}, make {} first", path, path.parent)
+    if target.is_symlink():  # else it would be resolved
+        raise ArgumentError("a link that leads back to itself, {output} {}, name a file", path)
+    if not target.parent.is_dir():
+        raise ArgumentError("no such folder, {output} {}, make {} first", path, target.parent)
+    if own := owner(target):
+        raise ArgumentError("among nmt's own files in {}, {output} {}, name another", own, path)
 
 
 @contextlib.contextmanager
 def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that takes its name when the block ends without an exception."""
+    """Standard output, or a file that takes its name when the block ends without an exception.
+
+    It is compressed if its name ends in .gz, .bz2 or .xz.
+    """
     if path is None:
         if sys.stdout is None:
             raise ArgumentError("standard output is closed, {output}, name a file")
         yield sys.stdout.buffer
         return
     check_output(Path(path))
+    suffix = Path(path).suffix
     path = Path(os.path.realpath(path))  # a symlink stays one
-    if path.exists() and not path.is_file():  # /dev/null, a named pipe: never renamed over
-        with path.open("wb") as file:
-            yield file
-        return
-    with new_file(path) as aside, aside.open("wb") as file:
-        yield file
+    is_device = path.exists() and not path.is_file()  # or a named pipe: never renamed over
+    with (
+        contextlib.nullcontext(path) if is_device else new_file(path) as place,
+        place.open("wb") as file,
+        packed(file, suffix) as packer,
+    ):
+        yield packer

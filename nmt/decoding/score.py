@@ -18,17 +18,20 @@ from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.transformer import Transformer
 from nmt.storage.opening import read_lines
 
-_BATCH_TOKENS = 2048  # padded, a side, in memory at once; a longer line must be one of training's
+_BATCH_TOKENS = 2048  # padded, a side, in memory at once; data.max_length may allow longer lines
 _WINDOW_LINES = 2048  # tokenised and sorted by length together
 
 
 @dataclass(frozen=True)
 class ScoredTranslation:
+    """A given translation and what the model gives it."""
+
     pieces: list[str]  # the target's tokens as a person reads them, the end symbol last
     log_probabilities: list[float]  # natural log, one for each of them
 
     @property
     def log_probability(self) -> float:
+        """Natural log, of the whole translation."""
         return math.fsum(self.log_probabilities)
 
 
@@ -61,24 +64,20 @@ def log_probabilities(
 def score_translations(
     translator: Translator, sources: Sequence[str], targets: Sequence[str]
 ) -> Iterator[ScoredTranslation]:
-    """What the model thinks of each target as the translation of its source, tokenised as usual.
+    """The log-probability of each target as the translation of its source, in order.
 
-    In order, and as they are found, so that the results of many lines need not be in memory.
+    Both are tokenised as for training, without BPE-dropout. Yields results window by window, so
+    that those of many lines need not be in memory.
 
     Raises:
-        InputError: different numbers of lines; a sentence beyond the model's learned positions, or
-            longer than both `data.max_length` and what is in memory at once.
+        ArgumentError: different numbers of lines.
+        InputError: a sentence with more tokens than the model has learned positions, or than both
+            `data.max_length` and a batch.
         NoModelError: the model's scores are not numbers.
     """
     if len(sources) != len(targets):
         found = count(len(sources), "source line"), count(len(targets), "target line")
         raise ArgumentError("{} but {}, {source} and {target}, give as many lines of each", *found)
-    return _scored(translator, sources, targets)
-
-
-def _scored(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str]
-) -> Iterator[ScoredTranslation]:
     limit = max(_BATCH_TOKENS, translator.config.data.max_length)
     limit = min(limit, translator.transformer.max_length or limit)
     for begin in range(0, len(sources), _WINDOW_LINES):
@@ -109,11 +108,11 @@ def run_score(
     precision: Precision | None,
     note: Callable[[str], None],
 ) -> Iterator[str]:
-    """The lines that `nmt score` prints, as they are found; perplexities go to `note` at the end.
+    """Yields the lines that `nmt score` prints; at the end, tells `note` the perplexities.
 
     Args:
-        each_token: instead of a sum, each token with its log-probability, tab-separated pairs
-            `piece value`.
+        each_token: give each token with its log-probability, as tab-separated pairs
+            `piece value`, instead of the sum.
 
     Raises:
         InputError: files that cannot be read or do not match (2).
@@ -129,8 +128,8 @@ def run_score(
     words = sum(len(text.split()) for text in targets)
     if words:
         note(
-            f"perplexity {_exp(-total / tokens):.3f} a token ({tokens:,} with end symbols), "
-            f"{_exp(-total / words):.3f} a word ({words:,})"
+            f"perplexity: {_exp(-total / tokens):.3f} per token ({count(tokens, 'token')}, end "
+            f"symbols included), {_exp(-total / words):.3f} per word ({count(words, 'word')})"
         )
 
 

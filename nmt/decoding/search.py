@@ -1,10 +1,12 @@
-"""Beam search over the step interface; knows nothing else of the model.
+"""Beam search over the step interface, which is all it knows of the model.
 
 Vaswani et al. (2017), §6.1, with the length penalty of Wu et al. (2016), Eq. 14. Beam 1 is greedy.
-The device picks the candidates of a step; what becomes of them is decided on the host, where
-hypotheses are backward links through the slots of all steps: nothing is copied on reordering.
+The device picks the candidates of a step; the host decides what becomes of them. There a hypothesis
+is a chain of links from each token to the one before, so that reordering a beam copies nothing.
 
-B sentences, b those still in the batch, W beam width, V vocabulary.
+B sentences, b those still in the batch, W beam width, V vocabulary. The W live hypotheses of a
+sentence have places 0 to W - 1 in its beam; a parent is the place, one step before, of the
+hypothesis that another continues.
 """
 
 import sys
@@ -21,33 +23,35 @@ from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 NOT_NUMBERS = "scores that are not numbers, the model's output, use a sound model"
-_NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
+NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
 _BLOCK = 128  # tokens of the vocabulary that are compared together
 _LEAVE_SHARE = 8  # one eighth of a batch must be done before the rest is copied together
 
-_FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("slot", "i4")])
+_FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("place", "i4")])
 
 
 class Steps(Protocol):
-    """A batch of sentences being decoded, W hypotheses each, in W slots."""
+    """A batch of sentences being decoded, W hypotheses each."""
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
         """Logits of the next token; the search may write into them.
 
         Args:
             last_tokens: (b, W) int64, the newest token of each hypothesis; BOS at first.
-            parents: (b, W) int64, the slot of the previous step from which each descends.
+            parents: (b, W) int64, the parent of each.
 
         Returns:
             (b, W, V) fp32 or bf16.
         """
 
     def keep(self, sentences: Tensor) -> None:
-        """Goes on with these sentences alone: int64 indices below b, ascending."""
+        """Continues with these sentences alone: int64 indices below b, ascending."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
+    """What the search has found for a sentence."""
+
     tokens: list[int]  # with the end symbol if finished
     log_probability: float  # natural log, summed over `tokens`
     score: float  # log_probability / length_penalty(len(tokens), alpha)
@@ -77,20 +81,20 @@ def search(
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best score first.
 
-    Of the 2 W likeliest continuations of a sentence those that end are finished, and the W
-    likeliest others go on: so W always do. (Beam 1: an end counts only if nothing is likelier.)
-    A sentence is done when no live hypothesis can beat the n-th best finished one: its score is
-    at most its log-probability over the penalty at the greatest length, for alpha >= 0.
-    Hypotheses cut at the limit are returned only if none finished: unpaid for its end, a cut one
-    looks better than it is.
+    Of the 2 W likeliest continuations of a sentence, those with an end symbol are finished, and the
+    W likeliest others stay live: at most W can have an end symbol. (Beam 1: an end symbol counts
+    only if no other token is likelier.) A sentence is done when no live hypothesis can beat the
+    n-th best finished one: the score of a live one will be at most its log-probability divided by
+    the penalty at the greatest length, as alpha >= 0. Hypotheses cut at the limit are returned only
+    if none finished: their score lacks the end symbol's log-probability.
 
     Args:
-        steps: the model, started on B sentences with `beam` slots each.
+        steps: the model, started on B sentences with `beam` hypotheses each.
         max_lengths: (B,) most tokens of a hypothesis of each sentence, end symbol included.
         beam: W >= 1.
         alpha: exponent of the length penalty, >= 0; the paper: 0.6.
-        n_best: hypotheses wanted a sentence, at most `beam`; fewer come if fewer were found.
-        device: where `steps` wants its arguments.
+        n_best: hypotheses wanted for each sentence, at most `beam`; fewer if fewer were found.
+        device: on which `steps` expects its arguments.
 
     Raises:
         ValueError: an argument out of its range.
@@ -102,14 +106,12 @@ def search(
     last_tokens = torch.full((len(max_lengths), beam), BOS_ID, device=device)  # (B, W)
     parents = torch.arange(beam, device=device).expand_as(last_tokens)  # (B, W)
     live = torch.full_like(last_tokens, -torch.inf, dtype=torch.float32)  # (B, W)
-    live[:, 0] = 0.0  # at first all slots are the same hypothesis
+    live[:, 0] = 0.0  # at first all W hypotheses are the same
     while beams.in_batch.size:
         candidates = _candidates(steps.step(last_tokens, parents), live)
-        going_on = beams.advance(*candidates)
-        if going_on.size < len(last_tokens):
-            if not going_on.size:
-                break
-            steps.keep(torch.from_numpy(going_on).to(device))
+        kept = beams.advance(*candidates)
+        if 0 < kept.size < len(last_tokens):
+            steps.keep(torch.from_numpy(kept).to(device))
         last_tokens = torch.from_numpy(beams.tokens).to(device)  # (b, W)
         parents = torch.from_numpy(beams.parents).to(device)
         live = torch.from_numpy(beams.live).to(device)
@@ -123,29 +125,29 @@ def _candidates(
 
     Args:
         logits: (b, W, V), written into.
-        live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf: an empty slot.
+        live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf: there is none.
 
     Returns:
-        (b, 2 W) each: log-probabilities with the new token, parents' slots, tokens.
+        (b, 2 W) each: log-probabilities with the new token, parents, tokens.
     """
     b, W, V = logits.shape
     # Log-probabilities are the model's, so they are taken before tokens are ruled out. One of them
     # gives the normaliser of all: softmax is one pass over the logits, logsumexp several.
     p = logits.softmax(-1)  # (b, W, V)
-    for token in _NEVER_GENERATED:  # a list as index would be sent to the GPU, which waits
+    for token in NEVER_GENERATED:  # a list as index would be sent to the GPU, which waits
         logits[..., token].fill_(-torch.inf)
     k = min(2 * W, V)
     top, tokens = _top(logits, k)  # (b, W, k)
     normaliser = top[..., :1].float() - p.gather(-1, tokens[..., :1]).float().log()  # (b, W, 1)
     totals = live[..., None] + (top.float() - normaliser).clamp(max=0)  # (b, W, k)
-    best, places = totals.view(b, W * k).topk(2 * W)  # (b, 2W)
-    codes = places // k * V + tokens.view(b, W * k).gather(1, places)  # slot and token in one
+    best, picked = totals.view(b, W * k).topk(2 * W)  # (b, 2W)
+    codes = picked // k * V + tokens.view(b, W * k).gather(1, picked)  # parent and token in one
     # One copy to the host a step: the float32 bits travel as integers beside the codes.
     packed = torch.stack((best.view(torch.int32).long(), codes)).cpu().numpy()  # (2, b, 2W)
     values = packed[0].astype(np.int32).view(np.float32)
     if np.isnan(values).any():
         raise NoModelError(NOT_NUMBERS)
-    order = np.lexsort((packed[1], -values))  # equal values: by slot, then token
+    order = np.lexsort((packed[1], -values))  # equal values: by parent, then token
     codes_in_order = np.take_along_axis(packed[1], order, 1)
     return np.take_along_axis(values, order, 1), codes_in_order // V, codes_in_order % V
 
@@ -175,19 +177,19 @@ class _Beams:
         B = len(max_lengths)
         self.best_penalties = np.array([length_penalty(n, alpha) for n in max_lengths])  # (B,)
         self.in_batch = np.arange(B)  # (b,) numbers of the sentences in the batch
-        self.done = np.zeros(B, dtype=bool)  # (B,) some of them still in the batch
+        self.done = np.zeros(B, dtype=bool)  # (B,) true of some that are still in the batch
         self.finished = np.zeros((B, n_best), dtype=_FOUND)  # (B, n) best first
         self.finished["score"] = -np.inf
         self.cut = self.finished.copy()  # (B, n) likewise
-        self.links: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []  # (B, W) tokens, slots
+        self.links: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []  # (B, W) tokens, parents
         self.live: NDArray[np.float32]  # (b, W) log-probabilities, likeliest first
         self.tokens: NDArray[np.int64]  # (b, W)
-        self.parents: NDArray[np.int64]  # (b, W) slots of the step before
+        self.parents: NDArray[np.int64]  # (b, W)
 
     def advance(
         self,
         values: NDArray[np.float32],
-        slots: NDArray[np.int64],
+        parents: NDArray[np.int64],
         tokens: NDArray[np.int64],
     ) -> NDArray[np.int64]:
         """Takes in one step's candidates, (b, 2 W) each and likeliest first.
@@ -195,16 +197,16 @@ class _Beams:
         Sets `live`, `tokens` and `parents` for the next step.
 
         Returns:
-            The indices, below b, of the sentences that go on.
+            The indices, below b, of the sentences that stay in the batch.
         """
         n = len(self.links) + 1
         ends = (tokens == EOS_ID) & np.isfinite(values)  # (b, 2W)
         if self.beam == 1:
             ends[:, 1:] = False
-        self._finish(ends, values, slots, n)
+        self._finish(ends, values, parents, n)
         first = np.argsort(ends, axis=1, kind="stable")[:, : self.beam]  # at most W ends in 2W
         self.live = np.take_along_axis(values, first, 1)
-        self.parents = np.take_along_axis(slots, first, 1)
+        self.parents = np.take_along_axis(parents, first, 1)
         self.tokens = np.take_along_axis(tokens, first, 1)
         self._link()
         self._judge(ends, n)
@@ -214,75 +216,74 @@ class _Beams:
         self,
         ends: NDArray[np.bool_],
         values: NDArray[np.float32],
-        slots: NDArray[np.int64],
+        parents: NDArray[np.int64],
         n: int,
     ) -> None:
-        """Ranks hypotheses of n tokens that end now among those finished before."""
-        rows = np.flatnonzero(ends.any(1) & ~self.done[self.in_batch])
-        if not rows.size:
+        """Ranks hypotheses that end at token n among those finished before."""
+        ending = np.flatnonzero(ends.any(1) & ~self.done[self.in_batch])  # indices below b
+        if not ending.size:
             return
-        new = np.zeros((rows.size, ends.shape[1]), dtype=_FOUND)
-        new["log_probability"] = values[rows]
+        new = np.zeros((ending.size, ends.shape[1]), dtype=_FOUND)
+        new["log_probability"] = values[ending]
         scores = new["log_probability"] / length_penalty(n, self.alpha)
-        new["score"] = np.where(ends[rows], scores, -np.inf)
-        new["slot"], new["tokens"] = slots[rows], n
-        sentences = self.in_batch[rows]
+        new["score"] = np.where(ends[ending], scores, -np.inf)
+        new["place"], new["tokens"] = parents[ending], n
+        sentences = self.in_batch[ending]
         found = np.concatenate((self.finished[sentences], new), axis=1)
         order = np.argsort(-found["score"], axis=1, kind="stable")[:, : self.n_best]
         self.finished[sentences] = np.take_along_axis(found, order, 1)
 
     def _link(self) -> None:
+        """Records this step's tokens and parents."""
         shape = (len(self.max_lengths), self.beam)
-        tokens, slots = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        tokens[self.in_batch], slots[self.in_batch] = self.tokens, self.parents
-        self.links.append((tokens, slots))
+        tokens, parents = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        tokens[self.in_batch], parents[self.in_batch] = self.tokens, self.parents
+        self.links.append((tokens, parents))
 
     def _judge(self, ends: NDArray[np.bool_], n: int) -> None:
         """Marks the sentences that are done after n tokens."""
         bounds = self.live[:, 0] / self.best_penalties[self.in_batch]  # (b,)
-        done = bounds <= self.finished["score"][self.in_batch, -1]  # -inf <= -inf: none lives
+        done = bounds <= self.finished["score"][self.in_batch, -1]  # -inf <= -inf: none is live
         if self.beam == 1:
             done |= ends[:, 0]
         at_limit = (n >= self.max_lengths[self.in_batch]) & ~self.done[self.in_batch]
         cut = self.cut[self.in_batch[at_limit]]
         cut["log_probability"] = self.live[at_limit, : self.n_best]
         cut["score"] = cut["log_probability"] / length_penalty(n, self.alpha)
-        cut["slot"], cut["tokens"] = np.arange(self.n_best), n
+        cut["place"], cut["tokens"] = np.arange(self.n_best), n
         self.cut[self.in_batch[at_limit]] = cut
         self.done[self.in_batch[done | at_limit]] = True
 
     def _leave(self) -> NDArray[np.int64]:
-        going_on = np.flatnonzero(~self.done[self.in_batch])
-        n_done = self.in_batch.size - going_on.size
-        if going_on.size and n_done * _LEAVE_SHARE < self.in_batch.size:
-            going_on = np.arange(self.in_batch.size)
-        self.in_batch, self.live = self.in_batch[going_on], self.live[going_on]
-        self.tokens, self.parents = self.tokens[going_on], self.parents[going_on]
-        return going_on
+        """Drops the sentences that are done from the batch, once there are enough of them."""
+        kept = np.flatnonzero(~self.done[self.in_batch])
+        n_done = self.in_batch.size - kept.size
+        if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:
+            kept = np.arange(self.in_batch.size)
+        self.in_batch, self.live = self.in_batch[kept], self.live[kept]
+        self.tokens, self.parents = self.tokens[kept], self.parents[kept]
+        return kept
 
     def hypotheses(self) -> list[list[Hypothesis]]:
         """(B) lists of 1 to n, best first; empty only where the model allowed no token at all."""
         sentences = range(len(self.max_lengths))
+        return [self._of(s, finished=True) or self._of(s, finished=False) for s in sentences]
+
+    def _of(self, sentence: int, *, finished: bool) -> list[Hypothesis]:
+        """The finished hypotheses of a sentence, or those cut at the limit."""
+        found = (self.finished if finished else self.cut)[sentence]
         return [
-            self._ranked(s, finished=True) or self._ranked(s, finished=False) for s in sentences
+            Hypothesis(self._tokens(sentence, n, place, finished), log_probability, score, finished)
+            for score, log_probability, n, place in found[found["score"] > -np.inf].tolist()
         ]
 
-    def _ranked(self, sentence: int, *, finished: bool) -> list[Hypothesis]:
-        ranks = (self.finished if finished else self.cut)[sentence]
-        return [
-            Hypothesis(
-                self._tokens(sentence, rank["tokens"], rank["slot"], finished),
-                float(rank["log_probability"]),
-                float(rank["score"]),
-                finished,
-            )
-            for rank in ranks[ranks["score"] > -np.inf]
-        ]
+    def _tokens(self, sentence: int, n: int, place: int, finished: bool) -> list[int]:
+        """Follows the links back from the last of n tokens, whose place is given.
 
-    def _tokens(self, sentence: int, n: int, slot: int, finished: bool) -> list[int]:
-        """Follows the links back from the last of n tokens."""
+        An end symbol has no link: where there is one, `place` is its parent.
+        """
         tokens = [EOS_ID] if finished else []
-        for step_tokens, step_slots in reversed(self.links[: n - len(tokens)]):
-            tokens.append(int(step_tokens[sentence, slot]))
-            slot = step_slots[sentence, slot]
+        for step_tokens, parents in reversed(self.links[: n - len(tokens)]):
+            tokens.append(int(step_tokens[sentence, place]))
+            place = parents[sentence, place]
         return tokens[::-1]

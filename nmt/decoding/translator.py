@@ -1,4 +1,4 @@
-"""Sentences in, translations out: cut to fit, grouped by length, searched, put back in order."""
+"""Translates sentences: cut to the model's length, batched by length, searched, put in order."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +21,8 @@ from nmt.runs.model_directory import load_model
 
 Progress = Callable[[int], object]
 
-# Tokens that a batch may hold. The paper's base model keeps 24 KB of keys and values for each in
-# fp32 and half of that in bf16: 0.4 GB, and on a GPU 1.6 GB.
+# Tokens that a batch may hold. In the paper's base model each has 24 KB of keys and values in fp32
+# and half of that in bf16: together 0.4 GB, and 1.6 GB on a GPU.
 _CPU_BATCH_TOKENS = 16_384
 _GPU_BATCH_TOKENS = 131_072
 
@@ -33,11 +33,13 @@ _SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s
 
 @dataclass(frozen=True)
 class Translation:
+    """A translation of a text that may have been translated in several pieces."""
+
     text: str  # one line, without a tab
-    score: float  # log_probability over the length penalty; summed over the pieces
+    score: float  # log_probability / length penalty; summed over the pieces
     log_probability: float  # natural log, summed over `tokens`
     tokens: list[int]  # with the end symbol of each piece that has one
-    pieces: int  # parts in which the source was translated; 0: it was blank
+    pieces: int  # in which the source was translated; 0: it was blank
 
 
 EMPTY = Translation("", 0.0, 0.0, [], 0)
@@ -45,13 +47,13 @@ EMPTY = Translation("", 0.0, 0.0, [], 0)
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to search; None: as the model's configuration, or this machine, suggests.
+    """How to search; None: the model's configuration decides, or for `batch_tokens` the device.
 
     Raises:
         ArgumentError: a value out of its range.
     """
 
-    beam: int | None = None  # hypotheses kept; 1: greedy
+    beam: int | None = None  # hypotheses kept for each sentence; 1: greedy
     length_penalty: float | None = None  # alpha
     n_best: int = 1  # at most the beam
     batch_tokens: int | None = None  # see Translator.n_best
@@ -75,14 +77,13 @@ class Translator:
 
     Args:
         transformer: in evaluation mode.
-        config: tells the longest source and how to search by default.
+        config: of the model; its `data.max_length` bounds a source, its `decoding` is the default.
     """
 
     def __init__(self, transformer: Transformer, tokenizer: Tokenizer, config: Config):
         self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
         self.device = transformer.embedding.device
-        # A piece of source and its end symbol are at most what training has seen.
-        self.max_piece = config.data.max_length - 1
+        self.max_piece = config.data.max_length - 1  # tokens; training has seen no longer source
 
     @classmethod
     def load(
@@ -98,7 +99,7 @@ class Translator:
         Args:
             device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
             precision: of matrix products; None: fp32 on a CPU, bf16 on a GPU. int8 is for CPUs.
-            note: is told which model of a run was taken.
+            note: is told which model of a run is used.
 
         Raises:
             NoModelError: there is no sound model.
@@ -107,7 +108,12 @@ class Translator:
         chosen = choose_device(device)
         model = load_model(Path(path), device=chosen, note=note)
         if chosen.type == "cpu":
-            pack(model.transformer, precision or "fp32")
+            try:
+                pack(model.transformer, precision or "fp32")
+            except ValueError:
+                raise ArgumentError(
+                    "not in this build of torch, {precision} {}, choose bf16", precision
+                ) from None
         elif precision == "int8":
             raise ArgumentError("int8 is for CPUs, {device} {}, choose another {precision}", chosen)
         elif precision != "fp32":
@@ -135,7 +141,7 @@ class Translator:
         *,
         progress: Progress | None = None,
     ) -> Translation | list[Translation]:
-        """The best translation of a sentence, or of each of several; see `n_best`.
+        """The best translation of a sentence, or of each sentence of several; see `n_best`.
 
         translator.translate("The man reads.").text -> "Der Mann liest."
         """
@@ -154,22 +160,21 @@ class Translator:
 
         A source of k tokens, its end symbol not counted, gets a translation of at most
         k + decoding.max_extra_length tokens, the end symbol counted if there is one. A blank
-        sentence gets `EMPTY` without a call of the model. A sentence longer than
-        data.max_length is translated in pieces: at the ends of sentences, else at spaces, else
-        between tokens; the n-th best of the pieces together are its n-th best.
+        sentence gets `EMPTY` without a call of the model. A text longer than data.max_length is
+        split at ends of sentences, else at spaces, else between tokens, and translated in pieces:
+        the n-th best translations of the pieces, joined, are its n-th best.
 
         Args:
             sentences: plain text, normalised here as the training data was.
-            options: `batch_tokens` bounds what a batch may hold: the padded tokens of its
-                sources and of `beam` translations of the greatest length for each. A single
-                sentence is always taken, whatever the bound.
-            progress: called after each batch with the number of pieces of text translated.
+            options: `batch_tokens` bounds a batch: the padded tokens of its sources and of `beam`
+                translations of the greatest length for each. A single sentence always fits.
+            progress: called after each batch with its number of pieces.
 
         Returns:
-            For each sentence 1 to `n_best` translations: fewer if fewer were found.
+            For each sentence 1 to `n_best` translations; fewer if fewer were found.
 
         Raises:
-            ArgumentError: n_best above the beam; the device's memory does not suffice.
+            ArgumentError: n_best exceeds the beam; out of memory.
         """
         options = options or SearchOptions()
         beam = self.beam(options)
@@ -186,20 +191,24 @@ class Translator:
         return [combine([next(in_order) for _ in line]) for line in pieces]
 
     def beam(self, options: SearchOptions) -> int:
-        """W. Raises ArgumentError if more translations are wanted than hypotheses are kept."""
+        """The beam width, W. Raises ArgumentError if `n_best` exceeds it."""
         beam = options.beam or self.config.decoding.beam
         if options.n_best > beam:
-            n_best = options.n_best
-            raise ArgumentError("more than beam {}, {n_best} {}, widen {beam}", beam, n_best)
+            raise ArgumentError(
+                "more translations wanted than hypotheses kept, {n_best} {} with {beam} {}, "
+                "raise {beam} or lower {n_best}",
+                options.n_best, beam,
+            )  # fmt: skip
         return beam
 
     def _cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
-        """Token ids, without end symbols, of the pieces of each sentence; none if it is blank."""
+        """Token ids, without end symbols, of the pieces of each sentence; [] if it is blank."""
         texts = [normalize(sentence) for sentence in sentences]
         ids = iter(self.tokenizer.encode_batch([text for text in texts if text.strip()]))
         return [self._pieces(text, next(ids)) if text.strip() else [] for text in texts]
 
     def _pieces(self, text: str, ids: list[int]) -> list[list[int]]:
+        """`ids`, those of `text`, or if they are too many the ids of its parts."""
         if len(ids) <= self.max_piece:
             return [ids] if ids else []
         parts = [part for part in _SENTENCE_ENDS.split(text) if part.strip()]
@@ -215,14 +224,14 @@ class Translator:
         ]
 
     def _limit(self, piece: list[int]) -> int:
+        """Most tokens of a translation, the end symbol counted."""
         limit = len(piece) + self.config.decoding.max_extra_length
-        longest = self.transformer.max_length  # learned positions end somewhere
-        return limit if longest is None else min(limit, longest)
+        return min(limit, self.transformer.max_length or limit)
 
     def _batches(
         self, pieces: list[list[int]], beam: int, batch_tokens: int | None
     ) -> Iterator[list[int]]:
-        """Indices of the pieces of each batch: of like length, the longest batch first."""
+        """Indices of the pieces of each batch: of similar length, the longest pieces first."""
         default = _CPU_BATCH_TOKENS if self.device.type == "cpu" else _GPU_BATCH_TOKENS
         order = sorted(range(len(pieces)), key=lambda index: len(pieces[index]), reverse=True)
         begin = 0
@@ -240,16 +249,14 @@ class Translator:
         rows = [piece + [EOS_ID] + [PAD_ID] * (longest - len(piece)) for piece in pieces]
         limits = [self._limit(piece) for piece in pieces]
         alpha = options.length_penalty
+        if alpha is None:
+            alpha = self.config.decoding.length_penalty
         try:
             with torch.inference_mode():
                 src = torch.tensor(rows, device=self.device)  # (B, S)
+                steps = Stepper(self.transformer, src, beam, max(limits))
                 return search(
-                    Stepper(self.transformer, src, beam, max(limits)),
-                    limits,
-                    beam=beam,
-                    alpha=self.config.decoding.length_penalty if alpha is None else alpha,
-                    n_best=options.n_best,
-                    device=self.device,
+                    steps, limits, beam=beam, alpha=alpha, n_best=options.n_best, device=self.device
                 )
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
@@ -267,26 +274,25 @@ class Translator:
 
 
 def choose_device(name: str | None) -> torch.device:
-    """The device of that name; None: a GPU if there is one. ArgumentError if it is not here."""
+    """The device of that name; None: a GPU if there is one. ArgumentError if there is none."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    here = ", ".join(["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))])
-    unknown = ArgumentError("no such device, {device} {}, name one there is: {}", name, here)
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).tolist()  # "meta" has shapes but no numbers
     except (RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError):
-        raise unknown from None
-    if device.type == "meta":  # has shapes but no numbers
-        raise unknown
+        here = ", ".join(["cpu", *(f"cuda:{n}" for n in range(torch.cuda.device_count()))])
+        raise ArgumentError(
+            "no such device, {device} {}, name one there is: {}", name, here
+        ) from None
     return device
 
 
 def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
-    """Translations of a text from those of its consecutive parts, rank by rank.
+    """Translations of a text from those of its consecutive parts: the n-th best ones, joined.
 
-    Where a part has fewer translations than another, its last stands in. Scores and
-    log-probabilities add up, so that the order stays best first.
+    A part with fewer translations than another repeats its last. Scores and log-probabilities add
+    up, so that the order stays best first.
     """
     parts = [part for part in parts if part[0].pieces]
     if len(parts) <= 1:
@@ -308,9 +314,9 @@ def _joined(parts: list[Translation]) -> Translation:
 
 
 def _halves(text: str) -> list[str]:
-    """Two parts, split at the space nearest the middle; one if there is none inside.
+    """Two parts, split at the space nearest the middle; one if there is no space inside.
 
-    Spaces at the ends of the text are left out.
+    Spaces at both ends of the text are dropped.
 
     "to be or not" -> ["to be", "or not"]
     """

@@ -1,1 +1,1 @@
-"""How good translations are: BLEU and its companions, `nmt evaluate`."""
+"""Test sets, and the metrics of translations: BLEU, chrF, TER, COMET; attention weights."""

@@ -1,4 +1,4 @@
-"""Where a model looks: attention weights of one sentence pair, as arrays, a picture or a page.
+"""The attention weights of one sentence pair, as arrays, a picture or a page.
 
 Figures 3 to 5 of Vaswani et al. (2017) for any sentence, and for the decoder too.
 """
@@ -33,9 +33,9 @@ _TOKEN_INCHES, _DPI = 0.13, 110
 class AttentionMaps:
     """Attention weights of one sentence pair; every row of keys sums to 1.
 
-    A target query is named after the piece that it writes, not after the one that it has just
-    read: row i of `cross` is where the model looks in the source when it writes
-    `target_pieces[i]`, and row i of `decoder` where it looks among `read_pieces`.
+    Rows of the target are named after the piece that is predicted there, not after the one read:
+    row i of `cross` has the weights over the source with which `target_pieces[i]` is predicted,
+    row i of `decoder` those over `read_pieces`.
     """
 
     source_pieces: list[str]  # S of them, </s> last
@@ -49,7 +49,7 @@ class AttentionMaps:
 def attention_of(
     model: Translator | str | Path, source: str, target: str | None = None
 ) -> AttentionMaps:
-    """The weights with which a model attends while it translates a sentence.
+    """The attention weights of a model for a sentence and its translation.
 
     Args:
         model: a translator, or the path of a model, checkpoint or run, which is then read in fp32.
@@ -57,7 +57,8 @@ def attention_of(
         target: its translation; None: the one that the model finds.
 
     Raises:
-        InputError: no text, more tokens than the model takes at once, or too many weights to draw.
+        InputError: no text, more tokens than the model takes at once, or more weights than can be
+            drawn.
         NoModelError: no sound model, or its weights are not numbers.
     """
     translator = (
@@ -65,7 +66,7 @@ def attention_of(
     )
     tokenizer, transformer = translator.tokenizer, translator.transformer
     if not normalize(source).strip():
-        raise InputError("no text, the source, give a sentence")
+        raise ArgumentError("an empty sentence, {source}, give one with words")
     src = [*tokenizer.encode(normalize(source)), EOS_ID]
     _check_length("source", src, translator.config.data.max_length)
     if target is None:
@@ -94,12 +95,11 @@ def attention_of(
 def run_attention(
     model: Path, source: str, target: str | None, output: Path, note: Callable[[str], None]
 ) -> None:
-    """Draws where the model looks into a .png or .html file, see `attention_of`.
+    """Writes the attention weights of a sentence pair as a .png or .html file.
 
     Raises:
-        ArgumentError: another kind of file, or one that cannot be written; besides, as
-            `attention_of` and `write_png` do.
-        NoModelError: no sound model.
+        ArgumentError: the file is of another kind, or cannot be written.
+        InputError, NoModelError: see `attention_of` and `write_png`.
     """
     check_output(output)
     if output.suffix not in (".png", ".html"):
@@ -111,13 +111,14 @@ def run_attention(
         if output.suffix == ".png":
             write_png(maps, file)
         else:
-            file.write((_PAGE + html_fragment(maps) + "</body>\n</html>\n").encode())
+            page = _template("attention_page.html").replace("__ATTENTION__", html_fragment(maps))
+            file.write(page.encode())
 
 
 def write_png(maps: AttentionMaps, output: Path | BinaryIO) -> None:
-    """All heads at a glance: for each kind of attention a row a layer, a column a head.
+    """Draws all heads: for each kind of attention, one row per layer and one column per head.
 
-    In each square queries are rows, keys are columns, and the darker the more weight.
+    In each square, queries are rows and keys are columns; darker means more weight.
 
     Raises:
         InputError: matplotlib, the extra "plots", is missing; too many tokens for a picture.
@@ -169,7 +170,7 @@ def _draw(figure, title: str, weights: np.ndarray, queries, keys, margin: float)
         axes.set_xticks([])
         axes.set_yticks([])
         axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=6, pad=2)
-    # Pieces are text, never mathematics; the outermost squares name them for their row and column
+    # Pieces are text, not mathematics; only the squares at the edges are labelled with them
     names = {"fontsize": 6, "parse_math": False}
     for axes in grid[:, 0]:
         axes.set_yticks(range(len(queries)), queries, **names)
@@ -189,10 +190,10 @@ def _kinds(maps: AttentionMaps) -> list[tuple[str, np.ndarray, list[str], list[s
 
 
 def html_fragment(maps: AttentionMaps) -> str:
-    """An interactive picture to stand anywhere in the body of a page.
+    """An interactive picture, as HTML that can be put anywhere into a page's body.
 
-    It brings its own style and script, takes the colours of the page around it and asks for
-    nothing outside; several may stand in a page. Weights are rounded to 1/255.
+    It has its own style and script, takes its colours from the page and loads nothing; a page may
+    hold several. Weights are rounded to 1/255.
     """
     arrays = {"encoder": maps.encoder, "decoder": maps.decoder, "cross": maps.cross}
     weights = {
@@ -209,25 +210,12 @@ def html_fragment(maps: AttentionMaps) -> str:
             "weights": weights,
         }
     )
-    template = resources.files("nmt.evaluation").joinpath("attention.html").read_text("utf-8")
-    return template.replace("__DATA__", data.replace("<", "\\u003c"))  # no "</script>" from text
+    data = data.replace("<", "\\u003c")  # no "</script>" from text
+    return _template("attention.html").replace("__DATA__", data)
 
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Attention</title>
-<style>
-:root { color-scheme: light dark; background: Canvas; color: CanvasText; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1rem; max-width: 46rem; }
-h1 { font-size: 1.2rem; }
-</style>
-</head>
-<body>
-<h1>Attention</h1>
-"""
+def _template(name: str) -> str:
+    return resources.files("nmt.evaluation").joinpath(name).read_text("utf-8")
 
 
 def _check_room(model: Model, source: int, target: int) -> None:
@@ -241,4 +229,6 @@ def _check_room(model: Model, source: int, target: int) -> None:
 
 def _check_length(side: str, ids: list[int], limit: int | None) -> None:
     if limit is not None and len(ids) > limit:
-        raise InputError(f"{len(ids)} tokens, the model takes {limit}, the {side}, shorten it")
+        raise ArgumentError(
+            f"{len(ids)} tokens, the model takes {limit}, {{{side}}}, shorten the sentence"
+        )

@@ -1,8 +1,7 @@
 """BLEU, chrF and TER of detokenised text, as sacreBLEU computes them.
 
 sacreBLEU: Post (2018). BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al.
-(2006). A signature says how a figure came about; two figures compare only where the signatures
-agree.
+(2006). A signature says how a score was computed; only scores with equal signatures compare.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ RESAMPLES = 1000  # sacreBLEU's own default
 
 @dataclass(frozen=True)
 class Scores:
+    """Corpus scores with what is needed to reproduce them."""
+
     bleu: float  # 0 to 100
     bleu_signature: str
     chrf: float  # 0 to 100; chrF2
@@ -31,12 +32,14 @@ class Scores:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A baseline's scores, and how likely differences as large are by chance."""
+    """A baseline's scores, and the probability that chance alone makes a difference as large."""
 
     bleu: float  # the baseline's, 0 to 100
+    bleu_difference: float  # of the translations' to it
     bleu_p_value: float  # 0 to 1
-    chrf: float  # the baseline's, 0 to 100
-    chrf_p_value: float  # 0 to 1
+    chrf: float
+    chrf_difference: float
+    chrf_p_value: float
 
 
 def score(
@@ -52,7 +55,7 @@ def score(
     Raises:
         InputError: nothing to score, unequal numbers of lines, or a missing extra.
     """
-    from sacrebleu.metrics.chrf import CHRF  # imports are late: they cost more than a short search
+    from sacrebleu.metrics.chrf import CHRF  # late: to import it takes longer than a short search
 
     check_counts(hypotheses, references)
     bleu, chrf = _bleu(target_language), CHRF()
@@ -72,10 +75,10 @@ def bleu_interval(
 ) -> tuple[float, float]:
     """Bounds of BLEU's 95% confidence interval.
 
-    Koehn (2004): the 2.5% and 97.5% quantiles of 1000 bootstrap resamples of the sentences, those
-    of `sacrebleu --confidence`, which prints their mean and half their distance: beside a score
-    near 100 that would be more than 100. The generator starts from the environment variable
-    SACREBLEU_SEED, 12345 by default.
+    Koehn (2004): the 2.5% and 97.5% quantiles of 1000 bootstrap resamples of the sentences. The
+    resamples are those of `sacrebleu --confidence`, which prints mean and half-width instead; near
+    100 these would reach beyond it. The seed is the environment variable SACREBLEU_SEED, 12345 by
+    default.
     """
     check_counts(hypotheses, references)
     return interval(_bleu(target_language), hypotheses, references)
@@ -84,7 +87,7 @@ def bleu_interval(
 def interval(
     metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[float, float]:
-    """See `bleu_interval`; texts as the metric takes them."""
+    """See `bleu_interval`; for any metric of sacreBLEU, and texts as it takes them."""
     from sacrebleu.significance import _bootstrap_resample
 
     statistics = metric._extract_corpus_statistics(hypotheses, references)
@@ -97,7 +100,7 @@ def interval(
 def ter(hypotheses: Sequence[str], *references: Sequence[str]) -> tuple[float, str]:
     """Translation edit rate, edits for 100 words of reference, and its signature; 0 is best.
 
-    Seconds for thousands of sentences, the more the worse they are.
+    Takes seconds for thousands of sentences, longer for worse translations.
     """
     from sacrebleu.metrics.ter import TER
 
@@ -115,7 +118,7 @@ def compare(
 ) -> Comparison:
     """Paired bootstrap test (Koehn, 2004) of translations against a baseline's.
 
-    1000 resamples, as `sacrebleu --paired-bs` has them; see `bleu_interval` for the generator.
+    1000 resamples, as `sacrebleu --paired-bs` has them; see `bleu_interval` for the seed.
     Equal scores have p = 1, where sacreBLEU has 0.001 if no resample tells the two apart.
     """
     from sacrebleu.metrics.chrf import CHRF
@@ -127,14 +130,12 @@ def compare(
     metrics = {"BLEU": _bleu(target_language), "chrF": CHRF()}
     test = PairedTest(systems, metrics, references, test_type="bs", n_samples=RESAMPLES)
     found: dict[str, Any] = dict(test()[1])
-    (bleu, bleu_tested), (chrf, chrf_tested) = found["BLEU"], found["chrF2"]
-    return Comparison(
-        bleu.score, _p_value(bleu, bleu_tested), chrf.score, _p_value(chrf, chrf_tested)
-    )
+    return Comparison(*_compared(*found["BLEU"]), *_compared(*found["chrF2"]))
 
 
-def _p_value(baseline: Any, tested: Any) -> float:
-    return 1.0 if baseline.score == tested.score else float(tested.p_value)
+def _compared(baseline: Any, tested: Any) -> tuple[float, float, float]:
+    difference = tested.score - baseline.score
+    return baseline.score, difference, float(tested.p_value) if difference else 1.0
 
 
 def _bleu(target_language: str | None) -> BLEU:

@@ -1,6 +1,6 @@
 """COMET, a trained metric (Rei et al., 2020), by the optional package unbabel-comet.
 
-Its models are files of PyTorch that can run code when they are read: take those you trust.
+Its models are PyTorch files that can run code when they are loaded: use only those you trust.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ class Comet:
 
     Raises:
         ArgumentError: the extra is missing.
-        StorageError: the model cannot be had.
+        StorageError: the model cannot be loaded.
     """
 
     def __init__(self, name: str):
@@ -28,10 +28,10 @@ class Comet:
             ) from None
         try:
             self._model = load_from_checkpoint(download_model(name))  # and the encoder's vocabulary
-        except (KeyError, OSError) as error:  # COMET's KeyError stands for whatever went wrong
+        except (KeyError, OSError) as error:  # COMET raises KeyError whatever went wrong
             reason = str(error.args[0] if error.args else error).partition("\n")[0]
             raise StorageError(
-                f"the COMET model cannot be had ({reason}), {name}, check the name and the network"
+                f"COMET model cannot be loaded ({reason}), {name}, check the name and the network"
             ) from None
 
     def score(

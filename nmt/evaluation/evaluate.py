@@ -1,4 +1,4 @@
-"""Translating a test set, or taking translations as they are, and scoring them."""
+"""`nmt evaluate`: translates a test set, or takes given translations, and scores them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ from nmt.storage.opening import read_lines
 
 Note = Callable[[str], None]
 
-_HOPELESS_BLEU = 2.0  # what shuffled lines of one language have
+_HOPELESS_BLEU = 2.0  # that of shuffled lines of one language
 
 
 def evaluate(
@@ -43,89 +43,106 @@ def evaluate(
     """Scores the translations of a test set against its references.
 
     Args:
-        model: a model, checkpoint or run directory; None where `hypothesis` is given with
-            references and `target_language`.
-        source, reference: text files, plain or .gz, of as many lines.
+        model: a model, checkpoint or run directory; not needed beside `hypothesis`.
+        source, reference: text files, plain or compressed, with the same number of lines.
         test_set: one of sacreBLEU's, such as "wmt14/full". With neither reference nor test set,
             the model's own `data.test` as its run keeps it.
-        hypothesis: translations to score; nothing is translated. COMET wants their `source` too.
-        device, precision, options: how to translate.
+        hypothesis: translations to score; nothing is translated. COMET needs their `source` too.
         baseline: translations by another system, for a paired significance test.
         comet: name of a COMET model that scores the translations as well.
         target_language: the model's if None.
         output: a file for the translations, one a line.
-        note: takes what is said to the user on the way.
+        device, precision, options: how to translate.
+        note: receives messages for the user.
 
     Raises:
-        ValueError: arguments that do not go together.
-        InputError: files that cannot be read or do not match, text in subword pieces, a missing
-            extra.
+        ArgumentError: arguments that do not go together, or a missing extra.
+        InputError: files that cannot be read or do not match, or text in subword pieces.
         StorageError: a test set or a COMET model that cannot be downloaded.
-        NoModelError: no sound model.
+        NoModelError: no sound model, or another run's test set beside it.
     """
+    _refuse_conflicts(
+        model=model, source=source, reference=reference, test_set=test_set, hypothesis=hypothesis,
+        comet=comet, target_language=target_language, device=device, precision=precision,
+        options=None if options == SearchOptions() else options,
+    )  # fmt: skip
     if output is not None:
         check_output(Path(output))
-    folder = find_model(Path(model))[0] if model is not None else None
-    config = read_config(folder) if folder is not None else None
-    language = _language(target_language, config, note)
-    tests = _test_set(source, reference, test_set, folder, config, language, note)
+    tests, language = _test_set(model, source, reference, test_set, target_language, note)
     others = _given(baseline, tests, note) if baseline is not None else None
-    judge = _comet(comet, tests) if comet is not None else None  # told if missing, before all work
-    if hypothesis is not None:
-        translations = _given(hypothesis, tests, note)
-    else:
+    judge = Comet(comet) if comet is not None else None  # before all work: it may be missing
+    if hypothesis is None:
         translations = _translated(model, tests, options, device, precision, note)
+    else:
+        translations = _given(hypothesis, tests, note)
     if output is not None:
         with opened_output(output) as file:
             file.write("".join(f"{line}\n" for line in translations).encode())
     result = _scored(translations, others, tests, language, judge)
-    _check_language(result, note)
+    _warn(result, note)
     return result
+
+
+def _refuse_conflicts(**arguments: object) -> None:
+    """Raises ArgumentError for the first arguments of `evaluate` that do not go together."""
+    has = {name for name, value in arguments.items() if value is not None}
+    is_compared, is_given = has & {"reference", "test_set"}, "hypothesis" in has
+    options = "{beam}, {length_penalty}, {batch_tokens}, {device} and {precision}"
+    without_source = "source" not in has
+    for is_so, problem, remedy in (
+        (len(is_compared) == 2, "both {reference} and {test_set}", "leave out one"),
+        (has & {"source", "reference"} == {"source"},
+         "{source} without {reference}", "give the reference too"),
+        (is_given and not without_source and "comet" not in has,
+         "both {source} and {hypothesis}", "leave out {source}"),
+        ({"comet", "reference"} <= has and without_source,
+         "{comet} without {source}", "give the source too"),
+        ("reference" in has and without_source and not is_given,
+         "{reference} without {source}", "give the source too"),
+        (not has & {"model", "hypothesis"}, "nothing to score", "give {model} or {hypothesis}"),
+        (not is_compared and "model" not in has,
+         "nothing to compare with", "give {reference} or {test_set}"),
+        (not has & {"model", "target_language"},
+         "no {target_language}", "give it, or a {model} that tells it"),
+        (is_given and has & {"options", "device", "precision"},
+         "options of translating beside {hypothesis}", f"leave out {options}"),
+    ):  # fmt: skip
+        if is_so:
+            raise ArgumentError(f"{problem}, what to evaluate, {remedy}")
+
+
+def _test_set(
+    model: str | Path | None,
+    source: str | Path | None,
+    reference: str | Path | None,
+    name: str | None,
+    language: str | None,
+    note: Note,
+) -> tuple[TestSet, str]:
+    """What is compared (files, sacreBLEU's of that name, or the model's own), and its language."""
+    folder = find_model(Path(model))[0] if model is not None else None
+    config = read_config(folder) if folder is not None else None
+    language = _language(language, config, note)
+    if reference is not None:
+        tests = test_sets.from_files(source, reference)
+    elif name is not None:
+        tests = test_sets.from_sacrebleu(name, config, language, note)
+    else:
+        assert folder and config
+        tests = test_sets.own(folder, config)
+    for references in tests.references:
+        check_plain_text(references, tests.name, note)
+    return tests, language
 
 
 def _language(given: str | None, config: Config | None, note: Note) -> str:
     """The target language: the one given, or the model's, which only warns if it is odd."""
-    if given is None and config is None:
-        raise ValueError("no target_language, and no model that tells it")
     language = given or (config.data.target_language if config else "")
     if problem := code_problem(language):
         if given is not None:
             raise ArgumentError("{}, {target_language}, give that of ISO 639", problem)
         note(f"nmt: warning: {problem}, the model's target language, name it when you evaluate")
     return language
-
-
-def _test_set(
-    source: str | Path | None,
-    reference: str | Path | None,
-    name: str | None,
-    folder: Path | None,
-    config: Config | None,
-    language: str,
-    note: Note,
-) -> TestSet:
-    """What is compared: files, sacreBLEU's of that name, or that of the model in `folder`."""
-    if reference is not None and name is not None:
-        raise ValueError("both reference and test_set: give one of them")
-    if source is not None and reference is None:
-        raise ValueError("source without reference")
-    if reference is not None:
-        tests = test_sets.from_files(source, reference)
-    elif name is not None:
-        tests = test_sets.from_sacrebleu(name, config, language, note)
-    elif folder is not None and config is not None:
-        tests = test_sets.own(folder, config)
-    else:
-        raise ValueError("nothing to compare with: give reference, test_set or model")
-    for references in tests.references:
-        check_plain_text(references, tests.name, note)
-    return tests
-
-
-def _comet(name: str, tests: TestSet) -> Comet:
-    if tests.sources is None:
-        raise ValueError("comet without source: it compares three texts")
-    return Comet(name)
 
 
 def _scored(
@@ -156,16 +173,23 @@ def _scored(
     )
 
 
-def _check_language(result: Evaluation, note: Note) -> None:
-    """Warns of translations in another language than the references'."""
+def _warn(result: Evaluation, note: Note) -> None:
+    """Warns of translations in another language than the references', and of a BLEU near 0."""
     tests = result.test_set
+    is_hopeless = result.scores.bleu < _HOPELESS_BLEU
     # without the source only what is no translation at all is suspected
-    is_suspect = tests.sources is not None or result.scores.bleu < _HOPELESS_BLEU
+    is_suspect = tests.sources is not None or is_hopeless
     if is_suspect and not is_translated(result.translations, tests.references[0], tests.sources):
         than = "the source's" if tests.sources is not None else "another"
         note(
             f"nmt: warning: the translations seem to be in {than} language, not the reference's, "
             f"{tests.name}, check which files are compared"
+        )
+    elif is_hopeless:
+        note(
+            f"nmt: warning: BLEU near 0, {tests.name}, read some translations: sentences that fit "
+            "other sources mean lines that do not match, repeated words a model that has learnt "
+            "too little; train it longer, or see whether its loss fell"
         )
 
 
@@ -193,13 +217,11 @@ def _translated(
     """The model's translations, one for each source."""
     from tqdm import tqdm
 
-    if model is None or tests.sources is None:
-        raise ValueError("nothing to score: give hypothesis, or model and source")
+    assert model is not None and tests.sources is not None
     translator = Translator.load(model, device=device, precision=precision, note=note)
     with tqdm(desc="translated", unit=" lines", disable=None, leave=False) as bar:
         found = translator.translate(tests.sources, options, progress=bar.update)
-    cut = sum(each.pieces > 1 for each in found)
-    if cut:
+    if cut := sum(each.pieces > 1 for each in found):
         long = count(cut, "sentence")
         note(f"nmt: warning: translated in pieces, longer than the model takes: {long}")
     translations = [each.text for each in found]

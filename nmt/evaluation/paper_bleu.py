@@ -1,14 +1,14 @@
-"""The BLEU that the paper reports for English-German: of tokens, compounds split at hyphens.
+"""BLEU as the paper reports it for English-German: of Moses tokens, compounds split at hyphens.
 
 The convention is that of the authors' get_ende_bleu.sh (tensor2tensor): Unicode punctuation
 replaced, Moses tokens, `rich-text` written `rich ##AT##-##AT## text`, then multi-bleu.perl. Their
 reference had straight quotation marks as well (tensor2tensor issue 317); here both sides get them,
-so that „so“ and "so" are the same. The figure is about a point above sacreBLEU's on the same text
-and compares with no figure but those of the paper and of others who computed it like this.
+so that „so“ and "so" are the same. The score is about a point above sacreBLEU's on the same text,
+and compares only with the paper's and with others computed in this way.
 
 On 269,089 German sentences (news, captions, web, parliament) the tokens are those of the Perl
-scripts, without exception. They differ where a Chinese letter, say, precedes a full stop inside a
-sentence.
+scripts, without exception. They differ, for example, where a Chinese letter precedes a full stop
+inside a sentence.
 """
 
 import functools
@@ -75,7 +75,7 @@ def paper_tokens(line: str) -> str:
 def _split_last_stop(tokens: str) -> str:
     """Splits off the full stop that ends a line, even that of an abbreviation.
 
-    tokenizer.perl does so, sacremoses not: "usw." -> "usw ."; "usw ..." stays.
+    tokenizer.perl does this, sacremoses does not: "usw." -> "usw ."; "usw ..." stays.
     """
     ends_in_one = tokens[-1:] == "." and tokens[-2:-1] not in ("", " ", ".")
     return f"{tokens[:-1]} ." if ends_in_one else tokens

@@ -1,6 +1,6 @@
-"""Whether text is fit to be scored: plain text, neither in pieces nor tokenised.
+"""Checks that text to be scored is plain, neither in subword pieces nor tokenised.
 
-Scores of anything else are figures, but compare with no other.
+Scores of other text compare with no published ones.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from nmt.errors import InputError, count
 
 # sentencepiece's mark before a word, where it is no part of a bar chart (▁▂▃); subword-nmt's
-# mark behind a piece that goes on
+# mark at the end of a piece that is not the last of its word
 _PIECE = re.compile(r"(?:^|\s)▁(?![▁-█])|\S+@@(?:\s|$)")
 # A space before a full stop or comma, what Moses escapes, split hyphens
 _TOKENISED = re.compile(r"\S [.,](?:\s|$)|&(?:apos|quot|amp|lt|gt|#91|#93|#124);|@-@|##AT##")
@@ -33,11 +33,11 @@ def check_plain_text(lines: Sequence[str], name: str, note: Callable[[str], None
         if found := _PIECE.search(line):
             raise InputError(
                 f"text in subword pieces ({found[0].strip()!r}), {name}:{number}, "
-                "join the pieces to plain text first"
+                "join the pieces into plain text"
             )
     if len(tokenised) > _TOKENISED_SHARE * sum(1 for line in lines if line.strip()):
         share = f"{len(tokenised)} of {count(len(lines), 'line')}, the first is line {tokenised[0]}"
         note(
-            f"nmt: warning: {name} looks tokenised ({share}); its scores compare with no others, "
+            f"nmt: warning: {name} looks tokenised ({share}); its scores compare with no others; "
             "give plain text"
         )

@@ -1,6 +1,7 @@
-"""What an evaluation has found: figures for programs, lines for a person."""
+"""The result of an evaluation, as JSON for programs or as text for a person."""
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nmt.evaluation.bleu import Comparison, Scores
@@ -10,6 +11,8 @@ from nmt.evaluation.test_sets import TestSet
 
 @dataclass(frozen=True)
 class Evaluation:
+    """Every score of a test set's translations, and the translations."""
+
     scores: Scores
     bleu_interval: tuple[float, float]  # 95%
     ter: float  # edits for 100 words
@@ -23,39 +26,27 @@ class Evaluation:
     comet_model: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """For programs, figures to six digits behind the point."""
-        scores = self.scores
-        content: dict[str, Any] = {
-            "bleu": scores.bleu,
-            "bleu_signature": scores.bleu_signature,
-            "bleu_interval": list(self.bleu_interval),
-            "chrf": scores.chrf,
-            "chrf_signature": scores.chrf_signature,
+        """For programs: scores with six decimals."""
+        content: dict[str, Any] = asdict(self.scores) | {
+            "bleu_interval": self.bleu_interval,
             "ter": self.ter,
             "ter_signature": self.ter_signature,
-            "sentences": scores.sentences,
         }
         if self.paper_bleu is not None and self.paper_bleu_interval is not None:
             content |= {
                 "paper_bleu": self.paper_bleu,
-                "paper_bleu_interval": list(self.paper_bleu_interval),
+                "paper_bleu_interval": self.paper_bleu_interval,
                 "paper_bleu_convention": CONVENTION,
             }
         if self.comet is not None:
             content |= {"comet": self.comet, "comet_model": self.comet_model}
-        if (baseline := self.comparison) is not None:
-            content["baseline"] = {
-                "bleu": baseline.bleu,
-                "bleu_difference": scores.bleu - baseline.bleu,
-                "bleu_p_value": baseline.bleu_p_value,
-                "chrf": baseline.chrf,
-                "chrf_difference": scores.chrf - baseline.chrf,
-                "chrf_p_value": baseline.chrf_p_value,
-            }
-        return _rounded(content)
+        if self.comparison is not None:
+            content["baseline"] = asdict(self.comparison)
+        # without rounding errors such as 100.00000000000004
+        return json.loads(json.dumps(content), parse_float=lambda digits: round(float(digits), 6))
 
     def as_text(self) -> str:
-        """For a person, a line for each measure."""
+        """For a person: one line per metric."""
         scores, (low, high) = self.scores, self.bleu_interval
         lines = [
             f"BLEU = {scores.bleu:.2f}  (95%: {low:.2f} to {high:.2f})  {scores.bleu_signature}",
@@ -71,21 +62,9 @@ class Evaluation:
         if (baseline := self.comparison) is not None:
             lines.append(
                 f"baseline: BLEU = {baseline.bleu:.2f}, "
-                f"difference {scores.bleu - baseline.bleu:+.2f} (p = {baseline.bleu_p_value:.4f}); "
+                f"difference {baseline.bleu_difference:+.2f} (p = {baseline.bleu_p_value:.4f}); "
                 f"chrF = {baseline.chrf:.2f}, "
-                f"difference {scores.chrf - baseline.chrf:+.2f} (p = {baseline.chrf_p_value:.4f})  "
+                f"difference {baseline.chrf_difference:+.2f} (p = {baseline.chrf_p_value:.4f})  "
                 "paired bootstrap"
             )
         return "\n".join([*lines, f"sentences = {scores.sentences}"])
-
-
-def _rounded(value: Any) -> Any:
-    """Without the dust of binary arithmetic, 100.00000000000004, at any depth."""
-    match value:
-        case float():
-            return round(value, 6)
-        case list():
-            return [_rounded(item) for item in value]
-        case dict():
-            return {key: _rounded(item) for key, item in value.items()}
-    return value

@@ -1,4 +1,4 @@
-"""What translations are compared with: sources and references, from wherever they come."""
+"""Test sets, sources with references: from files, from a model's run, or from sacreBLEU."""
 
 import contextlib
 import http.client
@@ -17,21 +17,23 @@ from nmt.evaluation.bleu import language_of
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage.opening import read_lines
 
-_MAX_DEMO_PAIRS = 10_000  # a model from elsewhere may ask for so many; the grammar takes seconds
+_MAX_DEMO_PAIRS = 10_000  # a model may come from anywhere and ask for more; these take seconds
 
 
 @dataclass(frozen=True)
 class TestSet:
+    """Sentences to translate, with their references."""
+
     sources: list[str] | None  # None: not needed, the translations are given
     references: list[list[str]]  # one or more, each with one raw reference a sentence
     name: str  # for messages
 
 
 def from_files(source: str | Path | None, reference: str | Path) -> TestSet:
-    """Text files, plain or compressed, of as many lines.
+    """From text files, plain or compressed, with the same number of lines.
 
     Raises:
-        InputError: one cannot be read, or they have not as many lines.
+        InputError: one cannot be read, or their numbers of lines differ.
     """
     references = list(read_lines(Path(reference)))
     sources = list(read_lines(Path(source))) if source is not None else None
@@ -44,15 +46,16 @@ def from_files(source: str | Path | None, reference: str | Path) -> TestSet:
 
 
 def own(folder: Path, config: Config) -> TestSet:
-    """The model's own test set: as its run keeps it, or written by the demo's grammar.
+    """The model's own test set, as its run keeps it, or generated if it is the demo's.
 
-    Never read from what the configuration names: the model may come from anywhere.
+    Files that the configuration names are not read: the model may come from anywhere.
 
     Args:
         folder: a model directory or checkpoint, perhaps in its run.
 
     Raises:
         ArgumentError: it has none, or its text is not kept.
+        NoModelError: what is kept beside it is damaged, or of another run.
     """
     data = config.data
     if not data.test:
@@ -61,9 +64,11 @@ def own(folder: Path, config: Config) -> TestSet:
             "give {source} and {reference}, or {test_set}; before the next training name files "
             "under data.test, which are then kept out of the training text"
         )
-    found = kept_test_set.read(RunDirectory.around(folder.resolve()).test_set, data)
+    run = RunDirectory.around(folder.resolve())
+    recorded = run.data_of(folder) if run.test_set.is_dir() else None
+    found = kept_test_set.read(run.test_set, data, recorded)
     if found is None:
-        demo_pairs = [corpus.demo.pairs for corpus in data.test if isinstance(corpus, Demo)]
+        demo_pairs = [corpus.settings.pairs for corpus in data.test if isinstance(corpus, Demo)]
         if len(demo_pairs) < len(data.test) or sum(demo_pairs) > _MAX_DEMO_PAIRS:
             raise ArgumentError(
                 "the text of its test set ({}) is not kept with it, {}, "
@@ -118,7 +123,7 @@ def from_sacrebleu(
 
 @contextlib.contextmanager
 def _one_line_if_it_fails(name: str) -> Iterator[None]:
-    """Turns what sacreBLEU logs, raises or exits with when a download fails into one error line."""
+    """Turns whatever sacreBLEU raises or exits with when a download fails into a StorageError."""
     logger = logging.getLogger("sacrebleu")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

@@ -1,4 +1,4 @@
-"""Who sees whom, and scaled dot-product and multi-head attention (§3.2) between those.
+"""Scaled dot-product and multi-head attention (§3.2), and which query may attend to which key.
 
 Shapes: R rows, each one sentence or several packed ones; T query and S key columns; D d_model;
 H heads; K d_k; V d_v.
@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -28,22 +30,23 @@ KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 
 @dataclass(eq=False)
 class Visibility:
-    """Which query sees which key: those that every rule here allows; without rules, every one.
+    """Which query sees, that is may attend to, which key: where every rule given here allows it.
 
-    `attention` alone makes of it what a kernel takes, and keeps that here: a forward pass has one
-    Visibility for all layers. A query must see something: its weights are not numbers otherwise.
+    `attention` turns it into the bias that a kernel takes and caches that here, as a forward pass
+    has one Visibility for all layers. A query must see at least one key: its attention weights
+    would be NaN otherwise.
 
     Attributes:
-        segments: of queries (R, T) and keys (R, S), int64. A query sees its own segment. Padding,
-            segment 0, sees every segment, so that it sees something; nothing reads it.
+        segments: of queries (R, T) and keys (R, S), int64. A query sees the keys of its own
+            segment. Padding, segment 0, sees every key, so that it sees one; its output is unused.
         positions: of queries (R, T) and keys (R, S), int64, in their sentences; R may be 1.
-            `causal` and `window` need them; a ValueError says so.
-        ancestors: (R, T, S) bool. A query, one of several hypotheses in a row, sees the tokens
-            from which it descends, and itself.
+            Required by `causal` and `window`: ValueError without them.
+        ancestors: (R, T, S) bool. In decoding the queries of a row are the hypotheses of one
+            sentence: each sees itself and the tokens it continues.
         causal: a query sees no key of a later position.
-        window: a query sees itself and window // 2 positions on either side. The others' scores
-            are computed nevertheless: at 27 tokens they and the weighted sum are 1% of an encoder
-            layer's multiplications in the base model, at 256 tokens 8%.
+        window: a query sees itself and window // 2 positions on either side. The scores of the
+            others are computed all the same: together with the weighted sum they are 1% of the
+            multiplications in an encoder layer of the base model at 27 tokens, 8% at 256.
     """
 
     segments: tuple[Tensor, Tensor] | None = None
@@ -59,7 +62,7 @@ class Visibility:
 
 
 def _rules(visibility: Visibility) -> Iterator[Tensor]:
-    """What each rule allows, (R, T, S) bool."""
+    """What each rule that is given allows, (R, T, S) bool."""
     if visibility.segments is not None:
         query, key = visibility.segments[0][:, :, None], visibility.segments[1][:, None]
         yield (query == key) | (query == 0)
@@ -75,17 +78,16 @@ def _rules(visibility: Visibility) -> Iterator[Tensor]:
 
 
 def _added_bias(visibility: Visibility, dtype: torch.dtype) -> Tensor | None:
-    """What is added to scores: 0 where a query sees a key, -inf elsewhere; None: all see all.
+    """What is added to scores: 0 where a query sees a key, -inf elsewhere; None if all see all.
 
     Returns:
-        (R, 1, T, S) of `dtype`, made at the first call.
+        (R, 1, T, S) of `dtype`, computed at the first call.
     """
     if visibility._bias is None or visibility._bias.dtype != dtype:
-        sees: Tensor | None = None
-        for allowed in _rules(visibility):
-            sees = allowed if sees is None else sees & allowed
-        if sees is None:
+        rules = list(_rules(visibility))
+        if not rules:
             return None
+        sees = reduce(and_, rules)
         bias = torch.zeros(sees.shape, dtype=dtype, device=sees.device)
         visibility._bias = bias.masked_fill_(~sees, -math.inf)[:, None]
     return visibility._bias
@@ -98,7 +100,7 @@ _recorded: ContextVar[list[Tensor] | None] = ContextVar("_recorded", default=Non
 def recorded_weights() -> Iterator[list[Tensor]]:
     """Collects the attention weights (R, H, T, S) of each call of `attention` in this thread.
 
-    They are those before dropout, in the order of the calls. Compiled code is not recorded.
+    They are taken before dropout, in the order of the calls. Compiled code is not recorded.
     """
     weights: list[Tensor] = []
     token = _recorded.set(weights)
@@ -132,11 +134,11 @@ def attention(
     Returns:
         (R, H, T, V).
     """
-    is_recorded = not torch.compiler.is_compiling() and _recorded.get() is not None
-    if is_recorded or query.device.type == "cpu":
+    recorded = None if torch.compiler.is_compiling() else _recorded.get()
+    if recorded is not None or query.device.type == "cpu":
         weights = attention_weights(query, key, visibility)
-        if is_recorded:
-            _recorded.get().append(weights)
+        if recorded is not None:
+            recorded.append(weights)
         return dropout(weights).to(value.dtype) @ value
     p = dropout.p if dropout.training else 0.0
     bias = _added_bias(visibility, query.dtype)
@@ -144,25 +146,25 @@ def attention(
 
 
 class Cache(Protocol):
-    """What one layer's self-attention keeps of the steps before."""
+    """The keys and values of former steps in one layer's self-attention."""
 
     def append(self, keys: Tensor, values: Tensor) -> KeysValues:
-        """Takes in a step's keys (R, H, T, K) and values (R, H, T, V).
+        """Adds a step's keys (R, H, T, K) and values (R, H, T, V).
 
         Returns:
-            Those of all steps so far, in the columns that the step's Visibility speaks of.
+            Those of all steps so far, their columns in the order of the step's Visibility.
         """
 
 
 class MultiHeadAttention(nn.Module):
-    """§3.2.2, with heads, d_k and d_v free of each other and of d_model (Table 3, A and B).
+    """§3.2.2, with heads, d_k and d_v independent of each other and of d_model (Table 3, A and B).
 
-    Projections that read the same input are one matrix, one below the other.
+    Projections of the same input are stacked in one matrix.
 
     Differs from Vaswani et al. (2017), §3.2.2: the projections have biases.
 
     Attributes:
-        stacked: by the name of such a matrix, how many rows each projection in it has.
+        stacked: the number of rows of each projection in such a matrix, by the matrix's name.
     """
 
     stacked: dict[str, list[int]]
@@ -174,11 +176,14 @@ class MultiHeadAttention(nn.Module):
         self.output = Linear(model.heads * model.d_v, model.d_model)
 
     def split(self, projected: Tensor, size: int) -> Tensor:
-        """Parts heads: (R, C, H * size) -> (R, H, C, size)."""
+        """Separates the heads: (R, C, H * size) -> (R, H, C, size)."""
         return projected.unflatten(-1, (self.heads, size)).transpose(1, 2)
 
     def combine(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
-        """Attends and projects: (R, H, T, K), (R, H, S, K), (R, H, S, V) -> (R, T, D)."""
+        """Attention, joined over heads and projected.
+
+        (R, H, T, K), (R, H, S, K), (R, H, S, V) -> (R, T, D)
+        """
         attended = attention(query, key, value, visibility, self.dropout)
         return self.output(attended.transpose(1, 2).flatten(2))
 
@@ -201,7 +206,7 @@ class SelfAttention(MultiHeadAttention):
         """(R, C, D) -> (R, C, D)
 
         Args:
-            visibility: of C queries, and of as many keys or of all that are in the cache.
+            visibility: of C queries, and of as many keys or of all those in the cache.
             cache: None where `x` is the whole sequence.
         """
         query, key, value = self.project(x)
@@ -211,7 +216,7 @@ class SelfAttention(MultiHeadAttention):
 
 
 class CrossAttention(MultiHeadAttention):
-    """The paper's "encoder-decoder attention": the decoder asks, memory gives keys and values."""
+    """The paper's "encoder-decoder attention": the keys and values are those of `memory`."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__(model, randomness)
@@ -221,7 +226,7 @@ class CrossAttention(MultiHeadAttention):
         self.key_value = Linear(model.d_model, sum(rows))
 
     def project_memory(self, memory: Tensor) -> KeysValues:
-        """(R, S, D) -> (R, H, S, K), (R, H, S, V)"""
+        """Keys and values of the encoder's output: (R, S, D) -> (R, H, S, K), (R, H, S, V)."""
         k, v = self.key_value(memory).split(self.stacked["key_value"], dim=-1)
         return self.split(k, self.d_k), self.split(v, self.d_v)
 

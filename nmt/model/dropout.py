@@ -2,7 +2,7 @@
 
 torch's own dropout draws its masks serially on a CPU, 6 to 7 ms a million elements. On a CPU the
 masks here come from numpy's SFC64, 16 random bits an element, so the rate is kept to 1/65536 and
-elements are independent. On other devices torch's generator, seeded alike, is used.
+elements are independent. Other devices use torch's generator, seeded from the same numbers.
 """
 
 import numpy as np
@@ -14,13 +14,13 @@ _LEVELS = 1 << 16
 
 
 class Randomness:
-    """Where all dropout modules of a model draw from, so that one call seeds them."""
+    """The random bits from which all dropout modules of a model draw: one call seeds them all."""
 
     def __init__(self) -> None:
         self._bits = np.random.SFC64(0)
 
     def seed(self, *key: int) -> None:
-        """Starts the masks that belong to `key`, such as (seed, step, slot); each >= 0."""
+        """Restarts at the masks of `key`, such as (seed, step, slot), whole numbers >= 0."""
         sequence = np.random.SeedSequence(key)
         self._bits = np.random.SFC64(sequence)
         if torch.cuda.is_available():
@@ -35,7 +35,7 @@ class Randomness:
 
 
 class _Masked(torch.autograd.Function):
-    """x * mask * scale, keeping one byte an element for the way back."""
+    """x * mask * scale, which saves one byte an element for the backward pass."""
 
     @staticmethod
     def forward(ctx, x: Tensor, mask: Tensor, scale: float) -> Tensor:
@@ -58,7 +58,7 @@ class Dropout(nn.Module):
         self.randomness = randomness
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` of any shape, float; in evaluation, or at rate 0, `x` itself."""
+        """Takes and returns floats of any shape; in evaluation, or if p is 0, `x` itself."""
         if not self.training or self.p == 0:
             return x
         if x.device.type != "cpu":

@@ -1,8 +1,8 @@
 """Encoder and decoder layer (§3.1), post-norm as in the paper or pre-norm; the output projection.
 
-R rows, S source and T target columns, D d_model, V vocabulary. Sub-layers are wrapped as
-LayerNorm(x + Dropout(Sublayer(x))) (post) or x + Dropout(Sublayer(LayerNorm(x))) (pre; the
-stacks then end in a LayerNorm of their own).
+R rows, C columns of either side, S source and T target columns, D d_model, V vocabulary.
+Sub-layers are wrapped as LayerNorm(x + Dropout(Sublayer(x))) (post) or
+x + Dropout(Sublayer(LayerNorm(x))) (pre; each stack then ends in one more LayerNorm).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """The wrapping of one sub-layer: residual connection, dropout, layer normalisation."""
+    """What wraps a sub-layer: residual connection, dropout and layer normalisation."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
@@ -52,7 +52,7 @@ class Residual(nn.Module):
         self.is_post = model.norm == "post"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """(R, C, D) -> (R, C, D), as `sublayer` does."""
+        """(R, C, D) -> (R, C, D); `sublayer` likewise."""
         if self.is_post:
             return self.norm(x + self.dropout(sublayer(x)))
         return x + self.dropout(sublayer(self.norm(x)))
@@ -97,9 +97,9 @@ class DecoderLayer(nn.Module):
         """(R, T, D) -> (R, T, D)
 
         Args:
-            visibility: of the target's queries and keys, with a cache of all keys in it.
-            memory: the encoder's output (R, S, D), or what `CrossAttention.project_memory` has
-                made of it once for many steps.
+            visibility: of the target's queries and keys; with a cache, of all keys in it.
+            memory: the encoder's output (R, S, D), or its keys and values, which
+                `CrossAttention.project_memory` computes once for many steps.
             memory_visibility: of T queries and S keys.
             cache: None where `x` is the whole target.
         """
@@ -113,10 +113,10 @@ class DecoderLayer(nn.Module):
 
 
 class OutputProjection(nn.Module):
-    """Decoder output to logits, by the matrix that embeds (§3.4), without a bias.
+    """Decoder output to logits by the embedding matrix (§3.4), without a bias.
 
-    The matrix is the model's and comes with each call, so that no second name for it gets into a
-    file; a module that holds another form of it, such as a quantised one, may stand here instead.
+    The matrix is an argument, not an attribute, so that it is saved under one name only. A module
+    with a copy of its own, such as a quantised one, can replace this one.
     """
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:

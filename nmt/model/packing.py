@@ -41,13 +41,13 @@ class Int8Linear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
-        with warnings.catch_warnings(
-            action="ignore"
-        ):  # torch calls its quantised tensors deprecated
-            scales = weight.detach().abs().amax(1).clamp_(min=1e-8).double() / 127
-            zeros = torch.zeros(len(weight), dtype=torch.long)
-            quantised = torch.quantize_per_channel(weight.detach(), scales, zeros, 0, torch.qint8)
-        self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
+        weight = weight.detach()
+        scales = weight.abs().amax(1).clamp_(min=1e-8).double() / 127
+        zeros = torch.zeros(len(weight), dtype=torch.long)
+        # deprecated for torchao, which has no such kernels for CPUs
+        with warnings.catch_warnings(action="ignore"):
+            quantised = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+            self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
         """(..., I) -> (..., O) fp32; the second argument is an `OutputProjection`'s embedding."""
@@ -55,21 +55,21 @@ class Int8Linear(nn.Module):
 
 
 def pack(transformer: Transformer, precision: Precision) -> None:
-    """Makes of a model on a CPU, in place, one that computes in `precision` and cannot be trained.
+    """Makes a model on a CPU, in place, compute its products in `precision`, for inference only.
 
     Raises:
-        ValueError: int8, which this build of torch or this processor cannot compute.
+        ValueError: this build of torch has no such products.
     """
-    if precision == "int8":
-        make: type[PackedLinear | Int8Linear] = Int8Linear
-    elif HAS_ONEDNN:
-        make = PackedLinear
-    else:
-        return
     if precision == "bf16":
         transformer.to(torch.bfloat16)
-    for module in list(transformer.modules()):
-        for name, child in module.named_children():
-            if isinstance(child, Linear):
-                setattr(module, name, make(child.weight, child.bias))
-    transformer.projection = make(transformer.embedding, None)
+    if precision != "int8" and not HAS_ONEDNN:
+        return
+    make = Int8Linear if precision == "int8" else PackedLinear
+    try:
+        for module in list(transformer.modules()):
+            for name, child in module.named_children():
+                if isinstance(child, Linear):
+                    setattr(module, name, make(child.weight, child.bias))
+        transformer.projection = make(transformer.embedding, None)
+    except (AttributeError, RuntimeError) as error:
+        raise ValueError(f"no {precision} products in this build of torch: {error}") from None

@@ -1,4 +1,4 @@
-"""What tells the model where a token stands: sinusoids (§3.5) or a learned table (Table 3, E)."""
+"""Positional encodings: sinusoids (§3.5) or a learned table (Table 3, E)."""
 
 import math
 
@@ -35,14 +35,14 @@ class SinusoidalPositions(nn.Module):
         """positions (...) int64, all below `length` -> (..., d_model)."""
         table = self._table
         if table is None or len(table) < length or table.device != positions.device:
-            with torch.inference_mode(False):  # the table outlives the caller's mode
+            with torch.inference_mode(False):  # the table is used in training later
                 table = sinusoids(max(length, 512), self.d_model).to(positions.device)
             self._table = table
         return table[positions]
 
 
 class LearnedPositions(nn.Module):
-    """One table for both stacks, as the token embedding is one; max_length * d_model parameters."""
+    """One table of max_length * d_model parameters for both stacks, as for token embeddings."""
 
     def __init__(self, max_length: int, d_model: int):
         super().__init__()
@@ -52,7 +52,7 @@ class LearnedPositions(nn.Module):
     def forward(self, positions: Tensor, length: int) -> Tensor:
         """positions (...) int64, all below max_length -> (..., d_model).
 
-        `length`, which a packed row of several sentences may have beyond `max_length`, is not
-        used. Raises IndexError beyond the table.
+        `length` is not used: that of a packed row may exceed `max_length`. Raises IndexError if a
+        position does.
         """
         return self.weight[positions]

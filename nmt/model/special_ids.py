@@ -1,7 +1,7 @@
-"""The ids that are no text: padding, a sentence's start and end, the unknown.
+"""The ids that are no text: padding, start and end of a sentence, unknown.
 
-They are the same in every vocabulary of ours. Nothing is imported here: text needs them without
-torch, the model without a tokenizer.
+They are the same in every vocabulary that nmt learns. Nothing is imported here, as tokenisation
+needs them without torch, and the model without a tokenizer.
 """
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3

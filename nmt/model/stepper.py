@@ -1,8 +1,9 @@
-"""Decoding step by step with caches: what search drives.
+"""Decoding step by step with caches: the step interface that search calls.
 
 All W hypotheses of a sentence are queries of one row and share one pool of keys and values, to
-which each step adds W columns. A hypothesis sees its own ancestors' columns alone; reordering the
-beam reorders that, not the cache. Source keys and values are computed once.
+which each step adds W columns. A hypothesis sees only the columns of the tokens it continues, its
+ancestors: reordering the beam reorders their mask, not the cache. The source's keys and values are
+computed once.
 
 B sentences, W beam, S source length, H heads, K d_k, V d_v, P pool columns (steps * W).
 """
@@ -14,11 +15,11 @@ from nmt.model.attention import KeysValues, Visibility
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 
-_FIRST_CAPACITY = 32  # steps; doubled when full, so that short outputs do not pay for long limits
+_FIRST_CAPACITY = 32  # steps; doubled when full, so that short outputs allocate little
 
 
 class GrowingCache:
-    """One layer's keys and values, in tensors with room for steps to come."""
+    """One layer's keys and values, in tensors with room for further steps."""
 
     def __init__(self, first_capacity: int, max_columns: int):
         """Room for `first_capacity` columns, doubled whenever it is full, up to `max_columns`."""
@@ -47,13 +48,13 @@ class GrowingCache:
         return held
 
     def keep(self, sentences: Tensor) -> None:
-        """Goes on with these sentences alone: (b,) int64 indices, ascending."""
+        """Continues with these sentences alone: (b,) int64 indices, ascending."""
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[sentences], self.values[sentences]
 
 
 class Stepper:
-    """The decoder's state for a batch of sentences; see `step` and `keep`."""
+    """The decoder's state for a batch of sentences."""
 
     def __init__(self, transformer: Transformer, src: Tensor, beam: int, max_length: int):
         """Encodes sentences and prepares to decode them.
@@ -83,7 +84,7 @@ class Stepper:
 
         Args:
             last_tokens: (B, W) int64, the newest token of each hypothesis; BOS at first.
-            parents: (B, W) int64, which hypothesis of the step before each descends from.
+            parents: (B, W) int64, which hypothesis of the step before each one continues.
 
         Returns:
             (B, W, vocabulary).
@@ -107,7 +108,7 @@ class Stepper:
         return model.logits(hidden)
 
     def keep(self, sentences: Tensor) -> None:
-        """Goes on with these sentences alone: (b,) int64 indices, ascending."""
+        """Continues with these sentences alone: (b,) int64 indices, ascending."""
         self.keys_values = [(k[sentences], v[sentences]) for k, v in self.keys_values]
         segments = self.memory_visibility.segments
         assert segments is not None

@@ -1,4 +1,4 @@
-"""Sentences as the model takes them: rows of tokens, each with its place and its sentence."""
+"""Sentences as the model takes them: rows of tokens with their positions and segments."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Tokens:
 
     @classmethod
     def of_rows(cls, tokens: Tensor) -> Tokens:
-        """One sentence a row: (R, C) int64, PAD_ID behind its end."""
+        """One sentence a row: (R, C) int64, padded with PAD_ID."""
         positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
         return cls(tokens, positions, (tokens != PAD_ID).long())
 
     def to(self, device: torch.device) -> Tokens:
-        """The same on a device; from pinned memory without waiting for the copy."""
+        """The same on a device; from page-locked tensors without waiting for the copy."""
         parts = (self.tokens, self.positions, self.segments)
         return Tokens(*(part.to(device, non_blocking=True) for part in parts))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """Attention weights, a layer each; every row of keys sums to 1."""
+    """Attention weights, one tensor for each layer; those of a query sum to 1 over the keys."""
 
     encoder: list[Tensor]  # (R, H, S, S)
     decoder: list[Tensor]  # (R, H, T, T)
@@ -37,15 +37,15 @@ class Transformer(nn.Module):
     """Figure 1 of Vaswani et al. (2017).
 
     One matrix embeds both languages and projects to logits (§3.4); embeddings are scaled by
-    sqrt(d_model). Dropout stands on sub-layer outputs and embedding sums (§5.4).
+    sqrt(d_model). Dropout is on sub-layer outputs and embedding sums (§5.4).
     """
 
     def __init__(self, model: Model, vocabulary_size: int, max_length: int):
-        """Without values for the weights; see `initialize`.
+        """Leaves the weights without values; `initialize` draws them.
 
         Args:
             vocabulary_size: V, of both languages together.
-            max_length: tokens of the longest sentence; where positions are learned, as many are.
+            max_length: tokens of the longest sentence, and the number of learned positions.
         """
         super().__init__()
         self.d_model, self.attention_window = model.d_model, model.attention_window
@@ -63,23 +63,23 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(
             DecoderLayer(model, self.randomness) for _ in range(model.decoder_layers)
         )
-        pre = model.norm == "pre"  # post-norm layers end normalised already
+        pre = model.norm == "pre"  # the output of a post-norm layer is normalised already
         self.encoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
         self.decoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
-        self.projection = OutputProjection()
+        self.projection: nn.Module = OutputProjection()  # or a packed one
 
     @property
     def max_length(self) -> int | None:
-        """Longest sequence in tokens that the positions allow; None: any."""
+        """Tokens of the longest sequence that the positions allow; None: no bound."""
         return self.positions.max_length
 
     @torch.no_grad()
     def initialize(self, seed: int) -> None:
         """Draws all weights; the paper does not say how.
 
-        Matrices: Glorot & Bengio (2010), uniform, each projection on its own although some
-        share a tensor; biases 0; LayerNorm 1 and 0; embeddings N(0, 1/d_model), so that scaled
-        by sqrt(d_model) they match the sinusoids in size (as fairseq does).
+        Matrices: Glorot & Bengio (2010), uniform, each projection on its own even where several
+        are stacked in one tensor; biases 0; LayerNorm 1 and 0; embeddings N(0, 1/d_model), so that
+        scaled by sqrt(d_model) they match the sinusoids in size (as fairseq does).
         """
         generator = torch.Generator().manual_seed(seed)
         for name, parameter in self.named_parameters():
@@ -92,7 +92,7 @@ class Transformer(nn.Module):
                     nn.init.xavier_uniform_(part, generator=generator)
 
     def _projections(self, name: str, parameter: Tensor) -> tuple[Tensor, ...]:
-        """The projections in a matrix, each as a part of it."""
+        """Views of the projections stacked in a matrix."""
         module, matrix, _ = name.rsplit(".", 2)
         stacked = getattr(self.get_submodule(module), "stacked", {})
         return parameter.split(stacked.get(matrix, len(parameter)))
@@ -109,7 +109,7 @@ class Transformer(nn.Module):
         embedded = F.embedding(tokens, self.embedding) * math.sqrt(self.d_model)
         x = embedded + self.positions(positions, length).to(embedded.dtype)
         if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-            # CPU autocast would leave the residual stream in fp32 and convert it at every sub-layer
+            # CPU autocast would keep the residual stream in fp32 and convert it at every sub-layer
             x = x.to(torch.get_autocast_dtype("cpu"))
         return self.dropout(x)
 
@@ -161,7 +161,7 @@ class Transformer(nn.Module):
         return self.projection(hidden, self.embedding)
 
     def attention_weights(self, src: Tokens, tgt_in: Tokens) -> AttentionWeights:
-        """The weights with which a forward pass attends, those before dropout."""
+        """The attention weights of a forward pass, before dropout."""
         with recorded_weights() as weights:
             self(src, tgt_in)
         encoder, decoder = weights[: len(self.encoder)], weights[len(self.encoder) :]
@@ -172,6 +172,6 @@ class Transformer(nn.Module):
 
 
 def _among(side: Tokens, *, causal: bool = False) -> Visibility:
-    """Of the tokens of one side for each other."""
+    """Visibility of the tokens of one side to each other."""
     segments, positions = side.segments, side.positions
     return Visibility((segments, segments), (positions, positions), causal=causal)

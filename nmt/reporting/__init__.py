@@ -1,1 +1,1 @@
-"""What a person looks at."""
+"""What `nmt info`, `nmt config` and `nmt report` show."""

@@ -1,8 +1,8 @@
-"""Line charts as SVG paths and tick labels, for a page that sets them in any size.
+"""Line charts as SVG paths and tick labels, for a page that shows them at any size.
 
 Why not a plotting library: matplotlib's SVG fixes size and colours and draws its letters as paths;
-a page needs charts that fit a phone, follow dark mode and answer a pointer.
-The paths here live in a box of `WIDTH` x `HEIGHT` that the page stretches; text stands beside it.
+a page needs charts that fit a phone, follow dark mode and show values under the pointer. Paths have
+the coordinates of a box of `WIDTH` x `HEIGHT`, which the page stretches; labels are outside it.
 """
 
 import math
@@ -10,13 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 2000, 1000  # of the box, y downwards
-_AT_MOST = 320  # points of a line; more than a page's width in pixels can show apart
+_AT_MOST = 320  # points of a line: a page is hardly wide enough to show more
 
 
 @dataclass(frozen=True)
 class Point:
+    """A value that the log has for a step."""
+
     step: int
-    elapsed_s: float | None  # None: the log does not tell
+    elapsed_s: float | None  # of training so far; None: not logged
     value: float
 
 
@@ -24,11 +26,11 @@ class Point:
 class Line:
     """One quantity of one run."""
 
-    run: int  # which of the runs
+    run: int  # its index among the runs
     label: str
     points: list[Point]  # ascending steps
-    is_marked: bool  # every point is to be seen: validations
-    is_faint: bool  # another line of the same run says more
+    is_marked: bool  # with a dot at every point: validations
+    is_faint: bool  # drawn behind another line of the same run
 
     @property
     def latest(self) -> str:
@@ -38,20 +40,22 @@ class Line:
 
 @dataclass(frozen=True)
 class Axis:
+    """The range of an axis, and its ticks."""
+
     low: float
     high: float
     ticks: list[float]
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """Where a value stands between low, 0, and high, 1."""
+        """The position of a value: 0 at `low`, 1 at `high`."""
         if self.is_log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     @property
     def labels(self) -> list[tuple[str, float]]:
-        """Each tick's label and place; labels in one unit: 5k, 10k."""
+        """Each tick's label and position; all labels have the same unit: 5k, 10k."""
         most = max(map(abs, self.ticks))
         units = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
         unit, letter = next(((u, a) for least, u, a in units if most >= least), (1.0, ""))
@@ -66,7 +70,8 @@ def value_axis(values: Sequence[float], *, from_zero: bool, is_log: bool) -> Axi
     """An axis that ends at ticks, for finite values.
 
     Args:
-        is_log: logarithmic, for positive values; not where they lie within a factor of 5.
+        is_log: logarithmic, for positive values; linear all the same if they are within a factor
+            of 5.
     """
     low, high = min(values), max(values)
     if is_log and high >= 5 * low:
@@ -89,7 +94,7 @@ def progress_axis(end: float) -> Axis:
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """At most some hundred of the points: each stretch's lowest and highest, so no peak is lost."""
+    """At most `_AT_MOST` points: lowest and highest of each stretch, so that no peak is lost."""
     if len(points) <= _AT_MOST:
         return list(points)
     inner, stretches = points[1:-1], _AT_MOST // 2 - 1
@@ -103,17 +108,17 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def path(places: Sequence[tuple[float, float]]) -> str:
-    """A line through places on x and y axis, as an SVG path."""
+    """A line through positions on the x and y axis, as an SVG path."""
     return "M" + "L".join(f"{x} {y}" for x, y in _in_box(places))
 
 
 def marks(places: Sequence[tuple[float, float]]) -> str:
-    """A dot at each place: lines of no length, which keep round ends however the box is drawn."""
+    """A dot at each position: a line of no length, with ends that stay round in a stretched box."""
     return "".join(f"M{x} {y}h0" for x, y in _in_box(places))
 
 
 def figure(value: float) -> str:
-    """A value to read: 2.345, 12,345, 4.94e-04."""
+    """A value as text: 2.345, 12,345, 4.94e-04."""
     if 0 < abs(value) < 1e-3:
         return f"{value:.2e}"
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
@@ -124,7 +129,7 @@ def _in_box(places: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:
 
 
 def _tick_step(low: float, high: float) -> float:
-    """1, 2 or 5 times a power of ten, of which about four lie between low and high."""
+    """1, 2 or 5 times a power of ten, so that about four steps lead from low to high."""
     least = 1e-4 * max(abs(low), abs(high))  # labels have six digits
     raw = (max(high - low, least) if high > low else abs(high) or 1.0) / 4
     power = 10.0 ** math.floor(math.log10(raw))
@@ -143,5 +148,5 @@ def _log_axis(low: float, high: float) -> Axis:
 
 
 def _clean(value: float) -> float:
-    """Without the dust of binary arithmetic: 0.30000000000000004 -> 0.3."""
+    """Without rounding errors: 0.30000000000000004 -> 0.3."""
     return float(f"{value:.12g}")

@@ -1,4 +1,4 @@
-"""A run's curves: what of the log is drawn, and how several runs share a chart."""
+"""The charts of a report: which quantities of the log are drawn, several runs in one chart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,10 +20,12 @@ from nmt.reporting.run_record import RunRecord
 
 @dataclass(frozen=True)
 class Quantity:
+    """A quantity of the log that has a chart."""
+
     title: str
     unit: str
-    training: str | None = None  # the log's key in lines of training steps
-    validation: str | None = None  # and in those of validations
+    training: str | None = None  # its key in the log's lines of training steps
+    validation: str | None = None  # and in those of validations; None: not there
     from_zero: bool = False
     is_log: bool = False
 
@@ -41,7 +43,7 @@ QUANTITIES = (
 
 @dataclass(frozen=True)
 class Drawn:
-    """A line as the page draws it."""
+    """A line as SVG paths."""
 
     line: Line
     path: str
@@ -61,6 +63,8 @@ class View:
 
 @dataclass(frozen=True)
 class Chart:
+    """A quantity of all runs."""
+
     title: str
     unit: str
     lines: list[Line]
@@ -78,7 +82,7 @@ class Chart:
 
 
 def charts(runs: Sequence[RunRecord]) -> list[Chart]:
-    """A chart of each quantity that the logs have."""
+    """A chart of each quantity that is in a log."""
     end_step = max(run.step for run in runs)
     end_s = max(run.elapsed_s for run in runs)
     found = []
@@ -90,35 +94,25 @@ def charts(runs: Sequence[RunRecord]) -> list[Chart]:
 
 
 def _lines(quantity: Quantity, number: int, runs: Sequence[RunRecord]) -> list[Line]:
-    """Those of one run: training's line, and validation's over it."""
-    parts = [
-        (kind, thinned(_points(runs[number], key, quantity, validation=kind == "validation")))
-        for kind, key in (("training", quantity.training), ("validation", quantity.validation))
-        if key
-    ]
-    parts = [(kind, points) for kind, points in parts if points]
+    """The lines of one run: that of training, and that of validation in front of it."""
+    run, parts = runs[number], {}
+    for kind, key in (("training", quantity.training), ("validation", quantity.validation)):
+        points = run.points(key, validation=kind == "validation") if key else []
+        if quantity.is_log:  # such an axis has positive values only
+            points = [point for point in points if point.value > 0]
+        if points:
+            parts[kind] = thinned(points)
+    names = {kind: run.name if len(parts) == 1 else f"{run.name}, {kind}" for kind in parts}
     return [
         Line(
             number,
-            _label(runs, number, kind, is_alone=len(parts) == 1),
+            kind if len(runs) == 1 else names[kind],
             points,
             is_marked=kind == "validation",
             is_faint=kind == "training" and len(parts) > 1,
         )
-        for kind, points in parts
+        for kind, points in parts.items()
     ]
-
-
-def _points(run: RunRecord, key: str, quantity: Quantity, *, validation: bool) -> list[Point]:
-    points = run.points(key, validation=validation)
-    # a log axis has no place for what is not positive
-    return [point for point in points if point.value > 0] if quantity.is_log else points
-
-
-def _label(runs: Sequence[RunRecord], number: int, kind: str, *, is_alone: bool) -> str:
-    if len(runs) == 1:
-        return kind
-    return runs[number].name if is_alone else f"{runs[number].name}, {kind}"
 
 
 def _chart(quantity: Quantity, lines: list[Line], end_step: int, end_s: float) -> Chart:
@@ -138,27 +132,27 @@ def _view(
 ) -> View:
     axis, drawn = progress_axis(end / scale), []
     for line in lines:
-        along = [(_progress(point, kind), point.value) for point in line.points]
-        places = [(axis.place(x / scale), values.place(y)) for x, y in along if x is not None]
+        along = [p.step if kind == "step" else p.elapsed_s for p in line.points]
+        places = [
+            (axis.place(x / scale), values.place(point.value))
+            for x, point in zip(along, line.points, strict=True)
+            if x is not None
+        ]
         if places:
             dots = line.is_marked or len(places) == 1
             drawn.append(Drawn(line, path(places), marks(places) if dots else ""))
     return View(kind, title, scale, axis, drawn)
 
 
-def _progress(point: Point, kind: str) -> float | None:
-    return point.step if kind == "step" else point.elapsed_s
-
-
 def time_unit(seconds: float) -> tuple[str, float]:
-    """The unit in which a time reads well, and its seconds."""
+    """A suitable unit for a time, and its length in seconds."""
     if seconds < 120:
         return "s", 1.0
     return ("min", 60.0) if seconds < 7200 else ("h", 3600.0)
 
 
 def chart_data(charts: Sequence[Chart]) -> list[dict[str, Any]]:
-    """What the page's script needs to show values: six digits of each, axes' ends."""
+    """What the page's script shows: values with six digits, the ends of the axes."""
     return [
         {
             "values": {"low": c.values.low, "high": c.values.high, "log": c.values.is_log},

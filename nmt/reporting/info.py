@@ -1,4 +1,4 @@
-"""What a configuration amounts to: parameters, FLOPs, learning rate, and the paper beside it."""
+"""Parameters, FLOPs and learning rate of a configuration, and where it differs from the paper."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from nmt.config import Config, Model
 from nmt.reporting.paper_models import differences_from_paper
 from nmt.runs.model_directory import new_transformer
 from nmt.training.health import rate_warning
-from nmt.training.schedule import peak_learning_rate
+from nmt.training.schedule import learning_rate, peak_step
 
 LENGTH = 27  # tokens a sentence at which attention's FLOPs are counted; WMT14's mean
 
 
 def info(config: Config) -> dict[str, Any]:
-    """The figures of a configuration for programs; see the README for the keys."""
+    """The figures of a configuration, as a JSON object."""
     with torch.device("meta"):
         transformer = new_transformer(config)
     parts: dict[str, int] = {}
@@ -22,7 +22,6 @@ def info(config: Config) -> dict[str, Any]:
         part = name.split(".")[0].removesuffix("_norm")
         parts[part] = parts.get(part, 0) + parameter.numel()
     settings = config.training
-    factor = settings.learning_rate_factor
     per_pair = flops_per_token_pair(config.model, config.tokenizer.vocabulary_size)
     name, differing = differences_from_paper(config)
     return {
@@ -33,10 +32,8 @@ def info(config: Config) -> dict[str, Any]:
             "training": per_pair * settings.batch_tokens * settings.max_steps,
         },
         "learning_rate": {
-            "peak": peak_learning_rate(
-                config.model.d_model, settings.warmup_steps, factor, settings.max_steps
-            ),
-            "peak_step": min(settings.warmup_steps, settings.max_steps),
+            "peak": learning_rate(config, peak_step(config)),
+            "peak_step": peak_step(config),
             "warmup_steps": settings.warmup_steps,
             "warning": rate_warning(config),
         },
@@ -55,11 +52,11 @@ def flops_per_token_pair(model: Model, vocabulary_size: int, length: int = LENGT
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     feed_forward = 2 * d * model.d_ff
-    looking = length * h * (model.d_k + model.d_v)  # scores, and the weighted sum of values
-    encoder_layer = self_attention + feed_forward + looking
+    weighing = length * h * (model.d_k + model.d_v)  # scores, and the weighted sum of values
+    encoder_layer = self_attention + feed_forward + weighing
     cross_memory = d * h * (model.d_k + model.d_v)
-    cross_attention = d * h * model.d_k + h * model.d_v * d + looking
-    decoder_layer = self_attention + looking + cross_attention + cross_memory + feed_forward
+    cross_attention = d * h * model.d_k + h * model.d_v * d + weighing
+    decoder_layer = self_attention + weighing + cross_attention + cross_memory + feed_forward
     multiply_adds = (
         model.encoder_layers * encoder_layer
         + model.decoder_layers * decoder_layer
@@ -69,7 +66,7 @@ def flops_per_token_pair(model: Model, vocabulary_size: int, length: int = LENGT
 
 
 def as_text(content: dict[str, Any]) -> str:
-    """`info` for a person to read."""
+    """The result of `info` for a person."""
     parameters, flops, paper = content["parameters"], content["flops"], content["paper"]
     rate = content["learning_rate"]
     lines = [f"vocabulary       {content['vocabulary_size']:>15,}", "parameters"]

@@ -1,14 +1,15 @@
-"""Which of the paper's models, rows and test sets a configuration is, or is nearest to."""
+"""Which of the paper's models, rows of Table 3 and test sets fits a configuration best."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from nmt.config import Config, Corpus, Data, Hub
 from nmt.paper import BASE, MODELS, TABLE_3, Row
 
-# how often checkpoints are written and how many are averaged: Table 3 averages none (§6.2); the
-# vocabulary, which the paper gives as "about 37000"; and the arithmetic
+# Settings that do not tell rows of Table 3 apart: how often checkpoints are written, how many are
+# averaged (none, §6.2), the vocabulary ("about 37000"), the precision.
 _NOT_OF_TABLE_3 = {
     "training.average_last", "training.checkpoint_every", "training.precision",
     "tokenizer.vocabulary_size",
@@ -16,7 +17,7 @@ _NOT_OF_TABLE_3 = {
 
 
 def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any]]]:
-    """The nearer of "base" and "big", and by dotted key where the configuration departs from it.
+    """The nearer of "base" and "big", and by dotted key where the configuration differs from it.
 
     The paper's models are those of EN-FR for that pair, and of EN-DE for every other.
     """
@@ -24,23 +25,17 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
     found = []
     for name in ("base", "big"):
         paper = MODELS["fr" if is_en_fr else "de", name]
-        ours = {key: _setting(config, key) for key in paper}
         differing = {
-            key: {"ours": ours[key], "paper": value}
+            key: {"ours": ours, "paper": value}
             for key, value in paper.items()
-            if ours[key] != value
+            if (ours := attrgetter(key)(config)) != value
         }
         found.append((name, differing))
     return min(found, key=lambda entry: len(entry[1]))
 
 
-def _setting(config: Config, key: str) -> Any:
-    section, name = key.split(".")
-    return getattr(getattr(config, section), name)
-
-
 def table_3_row(config: Config) -> Row | None:
-    """The row that has exactly the configuration's settings; else that of the nearer of base, big.
+    """The row with exactly the configuration's settings, or else the row base or big, the nearer.
 
     None unless data and validation set are the paper's, WMT14 EN-DE and newstest2013.
     """
@@ -48,7 +43,7 @@ def table_3_row(config: Config) -> Row | None:
         return None
     if config.data.target_language != "de":
         return None
-    ours = {key: _setting(config, key) for key in BASE.keys() - _NOT_OF_TABLE_3}
+    ours = {key: attrgetter(key)(config) for key in BASE.keys() - _NOT_OF_TABLE_3}
     for row in TABLE_3:
         if all(value == (BASE | row.changes)[key] for key, value in ours.items()):
             return row

@@ -1,7 +1,7 @@
 """`nmt report`: one self-contained HTML page about a run, or about several side by side.
 
-The page asks for nothing outside itself. Its charts are drawn here, as SVG, and can be read,
-printed and sent without its script, which adds values under the pointer.
+The page loads nothing. Its charts are SVG and can be read and printed without its script, which
+shows values under the pointer.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt import __version__
 from nmt.decoding.lines import check_output, opened_output
-from nmt.errors import InputError, told
+from nmt.errors import ArgumentError, InputError, told
 from nmt.reporting.chart import HEIGHT, WIDTH
 from nmt.reporting.curves import chart_data, charts
 from nmt.reporting.run_record import Note, RunRecord, number, read_runs
@@ -27,20 +27,24 @@ def report(runs: Sequence[Path], output: Path, note: Note) -> None:
     """Writes the page, whole or not at all.
 
     A finished run's test set is translated and scored if that has not been done yet; the scores
-    and translations are kept in the run. What cannot be had is said on the page.
+    and translations are kept in the run. What cannot be read is left out, and the page says so.
 
     Args:
         runs: run directories; one named twice counts once.
         output: the HTML file; one of that name is replaced.
-        note: takes what is said to the user on the way.
+        note: receives messages for the user.
 
     Raises:
-        InputError: no run, settings that cannot be read, no room for the page (2).
+        ArgumentError: `output` is not named .html, or cannot be written (2).
+        InputError: no run, or settings that cannot be read (2).
+        NoModelError: files of different runs in one (3).
     """
     check_output(output)
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise ArgumentError("the page is HTML, {output} {}, name a .html file", output)
     page = render(read_runs(runs, note), note)
     with opened_output(output) as file:
-        # names and facts may come from anywhere; a folder's name may be no text
+        # texts may come from anywhere, and the name of a folder need not be Unicode
         file.write("\n".join(map(told, page.split("\n"))).encode(errors="replace"))
 
 
@@ -79,7 +83,7 @@ def render(runs: Sequence[RunRecord], note: Note) -> str:
 
 
 def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) -> "Markup | None":
-    """Where the model that the samples were chosen by looks in the shortest median one."""
+    """The attention of the model by which samples were chosen, for the shortest median sample."""
     from markupsafe import Markup
 
     from nmt.evaluation.attention_maps import attention_of, html_fragment
@@ -100,7 +104,7 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
 
 
 def _missing(runs: Sequence[RunRecord]) -> list[str]:
-    """What a reader would look for in vain, and why."""
+    """What is missing on the page, and why."""
     found = []
     for run in runs:
         reasons = list(run.missing)
@@ -139,7 +143,7 @@ def _subtitle(run: RunRecord) -> str:
 
 
 def _figures(run: RunRecord) -> list[tuple[str, str, str, str]]:
-    """What stands in large letters: name, figure, unit, remark."""
+    """The figures in large type: name, value, unit, remark."""
     found = []
     validation = run.final_validation or (run.validations or [{}])[-1]
     bleu = number(run.test.scores.get("bleu")) if run.test else None

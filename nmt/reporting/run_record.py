@@ -1,7 +1,7 @@
-"""What a run directory tells: log, settings, data, and its model's scores on the test set.
+"""What a report needs of a run: log, settings, data, and its model's scores on the test set.
 
-Whatever cannot be had is left out and said, so that a page can be made of a run that still
-trains, has lost its data, or whose model is damaged.
+What cannot be read is left out and named, so that there is a page for a run that still trains, has
+lost its data, or whose model is damaged.
 """
 
 import os
@@ -31,7 +31,7 @@ Note = Callable[[str], None]
 class TestScores(BaseModel):
     """A model's scores on its configuration's `data.test`, kept so that it is translated once."""
 
-    __test__ = False  # no test for pytest
+    __test__ = False  # pytest takes it for no test
 
     model_config = ConfigDict(frozen=True)
 
@@ -61,15 +61,17 @@ class Sitting:
 
 @dataclass(frozen=True)
 class RunRecord:
+    """A run as the report's tables and charts read it."""
+
     directory: Path
-    name: str  # unlike any other run's on the page
+    name: str  # differs from those of the other runs on the page
     config: Config
     info: dict[str, Any]  # as `info` has it
     log: list[dict[str, Any]]
     model: dict[str, Any] | None = None  # the finished model's manifest
     test: TestScores | None = None
     data: dict[str, Any] | None = None  # the prepared data's manifest
-    missing: list[str] = field(default_factory=list)  # what could not be had, and why
+    missing: list[str] = field(default_factory=list)  # what could not be read, and why
 
     @property
     def steps(self) -> list[dict[str, Any]]:
@@ -78,26 +80,27 @@ class RunRecord:
 
     @property
     def validations(self) -> list[dict[str, Any]]:
+        """The log's lines of validations."""
         return [line for line in self.log if line.get("event") == "validation"]
 
     @property
     def step(self) -> int:
-        """The last that the log or the finished model knows."""
+        """The last step of the log or of the finished model."""
         return max([line["step"] for line in self.log] + [self.model["step"] if self.model else 0])
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds of training; 0 if the log does not tell."""
+        """Seconds of training; 0 if they are not logged."""
         return max((_elapsed_s(line) or 0.0 for line in self.log), default=0.0)
 
     @property
     def final_validation(self) -> dict[str, Any]:
-        """What the finished model, a mean of checkpoints, reaches on the validation split."""
+        """The finished model's validation; empty if its manifest has none."""
         found = (self.model or {}).get("validation")
         return found if isinstance(found, dict) else {}
 
     def points(self, key: str, *, validation: bool = False) -> list[Point]:
-        """A quantity's course, where the log has finite numbers."""
+        """The values of a quantity; lines without a finite number are left out."""
         return [
             Point(line["step"], _elapsed_s(line), value)
             for line in (self.validations if validation else self.steps)
@@ -106,7 +109,7 @@ class RunRecord:
 
     @property
     def sittings(self) -> list[Sitting]:
-        """Hours by hardware, of the steps that count; empty if the log does not tell."""
+        """Hours by hardware; empty if they are not logged."""
         hours: dict[tuple[str, int], float] = {}
         before, key = 0.0, ("unknown hardware", 1)
         for line in self.log:
@@ -124,7 +127,7 @@ _LARGEST = 1e100  # with room for sums and products of a few
 
 
 def number(value: Any) -> float | None:
-    """`value` if it is a number of a size that can be drawn; every figure of a page passes here."""
+    """`value` if it is a number that can be drawn, else None; for every figure of a page."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         return None
     return float(value) if abs(value) >= 1 / _LARGEST else 0.0
@@ -139,10 +142,11 @@ def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
     """The records of runs, each once, by names that tell them apart.
 
     Args:
-        note: is told what could not be had, and of translating a test set.
+        note: is told what could not be read, and when a test set is translated.
 
     Raises:
         InputError: no run directory, or settings that cannot be read (2).
+        NoModelError: a model, or data.json, is that of another run (3).
     """
     unique = list({os.path.realpath(directory): directory for directory in directories}.values())
     for directory in unique:
@@ -182,9 +186,13 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
             note(f"nmt: warning: left out of the report: {error.problems[0]}")
             return None
 
-    model = test = None
-    if run.model.is_dir():
-        model = tried(lambda: manifest.read(run.model, "model"))
+    def sound(folder: Path, kind: str) -> dict[str, Any] | None:
+        return tried(lambda: manifest.read(folder, kind))
+
+    test, model = None, sound(run.model, "model") if run.model.is_dir() else None
+    trained = [run.model] if model else [f for _, f in run.by_step()[:1] if sound(f, "checkpoint")]
+    for folder in trained:
+        run.data_of(folder)  # raises NoModelError: the page would mix two runs
     if model and config.data.test:
         test = tried(lambda: _test_scores(run, model["sha256"], note))
     data = tried(lambda: manifest.read(directory, "data", run.data_manifest.name))
@@ -193,15 +201,15 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
 
 
 def _test_scores(run: RunDirectory, model_sha256: str, note: Note) -> TestScores:
-    """Those kept in the run, or those of the model now, which are kept if the disk allows it."""
+    """Those kept in the run if they are of its model; else new ones, which are kept if possible."""
     path = run.test_scores
     try:
-        if path.is_file():  # no pipe, on which to wait for ever
+        if path.is_file():  # not a pipe, which would block
             kept = TestScores.model_validate_json(small_file(path, _MAX_TEST_BYTES))
             if kept.model_sha256 == model_sha256:
                 return kept
     except (OSError, InputError, ValidationError):
-        pass  # none, or none that is whole
+        pass  # missing or damaged: scored again
     note(f"translating the test set with {run.model}, once: kept in {path}")
     found = evaluate(run.model, note=note)
     assert found.test_set.sources is not None

@@ -1,4 +1,4 @@
-"""Sentences to look at: where a model translates its test set best, middling and worst."""
+"""Sample translations: the best, median and worst of a test set."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ _EACH = 3  # of each kind
 
 @dataclass(frozen=True)
 class Translated:
+    """A run's translation of a sample."""
+
     run: str
     text: str
     chrf: float  # of this sentence, 0 to 100
@@ -17,17 +19,19 @@ class Translated:
 
 @dataclass(frozen=True)
 class Sample:
+    """A sentence of the test set with its translations."""
+
     kind: str  # "best", "median" or "worst"
     source: str
     reference: str
-    translations: list[Translated]  # the run's by which it was chosen first
+    translations: list[Translated]  # first that of the run by which it was chosen
 
 
 def samples(runs: Sequence[RunRecord]) -> list[Sample]:
     """Test sentences whose translation by the first run has the best, median and worst chrF.
 
-    Of equal ones the longer is the better, so that a long sentence translated to the letter comes
-    before a short one. Other runs' translations stand beside where their test set is the same.
+    At equal chrF the longer sentence counts as the better. Translations by other runs with the same
+    test set are added.
     """
     tested = [run.test for run in runs if run.test]
     if not tested:

@@ -1,4 +1,4 @@
-"""Final scores as tables: of the runs, and beside the paper's."""
+"""Tables of final scores: the runs', and beside the paper's."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from nmt.reporting.tables import Table, described
 
 MINUS = "\N{MINUS SIGN}"
 
-# as_json's keys that people know under other names, in the order of the table; others follow
+# Names of keys of `Evaluation.as_json`, in the order of the table; other keys follow
 METRICS = {
     "bleu": "BLEU",
     "paper_bleu": "BLEU as the paper counts",
@@ -56,7 +56,7 @@ def _test_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def _against_first(tested: Sequence[RunRecord]) -> list[str]:
-    """By how much each differs in BLEU from the first, and whether by more than chance."""
+    """The difference of each run in BLEU to the first, with its p-value."""
     first = tested[0].test
     cells = [f"BLEU, difference to {tested[0].name}", ""]
     for run in tested[1:]:
@@ -70,8 +70,7 @@ def _against_first(tested: Sequence[RunRecord]) -> list[str]:
             run.test.references,
             target_language=run.config.data.target_language,
         )
-        difference = run.test.scores["bleu"] - found.bleu
-        cells.append(f"{_signed(difference)} (p = {found.bleu_p_value:.3f})")
+        cells.append(f"{_signed(found.bleu_difference)} (p = {found.bleu_p_value:.3f})")
     return cells
 
 

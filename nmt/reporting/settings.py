@@ -1,7 +1,7 @@
-"""`nmt config`: every setting in words, and the shipped configurations as files.
+"""`nmt config`: every setting with its meaning, and the shipped configurations.
 
-The configurations lie beside the code, `nmt/configs`: in a checkout a link to `configs`, in an
-installed package a folder.
+The configurations are in `nmt/configs`: in a checkout a link to `configs`, in an installed package
+a folder.
 """
 
 import difflib
@@ -21,7 +21,7 @@ _WIDTH, _COLUMN = 96, 36
 
 
 def settings_text() -> str:
-    """Every setting with default, range and meaning, and the names of shipped configurations."""
+    """Every setting with default, range and meaning, then the names of shipped configurations."""
     blocks = ["Settings of a configuration file: name, default, what it may be, meaning."]
     for name, field in Config.model_fields.items():
         section = Config.below(name)
@@ -30,11 +30,14 @@ def settings_text() -> str:
         if name == "data":
             blocks += [
                 "An entry of train, validation and test is of one of these kinds:",
-                *_kinds(),
+                *(
+                    "\n".join([f"- {kind}: {section.__doc__}", *_lines_of(section)])
+                    for kind, section in CORPUS_KINDS.items()
+                ),
             ]
     blocks.append(
-        "base: FILE takes all settings of another file, named from where this one stands; those "
-        "written\nhere go before them."
+        "base: FILE takes over the settings of another file, by its path from this one; settings "
+        "written\nhere replace them."
     )
     names = textwrap.fill(", ".join(shipped()), _WIDTH, break_on_hyphens=False)
     blocks.append(f"Shipped configurations, `nmt config NAME > FILE.yaml` writes one:\n{names}")
@@ -49,10 +52,10 @@ def shipped() -> list[str]:
 
 
 def shipped_text(name: str) -> str:
-    """A shipped configuration as YAML that stands alone: with its `base:` worked in, if any.
+    """A shipped configuration as complete YAML: the settings of its `base:` are written out.
 
     Raises:
-        ArgumentError: there is none of that name; names the nearest.
+        ArgumentError: there is none of that name; the message names the nearest.
     """
     names = shipped()
     if name not in names:
@@ -69,13 +72,6 @@ def shipped_text(name: str) -> str:
 
 def _folder() -> Path:
     return Path(str(resources.files("nmt"))) / "configs"
-
-
-def _kinds() -> list[str]:
-    return [
-        "\n".join([f"- {kind}: {section.__doc__}", *_lines_of(section)])
-        for kind, section in CORPUS_KINDS.items()
-    ]
 
 
 def _lines_of(section: type[Section], prefix: str = "  ") -> list[str]:

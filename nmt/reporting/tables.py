@@ -1,7 +1,9 @@
-"""What stands in the page's tables about settings, data and cost."""
+"""The tables of settings, data and cost."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from statistics import median_high
 from typing import Any
 
 from nmt import config as configuration
@@ -13,7 +15,7 @@ from nmt.reporting.run_record import RunRecord, Sitting
 
 @dataclass(frozen=True)
 class Table:
-    """The first cell of a row names it; the others are set like figures."""
+    """A table of the page; the first cell of a row is its name."""
 
     caption: str
     columns: list[str]
@@ -22,7 +24,7 @@ class Table:
 
 
 def settings_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """In what the runs differ from each other, and each from the paper."""
+    """Where the runs differ from each other, and each from the paper."""
     tables = []
     if len(runs) > 1:
         tables.append(_between_runs(runs))
@@ -48,11 +50,9 @@ def _between_runs(runs: Sequence[RunRecord]) -> Table:
 
 
 def _setting(run: RunRecord, key: str) -> str:
-    section, name = key.split(".")
-    value = getattr(getattr(run.config, section), name)
     if key in ("data.train", "data.validation", "data.test"):
-        return described(run, name)
-    return _plain(value)
+        return described(run, key.removeprefix("data."))
+    return _plain(attrgetter(key)(run.config))
 
 
 def _plain(value: Any) -> str:
@@ -70,7 +70,7 @@ def described(run: RunRecord, split: str) -> str:
 
 
 def cleaning_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """What cleaning did to each corpus, once for runs on the same data."""
+    """What cleaning did to each corpus; runs on the same data share a table."""
     by_data = {run.data["data_sha256"]: run for run in reversed(runs) if run.data}
     return [_cleaning_table(run) for run in runs if run in by_data.values()]
 
@@ -96,12 +96,12 @@ def _cleaning_table(run: RunRecord) -> Table:
             sum(shard[key] for shard in shards) for key in ("source_tokens", "target_tokens")
         )
         notes.append(f"{split}: {source:,} source tokens, {target:,} target tokens")
-    notes.append("Rules that met no pair are left out.")
+    notes.append("Rules that applied to no pair are left out.")
     return Table(f"{run.name}: sentence pairs", ["", *names], rows, tuple(notes))
 
 
 def cost_table(runs: Sequence[RunRecord]) -> Table:
-    """Time, hardware, tokens, and FLOPs in both of the ways in which they are reported."""
+    """Time, hardware, tokens, and FLOPs, both counted and by the paper's method."""
     names: list[tuple[str, Callable[[RunRecord], str]]] = [
         ("Training time, validation included", _time_spent),
         ("Hardware", lambda run: "; ".join(map(machine, run.sittings)) or "not in the log"),
@@ -114,8 +114,7 @@ def cost_table(runs: Sequence[RunRecord]) -> Table:
     ]
     rows = [[name, *(cell(run) for run in runs)] for name, cell in names]
     notes = (
-        "Time is that of the steps that count: pauses, preparing and steps lost and done again "
-        "are left out.",
+        "Time of training alone: without pauses, preparing, and steps that were lost and repeated.",
         "Counted: operations of training by formula (multiply-adds as two; norms, softmax and "
         "look-ups left out), padding not counted, tokens as the mean of the logged steps.",
         "The paper's method (Table 2): time × GPUs × sustained single-precision FLOP/s of the "
@@ -130,13 +129,13 @@ def _time_spent(run: RunRecord) -> str:
 
 
 def time_spent(run: RunRecord) -> str:
-    """Of training, in a unit in which it reads well: "3.5 hours"."""
+    """Of training, in a suitable unit: "3.5 h"."""
     unit, seconds = time_unit(run.elapsed_s)
     return f"{run.elapsed_s / seconds:.3g} {unit}"
 
 
 def machine(sitting: Sitting) -> str:
-    """Processes and what each computes on."""
+    """The number of processes, and the device of each."""
     return f"{sitting.world_size} × {sitting.device}"
 
 
@@ -150,8 +149,8 @@ def _tokens(run: RunRecord) -> tuple[float, float]:
 
 
 def _median_speed(run: RunRecord) -> str:
-    values = sorted(point.value for point in run.points("tokens_per_second"))
-    return f"{values[len(values) // 2]:,.0f}" if values else "not in the log"
+    values = [point.value for point in run.points("tokens_per_second")]
+    return f"{median_high(values):,.0f}" if values else "not in the log"
 
 
 def _counted_flops(run: RunRecord) -> str:

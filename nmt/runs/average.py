@@ -5,8 +5,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from nmt.errors import InputError, NoModelError
-from nmt.runs.checkpoint import sound_checkpoints
+from nmt.errors import ArgumentError, InputError, NoModelError, count
+from nmt.runs.checkpoint import HASHES, sound_checkpoints
 from nmt.runs.model_directory import (
     read_config,
     read_tensors,
@@ -57,8 +57,9 @@ def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> 
     config = read_config(newest)
     checkpoints = sound_checkpoints(directory, last, note, config.training.checkpoint_every, step)
     if len(checkpoints) < last:
-        raise InputError(
-            f"{len(checkpoints)} sound checkpoints, {run}, average at most as many as there are"
+        there = len(checkpoints)
+        raise ArgumentError(
+            "only {} to average, {}, lower {last} to {}", count(there, "checkpoint"), run, there
         )
     facts = manifest.read(newest, "checkpoint")
     steps = sorted(step for step, _ in checkpoints)
@@ -67,11 +68,6 @@ def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> 
         config,
         (newest / TOKENIZER).read_bytes(),
         mean_weights([folder for _, folder in checkpoints]),
-        {
-            "step": facts["step"],
-            "averaged_steps": steps,
-            "tokenizer_sha256": facts["tokenizer_sha256"],
-            "data_sha256": facts["data_sha256"],
-        },
+        {key: facts[key] for key in ("step", *HASHES)} | {"averaged_steps": steps},
     )
     return steps

@@ -1,12 +1,12 @@
 """Training checkpoints: weights, Adam's moments and one integer, the step.
 
 A checkpoint is a directory `RUN/checkpoints/step-00001000/` that counts only once its manifest
-stands in it. The newest one that verifies is taken up; a broken one is named and left in place.
+is in it. A run resumes from the newest one that verifies; a broken one is named and left in place.
 """
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -16,6 +16,7 @@ from nmt.config import Config
 from nmt.errors import InputError, NoModelError, of_system
 from nmt.runs.model_directory import (
     MOMENTS,
+    passing_over,
     read_tensors,
     refuse_unsound,
     write_model_files,
@@ -38,7 +39,6 @@ class Checkpoint:
     weights: dict[str, Tensor]
     moments: dict[str, Tensor]  # "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter
     state: State
-    hashes: dict[str, str] = field(default_factory=dict)  # of tokenizer and data, when read
 
     @property
     def step(self) -> int:
@@ -54,7 +54,7 @@ def save(
 ) -> None:
     """Writes a checkpoint, whole or not at all."""
     path = run.checkpoint(checkpoint.step)
-    if os.path.lexists(path):  # a broken one that the run has come past again
+    if os.path.lexists(path):  # a broken one, passed over when the run was resumed
         path.replace(free_name(path, "broken"))
     with new_directory(path) as folder:
         write_model_files(folder, config, tokenizer, checkpoint.weights)
@@ -88,7 +88,7 @@ def rotate(run: RunDirectory, newest: int, every: int, keep: int, best: int | No
         folder = run.checkpoint(step)
         remove_leftovers(folder)
         if step not in kept:
-            # first under a name that no reader takes for a checkpoint: none is ever half gone
+            # renamed before it is removed, so that no reader finds half of it
             folder.replace(aside(folder, "former"))
         elif step not in with_state and (folder / OPTIMIZER).exists():
             content = manifest.read(folder, "checkpoint")
@@ -106,38 +106,31 @@ def newest(run: RunDirectory, note: Callable[[str], None]) -> Checkpoint | None:
 
     Raises:
         NoModelError: there are checkpoints, but none is sound.
-        NewerFormatError: a later version of nmt wrote one; going back behind it would lose work.
+        LastingError: a later version of nmt wrote one, and going back behind it would lose work;
+            or no more files can be opened.
     """
     problems: list[str] = []
     for _, folder in run.by_step():
-        try:
+        with passing_over(problems.append):
             return _read(folder)
-        except manifest.NewerFormatError:
-            raise
-        except (InputError, OSError) as error:
-            told = of_system(error) if isinstance(error, OSError) else error
-            problems += told.problems
-            for problem in told.problems:
-                note(f"passing over a checkpoint: {problem}")
+        note(f"passing over a checkpoint: {problems[-1]}")
     if problems:
         raise NoModelError(problems[0])
     return None
 
 
 def _read(folder: Path) -> Checkpoint:
-    """A checkpoint to go on from; InputError or OSError if it is none."""
+    """A checkpoint to go on from; InputError if it is none."""
     content = manifest.read(folder, "checkpoint")
     if OPTIMIZER not in content["files"]:
         raise InputError(f"no optimizer state, {folder}, resume from a newer checkpoint")
     refuse_unsound(folder, content, (STATE, OPTIMIZER))
-    state = read_state(folder / STATE, content["step"])
-    tensors = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
-    for values in tensors:
-        for name, tensor in values.items():
-            if not tensor.isfinite().all() or (name.startswith("exp_avg_sq.") and tensor.min() < 0):
-                raise InputError(f"values that no training has ({name}), {folder}, move it away")
-    hashes = {key: content[key] for key in HASHES}
-    return Checkpoint(*tensors, state, hashes)
+    try:
+        state = read_state(folder / STATE, content["step"])
+        weights, moments = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
+    except OSError as error:
+        raise of_system(error) from None
+    return Checkpoint(weights, moments, state)
 
 
 def sound_checkpoints(
@@ -161,19 +154,14 @@ def sound_checkpoints(
         if len(found) == at_most:
             break
         folder = run.checkpoint(step)
-        try:
+        with passing_over(lambda problem: note(f"passing over a checkpoint: {problem}")):
             content = manifest.read(folder, "checkpoint")
             refuse_unsound(folder, content)
             hashes = {key: content[key] for key in HASHES}
             if hashes != (common or hashes):
                 raise InputError(f"of other data than step {found[0][0]}, {folder}, move it")
-        except manifest.NewerFormatError:
-            raise
-        except InputError as error:
-            note(f"passing over a checkpoint: {error.problems[0]}")
-            continue
-        common = hashes
-        found.append((step, folder))
+            common = hashes
+            found.append((step, folder))
     return found
 
 

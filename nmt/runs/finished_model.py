@@ -32,29 +32,32 @@ def write(
     facts: dict[str, Any],
     note: Callable[[str], None],
 ) -> None:
-    """Gives a run its finished model; what we have not written in its place is kept.
+    """Writes a run's finished model; what is in its place but not ours is kept under another name.
 
     Args:
         lock: on the run, checked before and after the writing, which takes a while.
         facts: as of `save_model`.
-        note: is told under which name files of others are kept.
+        note: is told under which name files that are not ours are kept.
     """
     lock.check()
     new = atomic.aside(run.model, "new")
-    save_model(new, config, tokenizer, weights, facts)
-    lock.check()
-    if _is_ours(run):
-        run.model.replace(atomic.aside(run.model, "former"))
-    elif os.path.lexists(run.model):
-        kept = atomic.free_name(run.model, "former")
-        run.model.replace(kept)
-        note(f"nmt: warning: {run.model} held files of others, they are kept in {kept}")
-    new.replace(run.model)
+    try:
+        save_model(new, config, tokenizer, weights, facts)
+        lock.check()
+        if _is_ours(run):
+            run.model.replace(atomic.aside(run.model, "former"))
+        elif os.path.lexists(run.model):
+            kept = atomic.free_name(run.model, "former")
+            run.model.replace(kept)
+            note(f"nmt: warning: {run.model} held files of others, they are kept in {kept}")
+        new.replace(run.model)
+    finally:
+        atomic.remove(new)
     atomic.remove_leftovers(run.path)
 
 
 def _is_ours(run: RunDirectory) -> bool:
-    """Whether the run's own model stands there, sound or damaged, and nothing else."""
+    """Whether only the run's own model, sound or damaged, is in its place."""
     try:
         content = manifest.read(run.model, "model")
         run.refuse_foreign(run.model)

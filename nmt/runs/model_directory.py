@@ -1,13 +1,14 @@
 """A model directory: configuration, tokenizer and weights with their manifest, self-contained.
 
-A model may come from anywhere, with a manifest that fits what is in it. So the manifest shows
-damage alone; that nothing here runs code, crashes or fills the memory comes from what is read, and
-how: strict YAML, a tokenizer of the one form that ours have, and tensors whose names, type and
-shapes stand in a bounded header and are those of the configuration before any of them is read.
+A model may come from anywhere, with a manifest that fits what is in it, so the manifest protects
+against damage alone. That no model runs code, crashes the process or fills the memory depends on
+what is read, and how: strict YAML, a tokenizer of the one form that ours have, and tensors of which
+names, types and shapes are read first, from a bounded header, and compared with the configuration.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from torch import Tensor
 from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, NoModelError, StorageError, of_system
+from nmt.errors import InputError, LastingError, NoModelError, StorageError, of_system
 from nmt.model.transformer import Transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
@@ -63,28 +64,29 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
     """`find_model`, with the manifest found there."""
     if not path.is_dir():
         raise InputError(f"no such model directory, {path}, name a model, checkpoint or run")
+    run = RunDirectory(path)
     if (path / manifest.NAME).is_file():
         kind = "checkpoint" if (path / STATE).exists() else "model"
         content = manifest.read(path, kind)
         manifest.verify(path, content, (CONFIG, TOKENIZER))
         return path, content
-    run = RunDirectory(path)
     if not run.may_hold_models:
         raise NoModelError(f"no model, checkpoint or run, {path}, it has no {manifest.NAME}")
     while True:
         problems: list[str] = []
         folders = run.models()
-        candidates = [entry for folder in folders for entry in _candidate(folder, problems)]
+        candidates = []
+        for folder in folders:
+            kind = "model" if folder.name == MODEL else "checkpoint"
+            with passing_over(problems.append):
+                candidates.append((manifest.read(folder, kind), folder))
         for content, folder in sorted(candidates, key=_newest_last, reverse=True):
-            try:
+            with passing_over(problems.append):
                 refuse_unsound(folder, content)
-            except InputError as error:
-                problems += error.problems
-                continue
-            for problem in problems:
-                note(f"passed over: {problem}")
-            note(f"using {folder}")
-            return folder, content
+                for problem in problems:
+                    note(f"passed over: {problem}")
+                note(f"using {folder}")
+                return folder, content
         if all(map(os.path.lexists, folders)):
             if not problems:
                 raise NoModelError(f"no checkpoint yet, {path}, train on")
@@ -94,43 +96,47 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
         # else a trainer at work has removed one, which it does only for a newer one's sake
 
 
-def _candidate(folder: Path, problems: list[str]) -> list[tuple[dict[str, Any], Path]]:
+@contextmanager
+def passing_over(tell: Callable[[str], None]) -> Iterator[None]:
+    """Tells why a model or checkpoint cannot be used, so that the next one is tried.
+
+    Raises:
+        LastingError: from the block, since the next one would not do instead.
+    """
     try:
-        kind = "model" if folder.name == MODEL else "checkpoint"
-        return [(manifest.read(folder, kind), folder)]
-    except manifest.NewerFormatError:
+        yield
+    except LastingError:
         raise
     except InputError as error:
-        problems += error.problems
-        return []
+        for problem in error.problems:
+            tell(problem)
 
 
 def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] = ()) -> None:
     """Raises InputError unless a model or checkpoint in a run's directory is sound and its own.
 
-    Its files are as the manifest says, its settings are the run's, and tensors are those
-    that its configuration asks for: of moments, too, beyond which Adam's fused kernel would write.
+    Its files are as the manifest says and fit each other, its settings are the run's, and all
+    numbers are such as training gives: of moments, too, beyond which Adam's fused kernel would
+    write.
 
     Args:
         content: the manifest.
         others: files to check besides those of a model.
     """
-    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
-    step, is_checkpoint = content["step"], content["kind"] == "checkpoint"
-    run = RunDirectory.around(folder)
-    if is_checkpoint and folder != run.checkpoint(step):
-        raise NoModelError(f"a checkpoint of step {step}, {folder}, give it its own name again")
     try:
-        transformer = _without_weights(read_config(folder))
+        _checked(folder, content, others)
+        run = RunDirectory.around(folder)
+        if content["kind"] == "checkpoint" and folder != run.checkpoint(step := content["step"]):
+            raise NoModelError(f"a checkpoint of step {step}, {folder}, give it its own name again")
         run.refuse_foreign(folder)
         for name in {WEIGHTS, OPTIMIZER} & {WEIGHTS, *others}:
-            _refuse_unfit(folder / name, transformer)
+            read_tensors(folder / name)
     except OSError as error:  # as of a file that a trainer has removed meanwhile
         raise of_system(error) from None
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
-    """By step, whatever the file system says of times; the finished model before a checkpoint."""
+    """By step, not by the files' times; of one step, the finished model after the checkpoint."""
     content, _ = candidate
     return content["step"], content["kind"] == "model"
 
@@ -171,7 +177,20 @@ def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
 
 
 def _load(folder: Path, content: dict[str, Any], device: torch.device) -> LoadedModel:
-    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS))
+    config, tokenizer, transformer = _checked(folder, content)
+    transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
+    return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
+
+
+def _checked(
+    folder: Path, content: dict[str, Any], others: Sequence[str] = ()
+) -> tuple[Config, Tokenizer, Transformer]:
+    """A model directory's configuration, tokenizer and Transformer, whose weights have no values.
+
+    Raises:
+        InputError: its files are not as the manifest says, or do not fit each other (status 3).
+    """
+    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
     config, tokenizer = read_config(folder), Tokenizer.load(folder / TOKENIZER)
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise NoModelError(
@@ -183,10 +202,11 @@ def _load(folder: Path, content: dict[str, Any], device: torch.device) -> Loaded
             f"{tokenizer.vocabulary_size} pieces, the configuration says "
             f"{config.tokenizer.vocabulary_size}, {folder / TOKENIZER}, restore its own"
         )
-    transformer = _without_weights(config)
-    _refuse_unfit(folder / WEIGHTS, transformer)
-    transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
-    return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
+    with torch.device("meta"):
+        transformer = new_transformer(config)
+    for name in {WEIGHTS, OPTIMIZER} & {WEIGHTS, *others}:
+        _refuse_unfit(folder / name, transformer)
+    return config, tokenizer, transformer
 
 
 def new_transformer(config: Config) -> Transformer:
@@ -205,11 +225,6 @@ def read_config(folder: Path) -> Config:
 def check_fit(transformer: Transformer, weights: dict[str, Tensor], name: Path) -> None:
     """Raises NoModelError unless names and shapes are exactly the Transformer's."""
     _compare(_shapes_of(transformer.state_dict()), _shapes_of(weights), name)
-
-
-def _without_weights(config: Config) -> Transformer:
-    with torch.device("meta"):
-        return new_transformer(config)
 
 
 def _refuse_unfit(path: Path, transformer: Transformer) -> None:
@@ -236,9 +251,32 @@ def _compare(
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file, fp32; NoModelError if it is damaged or holds others."""
+    """All tensors of a safetensors file of weights or moments, fp32.
+
+    Raises:
+        NoModelError: it is damaged, or holds other types, or values that no training gives.
+    """
     _shapes(path)
-    return load_file(path)
+    with _system_errors_of(path):
+        tensors = load_file(path)
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all() or (name.startswith("exp_avg_sq.") and tensor.min() < 0):
+            raise NoModelError(f"values that no training has ({name}), {path}, restore it")
+    return tensors
+
+
+@contextmanager
+def _system_errors_of(path: Path) -> Iterator[None]:
+    """Lets the operating system say why it does not open a file, which safetensors does not tell.
+
+    That opens the file twice. What it raises instead is a FileNotFoundError without `errno`, or
+    torch's RuntimeError.
+    """
+    try:
+        yield
+    except (OSError, RuntimeError):
+        with path.open("rb"), path.open("rb"):
+            raise
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -248,7 +286,7 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     try:
         if header_bytes > _MAX_HEADER_BYTES:
             raise ValueError(f"a header of {header_bytes} bytes")
-        with safe_open(path, framework="pt") as content:
+        with _system_errors_of(path), safe_open(path, framework="pt") as content:
             slices = {key: content.get_slice(key) for key in content.keys()}  # noqa: SIM118
         other = {part.get_dtype() for part in slices.values()} - {"F32"}
         if other:

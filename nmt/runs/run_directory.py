@@ -1,4 +1,4 @@
-"""A run's directory: where things lie in it, what in it is its own, what of a run may change."""
+"""A run's directory: where things are in it, which are its own, which settings may change."""
 
 import os
 import re
@@ -6,12 +6,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nmt import config as configuration
 from nmt.config import Config
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest, names
-from nmt.storage.opening import small_file
+from nmt.storage.opening import refuse_not_utf8, small_file
 
 MAY_CHANGE = {
     "training.run_directory",  # a run may be moved
@@ -33,15 +34,35 @@ _MAX_CONFIG_BYTES = 1_000_000
 _STEP = re.compile(r"step-([0-9]{8,16})")
 
 
+def owner(path: Path) -> Path | None:
+    """The run, model or prepared data among whose own files a path is; None: it is in none.
+
+    Args:
+        path: of a file that is there or not, its links resolved.
+    """
+    for folder in path.parents:
+        is_run = (folder / names.CONFIG).is_file() and any(
+            (folder / name).exists() for name in (atomic.LOCK, names.CHECKPOINTS, names.MODEL)
+        )
+        is_described = (folder / manifest.NAME).is_file() and not manifest.is_foreign(folder)
+        own = (names.IN_RUN if is_run else set()) | (names.DESCRIBED if is_described else set())
+        if path.relative_to(folder).parts[0] in own:
+            return folder
+    return None
+
+
 @dataclass(frozen=True)
 class RunDirectory:
-    """What stands where in a run. Nothing need be there yet; what is, need not be sound."""
+    """Where things are in a run. Nothing need be there yet, nor be sound if it is."""
 
     path: Path
 
+    def __post_init__(self) -> None:
+        refuse_not_utf8(self.path)
+
     @classmethod
     def around(cls, folder: Path) -> "RunDirectory":
-        """The run that a model or checkpoint directory lies in."""
+        """The run that a model or checkpoint directory is in."""
         above = folder.parent
         is_checkpoint = above.name == names.CHECKPOINTS and folder.name != names.MODEL
         return cls(above.parent if is_checkpoint else above)
@@ -94,7 +115,7 @@ class RunDirectory:
         return self.checkpoints / f"step-{step:08d}"
 
     def by_step(self) -> list[tuple[int, Path]]:
-        """What stands under the name of a checkpoint, sound or not, newest first, with its step."""
+        """What has the name of a checkpoint, sound or not, with its step, newest first."""
         found = []
         for path in self.checkpoints.glob("step-*"):
             digits = _STEP.fullmatch(path.name)
@@ -103,7 +124,7 @@ class RunDirectory:
         return sorted(found, reverse=True)
 
     def models(self) -> list[Path]:
-        """What stands under the name of the finished model or of a checkpoint, sound or not."""
+        """What has the name of the finished model or of a checkpoint, sound or not."""
         finished = [self.model] if os.path.lexists(self.model) else []
         return finished + [folder for _, folder in self.by_step()]
 
@@ -125,17 +146,17 @@ class RunDirectory:
         return atomic.lock(self.path, "nmt train")
 
     def remove_leftovers(self) -> None:
-        """Removes what killed trainers have left half written, in checkpoints too."""
+        """Removes what killed trainers have left unfinished, in checkpoints too."""
         for folder in (self.path, self.checkpoints, *(folder for _, folder in self.by_step())):
             atomic.remove_leftovers(folder)
 
     def refuse_foreign(self, folder: Path) -> None:
         """Raises NoModelError if a checkpoint or model was trained on other data or settings.
 
-        What may change while a run goes on may differ. A run whose own settings are lost or cannot
-        be read knows none as foreign.
+        Settings in `MAY_CHANGE` may differ. If the run's own settings are missing or cannot be
+        read, nothing is refused for its settings.
         """
-        self._refuse_other_data(folder)
+        self.data_of(folder)
         path = folder / names.CONFIG
         try:
             both = [small_file(file, _MAX_CONFIG_BYTES) for file in (self.config, path)]
@@ -145,26 +166,36 @@ class RunDirectory:
         except (InputError, OSError):
             return
         found = configuration.differences(configuration.load_resolved(path), own)
-        for key in found.keys() - MAY_CHANGE - _PLACES:
-            its, ours = found[key]
+        for key in sorted(found.keys() - MAY_CHANGE - _PLACES):
+            its, ours = map(configuration.inline, found[key])
             raise NoModelError(
                 f"of another run ({key} is {its}, here it is {ours}), {folder}, move it"
             )
 
-    def _refuse_other_data(self, folder: Path) -> None:
+    def data_of(self, folder: Path) -> dict[str, Any] | None:
+        """The manifest of the data that the run was trained on; None if it has kept none.
+
+        Args:
+            folder: a model or checkpoint in it, of these data too.
+
+        Raises:
+            NoModelError: one of the two is another run's, or the folder's manifest is damaged.
+        """
         try:
-            own = manifest.read(self.path, "data", names.DATA_MANIFEST)["data_sha256"]
-        except InputError:  # a run that has kept none
-            return
-        kind = "model" if folder == self.model else "checkpoint"
-        found = manifest.read(folder, kind)["data_sha256"]
-        if found != own:
+            own = manifest.read(self.path, "data", names.DATA_MANIFEST)
+        except InputError:
+            return None
+        kind = "checkpoint" if (folder / names.STATE).exists() else "model"
+        found, recorded = manifest.read(folder, kind)["data_sha256"], own["data_sha256"]
+        if found != recorded:
             raise NoModelError(
-                f"of other data (sha256 {found}, the run's {own}), {folder}, move it"
+                f"of other data (sha256 {found}, {recorded} in {names.DATA_MANIFEST}), {folder}, "
+                f"move it, or restore {self.data_manifest}"
             )
+        return own
 
     def refuse_what_is_not_ours(self) -> None:
-        """Raises InputError if files of somebody else stand where a run would write its own."""
+        """Raises InputError if files that are not ours are where a run would write its own."""
         if self.config.exists() or self.models():
             return
         for path in (self.log, self.tokenizer, self.data_manifest, self.test_set):
@@ -177,13 +208,14 @@ class RunDirectory:
     def refuse_changes(self, config: Config, note: Callable[[str], None]) -> None:
         """Raises InputError if the run here was started with other settings that matter.
 
-        Without a checkpoint, of whatever condition, or a model nothing depends on them yet: `note`
-        is told that it begins anew.
+        Where there is neither a checkpoint, sound or not, nor a model, nothing depends on them yet:
+        `note` is told that the run begins anew.
         """
         if not self.config.exists():
             return
+        inline = configuration.inline
         changed = [
-            (key, f"{key} is {new}, the run was started with {old}, {self}")
+            (key, f"{key} is {inline(new)}, the run was started with {inline(old)}, {self}")
             for key, (old, new) in configuration.differences(self.settings(), config).items()
         ]
         problems = [text for key, text in changed if key not in MAY_CHANGE]

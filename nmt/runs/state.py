@@ -1,4 +1,4 @@
-"""What a checkpoint says of its run besides weights and moments: state.json, read strictly."""
+"""state.json, which holds what a resumed run needs besides weights and moments, read strictly."""
 
 from pathlib import Path
 from typing import Annotated, Self

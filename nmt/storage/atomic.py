@@ -1,8 +1,8 @@
-"""Writing aside, syncing and renaming: what stands under its final name is whole.
+"""Writing aside, syncing and renaming: what has its final name is whole.
 
-A power cut or `kill -9` at any moment leaves the old state or the new one, and at most a folder
-or file whose name starts with `.tmp-`, which the next writer in that place removes: nobody holds
-the lock on it any more, by which it is known that its own writer has gone.
+A power cut or `kill -9` at any moment leaves the old state or the new one, and at most a file or
+folder whose name begins with `PREFIX`, which the next writer in that place removes: nobody holds
+the lock on it any more, which shows that its own writer has gone.
 """
 
 import fcntl
@@ -19,13 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import InputError
-from nmt.storage.opening import small_file
+from nmt.storage.opening import refuse_not_utf8
 
-PREFIX, LOCK, LOCK_HOLDER = ".tmp-", ".lock", ".lock-holder"
-_ASIDE = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # as `_locked_aside` names things
-_LEFT = re.compile(
-    re.escape(PREFIX) + "([0-9a-f]{8}-|former-|new-|step)."
-)  # and `aside`, now or once
+PREFIX, LOCK = ".tmp-nmt-", ".lock"  # nobody else begins a name so
+_LOCKED = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # as `_locked_aside` names things
+_HOLDER = re.compile(rb"\0*(.+, process \d+ on .+\n)?")  # a power cut may leave zeros
+_MAX_HOLDER_BYTES = 1000
 
 
 def sync(path: Path) -> None:
@@ -44,7 +43,7 @@ def write_file(path: Path, data: bytes | str) -> None:
 
 
 def write_if_changed(path: Path, data: bytes) -> None:
-    """`write_file`, unless that is what stands there already."""
+    """`write_file`, unless the file has that content already."""
     is_there = path.is_file() and path.stat().st_size == len(data)
     if not is_there or path.read_bytes() != data:
         write_file(path, data)
@@ -52,7 +51,7 @@ def write_if_changed(path: Path, data: bytes) -> None:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A name to write to; the file is synced and renamed over `path` when the block ends.
+    """A name to write to; the file is synced and renamed to `path` when the block ends.
 
     What killed writers have left beside `path` is removed first. After an exception `path` is as
     it was and nothing is left beside it. An OSError that does not say which file it is about, as
@@ -65,9 +64,8 @@ def new_file(path: Path) -> Iterator[Path]:
             _give_mode(aside, mode)
             sync(aside)
             aside.replace(path)
-        except BaseException as error:
-            aside.unlink(missing_ok=True)
-            if isinstance(error, OSError) and error.errno and error.filename is None:
+        except OSError as error:
+            if error.errno and error.filename is None:
                 raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
             raise
     sync(path.parent)
@@ -75,7 +73,7 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A folder to fill, which takes the name `path` when the block ends without an exception.
+    """A folder to fill, which is renamed to `path` when the block ends without an exception.
 
     Every file in it is synced first. `path` must not exist, or be empty. What killed writers have
     left beside it is removed.
@@ -83,24 +81,20 @@ def new_directory(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked_aside(path, Path.mkdir) as aside:
         mode = _mode_of_files(aside)
-        try:
-            yield aside
-            for folder, _, files in os.walk(aside):
-                for file in files:
-                    _give_mode(Path(folder, file), mode)
-                    sync(Path(folder, file))
-                sync(Path(folder))
-            aside.replace(path)
-        except BaseException:
-            shutil.rmtree(aside, ignore_errors=True)
-            raise
+        yield aside
+        for folder, _, files in os.walk(aside):
+            for file in files:
+                _give_mode(Path(folder, file), mode)
+                sync(Path(folder, file))
+            sync(Path(folder))
+        aside.replace(path)
     sync(path.parent)
 
 
 def _mode_of_files(aside: Path) -> int:
-    """Permissions as the umask gives them to a file, where `aside` was just made.
+    """The permissions that the umask gives to a file, read from `aside`, which was just made.
 
-    Libraries may have others: safetensors lets nobody but the owner read what it writes.
+    Libraries may give others: what safetensors writes is readable for its owner alone.
     """
     return aside.stat().st_mode & 0o666
 
@@ -111,79 +105,95 @@ def _give_mode(path: Path, mode: int) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what interrupted writers left in `folder`, not what a living process writes there.
-
-    Only what has a name as they give it: the folder may hold other things of a person.
-    """
-    _remove_unlocked(path for path in folder.glob(f"{PREFIX}*") if _LEFT.match(path.name))
+    """Removes what interrupted writers left in `folder`, not what a living process writes there."""
+    _remove_unlocked(folder.glob(f"{PREFIX}*"))
 
 
 def aside(path: Path, word: str) -> Path:
-    """A name beside `path` for `remove_leftovers` to remove: `.tmp-WORD-NAME`.
+    """A temporary name beside `path`, which `remove_leftovers` removes.
 
-    For what is to take the place of `path` ("new"), or has made room for it ("former").
+    Args:
+        word: "new" for what will replace `path`, "former" for what it replaces.
     """
     return path.with_name(f"{PREFIX}{word}-{path.name}")
 
 
 def _remove_unlocked(paths: Iterable[Path]) -> None:
     for path in paths:
-        if path.is_symlink():
-            path.unlink(missing_ok=True)
-            continue
         with suppress(OSError), ExitStack() as stack:
-            descriptor = _open(path)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer lives
-            if path.is_dir():
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                path.unlink(missing_ok=True)
+            if not path.is_symlink():
+                descriptor = _open(path)
+                stack.callback(os.close, descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer lives
+            remove(path)
 
 
-def _is_aside(path: Path) -> bool:
-    return bool(_ASIDE.match(path.name)) and not path.is_symlink()
+def remove(path: Path) -> None:
+    """Removes a folder, a file or a link, never what a link leads to; nothing there is fine.
+
+    Raises:
+        OSError: it, or something in it, cannot be removed.
+    """
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def free_name(path: Path, reason: str) -> Path:
-    """A name beside `path` that nothing has yet: `REASON-NUMBER-NAME`."""
+    """An unused name beside `path`: `REASON-NUMBER-NAME`."""
     names = (path.with_name(f"{reason}-{number}-{path.name}") for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 
 
 @contextmanager
 def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """A new file or folder beside `path`, locked until the block ends or this process does.
+    """A new file or folder beside `path`, locked and then removed, unless it was renamed.
 
-    Where the file system has no locks it stands unlocked, and nobody takes it for a leftover.
+    On a file system without locks it is not locked, and no writer takes it for a leftover.
     """
     with suppress(OSError):  # a folder that may be written to, but not listed
-        _remove_unlocked(beside for beside in path.parent.iterdir() if _is_aside(beside))
+        _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
     while True:
         # the end of the name tells a person what it is; all of it might make this one too long
         aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
-        make(aside)
-        try:
-            descriptor = _open(aside)
-        except FileNotFoundError:  # taken for a leftover before it could be locked
-            continue
-        try:
+        with ExitStack() as stack:
+            stack.callback(_discard, aside)  # before it is there: a signal may come at any moment
+            make(aside)
+            try:
+                descriptor = _open(aside)
+            except FileNotFoundError:  # taken for a leftover before it could be locked
+                continue
+            stack.callback(os.close, descriptor)
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if aside.exists():  # as above
                 yield aside
                 return
-        finally:
-            os.close(descriptor)
+
+
+def _discard(path: Path) -> None:
+    with suppress(OSError):
+        remove(path)
 
 
 def _open(path: Path) -> int:
-    """A descriptor of a file or folder, which can hold a lock on it while it is open."""
+    """Opens a file or folder so that it can be locked; the lock lasts until this is closed."""
     return os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # NFS locks what can write
 
 
+def refuse_link(path: Path) -> None:
+    """Raises InputError if a name that only nmt uses is a symbolic link, whose target is not ours.
+
+    The directory that the name is in may be one.
+    """
+    if path.is_symlink():
+        raise InputError(f"a symbolic link, {path}, remove it; {path.parent} itself may be one")
+
+
 def refuse_existing(path: Path) -> None:
-    """Raises InputError if `path` exists and is anything but an empty folder."""
+    """Raises InputError if no folder can be made at `path`, or it is there and not empty."""
+    refuse_not_utf8(path)
     if path.is_dir() and not any(path.iterdir()):
         return
     if path.exists() or path.is_symlink():
@@ -192,7 +202,7 @@ def refuse_existing(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Lock:
-    """A folder held for one writer: the right to write under its path, as long as it is there."""
+    """The exclusive right to write in a folder, as long as its path leads to the same folder."""
 
     folder: Path
     _descriptor: int
@@ -220,26 +230,31 @@ class Lock:
 def lock(folder: Path, purpose: str) -> Iterator[Lock]:
     """Holds `folder` for one writer; the operating system frees it if the process dies.
 
+    Args:
+        purpose: the command, "nmt train", for who finds the folder locked.
+
     Raises:
-        InputError: another process holds it; names its pid and host.
+        InputError: another process holds it, whose command, pid and host it names; or something
+            that is not ours has the lock's name.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    holder = folder / LOCK_HOLDER
+    path = folder / LOCK
     with ExitStack() as stack:
-        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         stack.callback(os.close, descriptor)
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        content = os.pread(descriptor, _MAX_HOLDER_BYTES, 0) if is_file else b"?"
+        if not _HOLDER.fullmatch(content):
+            raise InputError(f"not made by nmt, {path}, move it away or name another directory")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            by = "another process"
-            with suppress(OSError, InputError):  # not yet written, just removed, none of ours
-                by = small_file(holder, 1000).decode(errors="replace").strip()
+        except BlockingIOError:  # nothing in it: not yet written
+            by = content.strip(b"\0").decode(errors="replace").strip() or "another process"
             raise InputError(f"in use by {by}, {folder}, wait for it or stop it") from None
         held = Lock(folder, descriptor)
         held.check()  # the folder may have gone between opening and locking
-        write_file(holder, f"{purpose}, process {os.getpid()} on {socket.gethostname()}\n")
-        try:
-            yield held
-        finally:
-            if held.is_held:
-                holder.unlink(missing_ok=True)
+        stack.callback(os.ftruncate, descriptor, 0)
+        holder = f"{purpose}, process {os.getpid()} on {socket.gethostname()}\n".encode()
+        with suppress(OSError):  # it is for a person alone
+            os.ftruncate(descriptor, os.pwrite(descriptor, holder, 0))
+        yield held

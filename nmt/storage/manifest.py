@@ -1,7 +1,7 @@
-"""Manifests: size and SHA-256 of every file beside them, so that damage is found, not used.
+"""Manifests: size and SHA-256 of every file in a folder, so that damage is found before use.
 
 A manifest is `manifest.json` in the folder that it describes: `format_version`, `kind`, `files`
-(name -> size and sha256), whatever else its writer states, and `sha256` of its own canonical
+(name -> size and sha256), the facts that its writer adds, and `sha256` of its own canonical
 JSON (sorted keys, no spaces) without that key.
 """
 
@@ -12,24 +12,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nmt.errors import InputError, NoModelError, of_system
-from nmt.storage import data_form
+from nmt.errors import InputError, LastingError, NoModelError, of_system
+from nmt.storage import manifest_form
 from nmt.storage.atomic import write_file
+from nmt.storage.opening import small_file
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
 _MAX_BYTES = 100_000_000
-_MAX_STEP = 2**53  # as of a log
-_HASHES: dict[str, type] = {"tokenizer_sha256": str, "data_sha256": str}
-_KEYS: dict[str, dict[str, type]] = {  # what each kind's readers rely on
-    "data": _HASHES | {"settings": dict, "shards": dict, "origin_sha256": str},
-    "checkpoint": _HASHES | {"step": int},
-    "model": _HASHES | {"step": int},
-    "test set": {"corpora": list},
-}
 
 
-class NewerFormatError(InputError):
+class NewerFormatError(LastingError):
     """Written by a later version of nmt (status 2): nothing older is taken in its place."""
 
 
@@ -88,16 +81,12 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     path = folder / name
     damaged = NoModelError(f"damaged manifest, {path}, restore the {kind} directory from a copy")
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a named pipe would keep us waiting
-            raise damaged
-        with path.open("rb") as file:
-            data = file.read(_MAX_BYTES + 1)
-        content = json.loads(data) if len(data) <= _MAX_BYTES else None
+        content = json.loads(small_file(path, _MAX_BYTES))
     except FileNotFoundError:
         raise NoModelError(f"no {name}, {folder}, this is no complete {kind} directory") from None
     except OSError as error:
         raise of_system(error) from None
-    except (ValueError, RecursionError):
+    except (InputError, ValueError, RecursionError):
         raise damaged from None
     if not isinstance(content, dict):
         raise damaged
@@ -109,35 +98,29 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
             f"format version {version} is newer than {FORMAT_VERSION}, {path}, update nmt"
         )
     own = value_hash({key: value for key, value in content.items() if key != "sha256"})
-    if content.get("sha256") != own or not _lists_files(content.get("files")):
+    if content.get("sha256") != own:
         raise damaged
     if content.get("kind") != kind:
         raise NoModelError(f"a {content.get('kind')} directory, {folder}, a {kind} was expected")
-    missing = [key for key, of in _KEYS[kind].items() if not isinstance(content.get(key), of)]
-    if missing:
-        raise NoModelError(f"manifest without {missing[0]}, {path}, restore it from a copy")
-    if not 0 <= content.get("step", 0) <= _MAX_STEP:
-        raise damaged
-    if kind == "data" and (fault := data_form.fault(content)):
+    if fault := manifest_form.fault(kind, content):
         raise NoModelError(f"damaged manifest ({fault}), {path}, restore it from a copy")
     return content
 
 
-def _lists_files(files: Any) -> bool:
-    """Whether it maps names that stay inside the folder to sizes and hashes."""
-    return isinstance(files, dict) and all(
-        name.isprintable()
-        and not Path(name).is_absolute()
-        and ".." not in Path(name).parts
-        and isinstance(entry, dict)
-        and isinstance(entry.get("size"), int)
-        and isinstance(entry.get("sha256"), str)
-        for name, entry in files.items()
-    )
+def is_foreign(folder: Path) -> bool:
+    """Whether a file there has the name of a manifest, and nothing of what one of ours holds.
+
+    Ours may be damaged. False if there is none.
+    """
+    try:
+        data = small_file(folder / NAME, _MAX_BYTES)
+    except FileNotFoundError:
+        return False
+    return not (b'"format_version"' in data and b'"sha256"' in data)
 
 
 def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
-    """What stands in `folder`, or in folders below it, that its manifest does not know of."""
+    """Names of what is in `folder`, or in folders below it, but not in its manifest."""
     known = {NAME, *content["files"]}
     known |= {str(parent) for name in known for parent in Path(name).parents}
     found = (str(path.relative_to(folder)) for path in folder.rglob("*"))

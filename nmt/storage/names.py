@@ -1,11 +1,11 @@
-"""What files and folders are called: each name stands here, or with what writes it in this room.
+"""The names of files and folders, each defined here or by the module of this room that writes it.
 
-Where they lie and whether they are whole is known to `RunDirectory`, to model directories and
-checkpoints (nmt/runs) and to prepared data (nmt/data); everybody else asks those. The configuration
-needs to know which names it must keep clear of.
+Where they are, and whether they are whole, is the business of `RunDirectory`, model directories and
+checkpoints (nmt/runs) and of prepared data (nmt/data). The configuration needs the names to refuse
+directories that `nmt prepare` or `nmt train` would replace.
 """
 
-from nmt.storage.atomic import LOCK, LOCK_HOLDER
+from nmt.storage.atomic import LOCK
 from nmt.storage.manifest import NAME as MANIFEST
 
 # of a model directory
@@ -25,8 +25,10 @@ TEST_SET = "test_set"
 
 # What `nmt train` and `nmt prepare` make, replace and remove in their directories, besides what
 # begins with `atomic.PREFIX`.
-_IN_BOTH = {TEST_SET, TOKENIZER, LOCK, LOCK_HOLDER}
+_IN_BOTH = {TEST_SET, TOKENIZER, LOCK}
 IN_DATA = frozenset(_IN_BOTH | {TRAIN, VALIDATION, MANIFEST, WORK, USED_BY})
 IN_RUN = frozenset(
     _IN_BOTH | {MODEL, CHECKPOINTS, TENSORBOARD, EVALUATION, CONFIG, DATA_MANIFEST, LOG}
 )
+# Beside a manifest: of data, of a model or of a checkpoint
+DESCRIBED = IN_DATA | {CONFIG, WEIGHTS, OPTIMIZER, STATE}

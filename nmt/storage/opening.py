@@ -1,4 +1,4 @@
-"""Files to read: plain or compressed by what is in them, whatever their names say; their lines."""
+"""Opening files to read: whether one is compressed is told by its content, not by its name."""
 
 import bz2
 import contextlib
@@ -9,6 +9,7 @@ import os
 import stat
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +19,11 @@ _UNPACKERS: dict[bytes, tuple[str, Callable[..., Any]]] = {  # by a file's first
     b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
     b"BZh": ("bzip2", bz2.BZ2File),
     b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
+}
+_PACKERS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; the same text, the same bytes
+    ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
+    ".bz2": partial(bz2.BZ2File, mode="wb"),
+    ".xz": partial(lzma.LZMAFile, mode="wb"),
 }
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")  # what follows on BZh1 to BZh9
 _OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
@@ -58,9 +64,28 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
             yield io.BufferedReader(_Unpacked(unpacked, kind, name), _BUFFER_BYTES)
 
 
+def refuse_not_utf8(path: Path) -> None:
+    """Raises InputError for a path that is not UTF-8: what reads and writes tensors takes none."""
+    try:
+        os.fsencode(path).decode()
+    except UnicodeDecodeError:
+        raise InputError(f"a path that is not UTF-8, {path}, rename it") from None
+
+
+@contextlib.contextmanager
+def packed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
+    """Compresses what is written into `file` as its name's suffix says: .gz, .bz2 or .xz."""
+    if pack := _PACKERS.get(suffix):
+        with pack(file) as packer:
+            yield packer
+    else:
+        yield file
+
+
 def small_file(path: Path, at_most: int) -> bytes:
-    """The bytes of a file that is ours to read whole: a pipe must not keep us waiting, nor a file
-    of somebody else's, or a sparse one, fill the memory.
+    """The bytes of a file that is expected to be small.
+
+    Instead of it there may be a pipe, on which reading would wait, or a file that fills the memory.
 
     Raises:
         InputError: a pipe or device, or more than `at_most` bytes.
@@ -70,12 +95,12 @@ def small_file(path: Path, at_most: int) -> bytes:
     with path.open("rb") as file:
         data = file.read(at_most + 1)
     if len(data) > at_most:
-        raise InputError(f"larger than {at_most:,} bytes, {path}, this is none of our files")
+        raise InputError(f"larger than {at_most:,} bytes, {path}, name the right file")
     return data
 
 
 def check_regular(path: Path) -> None:
-    """Refuses what cannot be read twice, or would keep us waiting: a pipe, a device, a socket.
+    """Refuses what cannot be read twice, or on which reading would wait: pipes, devices, sockets.
 
     Raises:
         InputError: it is there, and neither a regular file nor a folder.
@@ -140,7 +165,7 @@ def _packing(file: BinaryIO, name: str) -> tuple[str, Callable[..., Any] | None]
 
 
 class _Unpacked(io.RawIOBase):
-    """What is read from a decompressor, whose troubles become InputError."""
+    """The output of a decompressor, whose errors become InputError."""
 
     def __init__(self, file: BinaryIO, kind: str, name: str):
         self._file, self._kind, self._name = file, kind, name

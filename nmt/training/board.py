@@ -1,7 +1,7 @@
-"""TensorBoard's event file, written here and now: what goes wrong with it is told once, and left.
+"""TensorBoard's event file, written directly; of a failure one warning is given.
 
-Its own writer opens the file by name for each batch of events, in a thread: with the folder gone
-that ends in the thread's traceback, and with the run's folder renamed it writes into another's.
+TensorBoard's own writer opens the file by its name for each batch of events, in a thread: if the
+folder is gone, that thread ends in a traceback; if the run was renamed, it writes into another run.
 """
 
 import os
@@ -17,11 +17,11 @@ from torch.utils.tensorboard import summary
 
 
 class Board:
-    """Events of a run, from a step on.
+    """The events of a run, from a step on.
 
     Args:
-        folder: of the run's event files; is made.
-        first_step: those of this step or later are no longer shown, from files of before.
+        folder: of the run's event files; created if missing.
+        first_step: events of this step or later in earlier files are no longer shown.
         note: is told once if nothing more can be written.
     """
 
@@ -37,12 +37,15 @@ class Board:
         self._write(Event(step=first_step, session_log=start))
 
     def scalar(self, name: str, value: float, step: int) -> None:
+        """Adds a point to the curve of that name."""
         self._write(Event(step=step, summary=summary.scalar(name, value)))
 
     def text(self, name: str, markdown: str, step: int) -> None:
+        """Adds a text in Markdown."""
         self._write(Event(step=step, summary=summary.text(name, markdown)))
 
     def close(self) -> None:
+        """Closes the file."""
         try:
             self._file.close()
         except OSError as error:

@@ -1,8 +1,8 @@
-"""Processes: who this one is, what all agree on, and how a run is asked to stop.
+"""The processes of a run: joining and leaving, sums over ranks, and the request to stop.
 
-torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; without them there is one process. Decisions that
-change what a run does next are taken by all ranks together, from sums that all of them hold. What
-ends a run is said once, by the lowest of the ranks that it befell.
+torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; without them there is one process. Every decision on
+how a run continues follows from values that all ranks have. The error that ends a run is printed
+once, by the lowest rank that raised it.
 """
 
 import os
@@ -34,18 +34,18 @@ from nmt.errors import (
     of_system,
 )
 
-# torchrun passes on the signal that a scheduler has sent to every process already
+# A scheduler's signal to every process comes a second time from torchrun, which passes it on.
 _ONE_REQUEST_S = 2.0
-# Groups are never freed. DistributedDataParallel holds the last reference to one, and when Python
-# drops that, gloo waits for its threads with the interpreter's lock held, for which one of them
-# may be waiting to let go of a tensor: a rank that was done hung for ever (torch 2.13).
+# Groups are never freed. DistributedDataParallel has the last reference to one; when Python drops
+# it, gloo joins its threads while holding the interpreter's lock, for which one of them may be
+# waiting to free a tensor: a rank that had finished hung for ever (torch 2.13).
 _kept: list[dist.ProcessGroup | None] = []
-_LAST_WORDS_S = 5.0  # within which ranks that still live have told the others what befell them
+_LAST_WORDS_S = 5.0  # within which ranks that are still running report how their part ended
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among all."""
+    """This process among those of the run, and what they exchange."""
 
     rank: int
     world_size: int
@@ -53,11 +53,12 @@ class Ranks:
 
     @property
     def is_main(self) -> bool:
+        """Whether this process writes the run's files and messages."""
         return self.rank == 0
 
     @cached_property
     def device_name(self) -> str:
-        """What this process computes on, for a person to read."""
+        """The GPU, or the CPU and the number of threads, for a person to read."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
         return f"{_cpu_name()}, {torch.get_num_threads()} threads"
@@ -79,7 +80,7 @@ class Ranks:
         return int(greatest)
 
     def wait(self) -> None:
-        """Until all ranks are here."""
+        """Waits until all ranks have called it."""
         if self.world_size > 1:
             dist.barrier()
 
@@ -92,7 +93,7 @@ class Ranks:
         return values
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """`module` under DistributedDataParallel, which averages gradients, if several."""
+        """`module`; of several ranks, in DistributedDataParallel, which averages gradients."""
         if self.world_size == 1:
             return module
         ids = [self.device.index] if self.device.type == "cuda" else None
@@ -113,7 +114,7 @@ def world_size() -> int:
 
 
 def _number(name: str, default: int, least: int = 0) -> int:
-    """A whole number that torchrun or a scheduler has put into the environment."""
+    """A whole number that torchrun or a scheduler has set in the environment."""
     text = os.environ.get(name, str(default))
     if not (text.isascii() and text.isdigit() and least <= int(text) < 2**31):
         raise InputError(f'{name} is "{text}", environment, start with torchrun or unset it')
@@ -122,15 +123,15 @@ def _number(name: str, default: int, least: int = 0) -> int:
 
 @contextmanager
 def process_group(timeout_s: int) -> Iterator[Ranks]:
-    """Joins the ranks of torchrun, if any, and leaves them cleanly.
+    """Joins the ranks that torchrun has started, if any, and leaves them at the end.
 
     Args:
-        timeout_s: how long a rank waits for another before it takes it for lost.
+        timeout_s: how long a rank waits for another before it is taken for lost.
 
     Raises:
         LostRankError: a rank was lost.
-        InputError: what a rank raised inside, on that rank.
-        ToldElsewhereError: on the others, as only one of them has it to say.
+        InputError: raised inside the block by this rank.
+        ToldElsewhereError: another rank raises the error that ended the run.
     """
     has_gpu = torch.cuda.is_available()
     device = _gpu() if has_gpu else torch.device("cpu")
@@ -140,11 +141,11 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
     timeout = timedelta(seconds=timeout_s)
     try:
         _await_master(timeout_s)
-        # What ranks tell each other is on the CPU, so that no step waits for a GPU on its account.
+        # Ranks exchange values on the CPU, so that no step has to wait for a GPU.
         dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=timeout)
         _kept.append(dist.group.WORLD)
         server = dist.TCPStore(*_master(), is_master=False, timeout=timeout)
-    # ValueError: WORLD_SIZE is set, others are not
+    # ValueError: WORLD_SIZE is set, but other variables are not
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(
@@ -172,19 +173,19 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
                 "smaller"
             )
             raise _agreed(board, ranks, told) from None
-        board.set(str(ranks.rank), f"{int(Status.BUG)}\n{error!r}")  # others leave it to this one
+        board.set(str(ranks.rank), f"{int(Status.BUG)}\n{error!r}")  # the others stay silent
         raise
 
 
 def _master() -> tuple[str, int]:
-    """Address and port where ranks meet; torch has told if there are none."""
+    """Address and port where ranks meet; torch has reported before if they are not set."""
     return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0)
 
 
 def _await_master(timeout_s: int) -> None:
-    """Waits until somebody listens where ranks meet; raises OSError if nobody does in time.
+    """Waits until the main process listens where ranks meet; OSError if it does not in time.
 
-    torch waits as well, but writes some forty lines of its own inner life when it gives up.
+    torch would wait as well, but prints some forty lines of internals when it gives up.
     """
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     is_host = os.environ.get("RANK") == "0" and not is_agents
@@ -213,20 +214,20 @@ def _gpu() -> torch.device:
 
 
 def _is_lost_connection(error: Exception) -> bool:
-    """gloo has no class for its errors; they name its source file."""
+    """Whether another rank is unreachable. gloo's errors have no class, but name its source."""
     is_gloo = isinstance(error, RuntimeError) and "/gloo/" in str(error)
     return is_gloo or isinstance(error, dist.DistError)
 
 
 def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputError:
-    """What this rank raises, given what the others have said of how their part ended.
+    """The error that this rank raises, given how the parts of the others have ended.
 
-    A rank with a reason waits for lower ones alone, which tell the same at the same time, and
-    then leaves, for only its end tells the others, whom it has left waiting. They wait for all:
-    whoever is silent is lost.
+    A rank with an error of its own waits only for lower ranks, which may report the same, and then
+    exits: its exit is what interrupts the others, which are waiting for it. Those lost only the
+    connection; they wait for all ranks, and one that reports nothing is lost.
 
     Args:
-        board: where ranks leave their last words, apart from the group that has broken.
+        board: where ranks report, apart from the group, which is broken.
         error: this rank's own; None if it only lost the connection to another.
     """
     own = "\n".join(error.problems) if error else ""
@@ -234,7 +235,7 @@ def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputE
     awaited = range(ranks.rank) if error else range(ranks.world_size)
     try:
         words = _last_words(board, ranks, f"{int(status)}\n{own}", awaited)
-    except RuntimeError:  # the board was on a machine that is lost
+    except RuntimeError:  # the machine of the board is lost
         words = {}
     if error:
         is_said = own in [text for rank, (_, text) in words.items() if rank < ranks.rank]
@@ -246,14 +247,14 @@ def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputE
     names = f"rank {', '.join(map(str, lost))}" if lost else "the connection between ranks"
     return LostRankError(
         f"lost {names} of {ranks.world_size} (killed, stopped or unreachable), this run, start it "
-        "again: it goes on from its newest checkpoint"
+        "again: it resumes from its newest checkpoint"
     )
 
 
 def _last_words(
     board: dist.Store, ranks: Ranks, own: str, awaited: range
 ) -> dict[int, tuple[Status, str]]:
-    """Status and text of each rank that answers in time, this one among them."""
+    """Status and text of each rank that reports in time, this one included."""
     board.set(str(ranks.rank), own)
     deadline = time.monotonic() + _LAST_WORDS_S
     while time.monotonic() < deadline and not board.check([str(rank) for rank in awaited]):
@@ -264,7 +265,7 @@ def _last_words(
 
 
 class StopRequest:
-    """Remembers the first signal that asks to stop; a second one ends the process at once."""
+    """Records the first signal that asks to stop; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.signal_number = 0
@@ -272,7 +273,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator["StopRequest"]:
-        """Listens inside the block; restores the former handlers after it."""
+        """Handles signals inside the block; restores the former handlers after it."""
         with signals.handled_by(self._handle):
             yield self
 

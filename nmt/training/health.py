@@ -1,4 +1,4 @@
-"""Signs that a run goes wrong while all its figures are finite."""
+"""Signs that a run is failing although all its figures are finite."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,29 +10,27 @@ import numpy as np
 from nmt.config import Config
 from nmt.data.shards import Shard
 from nmt.errors import DivergedError
-from nmt.training.schedule import peak_learning_rate
+from nmt.training.schedule import learning_rate, peak_step
 
 LOWER_RATE = (
     "start another training.run_directory with a lower training.learning_rate_factor, "
     "more training.warmup_steps or training.gradient_clip"
 )
-# Of steps that are worse than guessing, one after the other: fewer may be a spike that passes.
+# Successive steps worse than guessing that end a run; fewer may be a spike that passes.
 _PATIENCE_STEPS = 100
-
-
-# Of the peak in units of d_model^-0.5, that is factor / sqrt(warmup_steps). The paper's models have
-# 0.016, those for captions and the demo's sentences 0.034 to 0.05. On the demo's (d_model 128,
-# post-norm, 450 steps) 0.071 still learns, at 0.095 the loss stays near the frequencies of pieces,
-# and at 0.13 it rises again; on captions 0.095 ends in the same word for every sentence. Pre-norm
-# learns well at 0.095; where it ends was not tried.
+# Peak learning rate in units of d_model^-0.5, that is factor / sqrt(warmup_steps). The paper's
+# models have 0.016, those for Multi30k and the demo 0.034 to 0.05. The demo's model (d_model 128,
+# post-norm, 450 steps) still learns at 0.071; at 0.095 its loss stays near that of guessing by the
+# frequency of pieces, at 0.13 it rises again. On Multi30k 0.095 ends in the same word for every
+# sentence. Pre-norm learns well at 0.095; higher rates were not tried.
 _HIGHEST_PEAK = 0.08
 
 
 def rate_warning(config: Config) -> str | None:
-    """Says so if the learning rate will rise beyond any with which a model has learnt."""
+    """A warning if the learning rate will exceed every rate at which a model has learnt."""
     settings, d_model = config.training, config.model.d_model
     warmup, factor = settings.warmup_steps, settings.learning_rate_factor
-    peak = peak_learning_rate(d_model, warmup, factor, settings.max_steps)
+    peak = learning_rate(config, peak_step(config))
     highest = _HIGHEST_PEAK * d_model**-0.5
     if peak <= highest or config.model.norm == "pre":
         return None
@@ -44,12 +42,12 @@ def rate_warning(config: Config) -> str | None:
 
 
 class Divergence:
-    """Counts the steps in a row that a model is worse than guessing, and ends the run in time.
+    """Counts successive steps at which a model is worse than guessing, and ends the run in time.
 
-    A guess that gives each of V pieces the same chance has ln V nats a token, and a new model about
-    half a nat more. So a nat above ln V is worse than guessing; during the warm-up, when a model
-    that is fine-tuned on text of another kind still gets used to it, only three times ln V is. What
-    a step measured over all ranks decides, which every rank knows: none has to ask the others.
+    Guessing, with the same probability for each of V pieces, has ln V nats a token, and a new model
+    about half a nat more. So worse than guessing is more than ln V + 1 or, during the warm-up, when
+    a fine-tuned model still adapts to text of another kind, 3 ln V. The loss of a step is the same
+    on all ranks, so that they agree without asking each other.
     """
 
     def __init__(self, config: Config):
@@ -59,16 +57,16 @@ class Divergence:
         self._count = 0
 
     def is_astray(self, step: int, nll: float) -> bool:
-        """Whether this step was worse than guessing: its weights should be no checkpoint.
+        """Whether this step was worse than guessing, so that its weights should not be saved.
 
-        Its loss is that of the weights before its update. So of a divergence at most the first step
-        is saved.
+        Its loss is that of the weights before its update: a checkpoint may have the weights of the
+        first diverging step, but of no later one.
 
         Args:
             nll: of the step, in nats per target token.
 
         Raises:
-            DivergedError: too many in a row were.
+            DivergedError: too many successive steps were.
         """
         is_warm = step >= self._warmup_steps
         is_worse = nll > (self._uniform + 1 if is_warm else 3 * self._uniform)
@@ -82,7 +80,7 @@ class Divergence:
 
 
 def unigram_nll(shards: Sequence[Shard]) -> float:
-    """Nats per target token of a guess that knows how frequent each piece is in these shards."""
+    """Nats per target token of guessing by the frequency of each piece in these shards."""
     counts = np.zeros(0, dtype=np.int64)
     for shard in shards:
         longer = max(len(counts), int(shard.target.values.max(initial=0)) + 1)
@@ -93,22 +91,22 @@ def unigram_nll(shards: Sequence[Shard]) -> float:
 
 
 def has_learnt(validation: Mapping[str, Any]) -> bool:
-    """Whether a model knows more than pieces and which of them often stand side by side.
+    """Whether a model knows more than the frequencies of pieces and of their neighbours.
 
-    On the demo's sentences runs with a rate too high stay at 0.84 to 1.05 of the frequencies' nll,
-    with BLEU 0; those that learn have BLEU 1 to 2 at 0.75.
+    On the demo's sentences, runs with too high a learning rate stay at 0.84 to 1.05 times the nll
+    of the frequencies, with BLEU 0; those that learn have BLEU 1 to 2 at 0.75.
 
     Args:
-        validation: its facts, as log.jsonl has them.
+        validation: as in log.jsonl.
     """
     return validation["nll"] < 0.8 * validation["unigram_nll"]
 
 
 def shortcomings(mean: Mapping[str, Any], last: Mapping[str, Any], run: Path) -> list[str]:
-    """What a person should know of a finished model, as warnings.
+    """Warnings about a finished model.
 
     Args:
-        mean: the validation of the averaged model, as log.jsonl has it.
+        mean: the validation of the averaged model, as in log.jsonl.
         last: that of the run's last step; empty if there was none.
         run: the run's directory.
     """

@@ -1,4 +1,6 @@
-"""Label-smoothed cross-entropy from hidden states, without ever holding all logits.
+"""Label-smoothed cross-entropy from hidden states, computed in chunks of tokens.
+
+So the logits of all tokens are never in memory together.
 
 Smoothing in Szegedy et al.'s form (2016, §7): the target distribution is (1 - epsilon) on the
 label plus epsilon / V on each of the V entries of the vocabulary, the label included; the same
@@ -79,7 +81,7 @@ def smoothed_cross_entropy(
     Args:
         hidden: (N, D) decoder output.
         embedding: (V, D), the projection to logits.
-        targets: (N,) int64; PAD_ID counts nothing.
+        targets: (N,) int64; PAD_ID adds nothing.
         epsilon: smoothing, 0 <= epsilon < 1; the paper: 0.1.
 
     Returns:
@@ -105,10 +107,10 @@ class TransformerLoss(nn.Module):
         hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
         return self._of(hidden, batch.tgt_out.flatten())
 
-    # its chunks are large products already, and to a compiler each number of tokens is a new graph
+    # Nothing is gained: chunks are large products already, and each number of tokens is a new graph
     @torch.compiler.disable
     def _of(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        if hidden.device.type == "cpu":  # a GPU would make the host wait for how many there are
+        if hidden.device.type == "cpu":  # on a GPU the host would wait for the number of tokens
             real = targets.nonzero().squeeze(1)
             hidden, targets = hidden[real], targets[real]
         return smoothed_cross_entropy(

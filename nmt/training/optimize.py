@@ -1,4 +1,4 @@
-"""One optimizer step over the slots that this rank holds."""
+"""One optimizer step over this rank's slots."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ def adam(module: nn.Module) -> torch.optim.Adam:
 
 
 def autocast(config: Config, device: torch.device) -> torch.autocast:
-    """Mixed precision as `training.precision` asks: bf16 products over fp32 weights, or none."""
+    """The precision of `training.precision`: bf16 matrix products over fp32 weights, or fp32."""
     low = config.training.precision == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=low)
 
@@ -58,13 +58,13 @@ def optimizer_step(
     gradient does not depend on how the step was cut.
 
     Args:
-        module: `loss_module`, perhaps wrapped for several ranks.
+        module: `loss_module`, perhaps compiled or wrapped for several ranks.
         slots: (number of the slot in the step, its tensors), in order.
         target_tokens: of the whole step, over all slots and ranks.
 
     Raises:
         InputError: out of memory.
-        DivergedError: non-finite loss or gradient norm, before weights or moments are touched.
+        DivergedError: non-finite loss or gradient norm; weights and moments are unchanged.
     """
     settings = config.training
     tokens_per_rank = target_tokens / ranks.world_size
@@ -79,7 +79,9 @@ def optimizer_step(
         sums = sums + torch.stack([slot_loss, slot_nll]).double()
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
-    *own_sums, gradient_norm = torch.stack([*sums, norm.double()]).tolist()  # waits for a GPU once
+    *own_sums, gradient_norm = torch.stack(
+        [*sums, norm.double()]
+    ).tolist()  # the one wait for a GPU
     loss, nll = ranks.sum(own_sums)
     if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
         raise DivergedError(
@@ -88,9 +90,7 @@ def optimizer_step(
         )
     if settings.gradient_clip is not None:
         nn.utils.clip_grads_with_norm_(module.parameters(), settings.gradient_clip, norm)
-    rate = learning_rate(
-        step, config.model.d_model, settings.warmup_steps, settings.learning_rate_factor
-    )
+    rate = learning_rate(config, step)
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
@@ -103,9 +103,9 @@ def add_gradients(
     """Forward and backward of one slot; its smoothed and unsmoothed loss, summed, in nats.
 
     Args:
-        tokens_per_rank: target tokens of the whole step by the number of ranks, over which
-            gradients are averaged: together they divide by the tokens of the step, and lose no
-            bit if the ranks are a power of two.
+        tokens_per_rank: target tokens of the whole step divided by the number of ranks. As
+            gradients are averaged over ranks, they end up divided by the tokens of the step;
+            exactly so if the number of ranks is a power of two.
     """
     with autocast(config, batch.tgt_out.device):
         loss, nll = module(batch)
@@ -115,7 +115,7 @@ def add_gradients(
 
 @contextmanager
 def _naming(step: int, slot: int, batch: Batch) -> Iterator[None]:
-    """Says which slot was too large for the memory; slots of a step are of nearly equal size."""
+    """Names the slot in the message if memory does not suffice."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:

@@ -1,4 +1,4 @@
-"""A run before its first step: data, directory, and whether it may go on as configured."""
+"""A run before its first step: its data, its directory, whether it may resume as configured."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from nmt.data import prepare, test_set
 from nmt.data.prepared import PreparedData
 from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError
+from nmt.errors import InputError, NoModelError
 from nmt.runs.model_directory import tokenizer_to_fine_tune
 from nmt.runs.run_directory import RunDirectory
-from nmt.storage import atomic
+from nmt.storage import atomic, manifest
 from nmt.training.distributed import Ranks, world_size
 
-Note = Callable[[str], None]
+Note = Callable[[str], None]  # is told what a person should read, a line at a time
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Run:
 
 
 def prepare_if_missing(config: Config, note: Note) -> None:
-    """Prepares the run's data if there is none; under torchrun, ranks must not wait for hours."""
+    """Prepares the run's data if there is none; under torchrun, ranks would wait for hours."""
     if world_size() == 1 and not PreparedData.is_in(Path(config.data.directory)):
         prepare.prepare(config, report=note, tokenizer=tokenizer_to_fine_tune(config))
 
@@ -44,11 +44,12 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
     """Opens data and directory of a run; the main process first sets the directory up.
 
     Args:
-        note: is told when a run that never came to a checkpoint begins anew with other settings.
+        note: is told when a run without a checkpoint starts over with other settings.
 
     Raises:
         InputError: no prepared data, the directory holds another run, or data and tokenizer do
             not belong together.
+        NoModelError: the run was trained on other data, or these are damaged.
     """
     directory = RunDirectory(Path(config.training.run_directory))
     if not PreparedData.is_in(Path(config.data.directory)):
@@ -57,9 +58,11 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
         )
     data = PreparedData.of(config)
     tokenizer, tokenizer_file = data.tokenizer(config.tokenizer.vocabulary_size)
+    hashes = {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data.manifest["data_sha256"]}
     if ranks.is_main:
         directory.refuse_what_is_not_ours()
         directory.refuse_changes(config, note)
+        _refuse_other_data(directory, hashes)
         data.mark_used(directory.path)
         directory.set_up(config, tokenizer_file)
         atomic.write_if_changed(directory.data_manifest, data.manifest_file)
@@ -81,8 +84,23 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
         lock,
         tokenizer,
         tokenizer_file,
-        {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data.manifest["data_sha256"]},
+        hashes,
         data.shards("train"),
         validation,
         verify,
     )
+
+
+def _refuse_other_data(directory: RunDirectory, hashes: dict[str, str]) -> None:
+    """Raises NoModelError if the run was trained on other data, before its record is replaced."""
+    try:
+        former = manifest.read(directory.path, "data", directory.data_manifest.name)
+    except InputError:  # the record is lost: checkpoints are compared one by one
+        return
+    for key, value in hashes.items() if directory.models() else ():
+        if former[key] != value:
+            raise NoModelError(
+                f"the data are not those that the run was trained on ({key} {value}, {former[key]} "
+                f"in {directory.data_manifest}), restore them or name another "
+                "training.run_directory"
+            )

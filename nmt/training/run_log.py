@@ -1,4 +1,4 @@
-"""What a run tells: log.jsonl, TensorBoard, and a progress bar or lines on standard error."""
+"""A run's reports: log.jsonl, TensorBoard, and a progress bar or lines on standard error."""
 
 import contextlib
 import json
@@ -22,11 +22,11 @@ _TEXTS = ("bleu_signature", "device")
 
 
 def read_log(run: Path) -> list[dict[str, Any]]:
-    """The sound lines of a run's log, in order; a line that a crash has torn is left out.
+    """The valid lines of a run's log, in order; a line that a crash has cut short is left out.
 
-    Each is an object whose `step` is a whole number from 0 to 2^53 and whose `event`, if it has
-    one, is a text. Numbers beside them are finite, `bleu_signature` and `device` are texts: what
-    is anything else is left out of its line. Other values are as they stand in the file.
+    Each is an object whose `step` is a whole number from 0 to 2^53 and whose `event`, if any, is a
+    string. Infinite numbers, and a `bleu_signature` or `device` that is no string, are left out of
+    their line. Other values are as in the file.
     """
     path = RunDirectory(run).log
     if not path.is_file():
@@ -59,29 +59,29 @@ def _is_sound(key: str, value: Any) -> bool:
 
 
 def _duration(seconds: float) -> str:
-    """A time to wait, as roughly as it is known: 45 s, 12 min, 3.5 h."""
+    """A time in seconds, rounded for a person: 45 s, 12 min, 3.5 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 class RunLog:
-    """Writes what happens in a run; ranks other than the main one have a silent one.
+    """Writes what happens in a run; a silent one, for ranks other than the main one, does nothing.
 
-    On a resumed run everything after the checkpoint is taken out of the log first, so that no step
-    stands in it twice.
+    When a run is resumed, lines after its checkpoint are first removed, so that no step is in the
+    log twice.
 
     Args:
         run: the run's directory; None: silent.
-        step: the step that the run is taken up from, 0 at its beginning.
-        validated: the last step whose validation the checkpoint knows of.
+        step: of the checkpoint that the run resumes from; 0: it begins.
+        validated: the step of the last validation before that checkpoint.
         max_steps: for the progress bar.
-        elapsed_s: seconds behind that step, see the property.
-        hardware: what every line says of the machine: `device`, `world_size`.
+        elapsed_s: of that checkpoint, see the property.
+        hardware: `device` and `world_size`, which every line has.
         lock: on the run's directory, checked before each line.
 
     Raises:
-        InputError: when a line is written, but the directory is no longer ours (2).
+        InputError: a line was to be written, and the lock is lost (2).
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class RunLog:
         lock: Lock | None = None,
     ):
         self._lock = lock
-        self.last_validation: dict[str, Any] = {}  # as it stands in the log, if there was one
+        self.last_validation: dict[str, Any] = {}  # as in the log; empty if there was none
         self._file: TextIO | None = None
         self._opened = self._since = time.monotonic()
         self._tokens, self._first, self._max_steps = 0, step + 1, max_steps
@@ -104,7 +104,7 @@ class RunLog:
             return
         from nmt.training.board import Board  # slow to import, not always needed
 
-        done = {"validation": validated, "model": step - 1}  # a model of this step is made again
+        done = {"validation": validated, "model": step - 1}  # the model of this step is made again
         kept = [
             line for line in read_log(run) if line["step"] <= done.get(line.get("event", ""), step)
         ]
@@ -122,10 +122,10 @@ class RunLog:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds of training behind the run, validation and saving included.
+        """Seconds of training so far, validation and saving included.
 
-        A resumed run goes on from its checkpoint's, so that a pause does not count, nor do steps
-        that were lost and done again count twice.
+        A resumed run continues from the value of its checkpoint: neither the time in between counts
+        nor that of steps after the checkpoint, which are lost and done again.
         """
         return time.monotonic() - self._began
 
@@ -139,18 +139,18 @@ class RunLog:
             self._file.close()
 
     def count(self, target_tokens: int) -> None:
-        """Counts one step's tokens and moves the bar."""
+        """Counts one step's tokens and advances the progress bar."""
         self._tokens += target_tokens
         if self._file:
             self._bar.update(1)
 
     def restart_clock(self) -> None:
-        """Leaves what came since the last line (validation, saving) out of tokens per second."""
+        """Leaves the time since the last line out of tokens per second: validation, saving."""
         self._tokens, self._since = 0, time.monotonic()
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Logs a step; adds tokens per second since the last line."""
-        speed = self._speed()
+        """Logs and shows a step, with tokens per second since the last line."""
+        speed = round(self._tokens / max(time.monotonic() - self._since, 1e-9), 1)
         self.restart_clock()
         if not self._file:
             return
@@ -158,31 +158,24 @@ class RunLog:
         self._write(facts)
         names = ("loss", "nll", "learning_rate", "gradient_norm", "tokens_per_second")
         self._scalars("training", facts, names)
-        self._show(facts, speed)
+        self._show(facts)
 
-    def step_between(self, facts: dict[str, Any]) -> None:
-        """Shows a step that is not logged if it is the first: a person wants to see a start."""
-        if self._file and facts["step"] == self._first:
-            self._show(facts, self._speed())
-
-    def _speed(self) -> float:
-        return round(self._tokens / max(time.monotonic() - self._since, 1e-9), 1)
-
-    def _show(self, facts: dict[str, Any], speed: float) -> None:
+    def _show(self, facts: dict[str, Any]) -> None:
+        """Shows a step on the progress bar, or as a line where there is no terminal."""
         step, missing = facts["step"], self._max_steps - facts["step"]
         text = (
             f"epoch {facts['epoch']} loss {facts['loss']:.3f} nll {facts['nll']:.3f} "
-            f"lr {facts['learning_rate']:.1e} {speed:.0f} target tokens/s"
+            f"lr {facts['learning_rate']:.1e} {facts['tokens_per_second']:.0f} target tokens/s"
         )
         self._bar.set_postfix_str(text)
         if self._bar.disable:
-            # at the pace of this sitting, validation and saving included
+            # at the average speed since the start or resumption, validation and saving included
             left = (time.monotonic() - self._opened) / (step - self._first + 1) * missing
             text += f", {_duration(left)} left" if missing else ""
             self.note(f"step {step}/{self._max_steps} {text}")
 
     def validation(self, step: int, result: Validation) -> None:
-        """Logs a validation with some sample translations."""
+        """Logs and shows a validation with some sample translations."""
         if not self._file:
             return
         self.last_validation = facts = {"event": "validation", "step": step} | result.facts
@@ -206,7 +199,7 @@ class RunLog:
             self.note(f"  translation {translation}")
 
     def event(self, name: str, facts: dict[str, Any]) -> None:
-        """Logs something else that happened at a step."""
+        """Logs another event; `facts` name its step."""
         self._write({"event": name} | facts)
 
     def note(self, text: str) -> None:
@@ -231,7 +224,7 @@ class RunLog:
         self._file.flush()
 
     def _write_again(self) -> None:
-        """Brings back a log that was removed, as it still stands in the open file."""
+        """Restores a log that was removed from the file, which is still open."""
         assert self._file
         with self._file as removed:
             removed.seek(0)

@@ -1,8 +1,23 @@
-"""The learning rate of Vaswani et al. (2017), Eq. 3: a pure function of the step."""
+"""The learning rate: a pure function of the configuration and the step."""
+
+from nmt.config import Config
 
 
-def learning_rate(step: int, d_model: int, warmup_steps: int, factor: float = 1.0) -> float:
-    """factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5).
+def learning_rate(config: Config, step: int) -> float:
+    """The learning rate of a step of a run; steps count from 1, see `inverse_square_root`."""
+    training = config.training
+    return inverse_square_root(
+        step, config.model.d_model, training.warmup_steps, training.learning_rate_factor
+    )
+
+
+def peak_step(config: Config) -> int:
+    """The step with the greatest learning rate: the warm-up's last, or the run's if it is first."""
+    return min(config.training.warmup_steps, config.training.max_steps)
+
+
+def inverse_square_root(step: int, d_model: int, warmup_steps: int, factor: float = 1.0) -> float:
+    """Eq. 3: factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5).
 
     Args:
         step: optimizer step, from 1.
@@ -14,12 +29,3 @@ def learning_rate(step: int, d_model: int, warmup_steps: int, factor: float = 1.
     if step < 1:
         raise ValueError(f"steps count from 1, found {step}")
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
-
-
-def peak_learning_rate(
-    d_model: int, warmup_steps: int, factor: float = 1.0, max_steps: int | None = None
-) -> float:
-    """The greatest value: at `warmup_steps`, or at `max_steps` if a run ends before."""
-    return learning_rate(
-        min(warmup_steps, max_steps or warmup_steps), d_model, warmup_steps, factor
-    )

@@ -6,16 +6,16 @@ moments and one integer, and a resumed run repeats the undisturbed one to the bi
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from nmt.config import Config
+from nmt.config import Config, Data
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.layout import Batch, packed
 from nmt.data.plan import Plan, StepPlan
@@ -29,34 +29,34 @@ from nmt.runs.checkpoint import Checkpoint
 from nmt.runs.model_directory import check_fit, load_model, new_transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import Best, State
-from nmt.training.distributed import StopRequest, process_group
+from nmt.training.distributed import Ranks, StopRequest, process_group
 from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
-from nmt.training.run import Run, open_run, prepare_if_missing
+from nmt.training.run import Note, Run, open_run, prepare_if_missing
 from nmt.training.run_log import RunLog
 from nmt.training.validation import validate
 
-# Tokens a side in a packed row. Attention costs less in short rows, which a CPU notices (48: 10.9,
-# 64: 9.9, 100: 9.0 thousand tokens a second on Multi30k, d_model 128); long ones fill better.
+# Tokens a side in a packed row. Longer rows have less padding, but cost more attention, which slows
+# a CPU (rows of 48, 64, 100: 10.9, 9.9, 9.0 thousand tokens/s on Multi30k with d_model 128).
 _CPU_ROW, _GPU_ROW = 64, 256
 
-Step = tuple[StepPlan, list[tuple[int, Batch]]]  # and this rank's slots by their number
+Step = tuple[StepPlan, list[tuple[int, Batch]]]  # with this rank's slots and their numbers
 
 
-def train(config: Config, note: Callable[[str], None]) -> Path:
-    """Trains, or takes up, the run of a configuration; prepares the data first if it is missing.
+def train(config: Config, note: Note) -> Path:
+    """Trains or resumes the run of a configuration; prepares the data first if it is missing.
 
     Args:
-        note: is told what a person should read.
+        note: is told what a person should read, a line at a time.
 
     Returns:
         The finished model's directory.
 
     Raises:
         InputError: bad input, lock held; its subclasses: no sound checkpoint, divergence, storage,
-            a lost rank. Of several ranks one has it to say, the others raise ToldElsewhereError.
-        Stopped: a signal came; the run was saved.
+            a lost rank. Of several ranks one raises it, the others raise ToldElsewhereError.
+        Stopped: a signal asked to stop; the run was saved.
     """
     keep_freed_memory()
     settings, directory = config.training, RunDirectory(Path(config.training.run_directory))
@@ -65,11 +65,11 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(settings.deterministic)
     with ExitStack() as stack:
-        # outermost: torchrun asks ranks to stop that still have to say which one is lost
+        # outermost: torchrun may signal a rank that still has to say which rank was lost
         stop = stack.enter_context(StopRequest().listening())
         ranks = stack.enter_context(process_group(settings.process_group_timeout_s))
         if not ranks.is_main:
-            note = _unheard
+            note = lambda text: None  # noqa: E731
         lock = None
         if ranks.is_main:
             lock = stack.enter_context(directory.locked())
@@ -77,12 +77,21 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
         run = open_run(config, ranks, lock, note)
         start = checkpoints.newest(directory, note)
         step = start.step if start else 0
-        if len(set(ranks.gather(step))) > 1:
-            raise InputError(f"ranks see different checkpoints, {directory}, use one file system")
+        _refuse_different(ranks, run.hashes, f"data, {config.data.directory}")
+        _refuse_different(ranks, step, f"checkpoints, {directory}")
         training = Training.begin(run, start, note)
         if training.is_over(step) and finished_model.step_of(directory) == step:
-            note(f"nothing to do: {directory} is finished at step {step}")
+            ended_by = "max_steps" if step >= settings.max_steps else "early_stopping"
+            note(
+                f"nothing to do: {directory} is finished at step {step}, "
+                f"raise training.{ended_by} to train on"
+            )
             return directory.model
+        if step > settings.max_steps:
+            raise InputError(
+                f"training.max_steps is {settings.max_steps} and step {step} is reached, "
+                f"{directory}, set it to {step} to end the run there, or higher to train on"
+            )
         with _log(run, start) as log:
             if start:
                 log.note(f"resumed from step {step}")
@@ -95,8 +104,14 @@ def train(config: Config, note: Callable[[str], None]) -> Path:
     return directory.model
 
 
+def _refuse_different(ranks: Ranks, seen: object, name: str) -> None:
+    """Raises InputError unless all ranks have seen the same: each machine may have its own disk."""
+    if any(other != seen for other in ranks.gather(seen)):
+        raise InputError(f"ranks see different {name}, use one file system")
+
+
 def _log(run: Run, start: Checkpoint | None) -> RunLog:
-    """The run's log, taken up at a checkpoint; a silent one but on the main process."""
+    """The run's log, continued from a checkpoint if any; on other ranks one that is silent."""
     if not run.ranks.is_main:
         return RunLog(None)
     step, validated, elapsed_s = 0, 0, 0.0
@@ -108,23 +123,19 @@ def _log(run: Run, start: Checkpoint | None) -> RunLog:
     return RunLog(run.directory.path, step, validated, max_steps, elapsed_s, hardware, run.lock)
 
 
-def _unheard(text: str) -> None:
-    """What ranks other than the main one have to say."""
-
-
 @dataclass(frozen=True)
 class Training:
     """What changes while a run trains."""
 
     run: Run
     loss_module: TransformerLoss
-    module: torch.nn.Module  # loss_module as it is called: compiled, or over several ranks
+    module: torch.nn.Module  # loss_module, perhaps compiled or wrapped for several ranks
     optimizer: torch.optim.Adam
     best: Best
 
     @classmethod
-    def begin(cls, run: Run, start: Checkpoint | None, note: Callable[[str], None]) -> "Training":
-        """From a checkpoint, or from the first step; `note` is told what is fine-tuned."""
+    def begin(cls, run: Run, start: Checkpoint | None, note: Note) -> "Training":
+        """From a checkpoint, or before the first step; `note` is told what is fine-tuned."""
         settings = run.config.training
         transformer = _initial_transformer(run, start, note).to(run.ranks.device).train()
         loss_module = TransformerLoss(transformer, settings.label_smoothing)
@@ -136,11 +147,11 @@ class Training:
         return cls(run, loss_module, run.ranks.wrap(module), optimizer, best)  # type: ignore[arg-type]
 
     def validate_if_due(self, log: RunLog, stop: StopRequest, step: int) -> bool:
-        """Brings `best` up to date at every `validate_every`-th step and the last.
+        """Validates at every `validate_every`-th step and at the last; updates `best`.
 
         Returns:
-            Whether this was the best BLEU so far. If asked to stop meanwhile, nothing has changed
-            and the validation is still due.
+            Whether there was a validation with the best BLEU so far. One that a request to stop
+            has interrupted changes nothing and remains due.
         """
         run, settings = self.run, self.run.config.training
         is_time = step % settings.validate_every == 0 or step == settings.max_steps
@@ -162,17 +173,20 @@ class Training:
         return is_best
 
     def is_over(self, step: int) -> bool:
-        """Whether `step` was the last: all are done, or validations no longer improve."""
+        """Whether `step` was the last one: by `max_steps`, or by early stopping."""
         settings = self.run.config.training
         patience = settings.early_stopping
         exhausted = patience is not None and self.best.worse_since >= patience
         return step >= settings.max_steps or exhausted
 
     def save(self, step: int, elapsed_s: float) -> None:
-        """Writes a checkpoint; the main process alone does.
+        """Writes a checkpoint, on the main process alone.
 
         Args:
-            elapsed_s: of training behind it, see `RunLog.elapsed_s`.
+            elapsed_s: seconds of training so far, see `RunLog.elapsed_s`.
+
+        Raises:
+            DivergedError: weights that are not finite.
         """
         run, transformer = self.run, self.loss_module.transformer
         weights = transformer.state_dict()
@@ -194,22 +208,22 @@ class Training:
         snapshot = Checkpoint(weights, moments, state)
         run.lock.check()
         checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
-        run.lock.check()  # saving takes a while
+        run.lock.check()  # again, as saving takes a while
         settings = run.config.training
         every, keep = settings.checkpoint_every, settings.keep_checkpoints
         checkpoints.rotate(run.directory, step, every, keep, self.best.step)
 
 
 def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int:
-    """Trains on from `step`; returns the last step, which is saved."""
+    """Trains from `step` on; returns the last step, which is saved."""
     run = training.run
     config, settings, ranks = run.config, run.config.training, run.ranks
     if step:
-        training.validate_if_due(log, stop, step)  # what a stop in the middle of it has left
+        training.validate_if_due(log, stop, step)  # if a stop interrupted that validation
         _stop(run, ranks.max(stop.signal_number), step)
     if training.is_over(step):
         return step
-    divergence = Divergence(config)
+    divergence, first = Divergence(config), step + 1
     for plan, slots in _settled(training, _slots(run, after=step)):
         step = plan.step
         result = optimizer_step(
@@ -217,8 +231,8 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
             step, plan.target_tokens, config, ranks,
         )  # fmt: skip
         log.count(plan.target_tokens)
-        is_logged = step % settings.log_every == 0 or step == settings.max_steps
-        (log.step if is_logged else log.step_between)(_facts(plan, result))
+        if step in (first, settings.max_steps) or step % settings.log_every == 0:
+            log.step(_facts(plan, result))
         is_astray = divergence.is_astray(step, result.nll)
         is_best = training.validate_if_due(log, stop, step)
         signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
@@ -235,18 +249,18 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
 
 
 def _stop(run: Run, signal_number: int, step: int) -> None:
-    """Raises Stopped if a rank was asked to stop; `step` is saved, or the main process is at it."""
+    """Raises Stopped if a rank was asked to stop, once the main process has saved `step`."""
     if signal_number:
-        run.ranks.wait()  # until it is written
+        run.ranks.wait()
         raise Stopped(signal_number, f"stopped after step {step}, saved in {run.directory}")
 
 
 def _settled(training: Training, steps: Iterator[Step]) -> Iterator[Step]:
-    """The same steps; before the first, a pass whose gradients are thrown away.
+    """The same steps; before the first, a backward pass whose gradients are discarded.
 
-    DistributedDataParallel arranges its buckets anew after its first pass, and with three ranks
-    or more the arrangement decides in which order an element's summands are added up. So a
-    resumed run adds them as an undisturbed one does.
+    DistributedDataParallel rebuilds its buckets after its first pass, and with three ranks or more
+    the buckets decide in which order the ranks' gradients are added. Only with the pass before does
+    a resumed run add them in the order of an undisturbed one.
     """
     first = next(steps)
     if training.run.ranks.world_size > 1:
@@ -256,21 +270,18 @@ def _settled(training: Training, steps: Iterator[Step]) -> Iterator[Step]:
 
 
 def _facts(plan: StepPlan, result: StepResult) -> dict[str, Any]:
+    """A step as log.jsonl has it."""
     return {
         "step": plan.step,
         "epoch": plan.epoch,
         "plan_digest": plan.digest,
-        "loss": result.loss,
-        "nll": result.nll,
-        "learning_rate": result.learning_rate,
         "source_tokens": plan.source_tokens,
         "target_tokens": plan.target_tokens,
-        "gradient_norm": result.gradient_norm,
-    }
+    } | asdict(result)
 
 
 def _slots(run: Run, after: int) -> Iterator[Step]:
-    """Step by step, this rank's slots as tensors on its device."""
+    """The steps after `after`, with this rank's slots as tensors on its device."""
     ranks, settings = run.ranks, run.config.training
     slots = ranks.world_size if settings.micro_batches == "auto" else settings.micro_batches
     if slots % ranks.world_size:
@@ -290,17 +301,10 @@ def _slots(run: Run, after: int) -> Iterator[Step]:
         yield step, batches
 
 
-def _initial_transformer(
-    run: Run, start: Checkpoint | None, note: Callable[[str], None]
-) -> Transformer:
-    """With the weights of a checkpoint, of a model to fine-tune, or newly drawn."""
+def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
+    """A Transformer with the weights of a checkpoint, of a model to fine-tune, or new ones."""
     transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:
-        if start.hashes != run.hashes:
-            raise NoModelError(
-                f"trained on other data or another tokenizer ({start.hashes}, now {run.hashes}), "
-                f"{run.directory}, restore them or name another training.run_directory"
-            )
         transformer.load_state_dict(start.weights)
         return transformer
     if origin:
@@ -310,6 +314,7 @@ def _initial_transformer(
                 f"its tokenizer is not the data's, training.initialize_from {origin}, prepare "
                 "the data into a new directory with initialize_from set, to use its tokenizer"
             )
+        _warn_of_other_languages(model.config.data, run.config.data, origin, note)
         weights = model.transformer.state_dict()
         check_fit(transformer, weights, Path(origin))
         transformer.load_state_dict(weights)
@@ -318,9 +323,18 @@ def _initial_transformer(
     return transformer
 
 
+def _warn_of_other_languages(initial: Data, own: Data, origin: str, note: Note) -> None:
+    theirs, ours = (f"{data.source_language}-{data.target_language}" for data in (initial, own))
+    if theirs != ours:
+        note(
+            f"nmt: warning: a model of {theirs} is fine-tuned on {ours}, "
+            f"training.initialize_from {origin}, name another model if that is not meant"
+        )
+
+
 def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
-    """Averages the last checkpoints into RUN/model and measures it on the validation split."""
-    run.ranks.wait()  # for the main process to have saved the last of them
+    """Averages the last checkpoints into RUN/model, which is validated."""
+    run.ranks.wait()  # until the main process has saved the last of them
     settings = run.config.training
     sound = checkpoints.sound_checkpoints(
         run.directory, settings.average_last, log.note, settings.checkpoint_every, step
@@ -336,7 +350,7 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
         module = TransformerLoss(transformer.to(run.ranks.device), settings.label_smoothing)
         result = validate(module, run.tokenizer, run.validation, run.config, run.ranks, stop)
         _stop(run, run.ranks.max(stop.signal_number), step)
-        assert result  # there is one unless a rank was asked to stop
+        assert result  # None only if a rank was asked to stop
         facts["validation"] = result.facts
         facts["warnings"] = shortcomings(result.facts, log.last_validation, run.directory.path)
         note += f", validation bleu {result.bleu:.2f}"

@@ -1,8 +1,9 @@
-"""Validation: loss of the reference translations, and BLEU of the model's own."""
+"""Validation: the loss of the references, and BLEU of the model's translations."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -21,6 +22,8 @@ from nmt.training.optimize import autocast
 
 _BATCH_TOKENS = 4096
 
+Sample = tuple[str, str, str]  # source, reference, translation
+
 
 @dataclass(frozen=True)
 class Validation:
@@ -30,8 +33,8 @@ class Validation:
     nll: float  # unsmoothed
     bleu: float
     bleu_signature: str
-    samples: list[tuple[str, str, str]]  # source, reference, translation
-    unigram_nll: float = 0.0  # of a guess by the frequency of pieces, see `health.unigram_nll`
+    samples: list[Sample]
+    unigram_nll: float = 0.0  # of guessing by the frequency of pieces, see `health.unigram_nll`
 
     @property
     def ppl(self) -> float:
@@ -41,14 +44,9 @@ class Validation:
     @property
     def facts(self) -> dict[str, float | str]:
         """As log.jsonl has them."""
-        return {
-            "loss": self.loss,
-            "nll": self.nll,
-            "ppl": self.ppl,
-            "bleu": self.bleu,
-            "bleu_signature": self.bleu_signature,
-            "unigram_nll": self.unigram_nll,
-        }
+        values = asdict(self)
+        del values["samples"]
+        return values | {"ppl": self.ppl}
 
 
 class _Interrupted(Exception):
@@ -56,6 +54,7 @@ class _Interrupted(Exception):
 
 
 def _go_on(stop: StopRequest) -> None:
+    """Raises _Interrupted if this rank was asked to stop."""
     if stop.signal_number:
         raise _Interrupted
 
@@ -68,12 +67,12 @@ def validate(
     ranks: Ranks,
     stop: StopRequest,
 ) -> Validation | None:
-    """Measures loss and BLEU on the validation split, its pairs dealt out to the ranks.
+    """Measures loss and BLEU on the validation split, whose pairs the ranks share.
 
-    Decoding is that of `nmt translate` with the configuration's settings, on the same code.
+    Translates as `nmt translate` does, with the settings of the configuration.
 
     Returns:
-        None on every rank if one was asked to stop before it had done its part.
+        None on every rank if one was asked to stop before its part was done.
 
     Raises:
         InputError: no pair is short enough for the model's learned positions.
@@ -81,19 +80,14 @@ def validate(
     """
     training = loss_module.training
     loss_module.eval()
-    total = sum(len(shard) for shard in shards)
-    own = np.arange(ranks.rank, total, ranks.world_size)
+    own = np.arange(ranks.rank, sum(map(len, shards)), ranks.world_size)
     pairs = pairs_of(shards, own)
-    sources = [tokenizer.decode(source.tolist()) for source, _ in pairs]
-    references = [tokenizer.decode(target.tolist()) for _, target in pairs]
-    own_sums, translations = [0.0, 0.0, 0.0], [""] * len(pairs)
-    is_interrupted = False
+    is_interrupted, own_sums, own_samples = False, [0.0, 0.0, 0.0], list[Sample]()
     try:
         own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
         translator = Translator(loss_module.transformer, tokenizer, config)
         with autocast(config, ranks.device):
-            found = translator.translate(sources, progress=lambda _: _go_on(stop))
-        translations = [each.text for each in found]
+            own_samples = _translated(translator, pairs, stop)
     except _Interrupted:
         is_interrupted = True
     loss_module.train(training)
@@ -106,22 +100,30 @@ def validate(
             f"no pair of at most {limit} tokens a side, as many as there are learned positions, "
             "data.validation, raise data.max_length"
         )
-    own_rows = list(zip(own.tolist(), sources, references, translations, strict=True))
-    rows = sorted(row for part in ranks.gather(own_rows) for row in part)
-    scores = score(
-        [row[3] for row in rows],
-        [row[2] for row in rows],
-        target_language=config.data.target_language,
-    )
-    picks = np.linspace(0, len(rows) - 1, num=min(5, len(rows)), dtype=int)
+    numbered = list(zip(own.tolist(), own_samples, strict=True))
+    samples = [sample for _, sample in sorted(chain(*ranks.gather(numbered)))]
+    _, references, translations = map(list, zip(*samples, strict=True))
+    scores = score(translations, references, target_language=config.data.target_language)
+    picks = np.linspace(0, len(samples) - 1, num=min(5, len(samples)), dtype=int)
     return Validation(
         loss=sums[0] / sums[2],
         nll=sums[1] / sums[2],
         bleu=scores.bleu,
         bleu_signature=scores.bleu_signature,
-        samples=[rows[pick][1:] for pick in picks],
+        samples=[samples[pick] for pick in picks],
         unigram_nll=unigram_nll(shards),
     )
+
+
+def _translated(
+    translator: Translator, pairs: Sequence[tuple[np.ndarray, np.ndarray]], stop: StopRequest
+) -> list[Sample]:
+    """Each pair's text and its translation; the text is decoded from token ids."""
+    sources, references = (
+        [translator.tokenizer.decode(pair[side].tolist()) for pair in pairs] for side in (0, 1)
+    )
+    found = translator.translate(sources, progress=lambda _: _go_on(stop))
+    return list(zip(sources, references, (each.text for each in found), strict=True))
 
 
 @torch.inference_mode()
@@ -132,9 +134,9 @@ def _losses(
     device: torch.device,
     stop: StopRequest,
 ) -> list[float]:
-    """Smoothed loss and nll summed over target tokens, and the number of those tokens.
+    """Smoothed loss and nll, summed over target tokens in nats, and the number of those tokens.
 
-    Where positions are learned, pairs that reach beyond the last have no loss and are left out.
+    Pairs longer than the learned positions, if they are learned, have no loss and are left out.
 
     Raises:
         DivergedError: the loss is not finite.

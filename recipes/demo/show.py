@@ -1,13 +1,15 @@
-"""What the demo's model makes of sentences it has never seen: a table, and BLEU.
+"""How the demo's model translates sentences it has never seen: examples, and BLEU.
 
     python recipes/demo/show.py runs/demo
 
-The test sentences hold combinations of words (verb and object, adjective and noun) that stand in
-no training sentence. Beside the model's BLEU stands that of looking up each word in a dictionary.
+The test sentences have combinations of words (verb and object, adjective and noun) that no training
+sentence has. For comparison, BLEU of a dictionary's word-for-word translation is printed as well.
 """
 
-import sys
+import argparse
+from collections.abc import Sequence
 
+from nmt.cli.terminal import run_script
 from nmt.config import Demo
 from nmt.cpu_memory import keep_freed_memory
 from nmt.decoding.translator import Translator
@@ -16,7 +18,11 @@ from nmt.errors import InputError
 from nmt.evaluation.bleu import score
 
 
-def main(model: str) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
+    """Translates the test sentences of the model named in `argv`, and prints the tables."""
+    parser = argparse.ArgumentParser(description="Shows what the demo's model has learnt.")
+    parser.add_argument("model", nargs="?", default="runs/demo", help="default: runs/demo")
+    model = parser.parse_args(argv).model
     keep_freed_memory()
     translator = Translator.load(model)
     pairs = test_pairs(translator)
@@ -35,18 +41,16 @@ def main(model: str) -> None:
 
 def test_pairs(translator: Translator) -> list[DemoPair]:
     """The sentences that the model's configuration names as its test set."""
-    corpora = [corpus for corpus in translator.config.data.test if isinstance(corpus, Demo)]
-    return [
-        pair
-        for corpus in corpora
-        for pair in demo_pairs(corpus.demo.pairs, corpus.demo.seed, "test")
+    corpora = [
+        corpus.settings for corpus in translator.config.data.test if isinstance(corpus, Demo)
     ]
+    return [pair for corpus in corpora for pair in demo_pairs(corpus.pairs, corpus.seed, "test")]
 
 
 def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
-    """For each phenomenon the test sentence that shows least beside it, the first of these.
+    """For each phenomenon the test sentence that shows the fewest others, with its translation.
 
-    Its translation is marked if it is not the reference.
+    A translation that is not the reference is marked.
     """
     print("held-out test sentences (* differs from the reference)\n")
     shown: set[int] = set()
@@ -60,6 +64,7 @@ def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
 
 
 def print_phenomena(pairs: list[DemoPair]) -> None:
+    """The share of the test sentences that show each phenomenon."""
     print("share of the test sentences that show it")
     for phenomenon in PHENOMENA:
         share = sum(phenomenon in pair.phenomena for pair in pairs) / len(pairs)
@@ -68,8 +73,4 @@ def print_phenomena(pairs: list[DemoPair]) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1] if len(sys.argv) > 1 else "runs/demo")
-    except InputError as error:
-        print(*(f"show: error: {problem}" for problem in error.problems), sep="\n", file=sys.stderr)
-        sys.exit(error.status)
+    run_script("show", main)

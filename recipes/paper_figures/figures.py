@@ -1,12 +1,12 @@
-"""Pictures of what the paper says in formulas and in Table 1, made with this project's own code.
+"""Pictures of the paper's formulas and of its Table 1, drawn by this project's own code.
 
     python recipes/paper_figures/figures.py figures
 
 writes learning_rate.png, positions.png, scaling.png and table1.png.
 """
 
+import argparse
 import statistics
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,13 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.cli.terminal import run_script
 from nmt.config import Model
 from nmt.errors import InputError
 from nmt.model.attention import Cache, SelfAttention, Visibility, attention, attention_weights
 from nmt.model.dropout import Randomness
 from nmt.model.positions import sinusoids
 from nmt.paper import BASE, BIG, TABLE_1
-from nmt.training.schedule import learning_rate
+from nmt.training.schedule import inverse_square_root
 
 WARMUP = BASE["training.warmup_steps"]
 KEYS, QUERIES, SEEDS = 64, 256, 20  # of the picture of scaling
@@ -33,9 +34,11 @@ LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 REPEATS = 9
 
 
-def main(output: str = "figures", *_: str) -> None:
-    folder = Path(output)
-    folder.mkdir(parents=True, exist_ok=True)
+def main(argv: Sequence[str] | None = None) -> None:
+    """Draws the pictures into the folder named in `argv`."""
+    parser = argparse.ArgumentParser(description="Draws the paper's formulas and its Table 1.")
+    parser.add_argument("folder", type=Path, nargs="?", default="figures", help="default: figures")
+    folder = parser.parse_args(argv).folder
     for name, draw in (
         ("learning_rate", draw_learning_rate),
         ("positions", draw_positions),
@@ -50,12 +53,13 @@ def main(output: str = "figures", *_: str) -> None:
 
 @contextmanager
 def figure(path: Path) -> Iterator[Any]:
-    """Axes to draw on, saved at the end of the block."""
+    """Axes to draw on; the picture is saved at the end of the block."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("matplotlib is missing, this recipe, pip install -e '.[plots]'") from None
+    path.parent.mkdir(parents=True, exist_ok=True)
     picture = Figure(figsize=(8, 5), dpi=150, layout="constrained")
     FigureCanvasAgg(picture)
     yield picture.add_subplot()
@@ -66,8 +70,8 @@ def draw_learning_rate(axes: Any) -> None:
     """Eq. 3 for base and big."""
     steps = range(1, 50_001, 25)
     for name, d_model in (("base", BASE["model.d_model"]), ("big", BIG["model.d_model"])):
-        rates = [learning_rate(step, d_model, WARMUP) for step in steps]
-        peak = learning_rate(WARMUP, d_model, WARMUP)
+        rates = [inverse_square_root(step, d_model, WARMUP) for step in steps]
+        peak = inverse_square_root(WARMUP, d_model, WARMUP)
         axes.plot(steps, rates, label=f"{name}, d_model {d_model}: at most {peak:.2e}")
     axes.axvline(WARMUP, color="grey", linestyle=":", label=f"warm-up ends, step {WARMUP:,}")
     axes.set(xlabel="step", ylabel="learning rate", title="Learning rate (Eq. 3)", xlim=0, ylim=0)
@@ -82,7 +86,7 @@ def draw_positions(axes: Any) -> None:
 
 
 def draw_scaling(axes: Any) -> None:
-    """§3.2.1: how much the softmax lets through, with and without 1 / sqrt(d_k)."""
+    """§3.2.1: the gradient through the softmax, with and without 1 / sqrt(d_k)."""
     sizes = [2**n for n in range(11)]
     for name, is_scaled in (("softmax(q·k / √d_k)", True), ("softmax(q·k)", False)):
         norms = torch.stack(
@@ -113,8 +117,8 @@ def jacobian_norm(d_k: int, seed: int, is_scaled: bool) -> float:
 class RestrictedSelfAttention(SelfAttention):
     """Table 1's restricted self-attention: each position sees those at most r / 2 away.
 
-    Queries in blocks of r / 2 meet the keys of their own block and both neighbours, so that time
-    and memory are O(r n d); masking the scores of full attention would leave them O(n^2 d).
+    Queries in blocks of r / 2 attend to the keys of their own block and its two neighbours, in time
+    and memory of O(r n d); masking the scores of full attention would leave O(n^2 d).
     """
 
     def __init__(self, model: Model, randomness: Randomness):
@@ -191,8 +195,8 @@ def timed(
 ) -> dict[str, list[float]]:
     """Median seconds of each layer at each length.
 
-    Every layer is timed once at every length before any is timed again, so that a machine's slow
-    moments spoil single times and not a curve.
+    Every layer is timed once at every length before any is timed again, so that a
+    slow moment of the machine spoils single times and not a curve.
     """
     times: dict[tuple[str, int], list[float]] = {}
     for _ in range(repeats + 1):
@@ -205,7 +209,7 @@ def timed(
 
 
 def seconds(layer: nn.Module, length: int) -> float:
-    """Time of a layer's forward and backward pass over one sequence."""
+    """The time of a layer's forward and backward pass over one sequence."""
     device = next(layer.parameters()).device
     x = torch.randn(1, length, D_MODEL, device=device, requires_grad=True)
     began = time.perf_counter()
@@ -217,8 +221,4 @@ def seconds(layer: nn.Module, length: int) -> float:
 
 
 if __name__ == "__main__":
-    try:
-        main(*sys.argv[1:])
-    except InputError as error:
-        print(f"figures: error: {error}", file=sys.stderr)
-        sys.exit(error.status)
+    run_script("figures", main)

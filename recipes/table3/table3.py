@@ -3,10 +3,10 @@
     python recipes/table3/table3.py base a_heads_1 --seeds 1 2 3
 
 A row is a configuration of `--configs`, by its file's name. Every run has a directory
-OUTPUT/ROW/seed-N; the data are prepared once, for all. A finished run is not repeated, an
-interrupted one is taken up: the same command goes on where it was stopped. The protocol is the
-paper's (§6.2): one checkpoint, the last; perplexity per piece, unsmoothed, and BLEU on the
-configuration's validation set, which is its test set as well.
+OUTPUT/ROW/seed-N; the data are prepared once, for all. The same command continues what was
+interrupted: finished runs are kept, and a stopped one is resumed. The protocol is the paper's
+(§6.2): one checkpoint, the last; perplexity per piece, unsmoothed, and BLEU on the configuration's
+validation set, which is its test set as well.
 """
 
 import argparse
@@ -23,7 +23,9 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from nmt.cli.terminal import run_script, say
 from nmt.config import Config, differences, load
+from nmt.data.prepare import prepare
 from nmt.errors import InputError
 from nmt.paper import TABLE_3
 from nmt.runs.run_directory import RunDirectory
@@ -57,13 +59,17 @@ class Result:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
+    """Trains and measures the rows, and writes the table after each run."""
     arguments = _arguments(argv)
     overrides = [word for word in arguments.words if "=" in word]
-    rows = [word for word in arguments.words if "=" not in word] or _all_rows(arguments.configs)
+    rows = [word for word in arguments.words if "=" not in word]
+    rows = rows or sorted((path.stem for path in arguments.configs.glob("*.yaml")), key=_order)
     base = load(arguments.configs / "base.yaml", overrides)
     paths = {row: arguments.configs / f"{row}.yaml" for row in rows}
     changes = {row: _changes(base, load(path, overrides)) for row, path in paths.items()}
-    _prepare(base)
+    if not base.data.validation:
+        raise InputError("no data.validation, the row base, name one: it is what is measured")
+    prepare(base, report=say)
     results: list[Result] = []
     runs = [(row, seed) for seed in arguments.seeds for row in rows]
     for number, (row, seed) in enumerate(runs, 1):
@@ -100,16 +106,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_intermixed_args(argv)
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def _stop(*_: object) -> None:
-    sys.exit(143)  # on its way out it stops the run, which saves itself
-
-
-def _all_rows(configs: Path) -> list[str]:
-    return sorted((path.stem for path in configs.glob("*.yaml")), key=_order)
+    sys.exit(143)  # `_run` then stops nmt train, which saves its run
 
 
 def _order(row: str) -> tuple[int, str]:
@@ -122,16 +120,8 @@ def _changes(base: Config, config: Config) -> dict[str, Any]:
     return {key: new for key, (_, new) in changed.items()}
 
 
-def _prepare(base: Config) -> None:
-    from nmt.data.prepare import prepare
-
-    if not base.data.validation:
-        raise InputError("no data.validation, the row base, name one: it is what is measured")
-    prepare(base, report=say)
-
-
 def _finished(run: Path, config: Config, minutes: float) -> Result | None:
-    """What an earlier call has measured, if the run has had all its steps or minutes."""
+    """The result of an earlier call, if the run has had all its steps or minutes."""
     if not (run / RESULT).exists():
         return None
     result = Result(**json.loads((run / RESULT).read_text()))
@@ -144,13 +134,14 @@ def _finished(run: Path, config: Config, minutes: float) -> Result | None:
 
 
 def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
-    """`nmt train` until it is done or its minutes are over; then the run has its model.
+    """Calls `nmt train` until it is done or out of time; then the run has its finished model.
 
-    A run out of time is stopped by SIGTERM, which saves it, and finished at the step it reached.
+    A run out of time is stopped by SIGTERM, upon which it saves itself, and is then finished at the
+    step that it has reached.
 
     Args:
         arguments: of `nmt train`, the configuration and its overrides.
-        minutes: for all calls together.
+        minutes: of training, over all calls.
     """
     from nmt.runs.checkpoint import sound_checkpoints
 
@@ -165,7 +156,7 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
 
 
 def _run(arguments: Sequence[str], run: Path, seconds: float) -> int:
-    """The status of `nmt train` on every GPU, stopped when the run has had its seconds."""
+    """The exit status of `nmt train` on every GPU, which is stopped when its time is over."""
     import torch
 
     gpus = torch.cuda.device_count()
@@ -196,7 +187,7 @@ def _seconds(run: Path) -> float:
 
 
 def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Result:
-    """The figures of a finished run, which are then kept beside it."""
+    """The figures of a finished run, which are kept in its directory."""
     import torch
 
     from nmt.evaluation.evaluate import evaluate
@@ -276,10 +267,4 @@ def _estimate(values: Sequence[float], alone: tuple[float, float] | None = None)
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _stop)
-    try:
-        main()
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except InputError as error:
-        say("\n".join(f"table3: error: {problem}" for problem in error.problems))
-        sys.exit(error.status)
+    run_script("table3", main)

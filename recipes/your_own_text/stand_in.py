@@ -1,12 +1,13 @@
-"""Text files for trying the recipe out: the demo grammar's sentences, in two domains.
+"""Writes text files to try the recipe with: the demo grammar's sentences, in two domains.
 
     python recipes/your_own_text/stand_in.py text
 
-writes text/general.SPLIT.en and .de, sentences of all kinds but no questions, and
-text/questions.SPLIT.en and .de, questions alone; SPLIT is train, valid or test.
+writes text/general.SPLIT.en and .de, sentences without questions, and text/questions.SPLIT.en and
+.de, questions alone; SPLIT is train, valid or test.
 """
 
-import sys
+import argparse
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -19,8 +20,12 @@ SIZES = {
 _SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # as the grammar calls them
 
 
-def main(folder: str = "text") -> None:
-    Path(folder).mkdir(parents=True, exist_ok=True)
+def main(argv: Sequence[str] | None = None) -> None:
+    """Writes the files into the folder named in `argv`."""
+    parser = argparse.ArgumentParser(description="Writes sentences of two domains as text files.")
+    parser.add_argument("folder", type=Path, nargs="?", default="text", help="default: text")
+    folder = parser.parse_args(argv).folder
+    folder.mkdir(parents=True, exist_ok=True)
     for domain, sizes in SIZES.items():
         for split, size in sizes.items():
             endless = demo_pairs(100 * size, 1, _SPLITS[split])
@@ -34,9 +39,9 @@ def main(folder: str = "text") -> None:
                 ("en", [pair.source for pair in pairs]),
                 ("de", [pair.target for pair in pairs]),
             ):
-                path = Path(folder, f"{domain}.{split}.{language}")
+                path = folder / f"{domain}.{split}.{language}"
                 path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

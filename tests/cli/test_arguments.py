@@ -119,12 +119,19 @@ def test_no_option_is_forgotten_here():
         ("--max_steps=10", "no option --max_steps, command line, write training.max_steps=10"),
         ("--model.heads 2", "no option --model.heads, command line, write model.heads=2"),
         ("--beam", "no option --beam, command line, write decoding.beam=..."),
-        ("--nothing 3", "unrecognized arguments: --nothing 3, command line, see nmt --help"),
+        ("--nothing 3", "unrecognized arguments: --nothing 3, command line, see nmt train --help"),
     ],
 )
 def test_a_setting_taken_for_an_option(words: str, message: str, capsys):
     assert main(["train", "config.yaml", *words.split()]) == 2
     assert capsys.readouterr().err == f"nmt: error: {message}\n"
+
+
+def test_a_file_without_its_option_is_told_where_it_goes(capsys):
+    assert main(["translate", "runs/demo", "news.en"]) == 2
+    assert "unexpected news.en, command line, name a file as --input news.en" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("value", ["-0.1", "100.1", "1e308", "nan", "inf", "x"])

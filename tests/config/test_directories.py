@@ -26,7 +26,7 @@ from tests.config.files import GOOD, problems, write
         ("exp/evaluation", "./exp/../exp", None, "data.directory is exp/evaluation"),
         ("exp", "run", "exp/train/model", "training.initialize_from is exp/train/model"),
         ("exp", "run", "run/checkpoints/step-00000004", "training.initialize_from is run/checkp"),
-        ("run/.tmp-x", "run", None, "data.directory is run/.tmp-x"),
+        ("run/.tmp-nmt-x", "run", None, "data.directory is run/.tmp-nmt-x"),
     ],
 )
 def test_no_directory_lies_where_another_is_replaced(

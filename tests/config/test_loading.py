@@ -28,6 +28,19 @@ def test_base_and_overrides(tmp_path: Path):
     }  # fmt: skip
 
 
+def test_a_mistake_is_told_where_the_value_that_counts_stands(tmp_path: Path):
+    """Each of these keys is wrong in the base too."""
+    below = write(tmp_path, GOOD + "  max_steps: 0\n  log_every: 0\n  validate_every: 0\n")
+    lines = below.read_text().count("\n")
+    above = write(
+        tmp_path, "base: c.yaml\ntraining: {max_steps: -1, log_every: -1}\n", "above.yaml"
+    )
+    told = {line.split()[0]: line for line in problems(above, "training.log_every=-2")}
+    assert f"found -1, {above}:2, " in told["training.max_steps"]
+    assert "found -2, overrides, " in told["training.log_every"]
+    assert f"found 0, {below}:{lines}, " in told["training.validate_every"]
+
+
 def test_paths_are_relative_to_where_the_command_is_run_and_base_to_its_file(
     tmp_path: Path, monkeypatch
 ):

@@ -99,3 +99,30 @@ def test_r18_bad_overrides(tmp_path: Path, monkeypatch, capfd, override: str, ex
     assert any(expected in line for line in found)
     assert any("decoding.beam must be a whole number from 1 to 1,000, found 0" in f for f in found)
     assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
+
+
+def test_settings_that_conflict_are_told_with_the_places_of_both(tmp_path: Path):
+    path = write(tmp_path, GOOD + "  keep_checkpoints: 3\n  early_stopping: 3\n")
+    above = write(tmp_path, "base: c.yaml\ndata: {max_length: 200}\n", "above.yaml")
+    [line] = problems(above, "training.early_stopping=null", "training.average_last=4")
+    assert line == (
+        "training.average_last (4) must not exceed training.keep_checkpoints (3), "
+        f"overrides and {path}:15, correct it"
+    )
+    changes = ["training.average_last=1", "training.early_stopping=null"]
+    [line] = problems(above, *changes, "training.batch_tokens=100")
+    assert f"batch_tokens (100), {above}:2 and overrides, correct it" in line
+    [line] = problems(above, *changes, "training.run_directory=data/x/train")
+    assert f", overrides and {path}:2, correct it" in line
+    [line] = problems(above, *changes[:1])
+    assert f"early_stopping needs data.validation, which is empty, {path}:16, correct" in line
+    [line] = problems(above, *changes, "model.d_model=7")
+    assert "found 7, overrides, correct it" in line
+
+
+def test_a_key_without_its_section_is_recognised(tmp_path: Path):
+    path = write(tmp_path, GOOD + "beam: 3\n")
+    assert problems(path, "max_steps=500", "dropouts=1")[:2] == [
+        f"unknown key beam, {path}:15, did you mean decoding.beam?",
+        "unknown key max_steps, overrides, did you mean training.max_steps?",
+    ]

@@ -327,3 +327,14 @@ def test_a_demo_corpus_larger_than_the_language_is_one_line(monkeypatch) -> None
         r"no new sentence after \d+ of 99 pairs, data.train, demo, seed 3, ask for fewer pairs"
     )
     assert re.search(problem, str(fault({"demo": {"pairs": 99, "seed": 3}})))
+
+
+def test_every_kind_of_the_configuration_can_be_read() -> None:
+    assert list(corpora._KINDS) == list(config.CORPUS_KINDS)
+
+
+def test_a_configuration_with_corpora_of_every_kind_can_be_pickled() -> None:
+    """For the process that learns the vocabulary."""
+    for entry in (columns("jsonl", Path("a")), {"demo": {"pairs": 1}}, {"hub": "a", "split": "b"}):
+        data = settings(entry)
+        assert pickle.loads(pickle.dumps(data)) == data  # noqa: S301 - our own

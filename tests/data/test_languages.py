@@ -8,6 +8,7 @@ import yaml
 
 from nmt.cli import main
 from nmt.data.languages import code_problem, is_translated, misplaced
+from nmt.data.prepared import PreparedData
 from nmt.demo_language import demo_pairs
 from tests.tiny import tiny_settings
 
@@ -17,22 +18,44 @@ NEW_EN = [pair.source for pair in islice(demo_pairs(20, 1, "validation"), 20)]
 NEW_DE = [pair.target for pair in islice(demo_pairs(20, 1, "validation"), 20)]
 
 
+SWAPPED = "source and target look swapped, b, exchange its files or columns, or data.source_"
+
+
 @pytest.mark.parametrize(
     ("source", "target", "told"),
     [
         (NEW_EN, NEW_DE, None),
-        (NEW_DE, NEW_EN, "source and target are swapped, b or a, correct the one"),
-        (NEW_EN, NEW_EN, "the target is in the language of the source of a, b, check"),
-        (NEW_DE, NEW_DE, "the source is in the language of the target of a, b, check"),
+        (NEW_DE, NEW_EN, SWAPPED + "language (en) and data.target_language (de)"),
+        (NEW_EN, NEW_EN, "the target looks like en, not de, b, check its files or columns, or"),
+        (NEW_DE, NEW_DE, "the source looks like de, not en, b, check"),
         (NEW_DE[:9], NEW_EN[:9], None),  # too little to tell
         ([], [], None),
         (["123"] * 20, ["?"] * 20, None),
     ],
 )
-def test_corpora_are_compared_with_the_first(source, target, told):
-    found = misplaced([("a", EN, DE), ("b", source, target), ("c", NEW_EN, NEW_DE)])
+@pytest.mark.parametrize("place", [0, 1])
+def test_known_languages_are_told_by_their_words(source, target, told, place: int):
+    corpora = [("a", EN, DE), ("c", NEW_EN, NEW_DE)]
+    corpora.insert(place, ("b", source, target))
+    found = misplaced(corpora, "en", "de")
     assert len(found) == (told is not None)
     assert found == [] or found[0].startswith(told)
+
+
+def test_languages_that_are_not_known_are_compared_with_the_first_corpus():
+    """Here with known ones by codes that are not."""
+    corpora = [("a", EN, DE), ("b", NEW_DE, NEW_DE), ("c", NEW_EN, NEW_DE)]
+    assert misplaced(corpora, "xx", "yy") == [
+        "the source looks like yy, not xx, as the target of a, b, check its files or columns"
+    ]
+
+
+def test_a_language_like_a_known_one_is_not_taken_for_it():
+    norwegian = ["Jeg vet ikke om det er på tide at vi drar, og han kommer til byen."] * 20
+    danish = ["Jeg ved ikke, om det er på tide, at vi tager af sted, og han er i byen."] * 20
+    for codes in (("da", "no"), ("no", "da")):
+        sides = [danish if code == "da" else norwegian for code in codes]
+        assert misplaced([("a", *sides)], *codes) == []
 
 
 def test_languages_without_spaces_and_one_language_on_both_sides():
@@ -41,12 +64,15 @@ def test_languages_without_spaces_and_one_language_on_both_sides():
         ["私は本を読みます。", "彼女は学校へ行きます。"] * 10,
         ["我看书。", "她去学校。"] * 10,
     )
-    assert misplaced([("a", japanese, chinese), ("b", japanese, chinese)]) == []
-    assert len(misplaced([("a", japanese, chinese), ("b", chinese, japanese)])) == 1
-    assert misplaced([("a", EN[:30], EN[30:]), ("b", NEW_EN, NEW_EN)]) == []
+    both = [("a", japanese, chinese), ("b", japanese, chinese)]
+    assert misplaced(both, "ja", "zh") == []
+    assert len(misplaced([both[0], ("b", chinese, japanese)], "ja", "zh")) == 1
+    assert misplaced([("a", EN[:30], EN[30:]), ("b", NEW_EN, NEW_EN)], "en", "en") == []
+    assert misplaced([("a", NEW_EN, japanese)], "en", "ja") == []
+    assert "look swapped, a" in misplaced([("a", japanese, NEW_EN)], "en", "ja")[0]
 
 
-def test_prepare_tells_of_swapped_sides_and_of_codes_that_are_none(tmp_path: Path, capsys):
+def test_prepare_tells_of_wrong_languages_before_its_long_work(tmp_path: Path, capsys):
     settings = tiny_settings(tmp_path)
     texts = {"a.en": EN, "a.de": DE, "b.en": NEW_EN, "b.de": NEW_DE}
     for name, lines in texts.items():
@@ -56,26 +82,40 @@ def test_prepare_tells_of_swapped_sides_and_of_codes_that_are_none(tmp_path: Pat
         "train": [{"text": {"source": sides["a.de"], "target": sides["a.en"]}}],
         "validation": [{"text": {"source": sides["b.en"], "target": sides["b.de"]}}],
         "test": [{"text": {"source": sides["b.de"], "target": sides["b.de"]}}],
-        "source_language": "English",
     }
     settings["tokenizer"] = {"vocabulary_size": 340}
     path = tmp_path / "c.yaml"
     path.write_text(yaml.safe_dump(settings))
     assert main(["prepare", str(path)]) == 0
-    said = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    assert said == [
-        "nmt: warning: English is no language code (en?), data.source_language, "
-        "write that of ISO 639",
-        "nmt: warning: source and target are swapped, validation 1 or train 1, correct the one",
-        "nmt: warning: the target is in the language of the source of train 1, test 1, "
-        "check its files or columns",
+    said = capsys.readouterr().err.splitlines()
+    place = f"train 1 (text {sides['a.de']} {sides['a.en']})"
+    expected = [
+        f"source and target look swapped, {place}, exchange its files or columns, "
+        "or data.source_language (en) and data.target_language (de)",
+        f"the source looks like de, not en, test 1 (text {sides['b.de']} {sides['b.de']}), "
+        "check its files or columns, or data.source_language",
     ]
+    assert said[:2] == [f"nmt: warning: {line}" for line in expected]
+    assert PreparedData.open(tmp_path / "data").manifest["warnings"] == expected
+
     right = [{"text": {"source": sides["a.en"], "target": sides["a.de"]}}]
-    settings["data"] |= {"directory": str(tmp_path / "right"), "train": right, "test": [],
-                         "source_language": "en"}  # fmt: skip
+    settings["data"] |= {"directory": str(tmp_path / "right"), "train": right, "test": []}
     path.write_text(yaml.safe_dump(settings))
     assert main(["prepare", str(path)]) == 0
     assert "warning" not in capsys.readouterr().err
+    assert "warnings" not in PreparedData.open(tmp_path / "right").manifest
+
+
+def test_prepare_tells_of_a_code_that_is_none(tmp_path: Path, capsys):
+    settings = tiny_settings(tmp_path)
+    settings["data"] |= {"source_language": "English", "validation": [], "test": []}
+    path = tmp_path / "c.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    assert main(["prepare", str(path)]) == 2  # the demo's grammar knows no English
+    assert capsys.readouterr().err.splitlines()[0] == (
+        "nmt: warning: English is no language code (en?), data.source_language, "
+        "write that of ISO 639"
+    )
 
 
 @pytest.mark.parametrize(

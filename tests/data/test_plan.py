@@ -81,6 +81,17 @@ def test_windows_cover_an_epoch_too(monkeypatch):
     assert len(set(heavy)) == 2  # a window is as long as it takes to go through it
 
 
+def test_shards_come_in_another_order_in_each_epoch(monkeypatch):
+    """Else windows would hold the same pairs for ever, and never meet those of other windows."""
+    monkeypatch.setattr(plan_module, "WINDOW_PAIRS", 100)
+    used: list[str] = []
+    plan = Plan(make_shards([100] * 7), 200, 1, 1, lambda shard: used.append(shard.path.name))
+    epoch(plan, 3)
+    orders = [used[begin : begin + 7] for begin in (0, 7, 14)]
+    assert all(sorted(order) == sorted(orders[0]) for order in orders)
+    assert len(set(map(tuple, orders))) == 3
+
+
 def test_windows_of_a_million_pairs():
     """At their real size, 1.1 million pairs: two windows, every pair once, sums beyond 16 bits."""
     shards = make_shards([100_000] * 11, longest=3)
@@ -140,6 +151,37 @@ def test_resuming_anywhere_gives_the_same_steps():
         assert (resumed.step, resumed.epoch) == (after + 1, straight[after].epoch)
         for a, b in zip(resumed.slots, straight[after].slots, strict=True):
             assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("weight", [1.0, 2.0, 0.5])
+def test_epochs_of_one_step_are_found_by_arithmetic(weight: float):
+    """As many steps as epochs, if every epoch has one; with half the pairs each time, too."""
+    shards = make_shards([30, 20], weights=[1.0, weight])
+    straight = list(islice(Plan(shards, 5000, 2, 1).steps(), 9))
+    assert [step.epoch for step in straight] == list(range(1, 10))
+    for after in range(9):
+        resumed = next(Plan(shards, 5000, 2, 1).steps(after))
+        assert (resumed.step, resumed.epoch) == (after + 1, after + 1)
+        assert resumed.digest == straight[after].digest
+    if weight != 0.5:
+        assert next(Plan(shards, 5000, 2, 1).steps(10**9)).epoch == 10**9 + 1
+
+
+def test_a_step_beyond_any_training_is_refused_at_once():
+    drawn: list[object] = []
+
+    class Counted(Plan):
+        def _rng(self, *key: int) -> np.random.Generator:
+            drawn.append(key)
+            return super()._rng(*key)
+
+    for shards in (make_shards([300]), make_shards([30], weights=[0.5])):
+        with pytest.raises(
+            InputError, match=r"step 1,000,000,000 is after more than [\d,]+ epochs"
+        ):
+            next(Counted(shards, 400, 1, 1).steps(10**9))
+    assert not drawn
+    assert next(Plan(make_shards([300]), 400, 1, 1).steps(2000)).step == 2001
 
 
 def test_r9_the_global_batch_does_not_depend_on_how_it_is_cut():

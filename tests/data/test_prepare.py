@@ -1,6 +1,5 @@
 """Preparing end to end: counts, files, the same bytes after any interruption, and refusals."""
 
-import json
 import os
 import random
 import re
@@ -206,7 +205,7 @@ def test_a_pair_of_exactly_max_length_stays(whole: config.Config, tmp_path: Path
     for limit in {*longest, *(length - 1 for length in longest)}:
         output = tmp_path / f"{limit}.arrow"
         encode.encode_shard(tmp_path / "text.arrow", None, tokenizer, limit, output)
-        counts = json.loads(output.with_suffix(".json").read_bytes())
+        counts = job.counts_of_file(output)
         assert counts["pairs"] == sum(length <= limit for length in longest)
         assert counts.get(cleaning.TOO_MANY_TOKENS, 0) == 3 - counts["pairs"]
 
@@ -308,6 +307,45 @@ def test_killed_at_any_write_it_ends_in_the_same_bytes(
     assert n > 40, "the writes are no longer seen"
 
 
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, flip, cut])
+def test_a_lost_or_damaged_intermediate_file_is_made_again(
+    whole: config.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage
+) -> None:
+    wanted = placed(whole, tmp_path / "data")
+    expected = content(Path(whole.data.directory))
+
+    def fail(*_: object) -> None:
+        raise _Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(prepare, "publish", fail)
+        with pytest.raises(_Killed):
+            run(wanted)
+    work = tmp_path / "data" / ".work"
+    shutil.copytree(work, tmp_path / "copy")
+    [text, tokens] = (str(next(work.glob(f"{stage}-*[0-9a-f]"))) for stage in ("text", "tokens"))
+    names = [f"{text}/train-000-00001.arrow", f"{text}/kept.npy", f"{tokens}/train-000-00001.arrow"]
+    names += map(str, work.glob("tokenizer-*.model"))
+    if damage is not flip:  # a note has no hash of its own
+        names += [f"{text}/train-000.json", f"{text}/train-000-00001.json"]
+    for name in names:
+        shutil.rmtree(tmp_path / "data")
+        shutil.copytree(tmp_path / "copy", work)
+        damage(Path(name))
+        run(wanted)
+        assert content(tmp_path / "data") == expected, name
+
+
 def placed(wanted: config.Config, directory: Path, **changes: object) -> config.Config:
     """The same configuration for another data directory, or with other settings in `data`."""
     data = wanted.data.model_copy(update={"directory": str(directory), **changes})
@@ -377,6 +415,11 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
         InputError, match=r"a run was trained on these data.*max_length was 60.*/run on"
     ):
         run(changed)
+    with pytest.raises(InputError) as caught:
+        PreparedData.of(changed)
+    assert str(caught.value).endswith(
+        f"/data, name another data.directory: {tmp_path}/run was trained on these data"
+    )
     [note] = (tmp_path / "data" / ".used-by").iterdir()
     content = note.read_bytes()
     note.write_bytes(content[:-9])
@@ -529,6 +572,32 @@ def test_bad_corpora_stop_before_anything_is_written(tmp_path: Path) -> None:
         run(settings(tmp_path, train=[same]))
     with pytest.raises(InputError, match=r"no training pair is left .*max_length tokens: 302"):
         run(settings(tmp_path, max_length=2))
+
+
+@pytest.mark.parametrize("bad_line", [3, 2500], ids=["in the sample", "while cleaning"])
+@pytest.mark.parametrize("before", [None, [], [".lock"], ["notes.txt"]])
+def test_a_refused_call_leaves_the_disk_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_line: int, before: list[str] | None
+) -> None:
+    """Refused once it has the lock."""
+    monkeypatch.setattr(clean, "SHARD_PAIRS", 10_000)
+    lines = [f"{source}\t{target}\n" for source, target in PAIRS * 10]
+    lines[bad_line - 1] = "one column\n"
+    (tmp_path / "a.tsv").write_text("".join(lines))
+    directory = tmp_path / "new" / "data"
+    for name in before or []:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch()
+    if before == []:
+        directory.mkdir(parents=True)
+    there = sorted(tmp_path.rglob("*"))
+    corpora = [{"tsv": {"path": f"{tmp_path}/a.tsv"}}]
+    wanted = settings(tmp_path, train=corpora, directory=str(directory), validation=[], test=[])
+    there = sorted(tmp_path.rglob("*"))
+    with pytest.raises(InputError, match=f"no column 1 .*a.tsv:{bad_line}"):
+        run(wanted)
+    assert sorted(tmp_path.rglob("*")) == there
+    run(placed(wanted, directory, train=settings(tmp_path).data.train))
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:

@@ -202,7 +202,10 @@ def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
         ("a piece of 200,000 bytes", sound + piece(b"x" * 200_000)),
         ("a piece of 65 bytes", sound + piece(b"x" * 65)),
         ("a piece of 0 bytes", sound + piece(b"")),
-        *(("a line end, a tab", sound + piece(b"a" + end)) for end in (b"\0", b"\n", b"\t")),
+        *(
+            ("control character", sound + piece(f"a{control}".encode()))
+            for control in "\0\n\t\x07\x1b\x7f\x9b\u2028"
+        ),
         ("utf-8", sound + piece(b"\xff")),
         ("no finite score", sound + piece(b"qq", float("nan"))),
         ("not of the kind", sound + piece(b"qq", kind=b"\x18\x04")),  # USER_DEFINED

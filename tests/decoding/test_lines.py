@@ -1,7 +1,9 @@
 """The line filter with a fake translator: what comes out, in which order, and when."""
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import random
 import select
@@ -273,6 +275,21 @@ def test_files(run):
     assert sorted(p.name for p in Path().iterdir()) == ["in", "in.gz", "out"]
 
 
+@pytest.mark.parametrize(
+    ("name", "unpack"),
+    [("out.gz", gzip.decompress), ("out.bz2", bz2.decompress), ("out.xz", lzma.decompress)],
+)
+def test_an_output_named_as_a_compressed_file_is_one(run, name: str, unpack):
+    Path("in").write_bytes(b"a\nb\n")
+    run("in", name)
+    first = Path(name).read_bytes()
+    assert unpack(first) == b"A\nB\n"
+    run("in", name)
+    assert Path(name).read_bytes() == first
+    run(name, "again")
+    assert Path("again").read_bytes() == b"A\nB\n"
+
+
 def test_a_named_pipe_and_standard_input_by_name_are_read_as_they_come(run):
     os.mkfifo("pipe")
     writer = threading.Thread(target=lambda: Path("pipe").write_bytes(b"a\n"), daemon=True)
@@ -305,7 +322,7 @@ def test_a_named_pipe_is_written_to_not_replaced(run):
     [
         ("none", "out", "no such file, none, correct the path"),
         (".", "out", "a folder, not a file, ., correct the path"),
-        ("in", "none/out", "no such folder, output none/out, make none first"),
+        ("in", "none/out", "no such folder, output none/out, make .*/none first"),
         ("in", ".", "a folder, output ., name a file"),
         ("bad.gz", "out", "damaged or truncated gzip .*, bad.gz, copy it again"),
     ],

@@ -82,7 +82,7 @@ def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monke
 
 def test_line_counts_must_match(translator: Translator):
     with pytest.raises(InputError, match="2 source lines but 1 target line,"):
-        score_translations(translator, ["a", "b"], ["c"])
+        list(score_translations(translator, ["a", "b"], ["c"]))
 
 
 def test_a_line_that_would_fill_the_memory_is_named(translator: Translator, monkeypatch):
@@ -111,8 +111,11 @@ def test_perplexities_are_a_token_and_a_word(translator: Translator, tmp_path, m
     values = [float(cell.rsplit(" ", 1)[1]) for row in rows for cell in row.split("\t")]
     tokens, words = len(values), 7
     assert tokens > 3 * words  # end symbols counted, the empty line's too
-    [found] = re.findall(r"perplexity (.*) a token \((.*) with end symbols\), (.*) a word \((.*)\)",
-                         notes[0])  # fmt: skip
+    [found] = re.findall(
+        r"perplexity: (.*) per token \((.*) tokens, end symbols included\), "
+        r"(.*) per word \((.*) words\)",
+        notes[0],
+    )
     assert [int(found[1]), int(found[3])] == [tokens, words]
     assert float(found[0]) == pytest.approx(math.exp(-sum(values) / tokens), rel=1e-3)
     assert float(found[2]) == pytest.approx(math.exp(-sum(values) / words), rel=1e-3)

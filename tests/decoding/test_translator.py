@@ -20,6 +20,7 @@ from nmt.decoding.translator import (
 )
 from nmt.errors import InputError
 from nmt.model.special_ids import BOS_ID, EOS_ID
+from nmt.model.stepper import Stepper
 from nmt.model.tokens import Tokens
 from nmt.runs.model_directory import new_transformer
 from tests.hostile import fuzzed_lines
@@ -97,6 +98,22 @@ def test_r19_independent_of_batch_size_and_order(translator):
     shuffled = random.Random(3).sample(range(60), 60)
     again = translator.n_best([texts[i] for i in shuffled])
     assert [b[0].tokens for b in again] == [together[i][0].tokens for i in shuffled]
+
+
+@pytest.mark.parametrize(("beam", "bound"), [(1, 300), (4, 300), (4, 20)])
+def test_batches_are_as_large_as_their_bound_allows(translator, monkeypatch, beam, bound):
+    """It counts the padded source and the longest translation of each hypothesis."""
+    batches = []
+
+    def recording(transformer, src, beam, max_length):
+        batches.append((len(src), src.shape[1] + beam * max_length))
+        return Stepper(transformer, src, beam, max_length)
+
+    monkeypatch.setattr("nmt.decoding.translator.Stepper", recording)
+    found = translator.translate(sentences(60), SearchOptions(beam=beam, batch_tokens=bound))
+    assert sum(size for size, _ in batches) == sum(each.pieces for each in found)
+    assert all(size == 1 or size * tokens <= bound for size, tokens in batches)
+    assert all((size + 1) * tokens > bound for size, tokens in batches[:-1])
 
 
 @pytest.mark.parametrize("window", [None, 3])
@@ -241,7 +258,7 @@ def test_bf16(translator, tokenizer):
         ({"length_penalty": 1e308}, r"from 0 to 100, length_penalty 1e\+308"),
         ({"length_penalty": 100.1}, "length_penalty 100.1"),
         ({"length_penalty": float("nan")}, "length_penalty nan"),
-        ({"beam": 2, "n_best": 3}, "more than beam 2, n_best 3, widen beam"),
+        ({"beam": 2, "n_best": 3}, "n_best 3 with beam 2, raise beam or lower n_best"),
     ],
 )
 def test_options_out_of_range(translator, options, message):

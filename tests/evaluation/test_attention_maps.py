@@ -83,7 +83,7 @@ def test_without_a_target_the_models_own_translation(translator):
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [(" ", "no text, the source"), ("man " * 99, "tokens, the model takes 60, the source")],
+    [(" ", "an empty sentence, source"), ("man " * 99, "tokens, the model takes 60, source")],
 )
 def test_what_cannot_be_drawn(translator, source, message):
     with pytest.raises(InputError, match=message):

@@ -16,7 +16,7 @@ import pytest
 from nmt.config import Config, validate
 from nmt.data import test_set
 from nmt.decoding.translator import EMPTY, Translation, Translator
-from nmt.errors import InputError, Status
+from nmt.errors import ArgumentError, InputError, Status
 from nmt.evaluation import evaluate as module
 from nmt.evaluation.bleu import bleu_interval, compare, score, ter
 from nmt.evaluation.evaluate import evaluate
@@ -251,6 +251,15 @@ def test_text_that_is_not_plain(model):
             evaluate("m", **arguments)
 
 
+def test_a_bleu_near_0_says_what_to_look_at(model):
+    notes: list[str] = []
+    write("shifted", [*REFERENCES[1:], REFERENCES[0]])
+    evaluate("m", hypothesis="shifted", reference="ref", note=notes.append)
+    assert [note[:32] for note in notes] == ["nmt: warning: BLEU near 0, ref, "]
+    evaluate("m", hypothesis=write("hyp", HYPOTHESES), reference="ref", note=notes.append)
+    assert len(notes) == 1
+
+
 class FakeComet(types.ModuleType):
     """Stands in for the package: the score is the share of rows whose three texts differ."""
 
@@ -276,7 +285,7 @@ def test_comet(model, monkeypatch):
     write("src", [f"{line}!" for line in REFERENCES])
     found = evaluate("m", **files, source="src", comet="known")
     assert found.as_json()["comet"] == 1 and "COMET = 1.0000  known" in found.as_text()
-    with pytest.raises(ValueError, match="comet without source"):
+    with pytest.raises(ArgumentError, match="comet without source"):
         evaluate("m", **files, comet="known")
     for name, reason in (("unknown", "not supported by COMET."), ("other", "to the hub.")):
         with pytest.raises(InputError, match=rf"{reason}\), {name}, check") as caught:
@@ -368,7 +377,7 @@ def test_what_cannot_be_compared(model, monkeypatch, arguments, message):
     ("arguments", "message"),
     [
         ({"model": "m", "source": "src"}, "source without reference"),
-        ({"model": "m", "reference": "ref"}, "nothing to score"),
+        ({"model": "m", "reference": "ref"}, "reference without source"),
         ({"model": "m", "reference": "ref", "test_set": "x"}, "both reference and test_set"),
         ({"model": None, "source": "src", "reference": "ref", "target_language": "de"},
          "nothing to score"),
@@ -377,9 +386,8 @@ def test_what_cannot_be_compared(model, monkeypatch, arguments, message):
     ],
 )  # fmt: skip
 def test_arguments_that_do_not_go_together(model, monkeypatch, arguments, message):
-    """`nmt evaluate` names its flags before it comes to this."""
     monkeypatch.setattr(Translator, "load", None)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=message):
         evaluate(**arguments)
 
 

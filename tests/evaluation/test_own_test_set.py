@@ -85,6 +85,31 @@ def test_kept_text_that_is_damaged_or_of_other_settings(run: Path, capsys):
     assert "(jsonl other) is not kept with it" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("model", [".", "model", "checkpoints/step-00000002"])
+def test_the_test_set_of_another_run_gives_no_figure(run: Path, model: str, capsys):
+    corpora = manifest.read(run / "test_set", "test set")["corpora"]
+    (run / "test_set/target.txt").write_text("Nein.\nNie.\n")
+    manifest.write(run / "test_set", "test set", {"corpora": corpora})
+    assert main(["evaluate", str(run / model), "--output", "out"]) == 3
+    [error] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert "not the test set that this run was trained with, " in error
+    assert not Path("out").exists()
+
+
+@pytest.mark.parametrize("command", ["evaluate run/model", "report run", "report run/unfinished"])
+def test_the_data_of_another_run_are_told(run: Path, tmp_path: Path, command: str, capsys):
+    """Of a run without a finished model the newest checkpoint says which data are its own."""
+    shutil.copytree(run, run / "unfinished", ignore=shutil.ignore_patterns("model", "unfinished"))
+    content = manifest.read(run, "data", "data.json") | {"data_sha256": "0" * 64}
+    manifest.rewrite(tmp_path, content)
+    for place in (run, run / "unfinished"):
+        shutil.copy(tmp_path / "manifest.json", place / "data.json")
+    assert main([*command.split(), "--output", "page.html"]) == 3
+    [error] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert "of other data (sha256 " in error and "restore " in error
+    assert not Path("page.html").exists()
+
+
 def test_training_on_restores_text_that_is_damaged(settings):
     config = settings(training__max_steps=1)
     run = Path(config.training.run_directory)

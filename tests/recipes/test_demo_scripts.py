@@ -6,6 +6,8 @@ import pytest
 
 from nmt.errors import InputError
 from recipes.demo import show
+from recipes.paper_figures import figures
+from recipes.table3 import table3
 from recipes.your_own_text import stand_in
 from tests.fixtures.make import FROZEN
 
@@ -13,15 +15,25 @@ from tests.fixtures.make import FROZEN
 def test_show_refuses_a_run_of_something_else(tmp_path: Path):
     run = FROZEN[-1] / "run"
     with pytest.raises(InputError, match="no demo test set"):
-        show.main(str(run))
+        show.main([str(run)])
     with pytest.raises(InputError, match="no such model directory"):
-        show.main(str(tmp_path / "nothing"))
+        show.main([str(tmp_path / "nothing")])
+
+
+@pytest.mark.parametrize("script", [show, stand_in, figures, table3])
+def test_help_is_no_folder(script, tmp_path: Path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        script.main(["--help"])
+    assert end.value.code == 0
+    assert "usage: " in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
 
 
 def test_stand_in_files_are_of_two_domains(tmp_path: Path, monkeypatch):
     sizes = {"train": 40, "valid": 8, "test": 9}
     monkeypatch.setattr(stand_in, "SIZES", dict.fromkeys(stand_in.SIZES, sizes))
-    stand_in.main(str(tmp_path / "text"))
+    stand_in.main([str(tmp_path / "text")])
     lines = {
         path.name: path.read_text(encoding="utf-8").splitlines()
         for path in (tmp_path / "text").iterdir()

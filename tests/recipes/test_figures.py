@@ -37,7 +37,8 @@ def test_jacobian_norm_is_that_of_autograd(is_scaled: bool, monkeypatch):
 def test_without_matplotlib_one_line_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(InputError, match=r"matplotlib is missing.*plots"):
-        figures.main(str(tmp_path))
+        figures.main([str(tmp_path / "figures")])
+    assert not (tmp_path / "figures").exists()
 
 
 def test_every_picture_is_written(monkeypatch, tmp_path, capsys):
@@ -45,7 +46,7 @@ def test_every_picture_is_written(monkeypatch, tmp_path, capsys):
         monkeypatch.setattr(figures, name, small)
     draw = figures.draw_table1
     monkeypatch.setattr(figures, "draw_table1", lambda axes: draw(axes, (32, 64), 1))
-    figures.main(str(tmp_path))
+    figures.main([str(tmp_path)])
     written = sorted(path.name for path in tmp_path.iterdir())
     assert written == ["learning_rate.png", "positions.png", "scaling.png", "table1.png"]
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in written)

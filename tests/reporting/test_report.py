@@ -147,13 +147,6 @@ def test_text_is_never_markup(run: Path):
     assert harmless.name in page.text
 
 
-def test_a_run_may_have_a_name_that_is_no_text(run: Path):
-    odd = run.with_name(os.fsdecode(b"run-\xff"))
-    run.rename(odd)
-    page, _ = page_of(odd)
-    assert "run-?" in page.texts["h1"]
-
-
 def test_runs_of_one_name_are_told_apart_and_compared(run: Path, trained: Path):
     path = run / "config.yaml"
     text = path.read_text().replace("dropout: 0.1\n", "dropout: 0.25\n", 1)
@@ -311,6 +304,7 @@ def test_odd_facts_of_a_model_spoil_no_page(run: Path, changes: dict):
         ([""], "page.html", "not a run directory"),
         (["run"], "no/page.html", "no such folder"),
         (["run"], "run", "a folder"),
+        (["run"], "page.pdf", "the page is HTML, --output "),
     ],
 )
 def test_wrong_arguments_are_one_line(run: Path, capsys, runs, output, found):

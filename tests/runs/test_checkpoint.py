@@ -1,11 +1,13 @@
 """Checkpoints that fit their manifest, and are yet none to go on from."""
 
 import errno
+import itertools
 import json
 import math
 import os
+import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.cli import main
-from nmt.errors import NoModelError
+from nmt.errors import InputError, NoModelError
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.average import average
 from nmt.runs.model_directory import find_model
@@ -150,6 +152,45 @@ def test_r13_whatever_the_system_says_of_the_newest_the_next_older_is_taken(
     assert os.path.lexists(kept)
 
 
+@pytest.fixture
+def descriptors() -> Iterator[Callable[[int], None]]:
+    """Leaves the process only so many descriptors."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def leave(number: int) -> None:
+        in_use = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+        free = (each for each in itertools.count() if each not in in_use)
+        limit = next(itertools.islice(free, number, None))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+    yield leave
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_too_few_descriptors_are_told_as_that(
+    save: Save, tmp_path: Path, descriptors, capsys, number: int
+):
+    """Nothing is passed over, nor called damaged."""
+    for step in (1, 2):
+        save(step)
+    run, output = str(tmp_path), str(tmp_path / "mean")
+    assert main(["average", run, "--last", "1", "--output", output]) == 0  # all is imported
+    assert main(["translate", run, "--input", os.devnull]) == 0
+    capsys.readouterr()
+    for command in (
+        ["translate", run, "--input", os.devnull],
+        ["average", run, "--last", "1", "--output", f"{output}-2"],
+    ):
+        descriptors(number)
+        status = main(command)
+        said = capsys.readouterr().err.splitlines()
+        assert status == 5 or (status == 0 and number == 2)
+        if status:
+            assert "Too many open files" in said[-1] and "see ulimit -n" in said[-1]
+        assert not [line for line in said if "passing over" in line or "passed over" in line]
+
+
 def test_r13_a_checkpoint_under_the_name_of_another_step_is_passed_over(save: Save, tmp_path: Path):
     save(1)
     save(2).rename(RunDirectory(tmp_path).checkpoint(3))
@@ -232,6 +273,50 @@ def test_r23_values_that_no_training_has_are_passed_over(
     assert step == 1 and f"values that no training has ({name})" in said
 
 
+@pytest.mark.parametrize("value", [math.inf, math.nan])
+def test_r23_weights_that_no_training_has_are_neither_averaged_nor_translated_with(
+    save: Save, tmp_path: Path, value: float, capsys
+):
+    """Their manifest fits; a run falls back to its older ones."""
+    path, line = save(2) / "model.safetensors", "values that no training has (embedding)"
+    weights = load_file(path)
+    weights["embedding"][0, 0] = value
+    save_file(weights, path)
+    describe(path.parent)
+    output = tmp_path / "mean"
+    for command in (
+        ["average", str(tmp_path), "--last", "1", "--output", str(output)],
+        ["translate", str(tmp_path), "--input", os.devnull],
+    ):
+        assert main(command) == 3
+        assert line in capsys.readouterr().err and not output.exists()
+    save(1)
+    assert main(["average", str(tmp_path), "--last", "2", "--output", str(output)]) == 2
+    assert "only 1 checkpoint to average" in capsys.readouterr().err.splitlines()[-1]
+    assert average(tmp_path, 1, output, print) == [1]
+    assert find_model(tmp_path)[0] == RunDirectory(tmp_path).checkpoint(1)
+    save_file(weights, output / "model.safetensors")
+    content = manifest.read(output, "model")
+    manifest.write(output, "model", {key: content[key] for key in content if key != "files"})
+    assert main(["translate", str(output), "--input", os.devnull]) == 3
+    assert line in capsys.readouterr().err
+
+
+def test_r15_a_run_whose_model_has_a_bad_tokenizer_falls_back_to_a_checkpoint(
+    save: Save, tmp_path: Path
+):
+    run = RunDirectory(tmp_path)
+    save(1)
+    average(tmp_path, 1, run.model, print)
+    assert find_model(tmp_path) == (run.model, "model")
+    content = manifest.read(run.model, "model")
+    (run.model / "tokenizer.model").write_bytes(b"none")
+    facts = {key: content[key] for key in content if key != "files"}
+    facts["tokenizer_sha256"] = manifest.file_hash(run.model / "tokenizer.model")
+    manifest.write(run.model, "model", facts)
+    assert find_model(tmp_path) == (run.checkpoint(1), "checkpoint")
+
+
 def test_a_manifest_with_a_lone_surrogate_can_be_written_again(save: Save):
     folder = save(1)
     content = manifest.read(folder, "checkpoint") | {"note": "\ud800 of somebody"}
@@ -277,6 +362,25 @@ def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
     checkpoints.rotate(RunDirectory(tmp_path), 16, every=4, keep=1, best=None)
     run = RunDirectory(tmp_path)
     assert sorted(run.checkpoints.iterdir()) == [foreign, run.checkpoint(16)]
+
+
+def test_the_first_setting_that_differs_is_named_as_yaml(
+    save: Save, settings, tokenizer, hashes, tmp_path: Path
+):
+    """Always the same one, whatever the hashes of this process."""
+    save(1)
+    others = {"model__attention_window": 5, "model__d_ff": 65, "model__heads": 3,
+              "model__norm": "pre", "tokenizer__bpe_dropout": 0.5, "training__seed": 5,
+              "training__compile": True, "training__label_smoothing": 0.5}  # fmt: skip
+    (tmp_path / "config.yaml").write_text(settings(**others).to_yaml())
+    run, said = RunDirectory(tmp_path), []
+    with pytest.raises(NoModelError, match=r"model.attention_window is null, here it is 5\)"):
+        checkpoints.newest(run, said.append)
+    with pytest.raises(InputError) as error:
+        run.refuse_changes(settings(), said.append)
+    told = "\n".join(error.value.problems)
+    for expected in ("attention_window is null, the run was started with 5", "compile is false, "):
+        assert expected in told
 
 
 def test_a_checkpoint_from_before_settings_that_may_change_is_the_runs_own(

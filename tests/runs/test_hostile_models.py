@@ -211,7 +211,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
         content = manifest.read(folder, "model") | changes
         content["sha256"] = manifest.value_hash({k: v for k, v in content.items() if k != "sha256"})
         (folder / manifest.NAME).write_text(json.dumps(content))
-        kinds = {"step": "without step", "tokenizer_sha256": "without tokenizer", "kind": "a  [2J"}
+        kinds = {"step": "manifest (step: ", "tokenizer_sha256": "(tokenizer_", "kind": "a  [2J"}
         made[str(folder)] = kinds.get(next(iter(changes)), "damaged manifest")
     return made
 

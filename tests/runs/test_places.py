@@ -1,9 +1,13 @@
 """Where things lie in a run. What others do to one while it trains: tests/training."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from nmt.cli import main
+from nmt.errors import InputError
+from nmt.runs import finished_model
 from nmt.runs.run_directory import RunDirectory
 
 
@@ -18,9 +22,49 @@ def test_checkpoints_are_what_has_the_name_of_one_newest_first(tmp_path: Path):
     run = RunDirectory(tmp_path)
     assert run.by_step() == [] and run.models() == [] and not run.may_hold_models
     steps = [10**9, 10**8, 20, 3]
-    others = ["step-3", "step-0000000x", "step-000000003", "broken-1-step-00000003", ".tmp-step"]
+    others = [
+        "step-3",
+        "step-0000000x",
+        "step-000000003",
+        "broken-1-step-00000003",
+        ".tmp-nmt-step",
+    ]
     for path in [*map(run.checkpoint, steps), *(run.checkpoints / name for name in others)]:
         path.mkdir(parents=True)
     assert run.by_step() == [(step, run.checkpoint(step)) for step in steps]
     run.model.symlink_to("nowhere")
     assert run.models() == [run.model, *map(run.checkpoint, steps)]
+
+
+@pytest.mark.parametrize("command", ["translate", "average", "report", "info", "output"])
+def test_a_path_that_is_not_utf_8_is_told_as_that(tmp_path: Path, capfd, command: str):
+    """The library that reads and writes tensors takes none."""
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xff"))
+    path.mkdir()
+    words = {
+        "translate": ["translate", path, "--input", os.devnull],
+        "average": ["average", path, "--last", "1", "--output", tmp_path / "x"],
+        "report": ["report", path, "--output", tmp_path / "x.html"],
+        "info": ["info", path],
+        "output": ["average", tmp_path, "--last", "1", "--output", path],
+    }[command]
+    assert main([str(word) for word in words]) == 2
+    [line] = capfd.readouterr().err.splitlines()
+    assert line.startswith("nmt: error: a path that is not UTF-8, ")
+
+
+def test_a_model_that_cannot_take_its_place_leaves_nothing(
+    config, tokenizer, tmp_path: Path, monkeypatch
+):
+    """As when another process has come to hold the directory while it was written."""
+    run, save_model = RunDirectory(tmp_path / "run"), finished_model.save_model
+
+    def save_and_lose(*arguments) -> None:
+        save_model(*arguments)
+        (run.path / ".lock").unlink()
+
+    monkeypatch.setattr(finished_model, "save_model", save_and_lose)
+    facts = {"step": 1, "tokenizer_sha256": "", "data_sha256": ""}
+    with run.locked() as lock, pytest.raises(InputError, match="taken over by another process"):
+        finished_model.write(run, lock, config, tokenizer, {}, facts, print)
+    assert list(run.path.iterdir()) == []

@@ -71,7 +71,7 @@ def test_r22_leftovers_of_a_killed_writer_are_removed_but_no_living_ones(tmp_pat
     command = [sys.executable, "-c", code, str(tmp_path)]
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert writer.stdout.readline() == b"writing\n"
-    (tmp_path / ".tmp-step-00000001" / "x").mkdir(parents=True)
+    (tmp_path / ".tmp-nmt-former-00000001" / "x").mkdir(parents=True)
     atomic.remove_leftovers(tmp_path)
     assert len(listing(tmp_path)) == 2
     writer.communicate(b"\n")
@@ -104,10 +104,10 @@ def test_r22_a_writer_robbed_before_it_could_lock_begins_again(tmp_path: Path, m
 
 def test_a_later_writer_removes_what_killed_ones_left_and_nothing_else(tmp_path: Path):
     """Also where a person keeps things of other programs."""
-    others = [".tmp-other", ".tmp-0123456-a", ".tmp-0123456G-a", "tmp-01234567-a", ".tmp-01234567-"]
+    others = [".tmp-other", ".tmp-01234567-a", "tmp-nmt-01234567-a", ".tmp-nmt-new-a"]
     for name in others:
         (tmp_path / name).touch()
-    killed, living = tmp_path / ".tmp-01234567-a", tmp_path / ".tmp-89abcdef-b"
+    killed, living = tmp_path / ".tmp-nmt-01234567-a", tmp_path / ".tmp-nmt-89abcdef-b"
     living.mkdir()
     descriptor = os.open(living, os.O_RDONLY)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -151,7 +151,7 @@ def order(monkeypatch, tmp_path: Path) -> list[tuple[str, str]]:
 
     def noted(path: str | Path) -> str:
         name = str(Path(path).relative_to(tmp_path))
-        return re.sub(r"\.tmp-[0-9a-f]{8}-", "aside-", name)
+        return re.sub(r"\.tmp-nmt-[0-9a-f]{8}-", "aside-", name)
 
     def noting_fsync(descriptor: int) -> None:
         done.append(("sync", noted(Path(f"/proc/self/fd/{descriptor}").readlink())))
@@ -233,7 +233,53 @@ def test_r22_who_lost_a_lock_leaves_the_name_of_its_holder(tmp_path: Path):
         with atomic.lock(run, "one"):
             run.rename(tmp_path / "moved")
             outer.enter_context(atomic.lock(run, "two"))
-        assert (run / ".lock-holder").read_text().startswith("two, process ")
+        assert (run / ".lock").read_text().startswith("two, process ")
+
+
+@pytest.mark.parametrize("content", [b"", bytes(40), b"nmt train, process 7 on a-host\n"])
+def test_a_lock_that_a_killed_writer_left_is_taken(tmp_path: Path, content: bytes):
+    """Zeros: what a power cut may leave of it."""
+    (tmp_path / ".lock").write_bytes(content)
+    with atomic.lock(tmp_path, "two"):
+        assert (tmp_path / ".lock").read_text().startswith("two, process ")
+    assert (tmp_path / ".lock").read_bytes() == b""
+
+
+def test_nothing_that_a_person_has_called_as_locks_are_is_touched(tmp_path: Path):
+    (tmp_path / ".lock-holder").write_text("mine")
+    with atomic.lock(tmp_path, "one"):
+        pass
+    assert (tmp_path / ".lock-holder").read_text() == "mine"
+    (tmp_path / ".lock").write_text("mine")
+    with (
+        pytest.raises(InputError, match=r"not made by nmt, .*\.lock, "),
+        atomic.lock(tmp_path, "x"),
+    ):
+        pass
+    (tmp_path / ".lock").rename(tmp_path / "mine")
+    (tmp_path / ".lock").symlink_to("mine")
+    with pytest.raises(OSError, match="symbolic links"), atomic.lock(tmp_path, "x"):
+        pass
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+@pytest.mark.parametrize("write", [atomic.new_file, atomic.new_directory])
+def test_a_signal_at_the_making_of_what_is_written_aside_leaves_nothing(
+    tmp_path: Path, monkeypatch, write
+):
+    def interrupted(make):
+        def made(path: Path, **options) -> None:
+            make(path, **options)
+            if path.parent == tmp_path:
+                raise KeyboardInterrupt
+
+        return made
+
+    for name in ("touch", "mkdir"):
+        monkeypatch.setattr(Path, name, interrupted(getattr(Path, name)))
+    with pytest.raises(KeyboardInterrupt), write(tmp_path / "x"):
+        pass
+    assert listing(tmp_path) == []
 
 
 @pytest.fixture

@@ -102,12 +102,22 @@ def test_what_the_weights_fix_is_refused_before_anything_is_prepared(
             [f"nmt: error: {key} is {ours}", f"{first} has {theirs}"]
             for key, ours, theirs in [
                 ("data.max_length", "50", "60"), ("tokenizer.vocabulary_size", "500", "400"),
-                ("model.decoder_layers", "4", "2"), ("model.norm", '"post"', '"pre"'),
+                ("model.decoder_layers", "4", "2"), ("model.norm", "post", "pre"),
                 ("model.attention_window", "5", "null"),
             ]
         ]  # fmt: skip
         assert f"{path}:" in lines[1]
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("target", ["de", "fr"])
+def test_a_model_of_other_languages_is_told(first: Path, tmp_path: Path, target: str, capsys):
+    path = second(tmp_path, first, data={"target_language": target}, training={"max_steps": 1})
+    assert main(["train", str(path)]) == 0
+    told = (
+        f"nmt: warning: a model of en-de is fine-tuned on en-fr, training.initialize_from {first}"
+    )
+    assert (told in capsys.readouterr().err) == (target != "de")
 
 
 def test_a_model_that_is_not_there(first: Path, tmp_path: Path, capsys):

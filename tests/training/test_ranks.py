@@ -17,11 +17,11 @@ from safetensors.torch import load_file
 
 from nmt.cli import main
 from nmt.errors import InputError
-from nmt.training.distributed import process_group
+from nmt.training.distributed import Ranks, process_group
 from nmt.training.run_log import read_log
 from tests.patience import PATIENCE_S
 from tests.training.children import at_step, before, send, train, train_on
-from tests.training.runs import fingerprint, losses
+from tests.training.runs import fingerprint, losses, run
 
 STEPS = 40
 TWO = {"training__max_steps": STEPS, "training__micro_batches": 2, "training__validate_every": 20,
@@ -82,6 +82,18 @@ def test_a_world_of_no_number_is_told(settings, tmp_path, monkeypatch, capsys, v
     assert main(["train", str(tmp_path / "config.yaml")]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f'nmt: error: WORLD_SIZE is "{value}", environment, ')
+
+
+@pytest.mark.parametrize("name", ["data", "checkpoints"])
+def test_ranks_that_see_different_files_are_told(settings, monkeypatch, name: str):
+    """As on machines that share no disk."""
+
+    def gather(_: Ranks, seen: object) -> list[object]:
+        return [seen, None] if isinstance(seen, dict) == (name == "data") else [seen]
+
+    monkeypatch.setattr(Ranks, "gather", gather)
+    with pytest.raises(InputError, match=f"ranks see different {name}, .*, use one file system"):
+        run(settings())
 
 
 def test_a_master_that_nobody_is_takes_one_line(monkeypatch, capfd):

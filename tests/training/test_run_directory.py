@@ -136,7 +136,7 @@ def test_what_a_kill_in_the_last_rotation_left_is_gone_when_the_run_is_finished(
     whole = files(run / "checkpoints")
     shutil.rmtree(run / "model")
     for folder in (run, run / "checkpoints", *(run / "checkpoints").iterdir()):
-        (folder / ".tmp-01234567-manifest.json").write_text("{")
+        (folder / ".tmp-nmt-01234567-manifest.json").write_text("{")
     assert trained(settings(**SHORT))[0] == 0
     assert (run / "model").is_dir() and files(run / "checkpoints") == whole
     assert not list(run.rglob(".tmp-*"))
@@ -181,7 +181,7 @@ def test_what_a_person_put_into_the_model_is_kept(settings, trained: Train, put:
 def test_what_a_trainer_killed_at_its_end_has_left_is_removed(settings, trained: Train):
     assert trained(settings(**SHORT))[0] == 0
     run = Path(settings().training.run_directory)
-    shutil.copytree(run / "model", run / ".tmp-new-model")
+    shutil.copytree(run / "model", run / ".tmp-nmt-new-model")
     status, said = trained(settings(**SHORT | {"training__max_steps": 5}))
     assert status == 0, said
     assert manifest.read(run / "model", "model")["step"] == 5 and not list(run.glob(".tmp-*"))
@@ -257,6 +257,23 @@ def test_a_checkpoint_or_model_of_other_data_is_not_taken(settings, trained: Tra
     assert said.count("of other data (sha256 000") == 2 and f"using {run.checkpoint(1)}" in said
     status, lines = trained(settings(training__max_steps=3, training__checkpoint_every=1))
     assert status == 0 and "resumed from step 1" in lines
+
+
+def test_other_data_are_refused_before_anything_of_the_run_is_replaced(
+    settings, trained: Train, tiny_data: Path, tmp_path: Path
+):
+    data, run = tmp_path / "data", tmp_path / "run"
+    shutil.copytree(tiny_data / "data", data)
+    config = settings(**SHORT, data__directory=str(data))
+    assert trained(config)[0] == 0
+    before = files(run)
+    manifest.rewrite(data, manifest.read(data, "data") | {"data_sha256": "0" * 64})
+    status, said = trained(config)
+    assert status == 3 and said[-1].startswith("nmt: error: the data are not those that the run")
+    assert files(run) == before
+    for folder in (run / "model", run / "checkpoints"):
+        shutil.rmtree(folder)
+    assert trained(config)[0] == 0  # nothing was trained on the former data
 
 
 def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):

@@ -58,7 +58,7 @@ def test_tensorboard_shows_each_step_once_as_the_log_has_it(tmp_path: Path):
     with RunLog(tmp_path) as log:
         for step, loss in ((1, 4.0), (2, 3.5), (3, 3.0)):
             log.step({"step": step, "loss": loss} | facts)
-    with RunLog(tmp_path, step=1) as log:  # taken up after step 1
+    with RunLog(tmp_path, step=1) as log:  # resumed after step 1
         log.step({"step": 2, "loss": 3.25} | facts)
     events = EventAccumulator(str(tmp_path / "tensorboard"))
     events.Reload()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nmt.training.schedule import learning_rate, peak_learning_rate
+from nmt.config import load
+from nmt.training.schedule import inverse_square_root, learning_rate, peak_step
 
 
 @pytest.mark.parametrize("d_model", [128, 512, 1024])
@@ -13,18 +14,25 @@ def test_r10_equals_equation_3_at_every_step(d_model: int, warmup: int):
             continue
         rising, falling = step * warmup**-1.5, step**-0.5
         expected = d_model**-0.5 * min(falling, rising)
-        assert learning_rate(step, d_model, warmup) == pytest.approx(expected, rel=1e-12)
-        assert learning_rate(step, d_model, warmup, 2.5) == pytest.approx(2.5 * expected, rel=1e-12)
+        assert inverse_square_root(step, d_model, warmup) == pytest.approx(expected, rel=1e-12)
+        assert inverse_square_root(step, d_model, warmup, 2.5) == pytest.approx(
+            2.5 * expected, rel=1e-12
+        )
 
 
-def test_r10_peaks_of_base_and_big():
-    """6.988e-4 and 4.941e-4: (d_model * 4000)^-0.5."""
-    assert peak_learning_rate(512, 4000) == pytest.approx(6.988e-4, rel=1e-4)
-    assert peak_learning_rate(1024, 4000) == pytest.approx(4.941e-4, rel=1e-4)
-    rates = [learning_rate(step, 512, 4000) for step in range(1, 9000)]
-    assert rates.index(max(rates)) + 1 == 4000
+@pytest.mark.parametrize(("name", "peak"), [("base", 6.988e-4), ("big", 4.941e-4)])
+def test_r10_peaks_of_base_and_big(name: str, peak: float):
+    """(d_model * 4000)^-0.5."""
+    config = load(f"configs/transformer_{name}.yaml")
+    rates = [learning_rate(config, step) for step in range(1, 9000)]
+    assert rates.index(max(rates)) + 1 == peak_step(config) == 4000
+    assert max(rates) == pytest.approx(peak, rel=1e-4)
+
+
+def test_the_peak_of_a_run_shorter_than_its_warm_up_is_its_last_step(settings):
+    assert peak_step(settings(training__max_steps=7)) == 7
 
 
 def test_r10_steps_count_from_one():
     with pytest.raises(ValueError, match="count from 1"):
-        learning_rate(0, 512, 4000)
+        inverse_square_root(0, 512, 4000)

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +13,13 @@ import torch
 from safetensors.torch import load_file
 
 from nmt.cli import main
-from nmt.config import Config
+from nmt.config import Config, inline
 from nmt.data.prepare import prepare
+from nmt.data.shards import read_shard
 from nmt.data.stages import job
 from nmt.errors import InputError, NoModelError, Status, Stopped
 from nmt.runs.average import average
-from nmt.runs.state import read_state
+from nmt.runs.state import Best, read_state
 from nmt.storage.atomic import lock
 from nmt.training import train as training
 from nmt.training.distributed import StopRequest
@@ -107,8 +109,24 @@ def test_r4_a_finished_run_has_nothing_to_do(settings, straight: Path):
     before = times()
     config = settings(training__micro_batches=2, training__run_directory=str(straight))
     _, said = run(config)
-    assert "nothing to do" in said[-1]
+    finished = f"nothing to do: {straight} is finished at step 12, raise training.max_steps to"
+    assert said[-1].startswith(finished)
     assert times() == before
+    fewer = config.model_copy(
+        update={"training": config.training.model_copy(update={"max_steps": 6})}
+    )
+    assert run(fewer)[1][-1].startswith(finished)
+
+
+def test_fewer_steps_than_an_unfinished_run_has_taken_are_refused(settings, straight: Path):
+    directory = Path(settings().training.run_directory)
+    shutil.copytree(straight, directory)
+    shutil.rmtree(directory / "model")
+    with pytest.raises(InputError, match=r"max_steps is 6 and step 12 is reached, .*set it to 12"):
+        run(settings(training__micro_batches=2, training__max_steps=6))
+    assert not (directory / "model").exists()
+    run(settings(training__micro_batches=2, training__max_steps=12))
+    assert fingerprint(directory, 12) == fingerprint(straight, 12)
 
 
 def test_a_lost_model_is_made_again(settings, straight: Path, tmp_path: Path):
@@ -139,7 +157,7 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
     with pytest.raises(InputError, match="not an empty folder"):
         average(straight, 2, tmp_path / "averaged", print)
     assert average(straight, 3, tmp_path / "three", print) == [4, 8, 12]  # not 6, the best
-    with pytest.raises(InputError, match="3 sound checkpoints"):
+    with pytest.raises(InputError, match=r"only 3 checkpoints to average, .*, lower last to 3"):
         average(straight, 9, tmp_path / "other", print)
     (tmp_path / "empty").mkdir()
     for run_directory, status in ((tmp_path / "none", 2), (tmp_path / "empty", 3)):
@@ -148,22 +166,38 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
         assert error.value.status == status
 
 
+def scored(monkeypatch, *scores: float) -> Iterator[float]:
+    """Gives validations, those of finished models too, these BLEU scores; what is left of them."""
+    validate, left = training.validate, iter(scores)
+
+    def validation(*arguments):
+        return replace(validate(*arguments), bleu=next(left))
+
+    monkeypatch.setattr(training, "validate", validation)
+    return left
+
+
+def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
+    """Taken up where it was validated: not again, and what was best then still is."""
+    left = scored(monkeypatch, 9.0, 8.0, 2.0, 8.0)  # step 6 and its model, step 12 and its model
+    run(settings(training__max_steps=6))
+    directory, _ = run(settings())
+    state = read_state(directory / "checkpoints/step-00000012/state.json", 12)
+    assert state.best == Best(step=6, bleu=9.0, worse_since=1, validated=12)
+    assert list(left) == []
+
+
 def test_rotation_keeps_the_newest_the_best_and_two_optimizer_states(settings, monkeypatch):
-    """The best is none of those that are kept anyway."""
-    validate, scores = training.validate, iter([1.0, 9.0, *[2.0] * 10])
-
-    def scored(*arguments):
-        return replace(validate(*arguments), bleu=next(scores))
-
-    monkeypatch.setattr(training, "validate", scored)
-    changes = {"training__checkpoint_every": 1, "training__validate_every": 2}
-    directory, _ = run(settings(**changes, training__keep_checkpoints=3))
+    """The best is none of those that are written and kept anyway."""
+    scored(monkeypatch, 1.0, 9.0, *[2.0] * 10)
+    changes = {"training__checkpoint_every": 3, "training__validate_every": 2}
+    directory, _ = run(settings(**changes, training__keep_checkpoints=2))
     steps = sorted(int(p.name.split("-")[1]) for p in (directory / "checkpoints").glob("step-*"))
     state = read_state(directory / "checkpoints/step-00000012/state.json", 12)
     assert (state.best.step, state.best.bleu) == (4, 9.0)
-    assert steps == [4, 10, 11, 12]
+    assert steps == [4, 9, 12]
     with_moments = [p.parent.name for p in directory.rglob("optimizer.safetensors")]
-    assert sorted(with_moments) == ["step-00000011", "step-00000012"]
+    assert sorted(with_moments) == ["step-00000009", "step-00000012"]
 
 
 def test_a_stop_between_checkpoints_leaves_two_that_can_be_resumed(settings, monkeypatch):
@@ -206,6 +240,18 @@ def test_r13_a_broken_checkpoint_is_named_passed_over_and_left(
         run(settings(training__micro_batches=2, training__max_steps=20))
 
 
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_r13_a_token_that_was_changed_on_disk_is_never_used(settings, tiny_data, tmp_path, split):
+    """It is another token of the vocabulary, so that its hash alone tells."""
+    shutil.copytree(tiny_data / "data", tmp_path / "data")
+    [shard] = (tmp_path / "data" / split).glob("*.arrow")
+    content, (_, target) = bytearray(shard.read_bytes()), read_shard(shard)
+    content[content.index(target[0].tobytes())] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(InputError, match=f"damaged file .*{shard.name}"):
+        run(settings(data__directory=str(tmp_path / "data"), training__max_steps=1))
+
+
 def test_changed_settings_are_refused_with_both_values(settings, straight: Path):
     changed = settings(
         training__run_directory=str(straight), training__micro_batches=2,
@@ -228,7 +274,7 @@ def test_changed_settings_are_refused_with_both_values(settings, straight: Path)
 def test_what_decides_on_a_step_may_not_change_on_the_way(settings, straight: Path, key, value):
     changes = {"training__micro_batches": 2} | {f"training__{key}": value}
     before = fingerprint(straight, 12)
-    with pytest.raises(InputError, match=rf"training.{key} is {value}, .*started with"):
+    with pytest.raises(InputError, match=rf"training.{key} is {inline(value)}, .*started with"):
         run(settings(**changes, training__run_directory=str(straight), training__max_steps=15))
     assert fingerprint(straight, 12) == before
 
@@ -266,27 +312,37 @@ def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
 
 
 def test_early_stopping_counts_validations_without_a_better_bleu(settings):
-    directory, _ = run(
-        settings(
-            training__validate_every=1,
-            training__early_stopping=2,
-            training__max_steps=6,
-            training__learning_rate_factor=1e-9,
-        )
+    config = settings(
+        training__validate_every=1,
+        training__early_stopping=2,
+        training__max_steps=6,
+        training__learning_rate_factor=1e-9,
     )
+    directory, _ = run(config)
     validations = [line for line in read_log(directory) if line.get("event") == "validation"]
     assert len(validations) == 3  # the first is the best, two more are not better
     assert (directory / "model").is_dir()
+    assert "at step 3, raise training.early_stopping to train on" in run(config)[1][-1]
 
 
-def test_r23_divergence_stops_before_the_update(settings, monkeypatch):
+def _no_number(loss: torch.Tensor) -> torch.Tensor:
+    return loss + float("nan")  # with the gradient of a sound one
+
+
+def _overflowing_gradient(loss: torch.Tensor) -> torch.Tensor:
+    loss.register_hook(lambda gradient: gradient * float("inf"))
+    return loss
+
+
+@pytest.mark.parametrize("poison", [_no_number, _overflowing_gradient])
+def test_r23_divergence_stops_before_the_update(settings, monkeypatch, poison):
     calls = []
     forward = TransformerLoss.forward
 
     def poisoned(self, batch):
         calls.append(1)
         loss, nll = forward(self, batch)
-        return (loss * float("nan") if len(calls) == 7 else loss), nll
+        return (poison(loss) if len(calls) == 7 else loss), nll
 
     monkeypatch.setattr(TransformerLoss, "forward", poisoned)
     with pytest.raises(InputError, match="step 7") as error:

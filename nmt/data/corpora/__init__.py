@@ -1,54 +1,32 @@
-"""Parallel text as streams of (source, target) pairs, exactly as it stands in its place.
+"""Parallel text as streams of (source, target) pairs, unchanged.
 
-A corpus is one entry of `data.train`, `data.validation` or `data.test`. Each kind has a file here
-that does what `Kind` says; a new one is a further file, an entry of `_KINDS`, and its settings in
-`nmt.config`. Whatever cannot be read stops with file and line; nothing is left out and nothing is
-cleaned here.
+A corpus is one entry of `data.train`, `data.validation` or `data.test`. Each kind has a file here,
+a subclass of `Kind`; a new one is a further file, an entry of `_KINDS` and a line in
+`nmt.config.settings`. Whatever cannot be read stops with file and line; nothing is left out and
+nothing is cleaned here.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
 
-from nmt import config
 from nmt.config import Corpus, Data
-from nmt.data.corpora import demo, hub, jsonl, parquet, text, tsv
-from nmt.data.corpora.demo import DemoChunk
-from nmt.data.corpora.pairs import Pairs, empty
+from nmt.data.corpora.demo import Demo, DemoChunk
+from nmt.data.corpora.hub import Hub, folder_files
+from nmt.data.corpora.jsonl import Jsonl
+from nmt.data.corpora.kind import Kind, Pairs
+from nmt.data.corpora.parquet import Parquet
+from nmt.data.corpora.text import Text
+from nmt.data.corpora.tsv import Tsv
 from nmt.errors import InputError
 from nmt.storage.opening import check_regular, opened
 
 _CHUNK_CHARACTERS = 200_000_000  # lines as long as documents make smaller chunks
 
 
-class Kind(Protocol):
-    """What a kind of corpus does; each of its files is one. `corpus` is of the kind's settings."""
-
-    def describe(self, corpus: Any) -> str:
-        """The corpus in a few words, for messages and the manifest."""
-
-    def files(self, corpus: Any) -> list[Path]:
-        """The local files that its settings name; they are opened once before anything else."""
-
-    def check(self, corpus: Any, data: Data) -> None:
-        """Raises InputError for what can be found out before all is read."""
-
-    def pairs(self, corpus: Any, data: Data, split: str) -> Pairs:
-        """The pairs in order, raw; InputError on the way for what cannot be read."""
-
-
-_KINDS: dict[type, Kind] = {
-    config.Hub: hub,
-    config.Text: text,
-    config.Tsv: tsv,
-    config.Parquet: parquet,
-    config.JsonLines: jsonl,
-    config.Demo: demo,
-}
-
-
-def _kind(corpus: Corpus) -> Kind:
-    return _KINDS[type(corpus)]
+_KINDS: dict[str, Kind] = {
+    "hub": Hub(), "text": Text(), "tsv": Tsv(), "parquet": Parquet(), "jsonl": Jsonl(),
+    "demo": Demo(),
+}  # fmt: skip
 
 
 def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
@@ -56,20 +34,20 @@ def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
 
     Args:
         corpus: one entry of the lists in `data`.
-        data: tells the two languages.
-        split: train, validation or test: the list that the entry stands in.
+        data: says which two languages.
+        split: train, validation or test: the list that the entry is in.
 
     Raises:
-        InputError: something cannot be read; names file and line. Raised on the way, so a caller
-            that must not act on half a corpus calls `check_corpus` first.
+        InputError: something cannot be read; names file and line. It is raised when that place is
+            reached; `check_corpus` finds most of it in advance.
     """
-    for file in _kind(corpus).files(corpus):
-        check_regular(file)
-    is_empty = True
-    for pair in _kind(corpus).pairs(corpus, data, split):
-        is_empty = False
+    kind, settings = _KINDS[corpus.kind()], corpus.settings
+    for path in kind.paths(settings):
+        check_regular(Path(path))
+    pair = None
+    for pair in kind.pairs(settings, data, split):
         yield pair
-    if is_empty:
+    if pair is None:
         raise InputError(f"no sentence pairs, {describe(corpus)}, name a corpus that holds some")
 
 
@@ -79,12 +57,12 @@ def read_chunks(
     """What `read_corpus` gives, at most `size` pairs at a time, for other processes to work on.
 
     Files are read here. The demo grammar needs ten times as long for a pair as cleaning does, so
-    its chunks are written by whoever loops over them.
+    its pairs are written by the process that loops over them.
     """
-    if isinstance(corpus, config.Demo):
-        for first in range(0, corpus.demo.pairs, size):
-            last = min(first + size, corpus.demo.pairs)
-            yield demo.chunk(corpus, data, split, first, last)
+    kind, settings = _KINDS[corpus.kind()], corpus.settings
+    if isinstance(kind, Demo):
+        for first in range(0, settings.pairs, size):
+            yield kind.chunk(settings, data, split, first, min(first + size, settings.pairs))
         return
     chunk: list[tuple[str, str]] = []
     characters = 0
@@ -100,7 +78,7 @@ def read_chunks(
 
 def describe(corpus: Corpus) -> str:
     """A corpus in a few words, for messages and the manifest."""
-    return _kind(corpus).describe(corpus)
+    return f"{corpus.kind()} {_KINDS[corpus.kind()].describe(corpus.settings)}"
 
 
 def input_files(corpus: Corpus) -> list[Path]:
@@ -109,24 +87,22 @@ def input_files(corpus: Corpus) -> list[Path]:
     Raises:
         InputError: a file does not exist, or is a pipe or device.
     """
-    return hub.folder_files(corpus) if isinstance(corpus, config.Hub) else _named_files(corpus)
+    return folder_files(corpus.settings) if corpus.kind() == "hub" else _named_files(corpus)
 
 
 def check_corpus(corpus: Corpus, data: Data) -> None:
     """Checks what can be checked before anything is written; a dataset of the hub is fetched.
 
     Raises:
-        InputError: a file is missing, damaged or empty, a dataset or a column is missing, or the
-            two text files differ in their number of lines.
+        InputError: a file, a dataset or a column is missing, or the two text files are empty or
+            differ in their number of lines.
     """
-    for file in _named_files(corpus):  # an empty one among those of a dataset means nothing
-        if file.stat().st_size == 0:
-            raise empty(file)
-    _kind(corpus).check(corpus, data)
+    _named_files(corpus)
+    _KINDS[corpus.kind()].check(corpus.settings, data)
 
 
 def _named_files(corpus: Corpus) -> list[Path]:
-    files = _kind(corpus).files(corpus)
+    files = [Path(path) for path in _KINDS[corpus.kind()].paths(corpus.settings)]
     for file in files:
         check_regular(file)
         with opened(file):

@@ -1,32 +1,38 @@
 """Sentences that the demo's grammar writes."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from nmt.config import Data, Demo
-from nmt.data.corpora.pairs import Pairs
+from nmt.config import Data, DemoPairs
+from nmt.data.corpora.kind import Kind, Pairs
 from nmt.errors import InputError
 
 
-def describe(corpus: Demo) -> str:
-    return f"demo {corpus.demo.pairs} pairs, seed {corpus.demo.seed}"
+class Demo(Kind):
+    """The embedded grammar, which needs no file."""
 
+    def paths(self, settings: DemoPairs) -> list[str]:
+        return []
 
-def files(corpus: Demo) -> list[Path]:
-    return []
+    def describe(self, settings: DemoPairs) -> str:
+        return f"{settings.pairs} pairs, seed {settings.seed}"
 
+    def check(self, settings: DemoPairs, data: Data) -> None:
+        languages = (data.source_language, data.target_language)
+        if languages not in (("en", "de"), ("de", "en")):
+            raise InputError(
+                f"the demo grammar knows en and de, not {languages[0]} and {languages[1]}, "
+                "data.source_language and data.target_language, set them to en and de"
+            )
 
-def check(corpus: Demo, data: Data) -> None:
-    languages = (data.source_language, data.target_language)
-    if languages not in (("en", "de"), ("de", "en")):
-        raise InputError(
-            f"the demo grammar knows en and de, not {languages[0]} and {languages[1]}, "
-            "data.source_language and data.target_language, set them to en and de"
-        )
+    def pairs(self, settings: DemoPairs, data: Data, split: str) -> Pairs:
+        return iter(self.chunk(settings, data, split, 0, settings.pairs))
 
-
-def pairs(corpus: Demo, data: Data, split: str) -> Pairs:
-    return iter(chunk(corpus, data, split, 0, corpus.demo.pairs))
+    def chunk(
+        self, settings: DemoPairs, data: Data, split: str, first: int, last: int
+    ) -> "DemoChunk":
+        """The pairs `first`, ..., `last` - 1, not yet written."""
+        self.check(settings, data)
+        return DemoChunk(settings.seed, split, data.source_language == "en", first, last)
 
 
 @dataclass(frozen=True)
@@ -52,9 +58,3 @@ class DemoChunk:
         except OutOfSentences as error:
             where = f"data.{self.split}, demo, seed {self.seed}"
             raise InputError(f"{error}, {where}, ask for fewer pairs") from None
-
-
-def chunk(corpus: Demo, data: Data, split: str, first: int, last: int) -> DemoChunk:
-    """The pairs `first`, ..., `last` - 1, not yet written."""
-    check(corpus, data)
-    return DemoChunk(corpus.demo.seed, split, data.source_language == "en", first, last)

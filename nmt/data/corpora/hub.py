@@ -3,46 +3,49 @@
 from pathlib import Path
 from typing import Any
 
-from nmt.config import Data, Hub
+from nmt import config
+from nmt.config import Data
 from nmt.data.corpora.columns import BATCH, leaves, resolve, strings
-from nmt.data.corpora.pairs import Pairs
+from nmt.data.corpora.kind import Kind, Pairs
 from nmt.errors import InputError, StorageError
 
 
-def describe(corpus: Hub) -> str:
-    return " ".join(filter(None, ("hub", corpus.hub, corpus.name, corpus.split)))
+class Hub(Kind):
+    """A dataset; the library finds its files in the folder or on the hub."""
+
+    def paths(self, settings: config.Hub) -> list[str]:
+        return []
+
+    def describe(self, settings: config.Hub) -> str:
+        return " ".join(filter(None, (settings.hub, settings.name, settings.split)))
+
+    def check(self, settings: config.Hub, data: Data) -> None:
+        """Fetches the dataset, and finds its columns."""
+        _columns(_load(settings), settings, data)
+
+    def pairs(self, settings: config.Hub, data: Data, split: str) -> Pairs:
+        dataset = _load(settings)
+        columns = _columns(dataset, settings, data)
+        for rows in dataset.with_format("arrow").iter(BATCH):
+            sides = (strings(rows, column, _where(settings)) for column in columns)
+            yield from zip(*sides, strict=True)
 
 
-def files(corpus: Hub) -> list[Path]:
-    """None by name: the library finds what it needs in its folder or on the hub."""
-    return []
-
-
-def folder_files(corpus: Hub) -> list[Path]:
+def folder_files(settings: config.Hub) -> list[Path]:
     """All files of a local folder, hidden ones left out."""
-    folder = Path(corpus.hub)
-    inside = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return [path for path in inside if not _is_hidden(path.relative_to(folder))]
+    folder = Path(settings.hub)
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
+    ]
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
+def _where(settings: config.Hub) -> str:
+    return f"hub {Hub().describe(settings)}"
 
 
-def check(corpus: Hub, data: Data) -> None:
-    """Fetches the dataset, and finds its columns."""
-    _columns(_load(corpus), corpus, data)
-
-
-def pairs(corpus: Hub, data: Data, split: str) -> Pairs:
-    dataset = _load(corpus)
-    columns = _columns(dataset, corpus, data)
-    for rows in dataset.with_format("arrow").iter(BATCH):
-        sides = (strings(rows, column, describe(corpus)) for column in columns)
-        yield from zip(*sides, strict=True)
-
-
-def _columns(dataset: Any, corpus: Hub, data: Data) -> list[tuple[str, ...]]:
+def _columns(dataset: Any, settings: config.Hub, data: Data) -> list[tuple[str, ...]]:
     """The columns of the two languages: in a struct `translation`, or each by itself."""
     schema = dataset.data.schema
     known = {".".join(path) for path, _ in leaves(schema)}
@@ -50,10 +53,10 @@ def _columns(dataset: Any, corpus: Hub, data: Data) -> list[tuple[str, ...]]:
         f"translation.{language}" for language in (data.source_language, data.target_language)
     ]
     names = [name if name in known else name.removeprefix("translation.") for name in inside]
-    return [resolve(schema, name, describe(corpus)) for name in names]
+    return [resolve(schema, name, _where(settings)) for name in names]
 
 
-def _load(corpus: Hub) -> Any:
+def _load(settings: config.Hub) -> Any:
     """The dataset, memory-mapped from the cache that the `datasets` library keeps."""
     import datasets
     import huggingface_hub
@@ -62,7 +65,7 @@ def _load(corpus: Hub) -> Any:
     datasets.logging.set_verbosity_error()
     huggingface_hub.logging.set_verbosity(50)  # it logs every retry as a warning
     try:
-        return datasets.load_dataset(corpus.hub, corpus.name, split=corpus.split)
+        return datasets.load_dataset(settings.hub, settings.name, split=settings.split)
     except MemoryError:  # of the machine, not of the entry
         raise
     except Exception as error:  # the library raises dozens of kinds: everything becomes one line
@@ -72,7 +75,7 @@ def _load(corpus: Hub) -> Any:
             hint, kind = "check the network, or name a local folder", StorageError
         elif any(map(_is_of_storage, (error, error.__cause__))):
             hint, kind = "make room or allow access", StorageError
-        raise kind(f"{reason}, {describe(corpus)}, {hint}") from None
+        raise kind(f"{reason}, {_where(settings)}, {hint}") from None
 
 
 def _is_of_storage(error: BaseException | None) -> bool:

@@ -7,37 +7,32 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nmt.config import Data, Parquet
+from nmt.config import ColumnsFile, Data
 from nmt.data.corpora.columns import BATCH, resolve, strings
-from nmt.data.corpora.pairs import Pairs
+from nmt.data.corpora.kind import Kind, Pairs
 from nmt.errors import InputError
 from nmt.storage.opening import opened
 
 
-def describe(corpus: Parquet) -> str:
-    return f"parquet {corpus.parquet.path}"
+class Parquet(Kind):
+    """A parquet file, read batch by batch."""
+
+    def check(self, settings: ColumnsFile, data: Data) -> None:
+        with _opened(Path(settings.path)) as file:
+            _columns(file, settings)
+
+    def pairs(self, settings: ColumnsFile, data: Data, split: str) -> Pairs:
+        with _opened(Path(settings.path)) as file:
+            columns = _columns(file, settings)
+            for batch in file.iter_batches(BATCH, columns=sorted({path[0] for path in columns})):
+                sides = (strings(batch, path, settings.path) for path in columns)
+                yield from zip(*sides, strict=True)
 
 
-def files(corpus: Parquet) -> list[Path]:
-    return [Path(corpus.parquet.path)]
-
-
-def check(corpus: Parquet, data: Data) -> None:
-    with _opened(Path(corpus.parquet.path)) as file:
-        _columns(file, corpus)
-
-
-def pairs(corpus: Parquet, data: Data, split: str) -> Pairs:
-    with _opened(Path(corpus.parquet.path)) as file:
-        columns = _columns(file, corpus)
-        for batch in file.iter_batches(BATCH, columns=sorted({path[0] for path in columns})):
-            sides = (strings(batch, path, corpus.parquet.path) for path in columns)
-            yield from zip(*sides, strict=True)
-
-
-def _columns(file: pq.ParquetFile, corpus: Parquet) -> list[tuple[str, ...]]:
-    names = (corpus.parquet.source_column, corpus.parquet.target_column)
-    return [resolve(file.schema_arrow, name, corpus.parquet.path) for name in names]
+def _columns(file: pq.ParquetFile, settings: ColumnsFile) -> list[tuple[str, ...]]:
+    """The paths of the two columns."""
+    names = (settings.source_column, settings.target_column)
+    return [resolve(file.schema_arrow, name, settings.path) for name in names]
 
 
 @contextlib.contextmanager

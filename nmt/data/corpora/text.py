@@ -3,36 +3,33 @@
 from itertools import zip_longest
 from pathlib import Path
 
-from nmt.config import Data, Text
-from nmt.data.corpora.pairs import Pairs, empty
+from nmt.config import Data, TextFiles
+from nmt.data.corpora.kind import Kind, Pairs
 from nmt.errors import InputError
 from nmt.storage.opening import count_lines, read_lines
 
 
-def describe(corpus: Text) -> str:
-    return f"text {corpus.text.source} {corpus.text.target}"
+class Text(Kind):
+    """Two files, which must have as many lines."""
 
+    def paths(self, settings: TextFiles) -> list[str]:
+        return [settings.source, settings.target]
 
-def files(corpus: Text) -> list[Path]:
-    return [Path(corpus.text.source), Path(corpus.text.target)]
+    def check(self, settings: TextFiles, data: Data) -> None:
+        counts = []
+        for path in map(Path, self.paths(settings)):
+            counts.append(count_lines(path))
+            if counts[-1] == 0:
+                raise InputError(f"empty file, {path}, name a file that holds text")
+        if counts[0] != counts[1]:
+            raise InputError(
+                f"{counts[0]:,} lines and {counts[1]:,} lines, "
+                f"{settings.source} and {settings.target}, "
+                "line i of one must translate line i of the other"
+            )
 
-
-def check(corpus: Text, data: Data) -> None:
-    counts = []
-    for path in files(corpus):
-        counts.append(count_lines(path))
-        if counts[-1] == 0:
-            raise empty(path)
-    if counts[0] != counts[1]:
-        raise InputError(
-            f"{counts[0]:,} lines and {counts[1]:,} lines, "
-            f"{corpus.text.source} and {corpus.text.target}, "
-            "line i of one must translate line i of the other"
-        )
-
-
-def pairs(corpus: Text, data: Data, split: str) -> Pairs:
-    for source, target in zip_longest(*map(read_lines, files(corpus))):
-        if source is None or target is None:
-            check(corpus, data)
-        yield source, target
+    def pairs(self, settings: TextFiles, data: Data, split: str) -> Pairs:
+        for source, target in zip_longest(*map(read_lines, map(Path, self.paths(settings)))):
+            if source is None or target is None:
+                self.check(settings, data)
+            yield source, target

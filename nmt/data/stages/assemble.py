@@ -1,24 +1,33 @@
 """Assembling: everything gets its final name, beside the manifest that describes it.
 
-In: `Job.tokens`, `Job.tokenizer` and the corpora of `data.test`. Out: `Job.final`, complete once
-its manifest stands there: the splits, the tokenizer, the raw text of the test set.
+In: `Job.tokens`, `Job.tokenizer` and the corpora of `data.test`. Out: `Job.final`, complete once it
+has its manifest: the splits, the tokenizer, the raw text of the test set.
 """
 
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from nmt.data import shards, test_set
 from nmt.data.stages.counts import counts_of, facts_of, nothing_left, report_counts
-from nmt.data.stages.job import Job, Report, load, short_hash
+from nmt.data.stages.job import Job, Report, counts_of_file, short_hash
 from nmt.storage import atomic, manifest
 from nmt.storage.names import TEST_SET, TOKENIZER
 
 
-def assemble(job: Job, report: Report) -> None:
+def assemble(job: Job, warnings: Sequence[str], report: Report) -> None:
     """Gives the token shards their final names, beside the tokenizer and the manifest.
+
+    Args:
+        warnings: what `look` has found, for the manifest.
 
     Raises:
         InputError: no training pair is left.
     """
+    if job.final.exists():  # of an interrupted call
+        shutil.rmtree(job.final)
     entries = {split: _collect(job, split) for split in ("train", "validation")}
     if not entries["train"]:
         raise nothing_left(job)
@@ -33,6 +42,7 @@ def assemble(job: Job, report: Report) -> None:
         "shards": entries,
         "corpora": [facts_of(*both) for both in zip(job.parts, counts, strict=True)],
         "origin_sha256": manifest.value_hash(job.origin),
+        **({"warnings": list(warnings)} if warnings else {}),
         **job.origin,
     }
     manifest.write(job.final, "data", facts)
@@ -40,23 +50,31 @@ def assemble(job: Job, report: Report) -> None:
 
 
 def _collect(job: Job, split: str) -> list[dict[str, Any]]:
-    """Moves a split's token shards into the final folder; the manifest's entry for each."""
-    found = []
-    for part, text in job.text_shards(split):
-        for segmentation, path in enumerate(job.token_shards(text, split)):
-            counts = load(path.with_suffix(".json"))
-            if counts["pairs"]:
-                found.append((path, counts, part.corpus.weight, segmentation))
+    """Links a split's token shards into the final folder; the manifest's entry for each."""
+    found = [
+        (path, counts, part.corpus.weight, segmentation)
+        for part, text in job.text_shards(split)
+        for segmentation, path in enumerate(job.token_shards(text, split))
+        if (counts := counts_of_file(path))["pairs"]
+    ]
     folder = job.final / split
     names = [f"data-{i:05}-of-{len(found):05}.arrow" for i in range(len(found))]
     entries = []
     for name, (path, counts, weight, segmentation) in zip(names, found, strict=True):
         folder.mkdir(parents=True, exist_ok=True)
-        if path.exists():  # not moved before an interruption
-            path.replace(folder / name)
+        _link(path, folder / name)
         sizes = {key: counts[key] for key in ("pairs", "source_tokens", "target_tokens")}
         entry = {"file": f"{split}/{name}", **sizes, "weight": weight}
         entries.append(entry | ({"segmentation": segmentation} if segmentation else {}))
     if names:
         shards.write_split_description(folder, names, short_hash([job.tokens.name, split]))
     return entries
+
+
+def _link(path: Path, name: Path) -> None:
+    """Gives a file a second name; on a file system that has no hard links, copies it."""
+    try:
+        os.link(path, name)
+    except OSError:
+        with atomic.new_file(name) as aside:
+            shutil.copyfile(path, aside)

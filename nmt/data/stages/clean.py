@@ -1,7 +1,7 @@
 """Cleaning: corpora become shards of normalized pairs, with counts of what was dropped and why.
 
-In: the corpora. Out: in `Job.text`, for each corpus its shards, a .json of counts beside each, and
-last of all a marker with their number. Validation and test come first: a training pair must not
+In: the corpora. Out: in `Job.text`, for each corpus its shards, each with its note, and last of all
+a marker with their number. Validation and test come first: a training pair must not
 give away one of theirs.
 """
 
@@ -10,19 +10,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 from tqdm import tqdm
 
-from nmt.data import cleaning, languages, shards, workers
+from nmt.data import cleaning, shards, workers
 from nmt.data.corpora import describe, read_chunks
-from nmt.data.stages.job import Job, Part, Report, load, save
+from nmt.data.stages.job import Job, Part, Report, finish, is_finished, load, save
 
 SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
 
 
 def clean(job: Job, report: Report) -> None:
-    """Cleans each corpus that is not clean yet, and warns of text in another language."""
+    """Cleans each corpus that is not clean yet."""
     job.text.mkdir(parents=True, exist_ok=True)
     for part in (*job.of("validation"), *job.of("test")):
         _clean_corpus(job, part, None, report)
@@ -34,15 +32,14 @@ def clean(job: Job, report: Report) -> None:
     )
     for part in job.of("train"):
         _clean_corpus(job, part, evaluation, report)
-    for warning in languages.misplaced([_sample_lines(job, part) for part in job.parts]):
-        report(f"nmt: warning: {warning}")
 
 
 def _clean_corpus(
     job: Job, part: Part, evaluation: cleaning.Evaluation | None, report: Report
 ) -> None:
     marker = part.marker(job.text)
-    if marker.exists():
+    done = load(marker).get("shards")
+    if done is not None and all(is_finished(part.shard(job.text, i)) for i in range(done)):
         return
     report(f"cleaning {part.title}: {describe(part.corpus)}")
     number = 0
@@ -52,23 +49,13 @@ def _clean_corpus(
             nonlocal number
             for chunk in read_chunks(part.corpus, job.config.data, part.split, SHARD_PAIRS):
                 path = part.shard(job.text, number)
-                if not path.with_suffix(".json").exists():
+                if not is_finished(path):
                     yield chunk, evaluation, path
                 number += 1
                 bar.update(len(chunk))
 
         workers.run(clean_shard, tasks(), job.processes)
     save(marker, {"shards": number})
-
-
-def _sample_lines(job: Job, part: Part) -> tuple[str, list[str], list[str]]:
-    """A corpus's title, and source and target of some pairs, evenly spaced in its first shard."""
-    if not load(part.marker(job.text))["shards"]:
-        return part.title, [], []
-    batch = shards.read_text(part.shard(job.text, 0))
-    rows = np.linspace(0, len(batch), min(len(batch), languages.SAMPLE_LINES), endpoint=False)
-    some = batch.take(pa.array(rows.astype(np.int64)))
-    return part.title, some.column("source").to_pylist(), some.column("target").to_pylist()
 
 
 def _text_pairs(path: Path) -> Iterator[tuple[str, str]]:
@@ -85,7 +72,7 @@ def clean_shard(
         pairs: raw.
         evaluation: what training pairs must not give away; None for pairs that are themselves
             for validation, of which only those with an empty side are dropped.
-        output: the Arrow file; the counts stand beside it as .json.
+        output: the Arrow file; the counts are in its note.
     """
     counts: Counter[str] = Counter()
     kept = []
@@ -102,4 +89,4 @@ def clean_shard(
         else:
             counts[fault] += 1
     shards.write_text(output, kept, [cleaning.pair_hash(*pair) for pair in kept])
-    save(output.with_suffix(".json"), counts)
+    finish(output, counts)

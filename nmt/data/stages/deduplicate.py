@@ -9,18 +9,19 @@ import numpy as np
 
 from nmt.data import shards
 from nmt.data.cleaning import first_occurrences
-from nmt.data.stages.job import Job
+from nmt.data.stages.job import Job, finish, is_finished
 from nmt.storage import atomic
 
 
 def deduplicate(job: Job) -> np.ndarray:
     """Which of all training pairs, in order of the shards, are the first of their kind: bool."""
     path = job.text / "kept.npy"
-    if not path.exists():
+    if not is_finished(path):
         hashes = [
             shards.read_text(p).column("hash").to_numpy() for _, p in job.text_shards("train")
         ]
         content = io.BytesIO()
         np.save(content, first_occurrences(np.concatenate(hashes)))
         atomic.write_file(path, content.getvalue())
+        finish(path)
     return np.load(path, mmap_mode="r", allow_pickle=False)

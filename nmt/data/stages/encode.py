@@ -2,7 +2,7 @@
 
 In: the shards of `Job.text` for training and validation, which of their pairs are kept, and
 `Job.tokenizer`. Out: in `Job.tokens`, the same shards as token ids, with BPE-dropout in several
-segmentations each, and a .json of counts beside each. Test text stays text.
+segmentations each, and a note of counts beside each. Test text stays text.
 """
 
 import math
@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from nmt.data import cleaning, shards, workers
 from nmt.data.stages import clean
-from nmt.data.stages.job import Job, Report, save
+from nmt.data.stages.job import Job, Report, finish, is_finished
 from nmt.data.tokenizer import Tokenizer
 from nmt.model.special_ids import EOS_ID
 
@@ -40,7 +40,7 @@ def encode(job: Job, kept: np.ndarray, report: Report) -> None:
         for _, text in job.text_shards("validation")
         for output in job.token_shards(text, "validation")
     ]
-    left = [task for task in tasks if not task[4].with_suffix(".json").exists()]
+    left = [task for task in tasks if not is_finished(task[4])]
     report(f"encoding in {job.segmentations} segmentations" if dropout else "encoding")
     bar = tqdm(
         left,
@@ -64,15 +64,15 @@ def encode_shard(
 ) -> None:
     """Turns a shard of text into one of token ids, and writes it with its counts.
 
-    Which pairs it holds does not depend on the dropout: where a random segmentation exceeds
-    `max_length` and the usual one does not, that stands instead.
+    Which pairs it holds does not depend on the dropout: where only the random segmentation exceeds
+    `max_length`, the usual one takes its place.
 
     Args:
         text: a file of `shards.write_text`.
         kept: (pairs,) bool, which of them to take; all if None.
         tokenizer: for both sides.
         max_length: pairs with more tokens on a side, EOS included, are dropped; None: no bound.
-        output: the Arrow file, not written if no pair is left; the counts stand beside it as .json.
+        output: the Arrow file, not written if no pair is left; the counts are in its note.
         dropout: 0 for the usual segmentation, else that of `Tokenizer.sample`.
         segmentation: the number of the random one.
     """
@@ -97,7 +97,7 @@ def encode_shard(
         counts[name] = sum(map(len, side))
     if counts["pairs"]:
         shards.write_shard(output, *sides)  # type: ignore[arg-type]
-    save(output.with_suffix(".json"), counts)
+    finish(output, counts)
 
 
 def _encoded(rows: pa.RecordBatch, side: str, tokenizer: Tokenizer) -> Iterator[np.ndarray]:

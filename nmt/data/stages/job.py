@@ -1,7 +1,8 @@
-"""What is prepared from what, and where the stages find what the one before has left."""
+"""The job of preparing: what is made from what, and the intermediate files and their notes."""
 
+import contextlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,11 @@ class Part:
 
     @property
     def title(self) -> str:
+        """As messages have it: train 1."""
         return f"{self.split} {self.number + 1}"
 
     def shard(self, folder: Path, index: int) -> Path:
+        """Where its shard `index` is, of text or of token ids."""
         return folder / f"{self.split}-{self.number:03}-{index:05}.arrow"
 
     def marker(self, folder: Path) -> Path:
@@ -41,39 +44,45 @@ class Part:
 
 @dataclass(frozen=True)
 class Job:
-    """What is prepared from what, and where the intermediate files stand."""
+    """What is prepared from what, and where the intermediate files are."""
 
     config: Config
     directory: Path
     parts: tuple[Part, ...]
-    origin: dict[str, Any]  # settings and input files' fingerprints: all that the result depends on
+    origin: dict[str, Any]  # settings and hashes of input files: all that the result depends on
     given_tokenizer: Path | None = None  # taken instead of learning one
     processes: int = 1  # the result does not depend on it
 
     def of(self, split: str) -> list[Part]:
+        """The corpora of a split, in order."""
         return [part for part in self.parts if part.split == split]
 
     @property
     def work(self) -> Path:
+        """The folder of all intermediate files."""
         return self.directory / WORK
 
     @property
     def text(self) -> Path:
+        """The folder of cleaned text."""
         data = {k: v for k, v in self.origin["settings"]["data"].items() if k != "max_length"}
         return self.work / f"text-{short_hash([RECIPE, data, self.origin['inputs']])}"
 
     @property
     def tokenizer(self) -> Path:
+        """The file of the vocabulary."""
         size = self.config.tokenizer.vocabulary_size
         given = self.origin.get("given_tokenizer")
         return self.work / f"tokenizer-{short_hash([self.text.name, size, given])}.model"
 
     @property
     def tokens(self) -> Path:
+        """The folder of token ids."""
         return self.work / f"tokens-{short_hash(self.origin)}"
 
     @property
     def final(self) -> Path:
+        """The folder of what is ready to be published."""
         return self.tokens / "final"
 
     def text_shards(self, split: str) -> list[tuple[Part, Path]]:
@@ -90,7 +99,7 @@ class Job:
         return SEGMENTATIONS if self.config.tokenizer.bpe_dropout else 1
 
     def token_shards(self, text: Path, split: str) -> list[Path]:
-        """Where the token ids of a text shard stand, a file for each segmentation of its pairs."""
+        """The files for the token ids of a text shard, one for each segmentation of its pairs."""
         number = self.segmentations if split == "train" else 1
         more = [f"{text.stem}-{segmentation:02}.arrow" for segmentation in range(1, number)]
         return [self.tokens / name for name in [text.name, *more]]
@@ -104,19 +113,52 @@ class Job:
             start = end
 
     def remove_leftovers(self) -> None:
-        """Removes half-written files of ended processes, at every depth."""
-        for folder in (self.directory, self.work, *self.work.rglob("*/")):
+        """Removes half-written files of ended processes, and folders of the work without any."""
+        atomic.remove_leftovers(self.directory)
+        for folder in sorted([self.work, *self.work.rglob("*/")], reverse=True):  # deepest first
             atomic.remove_leftovers(folder)
+            with contextlib.suppress(OSError):  # not empty
+                folder.rmdir()
 
 
 def short_hash(value: Any) -> str:
+    """12 hexadecimal digits that name a JSON value."""
     return manifest.value_hash(value)[:12]
 
 
-def load(path: Path) -> Any:
-    """What `save` has written."""
-    return json.loads(path.read_bytes())
+def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
+    """Writes, last of all, the note beside a file that says it is finished: NAME.json.
+
+    Args:
+        path: the file, or where it would be if it had any content.
+        counts: what `counts_of_file` gives.
+    """
+    save(path.with_suffix(".json"), {"sha256": _hash(path), "counts": counts or {}})
 
 
-def save(path: Path, value: Any) -> None:
+def is_finished(path: Path) -> bool:
+    """Whether a file is as `finish` found it; one that is lost or damaged has to be made again."""
+    note = load(path.with_suffix(".json"))
+    return "sha256" in note and note["sha256"] == _hash(path)
+
+
+def counts_of_file(path: Path) -> Mapping[str, int]:
+    """What `finish` was given; nothing if the file is not finished."""
+    return load(path.with_suffix(".json")).get("counts", {})
+
+
+def _hash(path: Path) -> str | None:
+    return manifest.file_hash(path) if path.exists() else None
+
+
+def load(path: Path) -> dict[str, Any]:
+    """What `save` has written; empty if it is lost or damaged."""
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+def save(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes a JSON object, whole or not at all."""
     atomic.write_file(path, json.dumps(value) + "\n")

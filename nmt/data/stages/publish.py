@@ -1,7 +1,8 @@
 """Publishing: what is finished moves under its final names.
 
-In: `Job.final`. Out: `Job.directory`, whose manifest comes last and goes first: data without a
-manifest are no data. Nothing of others is replaced, and no link is followed.
+In: `Job.final`. Out: `Job.directory`. The former manifest is removed first and the new one comes
+last, since data without a manifest do not count. Only files that prepare has made are replaced, and
+no link is followed.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ from nmt.data.prepared import PreparedData
 from nmt.data.stages.job import Job
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
-from nmt.storage.names import TEST_SET, TOKENIZER, TRAIN, VALIDATION, WORK
+from nmt.storage.names import TEST_SET, TOKENIZER, TRAIN, USED_BY, VALIDATION, WORK
 
 _PUBLISHED = (TOKENIZER, TRAIN, VALIDATION, TEST_SET)  # and the manifest
 _SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|\.tmp-.*"
@@ -22,27 +23,25 @@ _ENTRIES = {  # what the folders that are replaced hold, if they are ours
     TRAIN: _SPLIT,
     VALIDATION: _SPLIT,
     TEST_SET: r"source\.txt|target\.txt|\.tmp-.*",
-    WORK: r"(text|tokenizer|tokens)-[0-9a-f]{12}(\.model)?|\.tmp-.*",
+    WORK: r"(text|tokenizer|tokens)-[0-9a-f]{12}(\.model|\.json)?|\.tmp-.*",
 }
 
 
 def refuse_what_is_not_ours(job: Job) -> None:
-    """For before the first stage.
+    """Checks the data directory before the first stage.
 
     Raises:
-        InputError: under a name that `publish` gives, or that of the work, stands a link, or what
-            somebody else has put there.
+        InputError: a name that `publish` gives, or that of the work, belongs to a link, or to
+            files that prepare has not made.
     """
-    for name in (*_PUBLISHED, WORK):
-        if (job.directory / name).is_symlink():
-            raise InputError(
-                f"a symbolic link, {job.directory / name}, remove it; "
-                "data.directory itself may be one"
-            )
+    for name in (*_PUBLISHED, WORK, USED_BY):
+        atomic.refuse_link(job.directory / name)
     for name, ours in _ENTRIES.items():
         for path in sorted((job.directory / name).glob("*")):
             if not re.fullmatch(ours, path.name):
                 raise _not_ours(path)
+    if manifest.is_foreign(job.directory):
+        raise _not_ours(job.directory / manifest.NAME)
     # in the order in which another process, publishing, makes the one untrue and the other true
     if job.work.exists() or PreparedData.is_in(job.directory):
         return

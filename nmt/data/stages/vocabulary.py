@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nmt.data import shards, workers
 from nmt.data.stages.deduplicate import deduplicate
-from nmt.data.stages.job import Job, Report
+from nmt.data.stages.job import Job, Report, finish, is_finished
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.errors import InputError
 from nmt.storage import atomic
@@ -29,24 +29,25 @@ def learn_vocabulary(job: Job, report: Report) -> None:
     Raises:
         InputError: the text does not suffice for the vocabulary, or the tokenizer does not fit it.
     """
-    if job.tokenizer.exists():
+    if is_finished(job.tokenizer):
         return
     size, given = job.config.tokenizer.vocabulary_size, job.given_tokenizer
-    if given is None:
+    if given:
+        found = Tokenizer.load(given).vocabulary_size
+        if found != size:
+            raise InputError(
+                f"tokenizer.vocabulary_size is {size:,}, the tokenizer to use has {found:,} "
+                f"pieces, {given}, set it to {found}"
+            )
+        report(f"using the tokenizer {given}")
+        atomic.write_file(job.tokenizer, given.read_bytes())
+    else:
         report(f"learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences")
         if _text_bytes(job) < _LEARN_APART_BYTES:
             _learn(job)
         else:
             workers.run_apart(_learn, job)
-        return
-    found = Tokenizer.load(given).vocabulary_size
-    if found != size:
-        raise InputError(
-            f"tokenizer.vocabulary_size is {size:,}, the tokenizer to use has {found:,} pieces, "
-            f"{given}, set it to {found}"
-        )
-    report(f"using the tokenizer {given}")
-    atomic.write_file(job.tokenizer, given.read_bytes())
+    finish(job.tokenizer)
 
 
 def _learn(job: Job) -> None:

@@ -1,8 +1,11 @@
-"""The form of a data manifest: what may stand in it, so that its readers need not ask."""
+"""The form of a manifest of each kind: what may be in it, so that its readers need not ask."""
 
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+_MAX_STEP = 2**53  # as of a log
 
 _Count = Annotated[int, Field(ge=0, le=10**12)]
 _Weight = Annotated[float, Field(ge=0.0001, le=10_000)]  # as the configuration has it
@@ -10,6 +13,33 @@ _Weight = Annotated[float, Field(ge=0.0001, le=10_000)]  # as the configuration 
 
 class _Form(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+
+
+def _inside(name: str) -> str:
+    if not name.isprintable() or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ValueError("a name that leads outside, or cannot be printed")
+    return name
+
+
+class _File(_Form):
+    size: int
+    sha256: str
+
+
+class _Manifest(_Form):
+    files: dict[Annotated[str, AfterValidator(_inside)], _File]
+
+
+class _Trained(_Manifest):
+    """Of a model or checkpoint."""
+
+    step: Annotated[int, Field(ge=0, le=_MAX_STEP)]
+    tokenizer_sha256: str
+    data_sha256: str
+
+
+class _TestSet(_Manifest):
+    corpora: list[Any]
 
 
 class _Shard(_Form):
@@ -56,8 +86,10 @@ class _Settings(_Form):
     tokenizer: _Tokenizer
 
 
-class _DataManifest(_Form):
-    files: dict[str, dict[str, Any]]
+class _Data(_Manifest):
+    tokenizer_sha256: str
+    data_sha256: str
+    origin_sha256: str
     settings: _Settings
     shards: _Shards
     corpora: list[_Corpus]
@@ -70,10 +102,18 @@ class _DataManifest(_Form):
         return self
 
 
-def fault(content: dict[str, Any]) -> str | None:
-    """What is wrong with a manifest's form, in a few words; None if nothing is."""
+_FORMS: dict[str, type[_Manifest]] = {
+    "data": _Data,
+    "checkpoint": _Trained,
+    "model": _Trained,
+    "test set": _TestSet,
+}
+
+
+def fault(kind: str, content: dict[str, Any]) -> str | None:
+    """What is wrong with the form of a manifest of that kind, in a few words; None: nothing."""
     try:
-        _DataManifest.model_validate(content)
+        _FORMS[kind].model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))

@@ -1,0 +1,56 @@
+"""What a person keeps where prepared data are to be: it is named, and stays as it was."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nmt.data import prepare as preparing
+from nmt.data.prepare import prepare
+from nmt.data.prepared import PreparedData
+from nmt.errors import InputError
+from nmt.storage import manifest
+
+APPLICATION = json.dumps({"name": "app", "files": {"index.html": {}}})
+
+
+def run(config) -> None:
+    prepare(config, report=lambda line: None)
+
+
+def test_a_manifest_of_another_program_is_named_and_stays(settings, tmp_path: Path):
+    data = tmp_path / "data"
+    path = data / manifest.NAME
+    data.mkdir()
+    path.write_text(APPLICATION)
+    with pytest.raises(InputError, match=rf"not made by nmt prepare, {path}, move it away"):
+        run(settings(data__directory=str(data)))
+    assert path.read_text() == APPLICATION
+    path.unlink()
+    run(settings(data__directory=str(data)))
+    path.write_bytes(path.read_bytes()[:3000])  # of ours, damaged
+    run(settings(data__directory=str(data)))
+    PreparedData.open(data).verify_all()
+
+
+def test_no_note_is_written_through_a_link(settings, tmp_path: Path):
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    run(settings(data__directory=str(data)))
+    elsewhere.mkdir()
+    (data / ".used-by").symlink_to(elsewhere)
+    with pytest.raises(InputError, match=rf"a symbolic link, {data}/\.used-by, remove it"):
+        PreparedData.open(data).mark_used(tmp_path / "run")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_r22_who_lost_the_lock_publishes_nothing(settings, tmp_path: Path, monkeypatch):
+    data, run_stages = tmp_path / "data", preparing.run_stages
+
+    def lose(*arguments) -> None:
+        run_stages(*arguments)
+        (data / ".lock").unlink()
+
+    monkeypatch.setattr(preparing, "run_stages", lose)
+    with pytest.raises(InputError, match="moved, removed or taken over by another process"):
+        run(settings(data__directory=str(data)))
+    assert not PreparedData.is_in(data)
