@@ -1,12 +1,12 @@
 """Beam search over the step interface, which is all it knows of the model.
 
 Vaswani et al. (2017), §6.1, with the length penalty of Wu et al. (2016), Eq. 14. Beam 1 is greedy.
-The device picks the candidates of a step; the host decides what becomes of them. There a hypothesis
+The device picks a step's candidates; the host decides which to keep. On the host, a hypothesis
 is a chain of links from each token to the one before, so that reordering a beam copies nothing.
 
 B sentences, b those still in the batch, W beam width, V vocabulary. The W live hypotheses of a
-sentence have places 0 to W - 1 in its beam; a parent is the place, one step before, of the
-hypothesis that another continues.
+sentence have places 0 to W - 1 in its beam. A hypothesis's parent is the place, one step
+earlier, of the hypothesis that it continues.
 """
 
 import sys
@@ -24,7 +24,7 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 NOT_NUMBERS = "scores that are not numbers, the model's output, use a sound model"
 NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
-_LEAVE_SHARE = 8  # an eighth of a batch must be done before the rest is copied together
+_LEAVE_SHARE = 8  # once an eighth of a batch is done, the rest is copied into a smaller one
 
 _FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("place", "i4")])
 
@@ -133,7 +133,7 @@ def _candidates(
     # Log-probabilities are the model's, so the normaliser is taken before tokens are ruled out.
     # It and the top k cost less than a log-softmax of everything.
     normaliser = logits.float().logsumexp(-1, keepdim=True)  # (b, W, 1)
-    for token in NEVER_GENERATED:  # a list as index would be sent to the GPU, which waits
+    for token in NEVER_GENERATED:  # indexing with a list would copy it to the GPU and wait
         logits[..., token].fill_(-torch.inf)
     k = min(2 * W, V)
     top, tokens = logits.topk(k)  # (b, W, k)
@@ -159,7 +159,7 @@ class _Beams:
         B = len(max_lengths)
         self.best_penalties = np.array([length_penalty(n, alpha) for n in max_lengths])  # (B,)
         self.in_batch = np.arange(B)  # (b,) numbers of the sentences in the batch
-        self.done = np.zeros(B, dtype=bool)  # (B,) true of some that are still in the batch
+        self.done = np.zeros(B, dtype=bool)  # (B,) done sentences may still be in the batch
         self.finished = np.zeros((B, n_best), dtype=_FOUND)  # (B, n) best first
         self.finished["score"] = -np.inf
         self.cut = self.finished.copy()  # (B, n) likewise
@@ -237,7 +237,7 @@ class _Beams:
         self.done[self.in_batch[done | at_limit]] = True
 
     def _leave(self) -> NDArray[np.int64]:
-        """Drops the sentences that are done from the batch, once there are enough of them."""
+        """Drops done sentences from the batch once they are enough; returns the others' indices."""
         kept = np.flatnonzero(~self.done[self.in_batch])
         n_done = self.in_batch.size - kept.size
         if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:

@@ -35,7 +35,7 @@ _STEP = re.compile(r"step-([0-9]{8,16})")
 
 
 def owner(path: Path) -> Path | None:
-    """The run, model or prepared data among whose own files a path is; None: it is in none.
+    """The run, model or prepared data one of whose own files has this path; None if there is none.
 
     Args:
         path: of a file that is there or not, its links resolved.
@@ -53,7 +53,7 @@ def owner(path: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Where things are in a run. Nothing need be there yet, nor be sound if it is."""
+    """Where things are in a run. None of it has to exist or be sound."""
 
     path: Path
 
@@ -176,10 +176,10 @@ class RunDirectory:
         """The manifest of the data that the run was trained on; None if it has kept none.
 
         Args:
-            folder: a model or checkpoint in it, of these data too.
+            folder: a model or checkpoint in the run, which should be of the same data.
 
         Raises:
-            NoModelError: one of the two is another run's, or the folder's manifest is damaged.
+            NoModelError: `folder` is of other data than the run, or its manifest is damaged.
         """
         try:
             own = manifest.read(self.path, "data", names.DATA_MANIFEST)
@@ -223,12 +223,12 @@ class RunDirectory:
             remedy = "restore it or name another training.run_directory"
             raise InputError(*(f"{problem}, {remedy}" for problem in problems))
         for problem in problems:
-            note(f"{problem}, where it left no checkpoint: it begins anew")
+            note(f"{problem}, which has no checkpoint: the run begins anew")
 
     def _has_begun(self) -> bool:
         return os.path.lexists(self.model) or any(self.checkpoints.glob("[!.]*"))
 
     def set_up(self, config: Config, tokenizer: bytes) -> None:
-        """Writes settings and tokenizer, the content of its file, of the run that begins here."""
+        """Writes the settings and the tokenizer (its file's content) of a run that begins here."""
         atomic.write_if_changed(self.config, config.to_yaml().encode())
         atomic.write_if_changed(self.tokenizer, tokenizer)

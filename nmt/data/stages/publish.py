@@ -42,7 +42,7 @@ def refuse_what_is_not_ours(job: Job) -> None:
                 raise _not_ours(path)
     if manifest.is_foreign(job.directory):
         raise _not_ours(job.directory / manifest.NAME)
-    # in the order in which another process, publishing, makes the one untrue and the other true
+    # in this order: another process, publishing, moves the manifest before it removes the work
     if job.work.exists() or PreparedData.is_in(job.directory):
         return
     for name in _PUBLISHED:
@@ -79,7 +79,7 @@ def discard_work(job: Job) -> None:
 def remove_work(job: Job) -> None:
     """Removes what the last call left if it was killed at its very end."""
     if job.tokens.exists():  # not what an interrupted preparation of other settings left
-        # Who holds the lock prepares other settings there.
+        # If the lock is held, its holder prepares other settings there.
         with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
             _remove(job.work)
 
