@@ -72,7 +72,7 @@ def _check_piece(message: bytes, index: int) -> None:
     if index >= _MAX_PIECES:
         raise ValueError(f"more than {_MAX_PIECES:,} pieces")
     if (text, kind) != _FIRST_PIECES.get(index, (text, _NORMAL)):
-        raise ValueError(f"piece {index} is not the one that ours have there")
+        raise ValueError(f"piece {index} is of another kind than ours")
     if not math.isfinite(score):
         raise ValueError(f"piece {index} has no finite score")
     if needs_repair(text.decode()):  # UnicodeDecodeError is a ValueError

@@ -208,8 +208,8 @@ def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
         ),
         ("utf-8", sound + piece(b"\xff")),
         ("no finite score", sound + piece(b"qq", float("nan"))),
-        ("not of the kind", sound + piece(b"qq", kind=b"\x18\x04")),  # USER_DEFINED
-        ("not of the kind", sound[len(pad) :]),
+        ("of another kind", sound + piece(b"qq", kind=b"\x18\x04")),  # USER_DEFINED
+        ("of another kind", sound[len(pad) :]),
         ("field 5", sound + message(1, message(5, b"x"))),
         ("field 2", sound + charsmap),
         ("field 3", sound + message(3, message(3, b"x"))),
