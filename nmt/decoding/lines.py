@@ -37,7 +37,8 @@ class TranslatesLines(Protocol):
 
     def n_best(
         self, sentences: Sequence[str], options: SearchOptions | None = None
-    ) -> list[list[Translation]]: ...
+    ) -> list[list[Translation]]:
+        """See `Translator.n_best`."""
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
+        """The steps that were taken."""
         return self.state.step
 
 

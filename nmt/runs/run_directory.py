@@ -72,18 +72,22 @@ class RunDirectory:
 
     @property
     def config(self) -> Path:
+        """The resolved configuration."""
         return self.path / names.CONFIG
 
     @property
     def tokenizer(self) -> Path:
+        """The vocabulary, a copy of the data's."""
         return self.path / names.TOKENIZER
 
     @property
     def log(self) -> Path:
+        """One JSON object for each logged step and event."""
         return self.path / names.LOG
 
     @property
     def tensorboard(self) -> Path:
+        """TensorBoard's files."""
         return self.path / names.TENSORBOARD
 
     @property
@@ -108,6 +112,7 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
+        """The directory of all checkpoints."""
         return self.path / names.CHECKPOINTS
 
     def checkpoint(self, step: int) -> Path:
@@ -130,6 +135,7 @@ class RunDirectory:
 
     @property
     def may_hold_models(self) -> bool:
+        """Whether there is a place where models are put, sound or not."""
         return self.checkpoints.is_dir() or self.model.is_dir()
 
     @property
