@@ -18,12 +18,13 @@ from nmt.storage import atomic, manifest
 from nmt.storage.names import TEST_SET, TOKENIZER, TRAIN, USED_BY, VALIDATION, WORK
 
 _PUBLISHED = (TOKENIZER, TRAIN, VALIDATION, TEST_SET)  # and the manifest
-_SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|\.tmp-.*"
+_TEMPORARY = re.escape(atomic.PREFIX) + ".*"
+_SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|" + _TEMPORARY
 _ENTRIES = {  # what the folders that are replaced hold, if they are ours
     TRAIN: _SPLIT,
     VALIDATION: _SPLIT,
-    TEST_SET: r"source\.txt|target\.txt|\.tmp-.*",
-    WORK: r"(text|tokenizer|tokens)-[0-9a-f]{12}(\.model|\.json)?|\.tmp-.*",
+    TEST_SET: r"source\.txt|target\.txt|" + _TEMPORARY,
+    WORK: r"(text|tokenizer|tokens)-[0-9a-f]{12}(\.model|\.json)?|" + _TEMPORARY,
 }
 
 
