@@ -76,6 +76,7 @@ class ArgumentError(InputError):
         self.args = (text, *values)  # what a copy in another process is made from
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
+        """The line with other names for parameters, such as flags; those not in `names` remain."""
         values = iter(self._values)
 
         def filled(brace: re.Match[str]) -> str:

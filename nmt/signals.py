@@ -1,4 +1,8 @@
-"""The signals that ask a process to stop, and their handlers."""
+"""The signals that ask a process to stop, and their handlers.
+
+Training finishes its step and saves first (`StopRequest` in `training/distributed.py`); preparing
+and other commands stop at once (`stoppable`).
+"""
 
 import signal
 import threading

@@ -33,6 +33,8 @@ def _paper(key: str, meaning: str) -> Any:
 
 
 class Section(BaseModel):
+    """Settings below one key: frozen, each of its own type, no others than those named."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @classmethod
@@ -77,15 +79,20 @@ class Hub(Corpus):
 
     @property
     def settings(self) -> "Hub":
+        """What a reader is given: of other kinds what is under the key, here all of it."""
         return self
 
 
 class TextFiles(Section):
+    """Two text files, line by line."""
+
     source: Word = Field(description="file of the source side, a sentence a line, plain or .gz")
     target: Word = Field(description="file of the target side, as many lines")
 
 
 class TsvFile(Section):
+    """A file of tab-separated columns."""
+
     path: Word = Field(description="the file, plain or .gz")
     source_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
         default=0, description="column of the source side, counted from 0"
@@ -96,12 +103,16 @@ class TsvFile(Section):
 
 
 class ColumnsFile(Section):
+    """A file whose columns have names."""
+
     path: Word = Field(description="the file")
     source_column: Word = Field(description=_SOURCE_NAME)
     target_column: Word = Field(description=_TARGET_NAME)
 
 
 class DemoPairs(Section):
+    """Sentence pairs of the demo language."""
+
     pairs: Positive = Field(description="how many sentence pairs")
     seed: Seed = Field(default=1, description="another seed writes other sentences")
 
@@ -143,6 +154,8 @@ else:
 
 
 class Data(Section):
+    """What is translated into what, the corpora, and how they are cleaned."""
+
     directory: Word = Field(description="where the prepared data is put")
     source_language: Word = Field(description="language translated from, a code such as en")
     target_language: Word = Field(description="language translated to, a code such as de")
@@ -156,6 +169,8 @@ class Data(Section):
 
 
 class Tokenizer(Section):
+    """The BPE vocabulary that both languages share (§5.1)."""
+
     vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = _paper(
         "tokenizer.vocabulary_size", "pieces shared by both languages: 256 bytes, 4 symbols, text"
     )
@@ -212,6 +227,8 @@ class Model(Section):
 
 
 class Training(Section):
+    """How a run trains (§5) and what it keeps."""
+
     run_directory: Word = Field(description="where checkpoints, log and the model are put")
     max_steps: Positive = _paper("training.max_steps", "optimizer steps in all")
     batch_tokens: Positive = _paper(
@@ -274,6 +291,8 @@ class Training(Section):
 
 
 class Decoding(Section):
+    """Beam search (§6.1)."""
+
     beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = _paper(
         "decoding.beam", "hypotheses kept for each sentence (§6.1); 1 is greedy"
     )
@@ -286,6 +305,8 @@ class Decoding(Section):
 
 
 class Config(Section):
+    """A whole configuration."""
+
     data: Data = Field(description="corpora, and what is prepared from them")
     tokenizer: Tokenizer = Field(default=Tokenizer(), description="the shared BPE vocabulary")
     model: Model = Field(default=Model(), description="the Transformer's shape")

@@ -71,7 +71,7 @@ def needs_repair(text: str) -> bool:
 class Evaluation:
     """The validation and test pairs, for finding training pairs that give them away.
 
-    Compared are the words alone, without case and punctuation. A training pair leaks if its
+    Only words are compared, without case and punctuation. A training pair leaks if its
     source, of four words or more, is an evaluation source (the model would be asked what it was
     told, however the training pair translates it), or if both sides are an evaluation pair's,
     however short. A shared target alone is no leak: "Thank you very much." answers many sources,
@@ -124,7 +124,7 @@ def is_empty(source: str, target: str) -> bool:
 
 
 def pair_hash(source: str, target: str) -> int:
-    """64 bits by which duplicates are found; equal by chance for about one in 10^5 corpora of
+    """64 bits by which duplicates are found; they match by chance in one of some 10^5 corpora of
     10 million pairs."""
     text = f"{source}\n{target}".encode()  # no normalized text holds a line end
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

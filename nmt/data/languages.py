@@ -2,9 +2,9 @@
 
 A few languages are known by their most frequent words. For all others, texts are compared: two of
 one language share short words and endings, and so the frequencies of their character trigrams,
-whatever they are about. That tells which of two texts a third one is like. In 30 languages'
-messages of one program, 20 lines and more are 1.35 times as like their own language as the other
-one of a pair or more, Portuguese and Spanish included.
+whatever they are about. That tells which of two texts a third one is like. In one program's
+messages in 30 languages, 20 lines or more are at least 1.35 times as like their own language as
+any other, even Portuguese and Spanish.
 """
 
 import locale
@@ -13,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 _ENOUGH_LINES = 10
-_MARGIN = 1.25  # how much more like the wrong text than the right one before it counts
+_MARGIN = 1.25  # how many times as like the wrong text as the right one is too much
 # What two texts of different languages have in common: 0.17 on the average, at most 0.6.
 _LITTLE_IN_COMMON = 0.4
 
-_WORDS = {  # of the most frequent words those that few other languages have
+_WORDS = {  # frequent words of each language that few others share
     code: words.split()
     for code, words in {
         "cs": "se na je že jsem ale jako tak jsou pro který podle",
@@ -55,7 +55,7 @@ _CODES = """
 
 
 def code_problem(tag: str) -> str | None:
-    """What is wrong with a language code, if anything: german is no language code (de?).
+    """What is wrong with a language code, if anything: german is not a language code (de?).
 
     A region or script may follow: zh_CN, zh-Hant.
     """
@@ -64,7 +64,7 @@ def code_problem(tag: str) -> str | None:
         return None
     guess = locale.normalize(language).partition("_")[0]  # german -> de_DE.ISO8859-1
     hint = f" ({guess}?)" if guess in _CODES and guess != language else " such as en or de"
-    return f"{tag} is no language code{hint}"
+    return f"{tag} is not a language code{hint}"
 
 
 def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
@@ -82,7 +82,7 @@ def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
 
 
 def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
-    """What the words of known languages tell against a corpus."""
+    """The problem with a corpus that the words of known languages show, if any."""
     name, *sides = corpus
     seen = [_known_language(lines) for lines in sides]
     wanted = [re.split("[-_]", code.lower())[0] for code in codes]
@@ -93,7 +93,7 @@ def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
     ):
         return _swapped(name, *codes)
     for i, side in enumerate(("source", "target")):
-        if seen[i] not in (None, wanted[i]) and wanted[i] in _WORDS:  # not Norwegian as Danish
+        if seen[i] not in (None, wanted[i]) and wanted[i] in _WORDS:  # Norwegian looks Danish
             return (
                 f"the {side} looks like {seen[i]}, not {codes[i]}, {name}, "
                 f"check its files or columns, or data.{side}_language"

@@ -40,7 +40,7 @@ def one_per_row(pairs: Sequence[Pair]) -> Batch:
 def by_length(pairs: Sequence[Pair], tokens: int) -> Iterator[list[int]]:
     """Indices of pairs of like length, batch by batch, the longest first.
 
-    In rows of their own the pairs of a batch are at most `tokens` on either side, padding
+    With one pair a row, a batch has at most `tokens` tokens on either side, padding
     counted, unless it is a single pair.
     """
     order = sorted(range(len(pairs)), key=lambda i: (max(map(len, pairs[i])), len(pairs[i][1])))

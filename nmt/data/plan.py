@@ -7,7 +7,7 @@ of nearly equal size. Pairs that were prepared in several segmentations take the
 they come.
 
 Differs from Vaswani et al. (2017), §5.1, who batch pairs of like length against padding: rows are
-packed here, so there is next to no padding, and a step of pairs of one length alone is a worse
+packed (by `layout`), so there is little padding, and a step of pairs of one length is a worse
 estimate of the gradient. (On Multi30k, d_model 128 and steps of 2048 tokens, the nll after 300
 steps was 4.15 with mixed lengths and 4.67 with like ones. In tensor2tensor a step mixes lengths as
 well: each GPU has a batch of its own.)
@@ -25,9 +25,9 @@ from nmt.errors import InputError
 
 WINDOW_PAIRS = 1_000_000
 # To resume, the pairs of all earlier steps are counted, 0.05 to 0.1 us each. The paper's big model
-# saw 3 * 10^8; a step behind more than these is that of no training.
+# saw 3 * 10^8; a step that lies beyond this bound comes from no training.
 _FARTHEST_PAIRS = 10**10
-_EPOCH_PAIRS = 1000  # take as long as an epoch does by itself
+_EPOCH_PAIRS = 1000  # take as long to count as an epoch's fixed work
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Plan:
     Args:
         shards: the training split.
         batch_tokens: bound on a step's source tokens and on its target tokens.
-        slots: how many pieces a step is cut into; a tiny step may leave some empty.
+        slots: how many slots a step is cut into; a tiny step may leave some empty.
         seed: of the run.
         before_use: called with each shard of a window before the window's first step.
     """
@@ -100,7 +100,7 @@ class Plan:
             epoch += 1
 
     def _epochs_to_skip(self, after: int) -> int:
-        """How many epochs before a step need no look at their pairs: all, if each is one step.
+        """How many epochs before a step are skipped unseen: all, if each epoch is one step.
 
         Otherwise none, since how many steps an epoch has depends on the order of its pairs.
         """
@@ -126,7 +126,7 @@ class Plan:
         return np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, *key))))
 
     def _windows(self, epoch: int) -> Iterator[list[int]]:
-        """Numbers of shards of different pairs, window by window."""
+        """Indices into `segmented`, window by window."""
         window: list[int] = []
         pairs = 0.0
         for number in self._rng(epoch, 0).permutation(len(self.segmented)):
@@ -169,7 +169,7 @@ class Plan:
 
 
 def _largest(segmentations: Sequence[Shard]) -> tuple[int, int, int]:
-    """A shard's pairs, and its tokens on either side, at most."""
+    """A shard's number of pairs, and the most tokens that a segmentation has on each side."""
     for shard in segmentations:
         shard.check_unchanged()
     sides = ([shard.source for shard in segmentations], [shard.target for shard in segmentations])
@@ -220,6 +220,6 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
 
 
 def _end_of_step(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """For a step that begins at each of the pairs, where one side's bound ends it: (pairs,)."""
+    """For each pair, where one side's bound ends a step that begins with it: (pairs,)."""
     done = np.cumsum(lengths, dtype=np.int64)
     return np.searchsorted(done, done - lengths + batch_tokens, side="right")

@@ -34,8 +34,8 @@ def prepare(
 ) -> None:
     """Makes `config.data.directory` from the configuration's corpora.
 
-    With nothing changed since the last call, that is the settings of `data` and `tokenizer` and
-    the size and SHA-256 of each local input file, it checks what is there and does nothing more.
+    If neither the settings of `data` and `tokenizer` nor the size and SHA-256 of any local input
+    file have changed since the last call, it checks what is there and does nothing more.
     The same input and settings give the same bytes, whatever the number of processes and however
     often it was interrupted.
 
@@ -86,7 +86,7 @@ def prepare(
 
 @contextlib.contextmanager
 def _locked(job: Job) -> Iterator[atomic.Lock]:
-    """Holds the directory. After a failure that has left nothing to go on from, it is as before."""
+    """Locks the directory; restores it after a failure that has left nothing to go on from."""
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
     is_new = not lock.exists()

@@ -43,7 +43,7 @@ class Side:
 class Watched:
     """A memory-mapped file, which may be changed while it is used.
 
-    Cut short, it would end the process by SIGBUS; overwritten, it would be trained on unnoticed.
+    If cut short, it would end the process by SIGBUS; if overwritten, training would not notice.
     One that is removed or replaced does no harm: the map holds what was opened.
     """
 
@@ -77,7 +77,7 @@ class Shard:
     target: Side
     weight: float  # how often each pair is seen in an epoch
     first: int  # index of its first pair within the split
-    segmentation: int = 0  # 1, 2, ... hold the same pairs, segmented differently, and follow on 0
+    segmentation: int = 0  # 1, 2, ... follow 0 and hold its pairs, segmented differently
     watched: Watched | None = field(default=None, compare=False)
 
     def __len__(self) -> int:

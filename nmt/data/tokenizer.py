@@ -27,8 +27,8 @@ from nmt.storage.opening import small_file
 _CHARACTER_COVERAGE = 0.9999
 _MAX_LINE_BYTES = 1 << 20  # sentencepiece leaves longer lines out; cleaning has a lower bound
 
-# sentencepiece writes a space as U+2581, so the character itself is written as a private one, the
-# marker, and 1; the marker itself as marker and 0.
+# sentencepiece writes a space as U+2581. So a U+2581 in a text is written as a private character,
+# the marker, followed by 1, and the marker itself as the marker followed by 0.
 _SPACE_SIGN, _MARKER = "\u2581", "\U000f2581"
 _MARKED = re.compile(f"{_MARKER}([01])")
 _WORD = re.compile(f"{_SPACE_SIGN}[^{_SPACE_SIGN}]*")  # no piece goes beyond one
@@ -84,7 +84,7 @@ class Tokenizer:
         BPE-dropout, Algorithm 1 of Provilkov et al. (2020): for each merge in a word, every
         candidate is left out with probability `dropout` and the best of the others is made; the
         word is done when none is left. At 0 this is `encode`. Not sentencepiece's own sampling:
-        what that leaves out it never tries again, so that 0.1 makes Multi30k's sentences 40%
+        that never retries what it has left out, so that 0.1 makes Multi30k's sentences 40%
         longer, not 20%.
         """
         spaced = _escape(f" {text}" if text else "").replace(" ", _SPACE_SIGN)
@@ -97,7 +97,7 @@ class Tokenizer:
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        """Of the pieces of text, not special ones and bytes; the lower is merged first."""
+        """The ids of all pieces but special ones and bytes; a lower id is merged first."""
         first = UNK_ID + 257
         return {self._processor.id_to_piece(i): i for i in range(first, self.vocabulary_size)}
 
@@ -148,7 +148,7 @@ def train_tokenizer(sentences: Iterable[str], vocabulary_size: int, output: Path
             yield from map(_escape, sentences)
         except GeneratorExit:
             raise
-        except BaseException as error:  # of which sentencepiece would make a RuntimeError
+        except BaseException as error:  # sentencepiece would turn it into a RuntimeError
             raised.append(error)
             raise
 
@@ -183,7 +183,7 @@ def _training_problem(message: str, vocabulary_size: int) -> InputError:
     if found := re.search(r"set it to a value <= (\d+)", message):
         largest = int(found[1])
         return InputError(
-            f"the training text has no {vocabulary_size:,} different pieces, {where}, "
+            f"the training text gives fewer than {vocabulary_size:,} pieces, {where}, "
             f"set it to {largest} or less, or add text"
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):

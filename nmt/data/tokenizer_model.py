@@ -47,7 +47,7 @@ def check_model(model: bytes) -> None:
             elif (number, wire) == (3, _BYTES):  # normalizer_spec: name, character map
                 _numbers(value, texts={1: [b"identity"], 2: [b""]})
             else:
-                raise ValueError(f"it has a field {number}, which ours have not")
+                raise ValueError(f"it has a field {number}, which ours do not have")
     except (IndexError, struct.error):
         raise ValueError("no sentencepiece model") from None
     if pieces <= len(_FIRST_PIECES):
@@ -66,13 +66,13 @@ def _check_piece(message: bytes, index: int) -> None:
         elif (number, wire) == (3, _VARINT):
             kind = value
         else:
-            raise ValueError(f"a piece has a field {number}, which ours have not")
+            raise ValueError(f"a piece has a field {number}, which ours do not have")
     if not 0 < len(text) <= _MAX_PIECE_BYTES:
         raise ValueError(f"a piece of {len(text):,} bytes")
     if index >= _MAX_PIECES:
         raise ValueError(f"more than {_MAX_PIECES:,} pieces")
     if (text, kind) != _FIRST_PIECES.get(index, (text, _NORMAL)):
-        raise ValueError(f"piece {index} is not of the kind that ours is")
+        raise ValueError(f"piece {index} is of another kind than ours")
     if not math.isfinite(score):
         raise ValueError(f"piece {index} has no finite score")
     if needs_repair(text.decode()):  # UnicodeDecodeError is a ValueError
@@ -93,7 +93,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int, Any]]:
     """Number, wire type and value of each field of a protobuf message, in order.
 
     Raises:
-        ValueError, IndexError, struct.error: this is none, or has wire types that ours have not.
+        ValueError, IndexError, struct.error: no message, or wire types that our models do not use.
     """
     at, end = 0, len(message)
     while at < end:

@@ -20,7 +20,7 @@ from nmt import signals
 from nmt.errors import InputError
 
 # One process reads for all others, some eight times as fast as each of them cleans. The bound is
-# memory: 110 to 200 MB each, the more the longer the sentences, so that all stay below 1.5 GB.
+# memory: 110 to 200 MB each, more for longer sentences; together they stay below 1.5 GB.
 _DEFAULT_MOST = 6
 
 

@@ -23,7 +23,7 @@ from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
 from nmt.storage.opening import opened, packed
 
-PAUSE_S = 0.05  # without input for so long, the window is translated
+PAUSE_S = 0.05  # after so long without input, the window is translated
 _OLDEST_S = 0.5  # no line waits for longer than this, even while input keeps coming
 _WINDOW_LINES = 2048
 _WINDOW_CHARACTERS = 4_000_000
@@ -38,7 +38,8 @@ class TranslatesLines(Protocol):
 
     def n_best(
         self, sentences: Sequence[str], options: SearchOptions | None = None
-    ) -> list[list[Translation]]: ...
+    ) -> list[list[Translation]]:
+        """See `Translator.n_best`."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def run_translate(
     """
     with _opened_input(input) as source, opened_output(output) as target:
         translator = Translator.load(model, device=device, precision=precision, note=note)
-        translator.beam(options.search)  # refuses a wrong one before the first line is read
+        translator.beam(options.search)  # refuses too small a beam before the first line is read
         name = "standard input" if input is None else str(input)
         translate_stream(translator, source, target, options=options, name=name, note=note)
 
@@ -135,7 +136,7 @@ class LineReader:
         self._line, self._last_invalid_line = 1, 0  # numbers
 
     def windows(self) -> Iterator[list[Part]]:
-        """Windows of lines in order: as many as it may hold, or those at hand when input pauses."""
+        """Windows of lines, in order: full ones, and what is at hand when the input pauses."""
         window: list[Part] = []
         size, began_s = 0, 0.0
         while True:
@@ -155,7 +156,7 @@ class LineReader:
                 return
 
     def _parts(self, data: bytes | None) -> Iterator[Part]:
-        """The lines that `data` completes: None completes none; b"", the end, the last one."""
+        """The lines that `data` completes: none for None (a pause), the last for b"" (the end)."""
         *lines, self._rest = (self._rest + (data or b"")).split(b"\n")
         for line in lines:
             yield self._part(line.removesuffix(b"\r"), True)

@@ -44,7 +44,7 @@ def log_probabilities(
     Args:
         transformer: in evaluation mode.
         pairs: source and target token ids, each with its end symbol.
-        batch_tokens: bound on the padded tokens a side computed together.
+        batch_tokens: bound on the tokens of either side of a batch, padding counted.
 
     Raises:
         NoModelError: the model's scores are not numbers.
@@ -72,7 +72,7 @@ def score_translations(
     Raises:
         ArgumentError: different numbers of lines.
         InputError: a sentence with more tokens than the model has learned positions, or than both
-            `data.max_length` and a batch.
+            `data.max_length` and `_BATCH_TOKENS`.
         NoModelError: the model's scores are not numbers.
     """
     if len(sources) != len(targets):

@@ -1,12 +1,12 @@
 """Beam search over the step interface, which is all it knows of the model.
 
 Vaswani et al. (2017), §6.1, with the length penalty of Wu et al. (2016), Eq. 14. Beam 1 is greedy.
-The device picks the candidates of a step; the host decides what becomes of them. There a hypothesis
+The device picks a step's candidates; the host decides which to keep. On the host, a hypothesis
 is a chain of links from each token to the one before, so that reordering a beam copies nothing.
 
 B sentences, b those still in the batch, W beam width, V vocabulary. The W live hypotheses of a
-sentence have places 0 to W - 1 in its beam; a parent is the place, one step before, of the
-hypothesis that another continues.
+sentence have places 0 to W - 1 in its beam. A hypothesis's parent is the place, one step
+earlier, of the hypothesis that it continues.
 """
 
 import sys
@@ -25,7 +25,7 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 NOT_NUMBERS = "scores that are not numbers, the model's output, use a sound model"
 NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
 _BLOCK = 128  # tokens of the vocabulary that are compared together
-_LEAVE_SHARE = 8  # one eighth of a batch must be done before the rest is copied together
+_LEAVE_SHARE = 8  # once an eighth of a batch is done, the rest is copied into a smaller one
 
 _FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("place", "i4")])
 
@@ -134,7 +134,7 @@ def _candidates(
     # Log-probabilities are the model's, so they are taken before tokens are ruled out. One of them
     # gives the normaliser of all: softmax is one pass over the logits, logsumexp several.
     p = logits.softmax(-1)  # (b, W, V)
-    for token in NEVER_GENERATED:  # a list as index would be sent to the GPU, which waits
+    for token in NEVER_GENERATED:  # indexing with a list would copy it to the GPU and wait
         logits[..., token].fill_(-torch.inf)
     k = min(2 * W, V)
     top, tokens = _top(logits, k)  # (b, W, k)
@@ -153,8 +153,11 @@ def _candidates(
 
 
 def _top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`logits.topk(k)`, by way of the k blocks of tokens with the greatest maxima: 3 to 5 times
-    faster on a CPU, where most of a vocabulary is seen by the pass for the maxima alone."""
+    """`logits.topk(k)`: (..., V) -> values and indices, (..., k) each.
+
+    The k greatest are in the k blocks with the greatest maxima. To find those and look into them
+    is 3 to 5 times faster on a CPU than `topk` over a whole vocabulary.
+    """
     V = logits.shape[-1]
     n = V // _BLOCK
     if n <= k:
@@ -177,7 +180,7 @@ class _Beams:
         B = len(max_lengths)
         self.best_penalties = np.array([length_penalty(n, alpha) for n in max_lengths])  # (B,)
         self.in_batch = np.arange(B)  # (b,) numbers of the sentences in the batch
-        self.done = np.zeros(B, dtype=bool)  # (B,) true of some that are still in the batch
+        self.done = np.zeros(B, dtype=bool)  # (B,) done sentences may still be in the batch
         self.finished = np.zeros((B, n_best), dtype=_FOUND)  # (B, n) best first
         self.finished["score"] = -np.inf
         self.cut = self.finished.copy()  # (B, n) likewise
@@ -255,7 +258,7 @@ class _Beams:
         self.done[self.in_batch[done | at_limit]] = True
 
     def _leave(self) -> NDArray[np.int64]:
-        """Drops the sentences that are done from the batch, once there are enough of them."""
+        """Drops done sentences from the batch once they are enough; returns the others' indices."""
         kept = np.flatnonzero(~self.done[self.in_batch])
         n_done = self.in_batch.size - kept.size
         if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:

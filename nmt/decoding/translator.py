@@ -1,4 +1,4 @@
-"""Translates sentences: cut to the model's length, batched by length, searched, put in order."""
+"""Translates sentences: cuts them to the model's length, batches, searches, restores the order."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -83,7 +83,7 @@ class Translator:
     def __init__(self, transformer: Transformer, tokenizer: Tokenizer, config: Config):
         self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
         self.device = transformer.embedding.device
-        self.max_piece = config.data.max_length - 1  # tokens; training has seen no longer source
+        self.max_piece = config.data.max_length - 1  # tokens; no source in training was longer
 
     @classmethod
     def load(
@@ -208,7 +208,7 @@ class Translator:
         return [self._pieces(text, next(ids)) if text.strip() else [] for text in texts]
 
     def _pieces(self, text: str, ids: list[int]) -> list[list[int]]:
-        """`ids`, those of `text`, or if they are too many the ids of its parts."""
+        """The ids of `text` in one piece, or in several if they are too many."""
         if len(ids) <= self.max_piece:
             return [ids] if ids else []
         parts = [part for part in _SENTENCE_ENDS.split(text) if part.strip()]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 RESAMPLES = 1000  # sacreBLEU's own default
 
+_MOST_WORDS = 5000  # of a line
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -57,7 +59,7 @@ def score(
     """
     from sacrebleu.metrics.chrf import CHRF  # late: to import it takes longer than a short search
 
-    check_counts(hypotheses, references)
+    check_texts(hypotheses, references)
     bleu, chrf = _bleu(target_language), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, references).score
     chrf_score = chrf.corpus_score(hypotheses, references).score
@@ -80,7 +82,7 @@ def bleu_interval(
     100 these would reach beyond it. The seed is the environment variable SACREBLEU_SEED, 12345 by
     default.
     """
-    check_counts(hypotheses, references)
+    check_texts(hypotheses, references)
     return interval(_bleu(target_language), hypotheses, references)
 
 
@@ -104,7 +106,7 @@ def ter(hypotheses: Sequence[str], *references: Sequence[str]) -> tuple[float, s
     """
     from sacrebleu.metrics.ter import TER
 
-    check_counts(hypotheses, references)
+    check_texts(hypotheses, references)
     metric = TER()
     value = metric.corpus_score(hypotheses, references).score
     return value, str(metric.get_signature())
@@ -125,7 +127,7 @@ def compare(
     from sacrebleu.significance import PairedTest
 
     for side in (hypotheses, baseline):
-        check_counts(side, references)
+        check_texts(side, references)
     systems = [("baseline", baseline), ("hypothesis", hypotheses)]
     metrics = {"BLEU": _bleu(target_language), "chrF": CHRF()}
     test = PairedTest(systems, metrics, references, test_type="bs", n_samples=RESAMPLES)
@@ -156,8 +158,11 @@ def language_of(tag: str) -> str:
     return re.split("[-_]", tag.lower())[0]
 
 
-def check_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Raises InputError unless there is a reference for each hypothesis, and any at all."""
+def check_texts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
+    """Raises InputError unless there is a reference for each hypothesis, and any at all.
+
+    Nor is a line compared that is no sentence: TER's time and memory grow with its square.
+    """
     for lines in references:
         if len(lines) != len(hypotheses):
             raise InputError(
@@ -166,3 +171,10 @@ def check_counts(hypotheses: Sequence[str], references: Sequence[Sequence[str]])
             )
     if not hypotheses or not references:
         raise InputError("nothing to score, the translations, give at least one line")
+    for side, lines in (("translations", hypotheses), *(("references", r) for r in references)):
+        for number, line in enumerate(lines, start=1):
+            if (words := len(line.split())) > _MOST_WORDS:
+                raise InputError(
+                    f"{words:,} words in one line, line {number:,} of the {side}, at most "
+                    f"{_MOST_WORDS:,} can be compared: split it into sentences"
+                )

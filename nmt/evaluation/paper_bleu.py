@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from nmt.evaluation.bleu import check_counts, interval
+from nmt.evaluation.bleu import check_texts, interval
 
 if TYPE_CHECKING:
     from sacremoses import MosesTokenizer
@@ -55,7 +55,7 @@ def paper_bleu(
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    check_counts(hypotheses, references)
+    check_texts(hypotheses, references)
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)  # as multi-bleu.perl counts
     tokenised = [[paper_tokens(line) for line in side] for side in (hypotheses, *references)]
     texts = tokenised[0], tokenised[1:]

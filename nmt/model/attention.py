@@ -30,22 +30,22 @@ KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 
 @dataclass(eq=False)
 class Visibility:
-    """Which query sees, that is may attend to, which key: where every rule given here allows it.
+    """Which keys each query sees (may attend to): those that every rule given here allows.
 
-    `attention` turns it into the bias that a kernel takes and caches that here, as a forward pass
+    `attention` turns it into the bias that a kernel takes and caches the bias here: a forward pass
     has one Visibility for all layers. A query must see at least one key: its attention weights
     would be NaN otherwise.
 
     Attributes:
         segments: of queries (R, T) and keys (R, S), int64. A query sees the keys of its own
-            segment. Padding, segment 0, sees every key, so that it sees one; its output is unused.
+            segment. Padding, segment 0, sees every key, as it must see one; its output is unused.
         positions: of queries (R, T) and keys (R, S), int64, in their sentences; R may be 1.
             Required by `causal` and `window`: ValueError without them.
         ancestors: (R, T, S) bool. In decoding the queries of a row are the hypotheses of one
             sentence: each sees itself and the tokens it continues.
         causal: a query sees no key of a later position.
-        window: a query sees itself and window // 2 positions on either side. The scores of the
-            others are computed all the same: together with the weighted sum they are 1% of the
+        window: a query sees itself and window // 2 positions on either side. Scores beyond it
+            are computed all the same: together with the weighted sum they are 1% of the
             multiplications in an encoder layer of the base model at 27 tokens, 8% at 256.
     """
 
@@ -62,7 +62,7 @@ class Visibility:
 
 
 def _rules(visibility: Visibility) -> Iterator[Tensor]:
-    """What each rule that is given allows, (R, T, S) bool."""
+    """For each rule that is given, where it allows attention: (R, T, S) bool."""
     if visibility.segments is not None:
         query, key = visibility.segments[0][:, :, None], visibility.segments[1][:, None]
         yield (query == key) | (query == 0)
@@ -78,7 +78,7 @@ def _rules(visibility: Visibility) -> Iterator[Tensor]:
 
 
 def _added_bias(visibility: Visibility, dtype: torch.dtype) -> Tensor | None:
-    """What is added to scores: 0 where a query sees a key, -inf elsewhere; None if all see all.
+    """What is added to scores: 0 where a query sees a key, -inf elsewhere; None without rules.
 
     Returns:
         (R, 1, T, S) of `dtype`, computed at the first call.
@@ -152,7 +152,7 @@ class Cache(Protocol):
         """Adds a step's keys (R, H, T, K) and values (R, H, T, V).
 
         Returns:
-            Those of all steps so far, their columns in the order of the step's Visibility.
+            Keys and values of all steps so far, their columns ordered as in the step's Visibility.
         """
 
 
@@ -164,7 +164,7 @@ class MultiHeadAttention(nn.Module):
     Differs from Vaswani et al. (2017), §3.2.2: the projections have biases.
 
     Attributes:
-        stacked: the number of rows of each projection in such a matrix, by the matrix's name.
+        stacked: for each such matrix, by its name, the number of rows of each projection in it.
     """
 
     stacked: dict[str, list[int]]

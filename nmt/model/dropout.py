@@ -1,7 +1,7 @@
 """Dropout whose masks are a function of (seed, step, slot).
 
 torch's own dropout draws its masks serially on a CPU, 6 to 7 ms a million elements. On a CPU the
-masks here come from numpy's SFC64, 16 random bits an element, so the rate is kept to 1/65536 and
+masks here come from numpy's SFC64, 16 random bits an element, so the rate is exact to 1/65536 and
 elements are independent. Other devices use torch's generator, seeded from the same numbers.
 """
 
@@ -35,7 +35,7 @@ class Randomness:
 
 
 class _Masked(torch.autograd.Function):
-    """x * mask * scale, which saves one byte an element for the backward pass."""
+    """x * mask * scale; stores only one byte an element for the backward pass."""
 
     @staticmethod
     def forward(ctx, x: Tensor, mask: Tensor, scale: float) -> Tensor:

@@ -116,7 +116,7 @@ class OutputProjection(nn.Module):
     """Decoder output to logits by the embedding matrix (§3.4), without a bias.
 
     The matrix is an argument, not an attribute, so that it is saved under one name only. A module
-    with a copy of its own, such as a quantised one, can replace this one.
+    that has its own copy of the matrix, say a quantised one, can replace this module.
     """
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:

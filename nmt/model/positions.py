@@ -1,4 +1,4 @@
-"""Positional encodings: sinusoids (§3.5) or a learned table (Table 3, E)."""
+"""Positional encodings, added in `Transformer.embed`: sinusoids (§3.5) or learned (Table 3, E)."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The ids that are no text: padding, start and end of a sentence, unknown.
+"""The special ids: padding, start and end of a sentence, unknown.
 
 They are the same in every vocabulary that nmt learns. Nothing is imported here, as tokenisation
 needs them without torch, and the model without a tokenizer.

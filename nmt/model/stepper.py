@@ -84,7 +84,7 @@ class Stepper:
 
         Args:
             last_tokens: (B, W) int64, the newest token of each hypothesis; BOS at first.
-            parents: (B, W) int64, which hypothesis of the step before each one continues.
+            parents: (B, W) int64, for each the hypothesis of the step before that it continues.
 
         Returns:
             (B, W, vocabulary).

@@ -25,6 +25,6 @@ class Tokens:
         return cls(tokens, positions, (tokens != PAD_ID).long())
 
     def to(self, device: torch.device) -> Tokens:
-        """The same on a device; from page-locked tensors without waiting for the copy."""
+        """The same on `device`; page-locked tensors are copied without waiting."""
         parts = (self.tokens, self.positions, self.segments)
         return Tokens(*(part.to(device, non_blocking=True) for part in parts))

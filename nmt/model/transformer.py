@@ -139,7 +139,7 @@ class Transformer(nn.Module):
             visibility: of the target's queries and keys; the model's window is added here.
             memory: for each layer the encoder's output, or its keys and values.
             memory_visibility: of T queries and S keys.
-            caches: for each layer the keys and values of former steps; None where `y` is the
+            caches: for each layer the keys and values of earlier steps; None where `y` is the
                 whole target.
         """
         visibility = self._of_self_attention(visibility)

@@ -19,9 +19,9 @@ from nmt.storage.names import TOKENIZER, WEIGHTS
 
 
 def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights of models or checkpoints, in fp32, one model in memory.
+    """The mean of the weights of models or checkpoints, in fp32; only the mean is held in memory.
 
-    The files are mapped: what has been read of them can be dropped from memory again.
+    Files are memory-mapped, so that the system can drop what has been read.
     """
     mean = read_tensors(folders[0] / WEIGHTS)
     for folder in folders[1:]:
@@ -33,8 +33,8 @@ def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
 def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> list[int]:
     """Writes the mean of a run's last sound checkpoints as a model directory.
 
-    They are those that the end of training would take: a whole `training.checkpoint_every` apart,
-    and the newest. The best by validation, or one that a stop has left, does not count.
+    They are those that training averages at its end: at multiples of `training.checkpoint_every`,
+    and the newest. The best by validation, or one that a stop has left, does not count otherwise.
 
     Args:
         note: is told of checkpoints passed over.

@@ -42,6 +42,7 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
+        """The steps that were taken."""
         return self.state.step
 
 
@@ -66,8 +67,8 @@ def save(
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
     """The steps whose checkpoints count for averaging, newest first.
 
-    Those that an undisturbed run has written: multiples of `every` up to `last`, and `last`. Not
-    those of a stop in between, so that a stopped run ends in the same mean.
+    They are what an undisturbed run writes: multiples of `every` up to `last`, and `last`. Those
+    of a stop in between do not count, so that a stopped run ends in the same mean.
     """
     counting = (step for step in steps if step == last or (step < last and step % every == 0))
     return sorted(counting, reverse=True)
@@ -106,7 +107,7 @@ def newest(run: RunDirectory, note: Callable[[str], None]) -> Checkpoint | None:
 
     Raises:
         NoModelError: there are checkpoints, but none is sound.
-        LastingError: a later version of nmt wrote one, and going back behind it would lose work;
+        LastingError: a later version of nmt wrote one, and resuming from an older one loses work;
             or no more files can be opened.
     """
     problems: list[str] = []

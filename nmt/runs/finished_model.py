@@ -1,4 +1,4 @@
-"""A run's finished model, the mean of its last checkpoints: its step, its replacement."""
+"""A run's finished model, the mean of its last checkpoints: reading its step, replacing it."""
 
 import os
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def write(
         elif os.path.lexists(run.model):
             kept = atomic.free_name(run.model, "former")
             run.model.replace(kept)
-            note(f"nmt: warning: {run.model} held files of others, they are kept in {kept}")
+            note(f"nmt: warning: {run.model} held files nmt did not make, kept in {kept}")
         new.replace(run.model)
     finally:
         atomic.remove(new)

@@ -1,9 +1,9 @@
 """A model directory: configuration, tokenizer and weights with their manifest, self-contained.
 
 A model may come from anywhere, with a manifest that fits what is in it, so the manifest protects
-against damage alone. That no model runs code, crashes the process or fills the memory depends on
-what is read, and how: strict YAML, a tokenizer of the one form that ours have, and tensors of which
-names, types and shapes are read first, from a bounded header, and compared with the configuration.
+against damage alone. What keeps a model from running code, crashing the process or filling the
+memory is how it is read: strict YAML; a tokenizer only in the form that ours have; tensors whose
+names, types and shapes, read first from a bounded header, are those the configuration asks for.
 """
 
 import os
@@ -93,7 +93,7 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
             for problem in problems[1:]:
                 note(f"passed over: {problem}")
             raise NoModelError(problems[0])
-        # else a trainer at work has removed one, which it does only for a newer one's sake
+        # else a running trainer has removed one, which it does only once there is a newer one
 
 
 @contextmanager
@@ -101,7 +101,7 @@ def passing_over(tell: Callable[[str], None]) -> Iterator[None]:
     """Tells why a model or checkpoint cannot be used, so that the next one is tried.
 
     Raises:
-        LastingError: from the block, since the next one would not do instead.
+        LastingError: from the block, as no other model may be used instead.
     """
     try:
         yield
@@ -116,8 +116,8 @@ def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] 
     """Raises InputError unless a model or checkpoint in a run's directory is sound and its own.
 
     Its files are as the manifest says and fit each other, its settings are the run's, and all
-    numbers are such as training gives: of moments, too, beyond which Adam's fused kernel would
-    write.
+    numbers are such as training gives. Moments are checked too: given short ones, Adam's fused
+    kernel would write out of bounds.
 
     Args:
         content: the manifest.
@@ -267,9 +267,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 @contextmanager
 def _system_errors_of(path: Path) -> Iterator[None]:
-    """Lets the operating system say why it does not open a file, which safetensors does not tell.
+    """Raises the system's reason why a file cannot be opened, which safetensors does not tell.
 
-    That opens the file twice. What it raises instead is a FileNotFoundError without `errno`, or
+    safetensors opens the file twice, and raises a FileNotFoundError without `errno` instead, or
     torch's RuntimeError.
     """
     try:

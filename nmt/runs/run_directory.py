@@ -35,7 +35,7 @@ _STEP = re.compile(r"step-([0-9]{8,16})")
 
 
 def owner(path: Path) -> Path | None:
-    """The run, model or prepared data among whose own files a path is; None: it is in none.
+    """The run, model or prepared data one of whose own files has this path; None if there is none.
 
     Args:
         path: of a file that is there or not, its links resolved.
@@ -53,7 +53,7 @@ def owner(path: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Where things are in a run. Nothing need be there yet, nor be sound if it is."""
+    """Where things are in a run. None of it has to exist or be sound."""
 
     path: Path
 
@@ -72,18 +72,22 @@ class RunDirectory:
 
     @property
     def config(self) -> Path:
+        """The resolved configuration."""
         return self.path / names.CONFIG
 
     @property
     def tokenizer(self) -> Path:
+        """The vocabulary, a copy of the data's."""
         return self.path / names.TOKENIZER
 
     @property
     def log(self) -> Path:
+        """One JSON object for each logged step and event."""
         return self.path / names.LOG
 
     @property
     def tensorboard(self) -> Path:
+        """TensorBoard's files."""
         return self.path / names.TENSORBOARD
 
     @property
@@ -108,6 +112,7 @@ class RunDirectory:
 
     @property
     def checkpoints(self) -> Path:
+        """The directory of all checkpoints."""
         return self.path / names.CHECKPOINTS
 
     def checkpoint(self, step: int) -> Path:
@@ -130,6 +135,7 @@ class RunDirectory:
 
     @property
     def may_hold_models(self) -> bool:
+        """Whether there is a place where models are put, sound or not."""
         return self.checkpoints.is_dir() or self.model.is_dir()
 
     @property
@@ -176,10 +182,10 @@ class RunDirectory:
         """The manifest of the data that the run was trained on; None if it has kept none.
 
         Args:
-            folder: a model or checkpoint in it, of these data too.
+            folder: a model or checkpoint in the run, which should be of the same data.
 
         Raises:
-            NoModelError: one of the two is another run's, or the folder's manifest is damaged.
+            NoModelError: `folder` is of other data than the run, or its manifest is damaged.
         """
         try:
             own = manifest.read(self.path, "data", names.DATA_MANIFEST)
@@ -223,12 +229,12 @@ class RunDirectory:
             remedy = "restore it or name another training.run_directory"
             raise InputError(*(f"{problem}, {remedy}" for problem in problems))
         for problem in problems:
-            note(f"{problem}, where it left no checkpoint: it begins anew")
+            note(f"{problem}, which has no checkpoint: the run begins anew")
 
     def _has_begun(self) -> bool:
         return os.path.lexists(self.model) or any(self.checkpoints.glob("[!.]*"))
 
     def set_up(self, config: Config, tokenizer: bytes) -> None:
-        """Writes settings and tokenizer, the content of its file, of the run that begins here."""
+        """Writes the settings and the tokenizer (its file's content) of a run that begins here."""
         atomic.write_if_changed(self.config, config.to_yaml().encode())
         atomic.write_if_changed(self.tokenizer, tokenizer)

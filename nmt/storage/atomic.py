@@ -220,6 +220,7 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
+        """Whether the folder is still where it was, and its lock this one."""
         try:
             return os.path.samestat((self.folder / LOCK).stat(), os.fstat(self._descriptor))
         except OSError:

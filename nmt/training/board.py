@@ -1,4 +1,4 @@
-"""TensorBoard's event file, written directly; of a failure one warning is given.
+"""TensorBoard's event file, written directly; a failure gives one warning.
 
 TensorBoard's own writer opens the file by its name for each batch of events, in a thread: if the
 folder is gone, that thread ends in a traceback; if the run was renamed, it writes into another run.
@@ -66,5 +66,5 @@ class Board:
     def _lose(self, reason: str) -> None:
         self._is_lost = True
         self._note(
-            f"nmt: warning: no more for TensorBoard ({reason}), {self._path}, training goes on"
+            f"nmt: warning: TensorBoard gets no more ({reason}), {self._path}, training goes on"
         )

@@ -34,13 +34,13 @@ from nmt.errors import (
     of_system,
 )
 
-# A scheduler's signal to every process comes a second time from torchrun, which passes it on.
+# Within this time a second signal is the same request: torchrun passes a scheduler's signal on.
 _ONE_REQUEST_S = 2.0
 # Groups are never freed. DistributedDataParallel has the last reference to one; when Python drops
 # it, gloo joins its threads while holding the interpreter's lock, for which one of them may be
 # waiting to free a tensor: a rank that had finished hung for ever (torch 2.13).
 _kept: list[dist.ProcessGroup | None] = []
-_LAST_WORDS_S = 5.0  # within which ranks that are still running report how their part ended
+_LAST_WORDS_S = 5.0  # time in which the other ranks report how their part of the run ended
 
 
 @dataclass(frozen=True)
@@ -223,8 +223,8 @@ def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputE
     """The error that this rank raises, given how the parts of the others have ended.
 
     A rank with an error of its own waits only for lower ranks, which may report the same, and then
-    exits: its exit is what interrupts the others, which are waiting for it. Those lost only the
-    connection; they wait for all ranks, and one that reports nothing is lost.
+    exits: its exit interrupts the others, which are waiting for it. A rank that has only lost the
+    connection waits for the reports of all ranks; one without a report counts as lost.
 
     Args:
         board: where ranks report, apart from the group, which is broken.

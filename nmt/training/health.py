@@ -16,7 +16,7 @@ LOWER_RATE = (
     "start another training.run_directory with a lower training.learning_rate_factor, "
     "more training.warmup_steps or training.gradient_clip"
 )
-# Successive steps worse than guessing that end a run; fewer may be a spike that passes.
+# So many successive steps worse than guessing end a run; fewer may be a passing spike.
 _PATIENCE_STEPS = 100
 # Peak learning rate in units of d_model^-0.5, that is factor / sqrt(warmup_steps). The paper's
 # models have 0.016, those for Multi30k and the demo 0.034 to 0.05. The demo's model (d_model 128,
@@ -45,7 +45,7 @@ class Divergence:
     """Counts successive steps at which a model is worse than guessing, and ends the run in time.
 
     Guessing, with the same probability for each of V pieces, has ln V nats a token, and a new model
-    about half a nat more. So worse than guessing is more than ln V + 1 or, during the warm-up, when
+    about half a nat more. So "worse than guessing" means above ln V + 1 or, in the warm-up, when
     a fine-tuned model still adapts to text of another kind, 3 ln V. The loss of a step is the same
     on all ranks, so that they agree without asking each other.
     """
@@ -59,14 +59,14 @@ class Divergence:
     def is_astray(self, step: int, nll: float) -> bool:
         """Whether this step was worse than guessing, so that its weights should not be saved.
 
-        Its loss is that of the weights before its update: a checkpoint may have the weights of the
+        A step's loss is from before its update: a checkpoint may have the weights of the
         first diverging step, but of no later one.
 
         Args:
             nll: of the step, in nats per target token.
 
         Raises:
-            DivergedError: too many successive steps were.
+            DivergedError: too many successive steps were worse than guessing.
         """
         is_warm = step >= self._warmup_steps
         is_worse = nll > (self._uniform + 1 if is_warm else 3 * self._uniform)

@@ -107,7 +107,7 @@ class TransformerLoss(nn.Module):
         hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
         return self._of(hidden, batch.tgt_out.flatten())
 
-    # Nothing is gained: chunks are large products already, and each number of tokens is a new graph
+    # Compiling gains nothing: chunks are large products, and each number of tokens is a new graph
     @torch.compiler.disable
     def _of(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         if hidden.device.type == "cpu":  # on a GPU the host would wait for the number of tokens

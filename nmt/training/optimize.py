@@ -37,7 +37,12 @@ def adam(module: nn.Module) -> torch.optim.Adam:
 
 
 def autocast(config: Config, device: torch.device) -> torch.autocast:
-    """The precision of `training.precision`: bf16 matrix products over fp32 weights, or fp32."""
+    """The precision of `training.precision`: bf16 matrix products over fp32 weights, or fp32.
+
+    What follows from it elsewhere: on a CPU `Transformer.embed` makes the residual stream bf16, and
+    `smoothed_cross_entropy` makes the logits so. A model to translate with has a precision of its
+    own (`Translator.load`).
+    """
     low = config.training.precision == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=low)
 
@@ -81,7 +86,7 @@ def optimizer_step(
     norm = nn.utils.get_total_norm(gradients)
     *own_sums, gradient_norm = torch.stack(
         [*sums, norm.double()]
-    ).tolist()  # the one wait for a GPU
+    ).tolist()  # the host waits for the GPU only here
     loss, nll = ranks.sum(own_sums)
     if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
         raise DivergedError(

@@ -35,7 +35,7 @@ class Run:
 
 
 def prepare_if_missing(config: Config, note: Note) -> None:
-    """Prepares the run's data if there is none; under torchrun, ranks would wait for hours."""
+    """Prepares missing data, but not under torchrun, where other ranks would wait for hours."""
     if world_size() == 1 and not PreparedData.is_in(Path(config.data.directory)):
         prepare.prepare(config, report=note, tokenizer=tokenizer_to_fine_tune(config))
 
@@ -92,7 +92,7 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
 
 
 def _refuse_other_data(directory: RunDirectory, hashes: dict[str, str]) -> None:
-    """Raises NoModelError if the run was trained on other data, before its record is replaced."""
+    """Raises NoModelError if the run's record says that it was trained on other data."""
     try:
         former = manifest.read(directory.path, "data", directory.data_manifest.name)
     except InputError:  # the record is lost: checkpoints are compared one by one

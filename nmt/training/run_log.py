@@ -47,7 +47,7 @@ def _sound_line(text: bytes) -> dict[str, Any] | None:
     if not isinstance(line, dict) or not isinstance(line.get("event", ""), str):
         return None
     step = line.get("step")
-    if type(step) is not int or not 0 <= step <= _MAX_STEP:  # True is none
+    if type(step) is not int or not 0 <= step <= _MAX_STEP:  # a bool is an int, too
         return None
     return {key: value for key, value in line.items() if _is_sound(key, value)}
 
@@ -124,8 +124,8 @@ class RunLog:
     def elapsed_s(self) -> float:
         """Seconds of training so far, validation and saving included.
 
-        A resumed run continues from the value of its checkpoint: neither the time in between counts
-        nor that of steps after the checkpoint, which are lost and done again.
+        A resumed run continues from the value of its checkpoint: time in between does not count,
+        nor does that of steps after the checkpoint, which are lost and done again.
         """
         return time.monotonic() - self._began
 
@@ -145,7 +145,7 @@ class RunLog:
             self._bar.update(1)
 
     def restart_clock(self) -> None:
-        """Leaves the time since the last line out of tokens per second: validation, saving."""
+        """Leaves the time since the last line (validation, saving) out of tokens per second."""
         self._tokens, self._since = 0, time.monotonic()
 
     def step(self, facts: dict[str, Any]) -> None:
@@ -224,10 +224,10 @@ class RunLog:
         self._file.flush()
 
     def _write_again(self) -> None:
-        """Restores a log that was removed from the file, which is still open."""
+        """Writes a removed log again, from its file, which is still open."""
         assert self._file
         with self._file as removed:
             removed.seek(0)
             write_file(self._path, removed.read())
         self._file = self._path.open("a+", encoding="utf-8")
-        self.note(f"nmt: warning: was removed and is written again, {self._path}")
+        self.note(f"nmt: warning: the log was removed and is written again, {self._path}")

@@ -12,7 +12,7 @@ def learning_rate(config: Config, step: int) -> float:
 
 
 def peak_step(config: Config) -> int:
-    """The step with the greatest learning rate: the warm-up's last, or the run's if it is first."""
+    """The step with the greatest learning rate: the last of the warm-up, or of a shorter run."""
     return min(config.training.warmup_steps, config.training.max_steps)
 
 

@@ -41,7 +41,7 @@ from nmt.training.validation import validate
 # a CPU (rows of 48, 64, 100: 10.9, 9.9, 9.0 thousand tokens/s on Multi30k with d_model 128).
 _CPU_ROW, _GPU_ROW = 64, 256
 
-Step = tuple[StepPlan, list[tuple[int, Batch]]]  # with this rank's slots and their numbers
+Step = tuple[StepPlan, list[tuple[int, Batch]]]  # and this rank's slots of it, numbered
 
 
 def train(config: Config, note: Note) -> Path:
@@ -111,7 +111,7 @@ def _refuse_different(ranks: Ranks, seen: object, name: str) -> None:
 
 
 def _log(run: Run, start: Checkpoint | None) -> RunLog:
-    """The run's log, continued from a checkpoint if any; on other ranks one that is silent."""
+    """The run's log, continued from a checkpoint if there is one; silent on other ranks."""
     if not run.ranks.is_main:
         return RunLog(None)
     step, validated, elapsed_s = 0, 0, 0.0
@@ -135,7 +135,7 @@ class Training:
 
     @classmethod
     def begin(cls, run: Run, start: Checkpoint | None, note: Note) -> "Training":
-        """From a checkpoint, or before the first step; `note` is told what is fine-tuned."""
+        """Starts from a checkpoint, or anew; `note` is told which model is fine-tuned."""
         settings = run.config.training
         transformer = _initial_transformer(run, start, note).to(run.ranks.device).train()
         loss_module = TransformerLoss(transformer, settings.label_smoothing)
@@ -219,7 +219,7 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
     run = training.run
     config, settings, ranks = run.config, run.config.training, run.ranks
     if step:
-        training.validate_if_due(log, stop, step)  # if a stop interrupted that validation
+        training.validate_if_due(log, stop, step)  # still due if a stop interrupted it
         _stop(run, ranks.max(stop.signal_number), step)
     if training.is_over(step):
         return step
@@ -256,10 +256,10 @@ def _stop(run: Run, signal_number: int, step: int) -> None:
 
 
 def _settled(training: Training, steps: Iterator[Step]) -> Iterator[Step]:
-    """The same steps; before the first, a backward pass whose gradients are discarded.
+    """The same steps, after one backward pass whose gradients are discarded.
 
     DistributedDataParallel rebuilds its buckets after its first pass, and with three ranks or more
-    the buckets decide in which order the ranks' gradients are added. Only with the pass before does
+    the buckets decide in which order the ranks' gradients are added. Only after this pass does
     a resumed run add them in the order of an undisturbed one.
     """
     first = next(steps)
@@ -328,7 +328,7 @@ def _warn_of_other_languages(initial: Data, own: Data, origin: str, note: Note) 
     if theirs != ours:
         note(
             f"nmt: warning: a model of {theirs} is fine-tuned on {ours}, "
-            f"training.initialize_from {origin}, name another model if that is not meant"
+            f"training.initialize_from {origin}, name another model if that is not intended"
         )
 
 

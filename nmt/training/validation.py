@@ -136,7 +136,7 @@ def _losses(
 ) -> list[float]:
     """Smoothed loss and nll, summed over target tokens in nats, and the number of those tokens.
 
-    Pairs longer than the learned positions, if they are learned, have no loss and are left out.
+    Pairs with more tokens than a model has learned positions, if it has these, are left out.
 
     Raises:
         DivergedError: the loss is not finite.

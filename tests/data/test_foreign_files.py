@@ -33,6 +33,18 @@ def test_a_manifest_of_another_program_is_named_and_stays(settings, tmp_path: Pa
     PreparedData.open(data).verify_all()
 
 
+@pytest.mark.parametrize("name", ["train/.tmp-notes.txt", "test_set/.tmp-mine", ".work/.tmp-notes"])
+def test_a_persons_temporary_file_is_named_and_stays(settings, tmp_path: Path, name: str):
+    data = tmp_path / "data"
+    run(settings(data__directory=str(data)))
+    path = data / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    with pytest.raises(InputError, match=str(path)):
+        run(settings(data__directory=str(data), data__max_length=12))
+    assert path.read_text() == "mine"
+
+
 def test_no_note_is_written_through_a_link(settings, tmp_path: Path):
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     run(settings(data__directory=str(data)))

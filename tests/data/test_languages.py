@@ -113,7 +113,7 @@ def test_prepare_tells_of_a_code_that_is_none(tmp_path: Path, capsys):
     path.write_text(yaml.safe_dump(settings))
     assert main(["prepare", str(path)]) == 2  # the demo's grammar knows no English
     assert capsys.readouterr().err.splitlines()[0] == (
-        "nmt: warning: English is no language code (en?), data.source_language, "
+        "nmt: warning: English is not a language code (en?), data.source_language, "
         "write that of ISO 639"
     )
 
@@ -151,5 +151,5 @@ def test_evaluate_tells_of_another_language(tmp_path: Path, capsys):
     assert "warning" not in capsys.readouterr().err
     assert main([*words, str(tmp_path / "de"), "--target-language", "german"]) == 2
     assert capsys.readouterr().err == (
-        "nmt: error: german is no language code (de?), --target-language, give that of ISO 639\n"
+        "nmt: error: german is not a language code (de?), --target-language, give that of ISO 639\n"
     )

@@ -552,7 +552,7 @@ def test_a_run_that_begins_while_other_settings_are_prepared_keeps_its_data(
 
 def test_a_vocabulary_too_large_leaves_the_cleaned_text_for_the_next_try(tmp_path: Path) -> None:
     wanted = settings(tmp_path, vocabulary_size=90_000)
-    with pytest.raises(InputError, match=r"no 90,000 different pieces, tokenizer.vocabulary_size"):
+    with pytest.raises(InputError, match=r"fewer than 90,000 pieces, tokenizer.vocabulary_size"):
         run(wanted)
     assert not (tmp_path / "data" / "manifest.json").exists()
     lines = run(settings(tmp_path))

@@ -137,7 +137,12 @@ def test_several_references():
 
 @pytest.mark.parametrize(
     ("hypotheses", "references", "message"),
-    [(["a"], ["a", "b"], "1 translation but 2 references"), ([], [], "nothing to score")],
+    [
+        (["a"], ["a", "b"], "1 translation but 2 references"),
+        ([], [], "nothing to score"),
+        (["a", "b"], ["a", "b " * 5001], "5,001 words in one line, line 2 of the references"),
+        (["b " * 5001], ["a"], "5,001 words in one line, line 1 of the translations"),
+    ],
 )
 def test_nothing_to_compare(hypotheses, references, message):
     with pytest.raises(InputError, match=message):

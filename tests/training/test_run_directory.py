@@ -59,8 +59,8 @@ def test_a_run_outlives_the_files_that_tell_of_it(settings, trained: Train):
     run = Path(settings().training.run_directory)
     assert status == 0 and (run / "model").is_dir()
     assert [line.split(",")[0] for line in said if "removed" in line] == [
-        "nmt: warning: was removed and is written again",
-        "nmt: warning: no more for TensorBoard (removed)",
+        "nmt: warning: the log was removed and is written again",
+        "nmt: warning: TensorBoard gets no more (removed)",
     ]
     assert [line["step"] for line in read_log(run) if "event" not in line] == [1, 2, 3, 4]
     assert "Traceback" not in "".join(said)
@@ -170,7 +170,7 @@ def test_what_a_person_put_into_the_model_is_kept(settings, trained: Train, put:
     for number, (steps, kept) in enumerate([(5, True), (6, False)]):
         status, said = trained(settings(**SHORT | {"training__max_steps": steps}))
         assert status == 0 and not (run / "model").is_symlink()
-        assert any("they are kept in" in line for line in said) == kept
+        assert any("files nmt did not make, kept in" in line for line in said) == kept
         assert [path.name for path in run.glob("former-*")] == ["former-1-model"], number
     former = run / "former-1-model"
     assert files(former) == before and former.is_symlink() == is_link
@@ -210,7 +210,7 @@ def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Trai
     told = [line for line in said if "begins anew" in line]
     assert len(told) == 2
     assert told[1] == (
-        f"training.seed is 5, the run was started with 1, {run}, where it left no checkpoint: it "
+        f"training.seed is 5, the run was started with 1, {run}, which has no checkpoint: the run "
         "begins anew"
     )
     assert "seed: 5" in (run / "config.yaml").read_text()

@@ -1,7 +1,7 @@
 """Parallel text as streams of (source, target) pairs, unchanged.
 
 A corpus is one entry of `data.train`, `data.validation` or `data.test`. Each kind has a file here,
-a subclass of `Kind`; a new one is a further file, an entry of `_KINDS` and a line in
+a subclass of `Kind`; a new kind needs such a file, an entry in `_KINDS` and a line in
 `nmt.config.settings`. Whatever cannot be read stops with file and line; nothing is left out and
 nothing is cleaned here.
 """

@@ -21,7 +21,7 @@ class Jsonl(Kind):
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise InputError(
-                    f"not JSON ({error}), {where}, one JSON object a line was expected"
+                    f"not JSON ({error}), {where}, write one JSON object a line"
                 ) from None
             yield (
                 _text(row, settings.source_column, where),

@@ -9,7 +9,7 @@ Pairs = Iterator[tuple[str, str]]
 
 
 class Kind:
-    """A kind of corpus; what a subclass leaves alone is as for one file, found at `path`.
+    """A kind of corpus; the methods here are right for one that is a single file, at `path`.
 
     `settings` are what an entry of the configuration has under the kind's key.
     """

@@ -70,8 +70,8 @@ def clean_shard(
 
     Args:
         pairs: raw.
-        evaluation: what training pairs must not give away; None for pairs that are themselves
-            for validation, of which only those with an empty side are dropped.
+        evaluation: what training pairs must not give away; None for validation and test pairs,
+            of which only those with an empty side are dropped.
         output: the Arrow file; the counts are in its note.
     """
     counts: Counter[str] = Counter()

@@ -46,7 +46,7 @@ def facts_of(part: Part, counts: Counter[str]) -> dict[str, Any]:
 
 
 def report_counts(job: Job, counts: Sequence[Counter[str]], report: Report) -> None:
-    """Reports a table: a row for each rule, a column for each corpus, of which `counts` are."""
+    """Reports a table: a row for each rule, a column for each corpus, whose `counts` it is."""
     rows = {"pairs read": "read"} | {rule: rule for rule in cleaning.RULES}
     rows |= {"pairs kept": "kept", f"repaired: {cleaning.REPAIRED}": cleaning.REPAIRED}
     cells = [["", *(part.title for part in job.parts)]]

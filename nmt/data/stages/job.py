@@ -95,7 +95,7 @@ class Job:
 
     @property
     def segmentations(self) -> int:
-        """Of each training pair."""
+        """The number of segmentations of each training pair."""
         return SEGMENTATIONS if self.config.tokenizer.bpe_dropout else 1
 
     def token_shards(self, text: Path, split: str) -> list[Path]:
@@ -127,7 +127,7 @@ def short_hash(value: Any) -> str:
 
 
 def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
-    """Writes, last of all, the note beside a file that says it is finished: NAME.json.
+    """Writes NAME.json beside a file, last of all: the note that it is finished.
 
     Args:
         path: the file, or where it would be if it had any content.

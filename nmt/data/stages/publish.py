@@ -18,12 +18,13 @@ from nmt.storage import atomic, manifest
 from nmt.storage.names import TEST_SET, TOKENIZER, TRAIN, USED_BY, VALIDATION, WORK
 
 _PUBLISHED = (TOKENIZER, TRAIN, VALIDATION, TEST_SET)  # and the manifest
-_SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|\.tmp-.*"
+_TEMPORARY = re.escape(atomic.PREFIX) + ".*"
+_SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|" + _TEMPORARY
 _ENTRIES = {  # what the folders that are replaced hold, if they are ours
     TRAIN: _SPLIT,
     VALIDATION: _SPLIT,
-    TEST_SET: r"source\.txt|target\.txt|\.tmp-.*",
-    WORK: r"(text|tokenizer|tokens)-[0-9a-f]{12}(\.model|\.json)?|\.tmp-.*",
+    TEST_SET: r"source\.txt|target\.txt|" + _TEMPORARY,
+    WORK: r"(text|tokenizer|tokens)-[0-9a-f]{12}(\.model|\.json)?|" + _TEMPORARY,
 }
 
 
@@ -42,7 +43,7 @@ def refuse_what_is_not_ours(job: Job) -> None:
                 raise _not_ours(path)
     if manifest.is_foreign(job.directory):
         raise _not_ours(job.directory / manifest.NAME)
-    # in the order in which another process, publishing, makes the one untrue and the other true
+    # in this order: another process, publishing, moves the manifest before it removes the work
     if job.work.exists() or PreparedData.is_in(job.directory):
         return
     for name in _PUBLISHED:
@@ -79,7 +80,7 @@ def discard_work(job: Job) -> None:
 def remove_work(job: Job) -> None:
     """Removes what the last call left if it was killed at its very end."""
     if job.tokens.exists():  # not what an interrupted preparation of other settings left
-        # Who holds the lock prepares other settings there.
+        # If the lock is held, its holder prepares other settings there.
         with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
             _remove(job.work)
 
