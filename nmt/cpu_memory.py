@@ -2,7 +2,7 @@
 
 import ctypes
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # malloc.h of glibc
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # malloc.h of glibc
 
 
 def keep_freed_memory() -> None:
@@ -16,6 +16,6 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return
-    mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the most that glibc accepts
+    mallopt(_M_MMAP_MAX, 0)  # not even the largest tensors get a mapping of their own
     mallopt(_M_TRIM_THRESHOLD, 1 << 30)
     mallopt(_M_TOP_PAD, 64 << 20)

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from nmt.decoding.translator import Precision, SearchOptions, Translation, Translator, combine
+from nmt.decoding.translator import SearchOptions, Translation, Translator, combine
 from nmt.errors import ArgumentError, InputError, count
+from nmt.model.packing import Precision
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
 from nmt.storage.opening import opened, packed

@@ -11,8 +11,9 @@ import torch
 from nmt.data.cleaning import normalize
 from nmt.data.layout import Pair, by_length, one_per_row
 from nmt.decoding.search import NOT_NUMBERS
-from nmt.decoding.translator import Precision, Translator
+from nmt.decoding.translator import Translator
 from nmt.errors import ArgumentError, InputError, NoModelError, count
+from nmt.model.packing import Precision
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.transformer import Transformer
 from nmt.storage.opening import read_lines

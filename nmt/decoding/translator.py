@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self, overload
+from typing import Self, overload
 
 import torch
 
@@ -13,12 +13,12 @@ from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.search import Hypothesis, search
 from nmt.errors import ArgumentError, is_out_of_memory
+from nmt.model.packing import Precision, pack
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import load_model
 
-Precision = Literal["fp32", "bf16"]
 Progress = Callable[[int], object]
 
 # Tokens that a batch may hold. In the paper's base model each has 24 KB of keys and values in fp32
@@ -98,16 +98,25 @@ class Translator:
 
         Args:
             device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
-            precision: None: fp32 on a CPU, bf16 on a GPU.
+            precision: of matrix products; None: fp32 on a CPU, bf16 on a GPU. int8 is for CPUs.
             note: is told which model of a run is used.
 
         Raises:
             NoModelError: there is no sound model.
-            ArgumentError: no such device.
+            ArgumentError: no such device, or it has no int8.
         """
         chosen = choose_device(device)
         model = load_model(Path(path), device=chosen, note=note)
-        if (precision or ("fp32" if chosen.type == "cpu" else "bf16")) == "bf16":
+        if chosen.type == "cpu":
+            try:
+                pack(model.transformer, precision or "fp32")
+            except ValueError:
+                raise ArgumentError(
+                    "not in this build of torch, {precision} {}, choose bf16", precision
+                ) from None
+        elif precision == "int8":
+            raise ArgumentError("int8 is for CPUs, {device} {}, choose another {precision}", chosen)
+        elif precision != "fp32":
             model.transformer.to(torch.bfloat16)
         return cls(model.transformer, model.tokenizer, model.config)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from nmt.config import Config
 from nmt.data.languages import code_problem, is_translated
 from nmt.decoding.lines import check_output, opened_output
-from nmt.decoding.translator import Precision, SearchOptions, Translator
+from nmt.decoding.translator import SearchOptions, Translator
 from nmt.errors import ArgumentError, InputError, count
 from nmt.evaluation import test_sets
 from nmt.evaluation.bleu import bleu_interval, compare, language_of, score, ter
@@ -15,6 +15,7 @@ from nmt.evaluation.paper_bleu import paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
+from nmt.model.packing import Precision
 from nmt.runs.model_directory import find_model, read_config
 from nmt.storage.opening import read_lines
 

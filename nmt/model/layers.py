@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from nmt.model.attention import Cache, CrossAttention, KeysValues, SelfAttention, Visibility
 from nmt.model.dropout import Dropout, Randomness
+from nmt.model.products import Linear
 
 if TYPE_CHECKING:
     from nmt.config import Model
@@ -32,8 +33,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
-        self.inner = nn.Linear(model.d_model, model.d_ff)
-        self.outer = nn.Linear(model.d_ff, model.d_model)
+        self.inner = Linear(model.d_model, model.d_ff)
+        self.outer = Linear(model.d_ff, model.d_model)
         self.dropout = Dropout(model.activation_dropout, randomness)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -66,7 +66,7 @@ class Transformer(nn.Module):
         pre = model.norm == "pre"  # the output of a post-norm layer is normalised already
         self.encoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
         self.decoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
-        self.projection = OutputProjection()
+        self.projection: nn.Module = OutputProjection()  # or a packed one
 
     @property
     def max_length(self) -> int | None:

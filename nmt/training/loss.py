@@ -11,14 +11,23 @@ import torch
 from torch import Tensor, nn
 
 from nmt.data.layout import Batch
+from nmt.model.products import matmul
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
-_CHUNK_TOKENS = 512  # whose logits are in memory at once
+_CHUNK_BYTES = 128 << 20  # of logits in memory at once; larger products are faster
+_LEAST = torch.finfo(torch.float32).tiny  # so that no probability's logarithm is infinite
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Sums of smoothed and unsmoothed loss; the forward pass computes the gradient as well."""
+    """Sums of smoothed and unsmoothed loss; the gradient is made on the way forward.
+
+    With logits z, p = softmax(z) and label y, nll = -ln p_y; the smoothed loss is
+    nll + epsilon (z_y - mean z), its gradient p - epsilon / V - (1 - epsilon) [v = y]. The mean
+    of the logits and the epsilon / V of the gradient follow from the embedding's mean row and the
+    sum of the hidden states, so that the logits are written, turned into p in place, and read by
+    the gradient's two products, and nothing else passes over them.
+    """
 
     @staticmethod
     def forward(
@@ -26,36 +35,42 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         wants_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         with torch.autocast(hidden.device.type, enabled=False):
-            weight = embedding.to(dtype)
-            loss, nll = (torch.zeros((), device=hidden.device) for _ in range(2))
-            hidden_gradient = torch.empty_like(hidden) if wants_gradient else None
-            embedding_gradient = torch.zeros_like(embedding) if wants_gradient else None
-            for begin in range(0, len(hidden), _CHUNK_TOKENS):
-                rows = slice(begin, begin + _CHUNK_TOKENS)
-                chunk = hidden[rows].to(dtype)
-                labels = targets[rows, None]
-                real = labels != PAD_ID  # (rows, 1)
-                logs = (chunk @ weight.t()).float().log_softmax(-1)
-                label_logs = logs.gather(1, labels).mul_(real)
-                nll -= label_logs.sum()
-                uniform = (logs.sum(-1, keepdim=True) * real).sum() / len(embedding)
-                loss -= (1 - epsilon) * label_logs.sum() + epsilon * uniform
-                if hidden_gradient is None or embedding_gradient is None:
-                    continue
-                gradient = logs.exp_().sub_(epsilon / len(embedding))
-                gradient.scatter_add_(1, labels, torch.full_like(label_logs, epsilon - 1))
-                gradient = gradient.to(dtype)
-                hidden_gradient[rows] = (gradient @ weight) * real
-                embedding_gradient += gradient.t() @ (chunk * real)
+            weight, labels = embedding.to(dtype), targets[:, None]
+            real = labels != PAD_ID  # (N, 1)
+            inputs = hidden.to(dtype) * real
+            mean_row = weight.mean(0, dtype=torch.float32)
+            label_logits, label_p = (inputs.new_empty(len(inputs), 1) for _ in range(2))
+            if wants_gradient:
+                hidden_gradient = torch.empty_like(inputs)
+                uniform = inputs.sum(0, dtype=torch.float32) * (-epsilon / len(weight))
+                embedding_gradient = uniform.expand(weight.shape).contiguous()
+            size = max(1, _CHUNK_BYTES // (len(weight) * weight.itemsize))
+            for begin in range(0, len(inputs), size):
+                rows = slice(begin, begin + size)
+                logits = matmul(inputs[rows], weight.t())
+                torch.gather(logits, 1, labels[rows], out=label_logits[rows])
+                p = torch.softmax(logits, -1, out=logits)
+                torch.gather(p, 1, labels[rows], out=label_p[rows])
+                if wants_gradient:
+                    places = torch.arange(len(p), device=p.device), targets[rows]
+                    p.index_put_(places, label_p[rows, 0] - (1 - epsilon))
+                    hidden_gradient[rows] = matmul(p, weight)
+                    embedding_gradient += matmul(p.t(), inputs[rows])
+            nll = -(label_p.float().clamp_min_(_LEAST).log_() * real).sum()
+            above_mean = label_logits.float() - inputs.float() @ mean_row[:, None]
+            loss = nll + epsilon * (above_mean * real).sum()
         if wants_gradient:
-            ctx.save_for_backward(hidden_gradient, embedding_gradient)
+            hidden_gradient = (hidden_gradient - epsilon * mean_row).mul_(real)
+            ctx.gradients = hidden_gradient.to(hidden.dtype), embedding_gradient
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
     @staticmethod
     def backward(ctx, loss_gradient: Tensor, _: Tensor):
-        hidden_gradient, embedding_gradient = ctx.saved_tensors
-        return hidden_gradient * loss_gradient, embedding_gradient * loss_gradient, None, None, None
+        hidden_gradient, embedding_gradient = ctx.gradients
+        del ctx.gradients  # scaled in place: there is no second backward pass
+        scaled = hidden_gradient.mul_(loss_gradient), embedding_gradient.mul_(loss_gradient)
+        return *scaled, None, None, None
 
 
 def smoothed_cross_entropy(

@@ -13,6 +13,7 @@ from nmt.config import Config, Decoding, Training
 from nmt.decoding import translator
 from nmt.decoding.lines import LineOptions
 from nmt.decoding.translator import SearchOptions
+from nmt.errors import ArgumentError
 
 ALL = "--beam 7 --length-penalty 1.5 --batch-tokens 99 --device cpu --precision bf16"
 SEARCH = {"beam": 7, "length_penalty": 1.5, "batch_tokens": 99}
@@ -170,6 +171,14 @@ def test_precision_of_a_cpu_is_fp32_unless_asked_for(settings, tiny_data, monkey
         return LoadedModel(config, None, new_transformer(config), 1, path)  # type: ignore[arg-type]
 
     monkeypatch.setattr(translator, "load_model", load_model)
-    for precision, dtype in ((None, "float32"), ("fp32", "float32"), ("bf16", "bfloat16")):
+    for precision, dtype in (
+        (None, "float32"),
+        ("fp32", "float32"),
+        ("bf16", "bfloat16"),
+        ("int8", "float32"),
+    ):
         found = translator.Translator.load("m", device="cpu", precision=precision)  # type: ignore[arg-type]
         assert found.transformer.embedding.dtype == getattr(torch, dtype)
+    monkeypatch.setattr(translator, "choose_device", lambda name: torch.device("meta"))
+    with pytest.raises(ArgumentError, match="int8 is for CPUs, device meta, choose another"):
+        translator.Translator.load("m", precision="int8")

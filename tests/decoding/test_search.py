@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.decoding.search import Hypothesis, _candidates, length_penalty, search
+from nmt.decoding.search import Hypothesis, _candidates, _top, length_penalty, search
 from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
@@ -228,6 +228,20 @@ def test_candidates_are_picked_without_host_values():
         assert called and not host_made & set(called)
         torch.zeros(3)[[0]] = 1.0
     assert host_made <= set(called)  # as it would be seen
+
+
+@pytest.mark.parametrize("tokens", [5, 128, 1280, 1300, 9 * 128 + 1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_greatest_by_blocks_are_the_greatest(tokens: int, dtype: torch.dtype):
+    generator = torch.Generator().manual_seed(tokens)
+    logits = torch.randn((3, 2, tokens), generator=generator).to(dtype)
+    logits[0, 0, -1] = 100.0  # in what is left over behind the last block
+    logits[0, 1, :8] = 50.0  # all in one block
+    for k in (1, 4, 5):
+        values, places = _top(logits, k)
+        assert torch.equal(values, logits.topk(k).values)
+        assert torch.equal(logits.gather(-1, places), values)
+        assert all(len(set(row.tolist())) == k for row in places.flatten(0, 1))
 
 
 def test_scores_that_are_no_numbers():

@@ -1,0 +1,75 @@
+"""Weights as a CPU reads them fastest, for a model that only translates.
+
+fp32 and bf16 weights are laid out once as oneDNN's kernels want them. In int8 each row of a matrix
+is quantised on its own, symmetrically, to 8 bits with an fp32 scale (its largest magnitude is 127);
+activations are quantised at each call, by their own least and greatest value, and products are
+summed in 32-bit integers. Everything that is no matrix product stays in fp32.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from nmt.model.products import HAS_ONEDNN, Linear, onednn_linear
+from nmt.model.transformer import Transformer
+
+# without these instructions sums of two products saturate unless activations have 7 bits
+_HAS_VNNI = torch.cpu._is_vnni_supported()
+
+Precision = Literal["fp32", "bf16", "int8"]
+
+
+class PackedLinear(nn.Module):
+    """x @ weight.T + bias with a reordered weight."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None):
+        super().__init__()
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+        self.bias = bias
+
+    def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
+        """(..., I) -> (..., O); the second argument is an `OutputProjection`'s embedding."""
+        return onednn_linear(x, self.packed, self.bias)
+
+
+class Int8Linear(nn.Module):
+    """x @ weight.T + bias with a weight quantised row by row and `x` quantised at each call."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None):
+        super().__init__()
+        weight = weight.detach()
+        scales = weight.abs().amax(1).clamp_(min=1e-8).double() / 127
+        zeros = torch.zeros(len(weight), dtype=torch.long)
+        # deprecated for torchao, which has no such kernels for CPUs
+        with warnings.catch_warnings(action="ignore"):
+            quantised = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+            self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
+
+    def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
+        """(..., I) -> (..., O) fp32; the second argument is an `OutputProjection`'s embedding."""
+        return torch.ops.quantized.linear_dynamic(x, self.packed, not _HAS_VNNI)
+
+
+def pack(transformer: Transformer, precision: Precision) -> None:
+    """Makes a model on a CPU, in place, compute its products in `precision`, for inference only.
+
+    Raises:
+        ValueError: this build of torch has no such products.
+    """
+    if precision == "bf16":
+        transformer.to(torch.bfloat16)
+    if precision != "int8" and not HAS_ONEDNN:
+        return
+    make = Int8Linear if precision == "int8" else PackedLinear
+    try:
+        for module in list(transformer.modules()):
+            for name, child in module.named_children():
+                if isinstance(child, Linear):
+                    setattr(module, name, make(child.weight, child.bias))
+        transformer.projection = make(transformer.embedding, None)
+    except (AttributeError, RuntimeError) as error:
+        raise ValueError(f"no {precision} products in this build of torch: {error}") from None

@@ -1,0 +1,66 @@
+"""Matrix products, by the fastest library that torch brings.
+
+For fp32 on a CPU torch calls MKL, which on some processors uses half of their vector width; oneDNN,
+which torch calls for bf16 there, is up to 2.4 times faster (measured on AMD Zen 5, products of the
+base model) and was not slower elsewhere. What it computes is fp32 as well.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """x @ weight.T + bias: (..., I), (O, I) of any strides or reordered, (O) -> (..., O)."""
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
+
+
+def _probe() -> bool:
+    """Whether this build of torch has the operator, which belongs to its compiler's back end."""
+    try:
+        return onednn_linear(torch.ones(1, 1), torch.ones(1, 1), None).item() == 1
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return False
+
+
+HAS_ONEDNN = _probe()
+
+
+def _by_onednn(a: Tensor) -> bool:
+    return HAS_ONEDNN and a.device.type == "cpu" and a.dtype == torch.float32 and a.numel() > 0
+
+
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b without a gradient: (N, K), (K, M) -> (N, M)."""
+    return onednn_linear(a, b.t(), None) if _by_onednn(a) and b.numel() else a @ b
+
+
+class _LinearFunction(torch.autograd.Function):
+    """x @ weight.T + bias, the gradients' products by the same library."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return onednn_linear(x, weight, bias)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor):
+        x, weight = ctx.saved_tensors
+        rows = gradient.flatten(0, -2)
+        return (
+            matmul(rows, weight).view_as(x),
+            matmul(rows.t(), x.flatten(0, -2)),
+            rows.sum(0),
+        )
+
+
+class Linear(nn.Linear):
+    """torch's `Linear`, by `matmul`'s library."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) -> (..., out_features)"""
+        if not _by_onednn(x) or torch.is_autocast_enabled(x.device.type):
+            return F.linear(x, self.weight, self.bias)
+        return _LinearFunction.apply(x, self.weight, self.bias)
