@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from nmt.model.special_ids import PAD_ID
+from nmt.training import loss as losses
 from nmt.training.loss import smoothed_cross_entropy
 
 
@@ -18,8 +19,10 @@ def random_case(n: int = 1300, d: int = 16, v: int = 50):
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.4])
-def test_values_and_gradients_equal_torchs_in_float64(epsilon: float):
-    hidden, embedding, targets = random_case()  # more rows than one chunk holds
+@pytest.mark.parametrize("chunk_rows", [100, 10_000])
+def test_values_and_gradients_equal_torchs_in_float64(monkeypatch, epsilon: float, chunk_rows: int):
+    hidden, embedding, targets = random_case()
+    monkeypatch.setattr(losses, "_CHUNK_BYTES", chunk_rows * 4 * len(embedding))
     loss, nll = smoothed_cross_entropy(hidden, embedding, targets, epsilon)
     (3 * loss).backward()
     wide = hidden.detach().double().requires_grad_(), embedding.detach().double().requires_grad_()
@@ -53,6 +56,15 @@ def test_bf16_products_stay_close():
         low, _ = smoothed_cross_entropy(hidden, embedding, targets, 0.1)
     assert low.dtype == torch.float32
     assert low.item() == pytest.approx(exact.item(), rel=5e-3)
+
+
+def test_a_label_beyond_all_probability_has_a_finite_loss():
+    hidden = torch.full((1, 1), 1000.0, requires_grad=True)
+    embedding = torch.tensor([[0.0], [1.0], [-1.0]], requires_grad=True)
+    loss, nll = smoothed_cross_entropy(hidden, embedding, torch.tensor([2]), 0.1)
+    loss.backward()
+    assert 80 < nll.item() < 100
+    assert hidden.grad.isfinite().all() and hidden.grad.item() > 1
 
 
 def test_no_targets_cost_nothing_and_have_zero_gradients():
