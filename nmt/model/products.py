@@ -1,8 +1,8 @@
 """Matrix products, by the fastest library that torch brings.
 
-For fp32 on a CPU torch calls MKL, which on some processors uses half of their vector width; oneDNN,
-which torch calls for bf16 there, is up to 2.4 times faster (measured on AMD Zen 5, products of the
-base model) and was not slower elsewhere. What it computes is fp32 as well.
+For fp32 on a CPU torch calls MKL, which on some processors uses half of their vector width. oneDNN,
+which torch calls for bf16 there, is up to 2.4 times faster for the base model's products on AMD
+Zen 5, the one processor measured. What it computes is fp32 as well.
 """
 
 from __future__ import annotations
