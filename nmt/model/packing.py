@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from nmt.model.products import HAS_ONEDNN, Linear, onednn_linear
+from nmt.model.products import Linear, has_onednn, onednn_linear
 from nmt.model.transformer import Transformer
 
 # without these instructions sums of two products saturate unless activations have 7 bits
@@ -58,18 +58,24 @@ def pack(transformer: Transformer, precision: Precision) -> None:
     """Makes a model on a CPU, in place, compute its products in `precision`, for inference only.
 
     Raises:
-        ValueError: this build of torch has no such products.
+        ValueError: int8, and this build of torch has no such products.
     """
     if precision == "bf16":
         transformer.to(torch.bfloat16)
-    if precision != "int8" and not HAS_ONEDNN:
+    if precision == "int8":
+        _refuse_missing_int8()
+    elif not has_onednn(transformer.embedding.dtype):
         return
     make = Int8Linear if precision == "int8" else PackedLinear
+    for module in list(transformer.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, Linear):
+                setattr(module, name, make(child.weight, child.bias))
+    transformer.projection = make(transformer.embedding, None)
+
+
+def _refuse_missing_int8() -> None:
     try:
-        for module in list(transformer.modules()):
-            for name, child in module.named_children():
-                if isinstance(child, Linear):
-                    setattr(module, name, make(child.weight, child.bias))
-        transformer.projection = make(transformer.embedding, None)
+        Int8Linear(torch.ones(1, 1), None)(torch.ones(1, 1))
     except (AttributeError, RuntimeError) as error:
-        raise ValueError(f"no {precision} products in this build of torch: {error}") from None
+        raise ValueError(f"no int8 products in this build of torch: {error}") from None

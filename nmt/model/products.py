@@ -7,6 +7,8 @@ Zen 5, the one processor measured. What it computes is fp32 as well.
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -17,19 +19,18 @@ def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-def _probe() -> bool:
-    """Whether this build of torch has the operator, which belongs to its compiler's back end."""
+@cache
+def has_onednn(dtype: torch.dtype) -> bool:
+    """Whether torch has the operator, of its compiler's back end, and the processor the type."""
+    one = torch.ones(1, 1, dtype=dtype)
     try:
-        return onednn_linear(torch.ones(1, 1), torch.ones(1, 1), None).item() == 1
-    except (AttributeError, RuntimeError, NotImplementedError):
+        return onednn_linear(one, one, None).item() == 1
+    except (AttributeError, RuntimeError):
         return False
 
 
-HAS_ONEDNN = _probe()
-
-
 def _by_onednn(a: Tensor) -> bool:
-    return HAS_ONEDNN and a.device.type == "cpu" and a.dtype == torch.float32
+    return a.device.type == "cpu" and a.dtype == torch.float32 and has_onednn(a.dtype)
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
