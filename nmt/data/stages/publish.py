@@ -8,7 +8,6 @@ no link is followed.
 import contextlib
 import os
 import re
-import shutil
 from pathlib import Path
 
 from nmt.data.prepared import PreparedData
@@ -65,16 +64,16 @@ def publish(job: Job) -> None:
         new, old = job.final / name, job.directory / name
         gone = not any(file == name or file.startswith(f"{name}/") for file in described)
         if new.exists() or gone:
-            _remove(old)
+            atomic.remove(old)
         if new.exists():
             new.replace(old)
     atomic.sync(job.directory)
-    _remove(job.work)
+    atomic.remove(job.work)
 
 
 def discard_work(job: Job) -> None:
     """Removes all that the stages have made so far."""
-    _remove(job.work)
+    atomic.remove(job.work)
 
 
 def remove_work(job: Job) -> None:
@@ -82,12 +81,4 @@ def remove_work(job: Job) -> None:
     if job.tokens.exists():  # not what an interrupted preparation of other settings left
         # If the lock is held, its holder prepares other settings there.
         with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
-            _remove(job.work)
-
-
-def _remove(path: Path) -> None:
-    """Removes a folder, a file or a link, never what a link leads to."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+            atomic.remove(job.work)
