@@ -3,7 +3,7 @@
 import errno
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 
 # Line ends, other control characters, marks that turn the direction in which text is read
@@ -11,6 +11,9 @@ _UNFIT = re.compile("\r\n|[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u20
 _PATH_ERRORS = {
     errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
 }  # fmt: skip
+
+
+Note = Callable[[str], None]  # is told what a person should read, a line at a time
 
 
 class Status(IntEnum):

@@ -39,7 +39,7 @@ def one_thread():
 def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory whose data/ is prepared for `tiny_settings`."""
     directory = tmp_path_factory.mktemp("tiny")
-    prepare(validate(tiny_settings(directory), {}, "tiny"), report=lambda line: None)
+    prepare(validate(tiny_settings(directory), {}, "tiny"), note=lambda line: None)
     return directory
 
 

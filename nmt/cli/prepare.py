@@ -23,7 +23,7 @@ def _run(arguments: argparse.Namespace) -> None:
         from nmt.runs.model_directory import tokenizer_to_fine_tune
 
         tokenizer = tokenizer_to_fine_tune(config)
-    prepare(config, report=say, tokenizer=tokenizer, processes=arguments.processes)
+    prepare(config, note=say, tokenizer=tokenizer, processes=arguments.processes)
 
 
 COMMAND = Command(

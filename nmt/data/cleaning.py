@@ -68,12 +68,12 @@ def needs_repair(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class HeldOut:
     """The validation and test pairs, for finding training pairs that give them away.
 
     Only words are compared, without case and punctuation. A training pair leaks if its
-    source, of four words or more, is an evaluation source (the model would be asked what it was
-    told, however the training pair translates it), or if both sides are an evaluation pair's,
+    source, of four words or more, is a held-out source (the model would be asked what it was
+    told, however the training pair translates it), or if both sides are a held-out pair's,
     however short. A shared target alone is no leak: "Thank you very much." answers many sources,
     and a model that has seen it still has to find that it belongs here.
     """
@@ -82,7 +82,7 @@ class Evaluation:
     pairs: frozenset[tuple[str, str]]
 
     @classmethod
-    def of(cls, pairs: Iterable[tuple[str, str]]) -> "Evaluation":
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> "HeldOut":
         """Of normalized pairs."""
         words = [(_words(source), _words(target)) for source, target in pairs]
         long_enough = (source for source, _ in words if source.count(" ") >= _LEAK_WORDS - 1)
@@ -98,7 +98,7 @@ def _words(text: str) -> str:
     return " ".join(_WORD.findall(text.casefold()))
 
 
-def fault(source: str, target: str, evaluation: Evaluation) -> str | None:
+def fault(source: str, target: str, held_out: HeldOut) -> str | None:
     """The first rule that a normalized training pair breaks, or None.
 
     Duplicates and pairs of too many tokens are found later, by `first_occurrences` and by the
@@ -115,7 +115,7 @@ def fault(source: str, target: str, evaluation: Evaluation) -> str | None:
         return RATIO
     if source.strip().casefold() == target.strip().casefold() and _LETTER.search(source):
         return COPY  # a line of numbers is its own translation; a name is also learnt in sentences
-    return LEAKED if evaluation.holds(source, target) else None
+    return LEAKED if held_out.holds(source, target) else None
 
 
 def is_empty(source: str, target: str) -> bool:

@@ -17,18 +17,18 @@ from nmt.data.stages.clean import clean
 from nmt.data.stages.counts import nothing_left
 from nmt.data.stages.deduplicate import deduplicate
 from nmt.data.stages.encode import encode
-from nmt.data.stages.job import Job, Part, Report
+from nmt.data.stages.job import Job, Part
 from nmt.data.stages.look import look
 from nmt.data.stages.publish import discard_work, publish, refuse_what_is_not_ours, remove_work
 from nmt.data.stages.vocabulary import learn_vocabulary
-from nmt.errors import InputError
+from nmt.errors import InputError, Note
 from nmt.storage import atomic, manifest
 
 
 def prepare(
     config: Config,
     *,
-    report: Report,
+    note: Note,
     tokenizer: Path | None = None,
     processes: int | None = None,
 ) -> None:
@@ -41,7 +41,7 @@ def prepare(
 
     Args:
         config: sections `data` and `tokenizer` count.
-        report: is called with each line for the user.
+        note: is called with each line for the user.
         tokenizer: a tokenizer to use, that of a model to fine-tune, instead of learning one.
         processes: at most so many for what can be shared; None: `workers.default_processes`.
 
@@ -57,20 +57,20 @@ def prepare(
         f"stopped, what is done is kept in {directory}: nmt prepare goes on from there"
     ):
         job = _job(config, tokenizer, processes or workers.default_processes())
-        if _is_prepared(job, report):
-            report(f"{directory} is prepared already and whole: nothing to do")
+        if _is_prepared(job, note):
+            note(f"{directory} is prepared already and whole: nothing to do")
             remove_work(job)
             return
         refuse_what_is_not_ours(job)
         refuse_if_used(job.directory, job.origin)
-        _check_input(job, report)
+        _check_input(job, note)
         with _locked(job) as held:
             if _is_prepared(job, lambda line: None):  # by now, by the process that had the lock
-                report(f"{directory} has been prepared by another process: nothing to do")
+                note(f"{directory} has been prepared by another process: nothing to do")
                 return
             job.remove_leftovers()
             try:
-                run_stages(job, report)
+                run_stages(job, note)
             finally:
                 job.remove_leftovers()  # of workers that were ended
             if _job(config, tokenizer, job.processes).origin != job.origin:
@@ -81,7 +81,7 @@ def prepare(
             refuse_if_used(job.directory, job.origin)  # by a run that has begun meanwhile
             held.check()
             publish(job)
-    report(f"prepared {directory} in {time.monotonic() - began:.0f} s")
+    note(f"prepared {directory} in {time.monotonic() - began:.0f} s")
 
 
 @contextlib.contextmanager
@@ -102,16 +102,16 @@ def _locked(job: Job) -> Iterator[atomic.Lock]:
             raise
 
 
-def run_stages(job: Job, report: Report) -> None:
+def run_stages(job: Job, note: Note) -> None:
     """From corpora to data that only need to be published."""
-    warnings = look(job, report)
-    clean(job, report)
+    warnings = look(job, note)
+    clean(job, note)
     kept = deduplicate(job)
     if not kept.any():
         raise nothing_left(job)
-    learn_vocabulary(job, report)
-    encode(job, kept, report)
-    assemble(job, warnings, report)
+    learn_vocabulary(job, note)
+    encode(job, kept, note)
+    assemble(job, warnings, note)
 
 
 def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
@@ -133,7 +133,7 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
     return Job(config, Path(config.data.directory), parts, origin, tokenizer, processes)
 
 
-def _is_prepared(job: Job, report: Report) -> bool:
+def _is_prepared(job: Job, note: Note) -> bool:
     """Whether the directory holds what this job would make, every file checked by its hash."""
     if not PreparedData.is_in(job.directory):
         return False
@@ -141,22 +141,22 @@ def _is_prepared(job: Job, report: Report) -> bool:
         data = PreparedData.open(job.directory)
         if data.manifest["origin_sha256"] != manifest.value_hash(job.origin):
             changed = changes(data.manifest["settings"], job.origin["settings"])
-            report(f"preparing again: {changed}")
+            note(f"preparing again: {changed}")
             return False
         data.verify_all()
     except manifest.NewerFormatError:
         raise
     except InputError as error:
-        report(f"preparing again: {error.problems[0]}")
+        note(f"preparing again: {error.problems[0]}")
         return False
     return True
 
 
-def _check_input(job: Job, report: Report) -> None:
+def _check_input(job: Job, note: Note) -> None:
     """Raises InputError for corpora that cannot be read, before anything is written."""
     data = job.config.data
     for side in ("source", "target"):
         if problem := code_problem(getattr(data, f"{side}_language")):
-            report(f"nmt: warning: {problem}, data.{side}_language, write that of ISO 639")
+            note(f"nmt: warning: {problem}, data.{side}_language, write that of ISO 639")
     for part in job.parts:
         check_corpus(part.corpus, data)

@@ -1,6 +1,6 @@
 """The BPE tokenizer, one vocabulary for both languages: training it, text to ids and back.
 
-A sentencepiece model without normalisation of its own (see `cleaning.normalize`). It keeps case and
+A sentencepiece model without normalization of its own (see `cleaning.normalize`). It keeps case and
 white space and has the 256 bytes in its vocabulary, so that every normalized text is encoded
 without unknowns and `decode(encode(text)) == text`.
 """
@@ -28,7 +28,7 @@ _CHARACTER_COVERAGE = 0.9999
 _MAX_LINE_BYTES = 1 << 20  # sentencepiece leaves longer lines out; cleaning has a lower bound
 
 # sentencepiece writes a space as U+2581. So a U+2581 in a text is written as a private character,
-# the marker, followed by 1, and the marker itself as the marker followed by 0.
+# the escape character followed by 1, and that character itself as it followed by 0.
 _SPACE_SIGN, _MARKER = "\u2581", "\U000f2581"
 _MARKED = re.compile(f"{_MARKER}([01])")
 _WORD = re.compile(f"{_SPACE_SIGN}[^{_SPACE_SIGN}]*")  # no piece goes beyond one

@@ -2,7 +2,7 @@
 
 A model may come from anywhere. Versions of sentencepiece up to 0.2.1 crash on very long pieces
 (its issue 1263) and read beyond a crafted character map (1269); so nothing is let through but what
-`train_tokenizer` writes: BPE without normalisation, our special pieces, the 256 bytes, ordinary
+`train_tokenizer` writes: BPE without normalization, our special pieces, the 256 bytes, ordinary
 pieces. Numbers of fields are those of sentencepiece_model.proto.
 """
 

@@ -11,17 +11,17 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from nmt.decoding.translator import SearchOptions, Translation, Translator, combine
-from nmt.errors import ArgumentError, InputError, count
-from nmt.model.packing import Precision
+from nmt.errors import ArgumentError, InputError, Note, count
+from nmt.model.prepacking import Precision
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
-from nmt.storage.opening import opened, packed
+from nmt.storage.opening import compressed, opened
 
 PAUSE_S = 0.05  # after so long without input, the window is translated
 _OLDEST_S = 0.5  # no line waits for longer than this, even while input keeps coming
@@ -29,8 +29,6 @@ _WINDOW_LINES = 2048
 _WINDOW_CHARACTERS = 4_000_000
 _PART_BYTES = 1_000_000  # a longer line is read in parts
 _READ_BYTES = 1 << 16
-
-Note = Callable[[str], None]
 
 
 class TranslatesLines(Protocol):
@@ -52,7 +50,7 @@ class LineOptions:
 
 
 @dataclass(frozen=True)
-class Part:
+class LinePart:
     """A line, or a part of a very long one."""
 
     text: str
@@ -103,7 +101,7 @@ def translate_stream(
 
     Args:
         name: of the source, for messages.
-        note: is told of lines with invalid UTF-8 and of lines translated in pieces.
+        note: is told of lines with invalid UTF-8 and of lines translated in parts.
 
     Raises:
         InputError: invalid UTF-8 and `options.strict`; a damaged compressed file.
@@ -116,9 +114,9 @@ def translate_stream(
     if reader.invalid_lines:
         found = count(reader.invalid_lines, "line")
         note(f"nmt: warning: invalid UTF-8 replaced in {found}, {name}")
-    if writer.lines_in_pieces:
-        found = count(writer.lines_in_pieces, "line")
-        note(f"nmt: warning: translated in pieces, longer than the model takes: {found}, {name}")
+    if writer.lines_in_parts:
+        found = count(writer.lines_in_parts, "line")
+        note(f"nmt: warning: translated in parts, longer than the model takes: {found}, {name}")
 
 
 class LineReader:
@@ -135,9 +133,9 @@ class LineReader:
         self._rest = b""  # the beginning of a line whose end has not arrived
         self._line, self._last_invalid_line = 1, 0  # numbers
 
-    def windows(self) -> Iterator[list[Part]]:
+    def windows(self) -> Iterator[list[LinePart]]:
         """Windows of lines, in order: full ones, and what is at hand when the input pauses."""
-        window: list[Part] = []
+        window: list[LinePart] = []
         size, began_s = 0, 0.0
         while True:
             data = self._arrivals.read(PAUSE_S if window else None)
@@ -155,7 +153,7 @@ class LineReader:
             if data == b"":
                 return
 
-    def _parts(self, data: bytes | None) -> Iterator[Part]:
+    def _parts(self, data: bytes | None) -> Iterator[LinePart]:
         """The lines that `data` completes: none for None (a pause), the last for b"" (the end)."""
         *lines, self._rest = (self._rest + (data or b"")).split(b"\n")
         for line in lines:
@@ -167,7 +165,7 @@ class LineReader:
         if data == b"" and self._rest:
             yield self._part(self._rest.removesuffix(b"\r"), True)
 
-    def _part(self, data: bytes, ends_line: bool) -> Part:
+    def _part(self, data: bytes, ends_line: bool) -> LinePart:
         """Decodes a part of the current line; counts the line if it is not valid UTF-8."""
         try:
             text = data.decode()
@@ -181,23 +179,23 @@ class LineReader:
             self.invalid_lines += self._line != self._last_invalid_line
             self._last_invalid_line = self._line
         self._line += ends_line
-        return Part(text, ends_line)
+        return LinePart(text, ends_line)
 
 
 class LineWriter:
     """Writes one line for each line read, or `n_best` numbered ones.
 
     Attributes:
-        lines_in_pieces: lines so far that were too long to be translated in one piece.
+        lines_in_parts: lines so far that were too long to be translated in one part.
     """
 
     def __init__(self, target: BinaryIO, options: LineOptions):
         self.target, self.options = target, options
-        self.lines_in_pieces = 0
+        self.lines_in_parts = 0
         self._index = 0  # of the input line, from 1
         self._parts: list[list[Translation]] = []  # of a line not yet complete
 
-    def write(self, window: Sequence[Part], found: Sequence[list[Translation]]) -> None:
+    def write(self, window: Sequence[LinePart], found: Sequence[list[Translation]]) -> None:
         """Writes the lines that end in `window`; `found` are the translations of its parts."""
         lines: list[str] = []
         for part, translations in zip(window, found, strict=True):
@@ -206,7 +204,7 @@ class LineWriter:
                 best = combine(self._parts)
                 self._parts = []
                 self._index += 1
-                self.lines_in_pieces += best[0].pieces > 1
+                self.lines_in_parts += best[0].parts > 1
                 lines += self._formatted(best)
         self.target.write("".join(lines).encode())
         self.target.flush()
@@ -298,6 +296,6 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
     with (
         contextlib.nullcontext(path) if is_device else new_file(path) as place,
         place.open("wb") as file,
-        packed(file, suffix) as packer,
+        compressed(file, suffix) as compressor,
     ):
-        yield packer
+        yield compressor

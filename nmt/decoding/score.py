@@ -1,7 +1,7 @@
 """`nmt score`: the log-probability that a model gives to given translations."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,14 +12,14 @@ from nmt.data.cleaning import normalize
 from nmt.data.layout import Pair, by_length, one_per_row
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Translator
-from nmt.errors import ArgumentError, InputError, NoModelError, count
-from nmt.model.packing import Precision
+from nmt.errors import ArgumentError, InputError, NoModelError, Note, count
+from nmt.model.prepacking import Precision
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.transformer import Transformer
 from nmt.storage.opening import read_lines
 
 _BATCH_TOKENS = 2048  # padded, a side, in memory at once; data.max_length may allow longer lines
-_WINDOW_LINES = 2048  # tokenised and sorted by length together
+_WINDOW_LINES = 2048  # tokenized and sorted by length together
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def score_translations(
 ) -> Iterator[ScoredTranslation]:
     """The log-probability of each target as the translation of its source, in order.
 
-    Both are tokenised as for training, without BPE-dropout. Yields results window by window, so
+    Both are tokenized as for training, without BPE-dropout. Yields results window by window, so
     that those of many lines need not be in memory.
 
     Raises:
@@ -106,7 +106,7 @@ def run_score(
     each_token: bool,
     device: str | None,
     precision: Precision | None,
-    note: Callable[[str], None],
+    note: Note,
 ) -> Iterator[str]:
     """Yields the lines that `nmt score` prints; at the end, tells `note` the perplexities.
 

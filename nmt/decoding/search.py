@@ -132,23 +132,23 @@ def _candidates(
     """
     b, W, V = logits.shape
     # Log-probabilities are the model's, so they are taken before tokens are ruled out. One of them
-    # gives the normaliser of all: softmax is one pass over the logits, logsumexp several.
+    # gives the normalizer of all: softmax is one pass over the logits, logsumexp several.
     p = logits.softmax(-1)  # (b, W, V)
     for token in NEVER_GENERATED:  # indexing with a list would copy it to the GPU and wait
         logits[..., token].fill_(-torch.inf)
     k = min(2 * W, V)
     top, tokens = _top(logits, k)  # (b, W, k)
-    normaliser = top[..., :1].float() - p.gather(-1, tokens[..., :1]).float().log()  # (b, W, 1)
-    totals = live[..., None] + (top.float() - normaliser).clamp(max=0)  # (b, W, k)
+    normalizer = top[..., :1].float() - p.gather(-1, tokens[..., :1]).float().log()  # (b, W, 1)
+    totals = live[..., None] + (top.float() - normalizer).clamp(max=0)  # (b, W, k)
     best, picked = totals.view(b, W * k).topk(2 * W)  # (b, 2W)
     codes = picked // k * V + tokens.view(b, W * k).gather(1, picked)  # parent and token in one
     # One copy to the host a step: the float32 bits travel as integers beside the codes.
-    packed = torch.stack((best.view(torch.int32).long(), codes)).cpu().numpy()  # (2, b, 2W)
-    values = packed[0].astype(np.int32).view(np.float32)
+    both = torch.stack((best.view(torch.int32).long(), codes)).cpu().numpy()  # (2, b, 2W)
+    values = both[0].astype(np.int32).view(np.float32)
     if np.isnan(values).any():
         raise NoModelError(NOT_NUMBERS)
-    order = np.lexsort((packed[1], -values))  # equal values: by parent, then token
-    codes_in_order = np.take_along_axis(packed[1], order, 1)
+    order = np.lexsort((both[1], -values))  # equal values: by parent, then token
+    codes_in_order = np.take_along_axis(both[1], order, 1)
     return np.take_along_axis(values, order, 1), codes_in_order // V, codes_in_order % V
 
 

@@ -12,8 +12,8 @@ from nmt.config import MAX_BEAM, Config
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.search import Hypothesis, search
-from nmt.errors import ArgumentError, is_out_of_memory
-from nmt.model.packing import Precision, pack
+from nmt.errors import ArgumentError, Note, is_out_of_memory
+from nmt.model.prepacking import Precision, prepack
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
@@ -33,13 +33,13 @@ _SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation of a text that may have been translated in several pieces."""
+    """A translation of a text that may have been translated in several parts."""
 
     text: str  # one line, without a tab
-    score: float  # log_probability / length penalty; summed over the pieces
+    score: float  # log_probability / length penalty; summed over the parts
     log_probability: float  # natural log, summed over `tokens`
-    tokens: list[int]  # with the end symbol of each piece that has one
-    pieces: int  # in which the source was translated; 0: it was blank
+    tokens: list[int]  # with the end symbol of each part that has one
+    parts: int  # in which the source was translated; 0: it was blank
 
 
 EMPTY = Translation("", 0.0, 0.0, [], 0)
@@ -83,7 +83,7 @@ class Translator:
     def __init__(self, transformer: Transformer, tokenizer: Tokenizer, config: Config):
         self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
         self.device = transformer.embedding.device
-        self.max_piece = config.data.max_length - 1  # tokens; no source in training was longer
+        self.max_part = config.data.max_length - 1  # tokens; no source in training was longer
 
     @classmethod
     def load(
@@ -92,7 +92,7 @@ class Translator:
         *,
         device: str | None = None,
         precision: Precision | None = None,
-        note: Callable[[str], None] = lambda text: None,
+        note: Note = lambda text: None,
     ) -> Self:
         """Reads a model directory, a checkpoint directory or a run directory.
 
@@ -109,7 +109,7 @@ class Translator:
         model = load_model(Path(path), device=chosen, note=note)
         if chosen.type == "cpu":
             try:
-                pack(model.transformer, precision or "fp32")
+                prepack(model.transformer, precision or "fp32")
             except ValueError:
                 raise ArgumentError(
                     "not in this build of torch, {precision} {}, choose bf16", precision
@@ -161,14 +161,14 @@ class Translator:
         A source of k tokens, its end symbol not counted, gets a translation of at most
         k + decoding.max_extra_length tokens, the end symbol counted if there is one. A blank
         sentence gets `EMPTY` without a call of the model. A text longer than data.max_length is
-        split at ends of sentences, else at spaces, else between tokens, and translated in pieces:
-        the n-th best translations of the pieces, joined, are its n-th best.
+        split at ends of sentences, else at spaces, else between tokens, and translated in parts:
+        the n-th best translations of the parts, joined, are its n-th best.
 
         Args:
-            sentences: plain text, normalised here as the training data was.
+            sentences: plain text, normalized here as the training data was.
             options: `batch_tokens` bounds a batch: the padded tokens of its sources and of `beam`
                 translations of the greatest length for each. A single sentence always fits.
-            progress: called after each batch with its number of pieces.
+            progress: called after each batch with its number of parts.
 
         Returns:
             For each sentence 1 to `n_best` translations; fewer if fewer were found.
@@ -178,8 +178,8 @@ class Translator:
         """
         options = options or SearchOptions()
         beam = self.beam(options)
-        pieces = self._cut(sentences)
-        flat = [piece for line in pieces for piece in line]
+        lines = self._cut(sentences)
+        flat = [part for line in lines for part in line]
         found: list[list[Translation]] = [[] for _ in flat]
         for batch in self._batches(flat, beam, options.batch_tokens):
             batch_found = self._search([flat[index] for index in batch], beam, options)
@@ -188,7 +188,7 @@ class Translator:
             if progress:
                 progress(len(batch))
         in_order = iter(found)
-        return [combine([next(in_order) for _ in line]) for line in pieces]
+        return [combine([next(in_order) for _ in line]) for line in lines]
 
     def beam(self, options: SearchOptions) -> int:
         """The beam width, W. Raises ArgumentError if `n_best` exceeds it."""
@@ -202,52 +202,52 @@ class Translator:
         return beam
 
     def _cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
-        """Token ids, without end symbols, of the pieces of each sentence; [] if it is blank."""
+        """Token ids, without end symbols, of the parts of each sentence; [] if it is blank."""
         texts = [normalize(sentence) for sentence in sentences]
         ids = iter(self.tokenizer.encode_batch([text for text in texts if text.strip()]))
-        return [self._pieces(text, next(ids)) if text.strip() else [] for text in texts]
+        return [self._parts(text, next(ids)) if text.strip() else [] for text in texts]
 
-    def _pieces(self, text: str, ids: list[int]) -> list[list[int]]:
-        """The ids of `text` in one piece, or in several if they are too many."""
-        if len(ids) <= self.max_piece:
+    def _parts(self, text: str, ids: list[int]) -> list[list[int]]:
+        """The ids of `text` in one part, or in several if they are too many."""
+        if len(ids) <= self.max_part:
             return [ids] if ids else []
-        parts = [part for part in _SENTENCE_ENDS.split(text) if part.strip()]
-        if len(parts) == 1:
-            parts = _halves(text)
-        if parts == [text]:
-            return [ids[i : i + self.max_piece] for i in range(0, len(ids), self.max_piece)]
-        encoded = self.tokenizer.encode_batch(parts)
+        texts = [each for each in _SENTENCE_ENDS.split(text) if each.strip()]
+        if len(texts) == 1:
+            texts = _halves(text)
+        if texts == [text]:
+            return [ids[i : i + self.max_part] for i in range(0, len(ids), self.max_part)]
+        encoded = self.tokenizer.encode_batch(texts)
         return [
-            piece
-            for part, part_ids in zip(parts, encoded, strict=True)
-            for piece in self._pieces(part, part_ids)
+            part
+            for each, part_ids in zip(texts, encoded, strict=True)
+            for part in self._parts(each, part_ids)
         ]
 
-    def _limit(self, piece: list[int]) -> int:
+    def _limit(self, part: list[int]) -> int:
         """Most tokens of a translation, the end symbol counted."""
-        limit = len(piece) + self.config.decoding.max_extra_length
+        limit = len(part) + self.config.decoding.max_extra_length
         return min(limit, self.transformer.max_length or limit)
 
     def _batches(
-        self, pieces: list[list[int]], beam: int, batch_tokens: int | None
+        self, parts: list[list[int]], beam: int, batch_tokens: int | None
     ) -> Iterator[list[int]]:
-        """Indices of the pieces of each batch: of similar length, the longest pieces first."""
+        """Indices of the parts of each batch: of similar length, the longest pieces first."""
         default = _CPU_BATCH_TOKENS if self.device.type == "cpu" else _GPU_BATCH_TOKENS
-        order = sorted(range(len(pieces)), key=lambda index: len(pieces[index]), reverse=True)
+        order = sorted(range(len(parts)), key=lambda index: len(parts[index]), reverse=True)
         begin = 0
         while begin < len(order):
-            longest = pieces[order[begin]]
+            longest = parts[order[begin]]
             tokens = len(longest) + 1 + beam * self._limit(longest)
             end = begin + max(1, (batch_tokens or default) // tokens)
             yield order[begin:end]
             begin = end
 
     def _search(
-        self, pieces: list[list[int]], beam: int, options: SearchOptions
+        self, parts: list[list[int]], beam: int, options: SearchOptions
     ) -> list[list[Hypothesis]]:
-        longest = max(map(len, pieces))
-        rows = [piece + [EOS_ID] + [PAD_ID] * (longest - len(piece)) for piece in pieces]
-        limits = [self._limit(piece) for piece in pieces]
+        longest = max(map(len, parts))
+        rows = [part + [EOS_ID] + [PAD_ID] * (longest - len(part)) for part in parts]
+        limits = [self._limit(part) for part in parts]
         alpha = options.length_penalty
         if alpha is None:
             alpha = self.config.decoding.length_penalty
@@ -294,7 +294,7 @@ def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
     A part with fewer translations than another repeats its last. Scores and log-probabilities add
     up, so that the order stays best first.
     """
-    parts = [part for part in parts if part[0].pieces]
+    parts = [part for part in parts if part[0].parts]
     if len(parts) <= 1:
         return list(parts[0]) if parts else [EMPTY]
     return [
@@ -309,7 +309,7 @@ def _joined(parts: list[Translation]) -> Translation:
         sum(part.score for part in parts),
         sum(part.log_probability for part in parts),
         [token for part in parts for token in part.tokens],
-        sum(part.pieces for part in parts),
+        sum(part.parts for part in parts),
     )
 
 

@@ -6,7 +6,6 @@ Figures 3 to 5 of Vaswani et al. (2017) for any sentence, and for the decoder to
 import base64
 import json
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -21,7 +20,7 @@ from nmt.data.layout import one_per_row
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Translator
-from nmt.errors import ArgumentError, InputError, NoModelError
+from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
 _MAX_WEIGHTS = 100_000_000  # 400 MB, and a page of 130 MB; the base model: 830 tokens a side
@@ -92,9 +91,7 @@ def attention_of(
     )
 
 
-def run_attention(
-    model: Path, source: str, target: str | None, output: Path, note: Callable[[str], None]
-) -> None:
+def run_attention(model: Path, source: str, target: str | None, output: Path, note: Note) -> None:
     """Writes the attention weights of a sentence pair as a .png or .html file.
 
     Raises:

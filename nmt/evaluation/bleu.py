@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER of detokenised text, as sacreBLEU computes them.
+"""BLEU, chrF and TER of detokenized text, as sacreBLEU computes them.
 
 sacreBLEU: Post (2018). BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al.
 (2006). A signature says how a score was computed; only scores with equal signatures compare.
@@ -50,9 +50,9 @@ def score(
     """Corpus BLEU and chrF with sacreBLEU's defaults for the language.
 
     Args:
-        hypotheses: one detokenised translation a sentence.
+        hypotheses: one detokenized translation a sentence.
         references: one or more lists, each with one reference a sentence, as raw text.
-        target_language: chooses the tokenisation of languages without spaces (zh, ja, ko).
+        target_language: chooses the tokenization of languages without spaces (zh, ja, ko).
 
     Raises:
         InputError: nothing to score, unequal numbers of lines, or a missing extra.
@@ -144,11 +144,11 @@ def _bleu(target_language: str | None) -> BLEU:
     from sacrebleu.metrics.bleu import BLEU
 
     try:
-        # force: no three lines about text that looks tokenised, see plain_text
+        # force: no three lines about text that looks tokenized, see plain_text
         return BLEU(trg_lang=language_of(target_language or ""), force=True)
     except (ImportError, RuntimeError):  # ja and ko need a morphological analyser
         raise InputError(
-            f"sacreBLEU's tokeniser is not installed, target language {target_language}, "
+            f"sacreBLEU's tokenizer is not installed, target language {target_language}, "
             f'pip install "sacrebleu[{language_of(target_language or "")}]"'
         ) from None
 

@@ -1,13 +1,12 @@
 """`nmt evaluate`: translates a test set, or takes given translations, and scores them."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from nmt.config import Config
 from nmt.data.languages import code_problem, is_translated
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import SearchOptions, Translator
-from nmt.errors import ArgumentError, InputError, count
+from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.evaluation import test_sets
 from nmt.evaluation.bleu import bleu_interval, compare, language_of, score, ter
 from nmt.evaluation.comet import Comet
@@ -15,11 +14,9 @@ from nmt.evaluation.paper_bleu import paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
-from nmt.model.packing import Precision
+from nmt.model.prepacking import Precision
 from nmt.runs.model_directory import find_model, read_config
 from nmt.storage.opening import read_lines
-
-Note = Callable[[str], None]
 
 _HOPELESS_BLEU = 2.0  # that of shuffled lines of one language
 
@@ -221,9 +218,9 @@ def _translated(
     translator = Translator.load(model, device=device, precision=precision, note=note)
     with tqdm(desc="translated", unit=" lines", disable=None, leave=False) as bar:
         found = translator.translate(tests.sources, options, progress=bar.update)
-    if cut := sum(each.pieces > 1 for each in found):
+    if cut := sum(each.parts > 1 for each in found):
         long = count(cut, "sentence")
-        note(f"nmt: warning: translated in pieces, longer than the model takes: {long}")
+        note(f"nmt: warning: translated in parts, longer than the model takes: {long}")
     translations = [each.text for each in found]
     check_plain_text(translations, "the translations", note)
     return translations

@@ -27,7 +27,7 @@ CONVENTION = (
 )
 
 _QUOTES = dict.fromkeys("„“”‟«»", '"') | dict.fromkeys("‚‘’‛‹›", "'")
-# As replace-unicode-punctuation.perl has it. Spaces behind 。 and ． vanish in tokenisation.
+# As replace-unicode-punctuation.perl has it. Spaces behind 。 and ． vanish in tokenization.
 _PUNCTUATION = dict(
     zip("，、∶：？《》）！（；」「～━〈〉【】％０１２３４５６７８９",
         ",,::?\"\")!(;\"\"~-<>[]%0123456789", strict=True),
@@ -41,7 +41,7 @@ _COMPOUND = re.compile(rb"(\S)-(\S)")
 def paper_bleu(
     hypotheses: Sequence[str], *references: Sequence[str]
 ) -> tuple[float, tuple[float, float]]:
-    """Corpus BLEU of detokenised German text in the paper's convention, 0 to 100.
+    """Corpus BLEU of detokenized German text in the paper's convention, 0 to 100.
 
     Args:
         hypotheses: one translation a sentence.
@@ -57,8 +57,8 @@ def paper_bleu(
 
     check_texts(hypotheses, references)
     bleu = BLEU(tokenize="none", smooth_method="none", force=True)  # as multi-bleu.perl counts
-    tokenised = [[paper_tokens(line) for line in side] for side in (hypotheses, *references)]
-    texts = tokenised[0], tokenised[1:]
+    tokenized = [[paper_tokens(line) for line in side] for side in (hypotheses, *references)]
+    texts = tokenized[0], tokenized[1:]
     return bleu.corpus_score(*texts).score, interval(bleu, *texts)
 
 

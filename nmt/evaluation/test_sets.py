@@ -5,14 +5,14 @@ import http.client
 import logging
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config import Config, Demo
 from nmt.data import test_set as kept_test_set
 from nmt.data.corpora import describe, read_corpus
-from nmt.errors import ArgumentError, InputError, StorageError, count
+from nmt.errors import ArgumentError, InputError, Note, StorageError, count
 from nmt.evaluation.bleu import language_of
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage.opening import read_lines
@@ -80,9 +80,7 @@ def own(folder: Path, config: Config) -> TestSet:
     return TestSet(found[0], [found[1]], "data.test")
 
 
-def from_sacrebleu(
-    name: str, config: Config | None, target_language: str, note: Callable[[str], None]
-) -> TestSet:
+def from_sacrebleu(name: str, config: Config | None, target_language: str, note: Note) -> TestSet:
     """A test set that sacreBLEU knows, downloaded at first use.
 
     Args:

@@ -43,7 +43,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """What wraps a sub-layer: residual connection, dropout and layer normalisation."""
+    """What wraps a sub-layer: residual connection, dropout and layer normalization."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
@@ -116,7 +116,7 @@ class OutputProjection(nn.Module):
     """Decoder output to logits by the embedding matrix (§3.4), without a bias.
 
     The matrix is an argument, not an attribute, so that it is saved under one name only. A module
-    that has its own copy of the matrix, say a quantised one, can replace this module.
+    that has its own copy of the matrix, say a quantized one, can replace this module.
     """
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:

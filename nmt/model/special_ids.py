@@ -1,6 +1,6 @@
 """The special ids: padding, start and end of a sentence, unknown.
 
-They are the same in every vocabulary that nmt learns. Nothing is imported here, as tokenisation
+They are the same in every vocabulary that nmt learns. Nothing is imported here, as tokenization
 needs them without torch, and the model without a tokenizer.
 """
 

@@ -63,10 +63,10 @@ class Transformer(nn.Module):
         self.decoder = nn.ModuleList(
             DecoderLayer(model, self.randomness) for _ in range(model.decoder_layers)
         )
-        pre = model.norm == "pre"  # the output of a post-norm layer is normalised already
+        pre = model.norm == "pre"  # the output of a post-norm layer is normalized already
         self.encoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
         self.decoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
-        self.projection: nn.Module = OutputProjection()  # or a packed one
+        self.projection: nn.Module = OutputProjection()  # or a prepacked one
 
     @property
     def max_length(self) -> int | None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from nmt import __version__
 from nmt.decoding.lines import check_output, opened_output
-from nmt.errors import ArgumentError, InputError, told
+from nmt.errors import ArgumentError, InputError, Note, told
 from nmt.reporting.chart import HEIGHT, WIDTH
 from nmt.reporting.curves import chart_data, charts
-from nmt.reporting.run_record import Note, RunRecord, number, read_runs
+from nmt.reporting.run_record import RunRecord, number, read_runs
 from nmt.reporting.samples import Sample, samples
 from nmt.reporting.score_tables import interval_text, score_tables
 from nmt.reporting.tables import cleaning_tables, cost_table, machine, settings_tables, time_spent

@@ -13,7 +13,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from nmt.config import Config
-from nmt.errors import InputError
+from nmt.errors import InputError, Note
 from nmt.evaluation.evaluate import evaluate
 from nmt.reporting.chart import Point
 from nmt.reporting.info import info
@@ -24,8 +24,6 @@ from nmt.storage.opening import small_file
 from nmt.training.run_log import read_log
 
 _MAX_TEST_BYTES = 200_000_000
-
-Note = Callable[[str], None]
 
 
 class TestScores(BaseModel):

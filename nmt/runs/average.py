@@ -1,11 +1,11 @@
 """The mean of several checkpoints' weights (§6.1)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from torch import Tensor
 
-from nmt.errors import ArgumentError, InputError, NoModelError, count
+from nmt.errors import ArgumentError, InputError, NoModelError, Note, count
 from nmt.runs.checkpoint import HASHES, sound_checkpoints
 from nmt.runs.model_directory import (
     read_config,
@@ -30,7 +30,7 @@ def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
     return {name: tensor.div_(len(folders)) for name, tensor in mean.items()}
 
 
-def average(run: Path, last: int, output: Path, note: Callable[[str], None]) -> list[int]:
+def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     """Writes the mean of a run's last sound checkpoints as a model directory.
 
     They are those that training averages at its end: at multiples of `training.checkpoint_every`,

@@ -5,7 +5,7 @@ is in it. A run resumes from the newest one that verifies; a broken one is named
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import Config
-from nmt.errors import InputError, NoModelError, of_system
+from nmt.errors import InputError, NoModelError, Note, of_system
 from nmt.runs.model_directory import (
     MOMENTS,
     passing_over,
@@ -99,7 +99,7 @@ def rotate(run: RunDirectory, newest: int, every: int, keep: int, best: int | No
     remove_leftovers(run.checkpoints)
 
 
-def newest(run: RunDirectory, note: Callable[[str], None]) -> Checkpoint | None:
+def newest(run: RunDirectory, note: Note) -> Checkpoint | None:
     """The newest checkpoint that verifies and can be resumed from; None if there is none at all.
 
     Args:
@@ -137,7 +137,7 @@ def _read(folder: Path) -> Checkpoint:
 def sound_checkpoints(
     run: RunDirectory,
     at_most: int,
-    note: Callable[[str], None],
+    note: Note,
     every: int = 1,
     last: int | None = None,
 ) -> list[tuple[int, Path]]:

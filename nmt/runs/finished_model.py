@@ -1,13 +1,12 @@
 """A run's finished model, the mean of its last checkpoints: reading its step, replacing it."""
 
 import os
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
 from nmt.config import Config
-from nmt.errors import InputError
+from nmt.errors import InputError, Note
 from nmt.runs.model_directory import refuse_unsound, save_model
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import atomic, manifest
@@ -30,7 +29,7 @@ def write(
     tokenizer: bytes,
     weights: dict[str, Tensor],
     facts: dict[str, Any],
-    note: Callable[[str], None],
+    note: Note,
 ) -> None:
     """Writes a run's finished model; what is in its place but not ours is kept under another name.
 

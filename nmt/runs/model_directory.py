@@ -7,7 +7,7 @@ names, types and shapes, read first from a bounded header, are those the configu
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from torch import Tensor
 from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, LastingError, NoModelError, StorageError, of_system
+from nmt.errors import InputError, LastingError, NoModelError, Note, StorageError, of_system
 from nmt.model.transformer import Transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
@@ -43,7 +43,7 @@ class LoadedModel:
     directory: Path
 
 
-def find_model(path: Path, note: Callable[[str], None] = lambda text: None) -> tuple[Path, str]:
+def find_model(path: Path, note: Note = lambda text: None) -> tuple[Path, str]:
     """The directory that a model's path means, and its kind, "model" or "checkpoint".
 
     Of a run directory: its `model/` or its newest sound checkpoint, whichever has the higher
@@ -60,7 +60,7 @@ def find_model(path: Path, note: Callable[[str], None] = lambda text: None) -> t
     return folder, content["kind"]
 
 
-def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]]:
+def _find(path: Path, note: Note) -> tuple[Path, dict[str, Any]]:
     """`find_model`, with the manifest found there."""
     if not path.is_dir():
         raise InputError(f"no such model directory, {path}, name a model, checkpoint or run")
@@ -97,7 +97,7 @@ def _find(path: Path, note: Callable[[str], None]) -> tuple[Path, dict[str, Any]
 
 
 @contextmanager
-def passing_over(tell: Callable[[str], None]) -> Iterator[None]:
+def passing_over(tell: Note) -> Iterator[None]:
     """Tells why a model or checkpoint cannot be used, so that the next one is tried.
 
     Raises:
@@ -147,9 +147,7 @@ def tokenizer_to_fine_tune(config: Config) -> Path | None:
     return find_model(Path(origin))[0] / TOKENIZER if origin else None
 
 
-def load_model(
-    path: Path, *, device: torch.device, note: Callable[[str], None] = lambda text: None
-) -> LoadedModel:
+def load_model(path: Path, *, device: torch.device, note: Note = lambda text: None) -> LoadedModel:
     """Loads a model, checkpoint or run directory onto a device.
 
     Args:

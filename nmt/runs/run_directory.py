@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from nmt import config as configuration
 from nmt.config import Config
-from nmt.errors import InputError, NoModelError
+from nmt.errors import InputError, NoModelError, Note
 from nmt.storage import atomic, manifest, names
 from nmt.storage.opening import refuse_not_utf8, small_file
 
@@ -211,7 +210,7 @@ class RunDirectory:
                     "or name another training.run_directory"
                 )
 
-    def refuse_changes(self, config: Config, note: Callable[[str], None]) -> None:
+    def refuse_changes(self, config: Config, note: Note) -> None:
         """Raises InputError if the run here was started with other settings that matter.
 
         Where there is neither a checkpoint, sound or not, nor a model, nothing depends on them yet:

@@ -15,12 +15,12 @@ from typing import Any, BinaryIO
 
 from nmt.errors import InputError, StorageError
 
-_UNPACKERS: dict[bytes, tuple[str, Callable[..., Any]]] = {  # by a file's first bytes
+_DECOMPRESSORS: dict[bytes, tuple[str, Callable[..., Any]]] = {  # by a file's first bytes
     b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
     b"BZh": ("bzip2", bz2.BZ2File),
     b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
 }
-_PACKERS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; the same text, the same bytes
+_COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; the same text, the same bytes
     ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
     ".bz2": partial(bz2.BZ2File, mode="wb"),
     ".xz": partial(lzma.LZMAFile, mode="wb"),
@@ -36,13 +36,13 @@ MAX_LINE_BYTES = 10_000_000  # a file without line ends must not fill the memory
 
 @contextlib.contextmanager
 def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
-    """A file open for reading, unpacked if it is gzip, bzip2 or xz; a pipe or device as it comes.
+    """A file open for reading; gzip, bzip2 and xz are decompressed, pipes and devices never.
 
     Args:
         name: what messages call it; its path if None.
 
     Raises:
-        InputError: not there, a folder, or packed by zip or zstd; while it is read, damaged or
+        InputError: not there, a folder, or compressed by zip or zstd; while it is read, damaged or
             truncated.
         StorageError: not permitted.
     """
@@ -56,12 +56,12 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
     except PermissionError:
         raise StorageError(f"no permission to read, {name}, change its permissions") from None
     with file:
-        kind, unpack = _packing(file, name)
-        if unpack is None:
+        kind, decompress = _compression(file, name)
+        if decompress is None:
             yield file
             return
-        with unpack(file) as unpacked:
-            yield io.BufferedReader(_Unpacked(unpacked, kind, name), _BUFFER_BYTES)
+        with decompress(file) as decompressed:
+            yield io.BufferedReader(_Decompressed(decompressed, kind, name), _BUFFER_BYTES)
 
 
 def refuse_not_utf8(path: Path) -> None:
@@ -73,11 +73,11 @@ def refuse_not_utf8(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def packed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
+def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
     """Compresses what is written into `file` as its name's suffix says: .gz, .bz2 or .xz."""
-    if pack := _PACKERS.get(suffix):
-        with pack(file) as packer:
-            yield packer
+    if compress := _COMPRESSORS.get(suffix):
+        with compress(file) as compressor:
+            yield compressor
     else:
         yield file
 
@@ -149,7 +149,7 @@ def count_lines(path: Path) -> int:
     return lines + (last != b"\n")
 
 
-def _packing(file: BinaryIO, name: str) -> tuple[str, Callable[..., Any] | None]:
+def _compression(file: BinaryIO, name: str) -> tuple[str, Callable[..., Any] | None]:
     try:
         begin = os.pread(file.fileno(), _LONGEST, 0)  # leaves the position where it is
     except OSError:  # a pipe: its bytes come once
@@ -157,14 +157,14 @@ def _packing(file: BinaryIO, name: str) -> tuple[str, Callable[..., Any] | None]
     for first, kind in _OTHERS.items():
         if begin.startswith(first):
             raise InputError(f"a {kind} file, {name}, unpack it, or pack it as gzip")
-    for first, (kind, unpack) in _UNPACKERS.items():
+    for first, (kind, decompress) in _DECOMPRESSORS.items():
         is_text = kind == "bzip2" and begin[4:] not in _BZIP2_BLOCKS
         if begin.startswith(first) and not is_text:
-            return kind, unpack
+            return kind, decompress
     return "", None
 
 
-class _Unpacked(io.RawIOBase):
+class _Decompressed(io.RawIOBase):
     """The output of a decompressor, whose errors become InputError."""
 
     def __init__(self, file: BinaryIO, kind: str, name: str):

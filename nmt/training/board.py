@@ -7,13 +7,14 @@ folder is gone, that thread ends in a traceback; if the run was renamed, it writ
 import os
 import socket
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.summary.writer.record_writer import RecordWriter
 from torch.utils.tensorboard import summary
+
+from nmt.errors import Note
 
 
 class Board:
@@ -25,7 +26,7 @@ class Board:
         note: is told once if nothing more can be written.
     """
 
-    def __init__(self, folder: Path, first_step: int, note: Callable[[str], None]):
+    def __init__(self, folder: Path, first_step: int, note: Note):
         self._note, self._is_lost = note, False
         folder.mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{time.time():.6f}.{socket.gethostname()}.{os.getpid()}"

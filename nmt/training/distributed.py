@@ -152,7 +152,7 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
             f"{world_size()} processes cannot reach each other ({reason}), torchrun, check "
             "its addresses and that all nodes were started"
         ) from None
-    board = dist.PrefixStore(f"nmt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", server)
+    store = dist.PrefixStore(f"nmt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", server)
     ranks = Ranks(dist.get_rank(), world_size(), device)
     try:
         try:
@@ -161,19 +161,19 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         finally:
             dist.destroy_process_group()
     except InputError as error:
-        raise _agreed(board, ranks, error) from None
+        raise _agreed(store, ranks, error) from None
     except OSError as error:
-        raise _agreed(board, ranks, of_system(error)) from error
+        raise _agreed(store, ranks, of_system(error)) from error
     except Exception as error:
         if _is_lost_connection(error):
-            raise _agreed(board, ranks, None) from error
+            raise _agreed(store, ranks, None) from error
         if is_out_of_memory(error):
             told = InputError(
                 "out of memory, this machine, raise training.micro_batches, so that slots are "
                 "smaller"
             )
-            raise _agreed(board, ranks, told) from None
-        board.set(str(ranks.rank), f"{int(Status.BUG)}\n{error!r}")  # the others stay silent
+            raise _agreed(store, ranks, told) from None
+        store.set(str(ranks.rank), f"{int(Status.BUG)}\n{error!r}")  # the others stay silent
         raise
 
 
@@ -219,7 +219,7 @@ def _is_lost_connection(error: Exception) -> bool:
     return is_gloo or isinstance(error, dist.DistError)
 
 
-def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputError:
+def _agreed(store: dist.Store, ranks: Ranks, error: InputError | None) -> InputError:
     """The error that this rank raises, given how the parts of the others have ended.
 
     A rank with an error of its own waits only for lower ranks, which may report the same, and then
@@ -227,15 +227,15 @@ def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputE
     connection waits for the reports of all ranks; one without a report counts as lost.
 
     Args:
-        board: where ranks report, apart from the group, which is broken.
+        store: where ranks report, apart from the group, which is broken.
         error: this rank's own; None if it only lost the connection to another.
     """
     own = "\n".join(error.problems) if error else ""
     status = error.status if error else Status.INPUT
     awaited = range(ranks.rank) if error else range(ranks.world_size)
     try:
-        words = _last_words(board, ranks, f"{int(status)}\n{own}", awaited)
-    except RuntimeError:  # the machine of the board is lost
+        words = _last_words(store, ranks, f"{int(status)}\n{own}", awaited)
+    except RuntimeError:  # the machine of the store is lost
         words = {}
     if error:
         is_said = own in [text for rank, (_, text) in words.items() if rank < ranks.rank]
@@ -252,15 +252,15 @@ def _agreed(board: dist.Store, ranks: Ranks, error: InputError | None) -> InputE
 
 
 def _last_words(
-    board: dist.Store, ranks: Ranks, own: str, awaited: range
+    store: dist.Store, ranks: Ranks, own: str, awaited: range
 ) -> dict[int, tuple[Status, str]]:
     """Status and text of each rank that reports in time, this one included."""
-    board.set(str(ranks.rank), own)
+    store.set(str(ranks.rank), own)
     deadline = time.monotonic() + _LAST_WORDS_S
-    while time.monotonic() < deadline and not board.check([str(rank) for rank in awaited]):
+    while time.monotonic() < deadline and not store.check([str(rank) for rank in awaited]):
         time.sleep(0.05)
-    present = [rank for rank in range(ranks.world_size) if board.check([str(rank)])]
-    parts = {rank: board.get(str(rank)).decode().split("\n", 1) for rank in present}
+    present = [rank for rank in range(ranks.world_size) if store.check([str(rank)])]
+    parts = {rank: store.get(str(rank)).decode().split("\n", 1) for rank in present}
     return {rank: (Status(int(status)), text) for rank, (status, text) in parts.items()}
 
 

@@ -9,13 +9,11 @@ from nmt.data import prepare, test_set
 from nmt.data.prepared import PreparedData
 from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, NoModelError
+from nmt.errors import InputError, NoModelError, Note
 from nmt.runs.model_directory import tokenizer_to_fine_tune
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import atomic, manifest
 from nmt.training.distributed import Ranks, world_size
-
-Note = Callable[[str], None]  # is told what a person should read, a line at a time
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class Run:
 def prepare_if_missing(config: Config, note: Note) -> None:
     """Prepares missing data, but not under torchrun, where other ranks would wait for hours."""
     if world_size() == 1 and not PreparedData.is_in(Path(config.data.directory)):
-        prepare.prepare(config, report=note, tokenizer=tokenizer_to_fine_tune(config))
+        prepare.prepare(config, note=note, tokenizer=tokenizer_to_fine_tune(config))
 
 
 def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note) -> Run:

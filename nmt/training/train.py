@@ -20,7 +20,7 @@ from nmt.cpu_memory import keep_freed_memory
 from nmt.data.layout import Batch, packed
 from nmt.data.plan import Plan, StepPlan
 from nmt.data.shards import pairs_of
-from nmt.errors import DivergedError, InputError, NoModelError, Stopped
+from nmt.errors import DivergedError, InputError, NoModelError, Note, Stopped
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs import finished_model
@@ -33,7 +33,7 @@ from nmt.training.distributed import Ranks, StopRequest, process_group
 from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
-from nmt.training.run import Note, Run, open_run, prepare_if_missing
+from nmt.training.run import Run, open_run, prepare_if_missing
 from nmt.training.run_log import RunLog
 from nmt.training.validation import validate
 

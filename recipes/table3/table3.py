@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     changes = {row: _changes(base, load(path, overrides)) for row, path in paths.items()}
     if not base.data.validation:
         raise InputError("no data.validation, the row base, name one: it is what is measured")
-    prepare(base, report=say)
+    prepare(base, note=say)
     results: list[Result] = []
     runs = [(row, seed) for seed in arguments.seeds for row in rows]
     for number, (row, seed) in enumerate(runs, 1):

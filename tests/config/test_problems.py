@@ -120,7 +120,7 @@ def test_settings_that_conflict_are_told_with_the_places_of_both(tmp_path: Path)
     assert "found 7, overrides, correct it" in line
 
 
-def test_a_key_without_its_section_is_recognised(tmp_path: Path):
+def test_a_key_without_its_section_is_recognized(tmp_path: Path):
     path = write(tmp_path, GOOD + "beam: 3\n")
     assert problems(path, "max_steps=500", "dropouts=1")[:2] == [
         f"unknown key beam, {path}:15, did you mean decoding.beam?",

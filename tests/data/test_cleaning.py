@@ -1,4 +1,4 @@
-"""Normalisation by property, each cleaning rule by pairs that it must and must not catch."""
+"""Normalization by property, each cleaning rule by pairs that it must and must not catch."""
 
 import tracemalloc
 import unicodedata
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data import cleaning
-from nmt.data.cleaning import COPY, EMPTY, LEAKED, RATIO, TOO_LONG, Evaluation, fault, normalize
+from nmt.data.cleaning import COPY, EMPTY, LEAKED, RATIO, TOO_LONG, HeldOut, fault, normalize
 
 ODD = "\0\t\n\v\f\r\x1c\x1d\x1e\x1f\x7f\x85\u2028\u2029\ufeff\u0308u "
 ANY_TEXT = st.text(
@@ -46,7 +46,7 @@ def test_normalize_examples(text: str, expected: str) -> None:
     assert normalize(text) == expected
 
 
-NONE = Evaluation.of([])
+NONE = HeldOut.of([])
 
 
 @pytest.mark.parametrize(
@@ -73,16 +73,16 @@ def test_each_rule(source: str, target: str, rule: str | None) -> None:
 
 
 def test_what_gives_an_evaluation_pair_away() -> None:
-    held_out = Evaluation.of(
+    held_out = HeldOut.of(
         [("A man rides a bike.", "Ein Mann fährt Rad."), ("Thank you!", "Danke!")]
     )
     assert fault("a man rides a bike", "Jemand fährt mit dem Fahrrad.", held_out) == LEAKED
     assert fault("Thank you.", "Danke.", held_out) == LEAKED
-    in_capitals = Evaluation.of([("DIE STRASSE IST LANG", "x")])
+    in_capitals = HeldOut.of([("DIE STRASSE IST LANG", "x")])
     assert fault("Die Straße ist lang.", "The road is long.", in_capitals) == LEAKED
     four, three = (
-        Evaluation.of([("A man rides bikes.", "x")]),
-        Evaluation.of([("A man rides.", "x")]),
+        HeldOut.of([("A man rides bikes.", "x")]),
+        HeldOut.of([("A man rides.", "x")]),
     )
     assert fault("A man rides bikes!", "Jemand fährt Rad.", four) == LEAKED
     assert fault("A man rides!", "Jemand fährt Rad.", three) is None

@@ -15,7 +15,7 @@ APPLICATION = json.dumps({"name": "app", "files": {"index.html": {}}})
 
 
 def run(config) -> None:
-    prepare(config, report=lambda line: None)
+    prepare(config, note=lambda line: None)
 
 
 def test_a_manifest_of_another_program_is_named_and_stays(settings, tmp_path: Path):

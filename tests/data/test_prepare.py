@@ -90,7 +90,7 @@ def settings(folder: Path, **changes: object) -> config.Config:
 
 def run(wanted: config.Config) -> list[str]:
     lines: list[str] = []
-    prepare.prepare(wanted, report=lines.append, processes=1)
+    prepare.prepare(wanted, note=lines.append, processes=1)
     return lines
 
 

@@ -98,7 +98,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     directory = tmp_path_factory.mktemp("expected")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clean, "SHARD_PAIRS", SHARD_PAIRS)
-        prepare.prepare(config.load(saved(directory)), report=lambda line: None, processes=1)
+        prepare.prepare(config.load(saved(directory)), note=lambda line: None, processes=1)
     return content(directory / "data")
 
 
@@ -204,11 +204,11 @@ def test_r22_what_another_process_has_just_prepared_is_not_prepared_again(
 
     def meanwhile(*_) -> None:
         monkeypatch.undo()
-        prepare.prepare(wanted, report=lambda line: None)
+        prepare.prepare(wanted, note=lambda line: None)
 
     monkeypatch.setattr(prepare, "check_corpus", meanwhile)
     lines: list[str] = []
-    prepare.prepare(wanted, report=lines.append)
+    prepare.prepare(wanted, note=lines.append)
     assert lines == [f"{tmp_path}/data has been prepared by another process: nothing to do"]
 
 

@@ -206,7 +206,7 @@ def test_r19_a_line_of_megabytes_is_one_line(word):
     assert max(len(part.encode()) for part in parts) <= 1_070_000
     assert not any(part.startswith(" ") for part in parts)  # a space would be translated too
     assert notes == [
-        "nmt: warning: translated in pieces, longer than the model takes: 1 line, standard input"
+        "nmt: warning: translated in parts, longer than the model takes: 1 line, standard input"
     ]
 
 

@@ -111,7 +111,7 @@ def test_batches_are_as_large_as_their_bound_allows(translator, monkeypatch, bea
 
     monkeypatch.setattr("nmt.decoding.translator.Stepper", recording)
     found = translator.translate(sentences(60), SearchOptions(beam=beam, batch_tokens=bound))
-    assert sum(size for size, _ in batches) == sum(each.pieces for each in found)
+    assert sum(size for size, _ in batches) == sum(each.parts for each in found)
     assert all(size == 1 or size * tokens <= bound for size, tokens in batches)
     assert all((size + 1) * tokens > bound for size, tokens in batches[:-1])
 
@@ -153,27 +153,27 @@ def test_blank_calls_no_model(translator, blank, monkeypatch):
     assert translator.n_best([blank], SearchOptions(n_best=2)) == [[EMPTY]]
 
 
-def pieces_of(translator: Translator, text: str) -> list[str]:
-    [pieces] = translator._cut([text])
-    assert all(0 < len(piece) < translator.config.data.max_length for piece in pieces)
-    texts = [translator.tokenizer.decode(piece) for piece in pieces]
+def parts_of(translator: Translator, text: str) -> list[str]:
+    [parts] = translator._cut([text])
+    assert all(0 < len(part) < translator.config.data.max_length for part in parts)
+    texts = [translator.tokenizer.decode(part) for part in parts]
     assert all(text.strip() for text in texts)
     return texts
 
 
 def test_long_lines_are_cut_where_it_hurts_least(translator):
     sentence = "the old man reads a good book."
-    assert pieces_of(translator, " ".join([sentence] * 9)) == [sentence] * 9
+    assert parts_of(translator, " ".join([sentence] * 9)) == [sentence] * 9
     words = sentences(1)[0].split() * 40
-    pieces = pieces_of(translator, " ".join(words))
-    assert " ".join(pieces).split() == words
-    assert "".join(pieces_of(translator, "x" * 100)) == "x" * 100
+    parts = parts_of(translator, " ".join(words))
+    assert " ".join(parts).split() == words
+    assert "".join(parts_of(translator, "x" * 100)) == "x" * 100
     japanese = "これは本です。"
-    assert pieces_of(translator, japanese * 10) == [japanese] * 10
-    assert pieces_of(translator, "ab. " * 3) == ["ab. " * 3]
+    assert parts_of(translator, japanese * 10) == [japanese] * 10
+    assert parts_of(translator, "ab. " * 3) == ["ab. " * 3]
     as_long_as_can_be = "a" + " a" * 22
     assert len(translator.tokenizer.encode(as_long_as_can_be)) == 23  # and the end symbol
-    assert pieces_of(translator, as_long_as_can_be) == [as_long_as_can_be]
+    assert parts_of(translator, as_long_as_can_be) == [as_long_as_can_be]
 
 
 @pytest.mark.parametrize(
@@ -183,19 +183,19 @@ def test_long_lines_are_cut_where_it_hurts_least(translator):
 )  # fmt: skip
 def test_cutting_ends_and_loses_nothing(translator, text):
     """But white space; a cut may go between the bytes of a character."""
-    pieces_of(translator, text)
-    [pieces] = translator._cut([text])
-    again = translator.tokenizer.decode([i for piece in pieces for i in piece])
-    assert len(pieces) > 1
+    parts_of(translator, text)
+    [parts] = translator._cut([text])
+    again = translator.tokenizer.decode([i for part in parts for i in part])
+    assert len(parts) > 1
     assert "".join(again.split()) == "".join(normalize(text).split())
 
 
-def test_line_in_pieces(translator):
+def test_line_in_parts(translator):
     text = ". ".join(sentences(12))
     [found] = translator.n_best([text], SearchOptions(beam=3, n_best=3))
-    pieces = pieces_of(translator, text)
-    assert found[0].pieces == len(pieces) > 1
-    apart = translator.n_best(pieces, SearchOptions(beam=3, n_best=3))
+    parts = parts_of(translator, text)
+    assert found[0].parts == len(parts) > 1
+    apart = translator.n_best(parts, SearchOptions(beam=3, n_best=3))
     assert found == combine(apart)
     assert [f.score for f in found] == sorted((f.score for f in found), reverse=True)
 
@@ -211,7 +211,7 @@ def test_combine():
     joined = combine([one, [EMPTY], two])
     assert [f.text for f in joined] == ["a x", "b y", "c y"]
     assert [f.score for f in joined] == [-2, -7, -8]
-    assert joined[0].pieces == 2 and joined[0].tokens == [5, EOS_ID] * 2
+    assert joined[0].parts == 2 and joined[0].tokens == [5, EOS_ID] * 2
 
 
 def test_output_is_one_line(translator, monkeypatch):
@@ -231,9 +231,9 @@ def test_output_is_one_line(translator, monkeypatch):
      ("\u202eabc", "\u202eabc"), ("e\u0301", "é"), ("\U0010ffff", "\U0010ffff")],
 )  # fmt: skip
 def test_strange_text_reaches_the_model_whole(translator, text, taken):
-    assert pieces_of(translator, text) == [taken]
+    assert parts_of(translator, text) == [taken]
     [[found]] = translator.n_best([text])
-    assert found.pieces == 1 and found.tokens and len(found.text.splitlines()) <= 1
+    assert found.parts == 1 and found.tokens and len(found.text.splitlines()) <= 1
 
 
 def test_bf16(translator, tokenizer):
@@ -266,9 +266,9 @@ def test_options_out_of_range(translator, options, message):
         translator.n_best(["the man"], SearchOptions(**options))
 
 
-def test_no_piece_of_a_long_line_is_blank(translator):
-    [pieces] = translator._cut(["the" + " " * 999 + "man" + " " * 999])
-    assert [translator.tokenizer.decode(piece).strip() for piece in pieces] == ["the", "man"]
+def test_no_part_of_a_long_line_is_blank(translator):
+    [parts] = translator._cut(["the" + " " * 999 + "man" + " " * 999])
+    assert [translator.tokenizer.decode(part).strip() for part in parts] == ["the", "man"]
 
 
 def test_out_of_memory(translator, monkeypatch):

@@ -108,7 +108,7 @@ def numbers(row: str) -> list[float]:
     return [float(number) for number in re.findall(r"\d+\.\d+", row)]
 
 
-def test_language_chooses_the_tokenisation():
+def test_language_chooses_the_tokenization():
     assert "tok:zh" in score(["我爱你"], ["我爱你"], target_language="zh").bleu_signature
     assert "tok:13a" in score(["a"], ["a"], target_language="de").bleu_signature
 
@@ -194,9 +194,7 @@ def test_source_and_reference(model):
     assert content["bleu"] == round(expected.bleu, 6)
     assert content["chrf"] == round(expected.chrf, 6)
     assert content["bleu_signature"].startswith("nrefs:1|") and content["sentences"] == 20
-    assert notes == [
-        "nmt: warning: translated in pieces, longer than the model takes: 20 sentences"
-    ]
+    assert notes == ["nmt: warning: translated in parts, longer than the model takes: 20 sentences"]
 
 
 def test_the_models_own_test_set(model):
@@ -243,10 +241,10 @@ def test_baseline(model):
 
 def test_text_that_is_not_plain(model):
     notes: list[str] = []
-    write("tokenised", [line.replace(",", " ,").replace(".", " .") for line in REFERENCES])
+    write("tokenized", [line.replace(",", " ,").replace(".", " .") for line in REFERENCES])
     write("pieces", [*HYPOTHESES[:-1], "ein Ha@@ us"])
-    evaluate("m", hypothesis="tokenised", reference="ref", note=notes.append)
-    assert [note[:34] for note in notes] == ["nmt: warning: tokenised looks toke"]
+    evaluate("m", hypothesis="tokenized", reference="ref", note=notes.append)
+    assert [note[:34] for note in notes] == ["nmt: warning: tokenized looks toke"]
     for arguments in (
         {"hypothesis": "pieces", "reference": "ref"},
         {"hypothesis": "ref", "reference": "pieces"},
@@ -397,7 +395,7 @@ def test_arguments_that_do_not_go_together(model, monkeypatch, arguments, messag
 
 
 @pytest.mark.parametrize("tag", ["zh", "zh-CN", "zh_Hant", "ZH"])
-def test_a_region_does_not_change_how_a_language_is_tokenised(tag: str):
+def test_a_region_does_not_change_how_a_language_is_tokenized(tag: str):
     found = score(["他在看书。"], ["他在读书。"], target_language=tag)
     assert "tok:zh" in found.bleu_signature
     assert found.bleu > 0 or found.chrf > 0

@@ -1,4 +1,4 @@
-"""Text in pieces is refused, tokenised text is warned of, ordinary text neither."""
+"""Text in pieces is refused, tokenized text is warned of, ordinary text neither."""
 
 import pytest
 
@@ -29,9 +29,9 @@ def test_pieces_are_refused_with_file_and_line(line):
 @pytest.mark.parametrize(
     "line", ["Das ist gut .", "gut , sagte er", "he said &quot; no", "a @-@ b", "a ##AT##-##AT## b"]
 )
-def test_tokenised_text_is_warned_of_in_one_line(line):
+def test_tokenized_text_is_warned_of_in_one_line(line):
     (note,) = notes_on([*ORDINARY, line])
-    assert note.startswith("nmt: warning: hyp looks tokenised (1 of 6 lines, the first is line 6)")
+    assert note.startswith("nmt: warning: hyp looks tokenized (1 of 6 lines, the first is line 6)")
 
 
 def test_blank_lines_make_text_no_plainer():

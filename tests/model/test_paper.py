@@ -24,7 +24,7 @@ DROPPING = {f"model__{name}": rate for name, rate in RATES.items()}
 
 
 def in_float64(config: Config, seed: int = 3) -> Transformer:
-    """A model in which no weight, bias or norm is what it was initialised to."""
+    """A model in which no weight, bias or norm is what it was initialized to."""
     torch.manual_seed(seed)
     model = new_model(config, seed)
     for parameter in model.parameters():

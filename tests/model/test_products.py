@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.model import packing, products
-from nmt.model.packing import Int8Linear, pack
+from nmt.model import prepacking, products
+from nmt.model.prepacking import Int8Linear, prepack
 from nmt.model.products import Linear, matmul
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
@@ -57,7 +57,7 @@ def test_what_the_bits_hold_exactly_is_multiplied_exactly():
     weight = torch.randint(-127, 128, (5, 40), generator=generator).float()
     weight[:, 0] = 127.0
     weight *= torch.tensor([1.0, 0.5, 0.25, 2.0, 4.0])[:, None]
-    levels = 255 if packing._HAS_VNNI else 127
+    levels = 255 if prepacking._HAS_VNNI else 127
     x = torch.randint(0, levels + 1, (9, 40), generator=generator).float()
     x[0, :2] = torch.tensor([0.0, levels])
     bias = torch.arange(5.0)
@@ -90,7 +90,7 @@ def test_a_packed_model_computes_what_it_did(settings, precision, tolerance):
             if name.endswith("bias"):
                 parameter.copy_(random(*parameter.shape))
     expected = logits(transformer)
-    pack(transformer, precision)
+    prepack(transformer, precision)
     found = logits(transformer)
     assert not any(type(module) in (nn.Linear, Linear) for module in transformer.modules())
     assert (found - expected).abs().max() <= tolerance * expected.abs().max()
@@ -100,14 +100,14 @@ def test_int8_that_this_torch_does_not_have_is_told(settings, monkeypatch):
     def missing(*_):
         raise RuntimeError("Didn't find engine")
 
-    monkeypatch.setattr(packing.Int8Linear, "__init__", missing)
+    monkeypatch.setattr(prepacking.Int8Linear, "__init__", missing)
     with pytest.raises(ValueError, match="no int8 products in this build of torch"):
-        pack(new_transformer(settings()), "int8")
+        prepack(new_transformer(settings()), "int8")
 
 
 def test_without_the_operator_a_model_is_not_packed(settings, monkeypatch):
-    monkeypatch.setattr(packing, "has_onednn", lambda dtype: dtype == torch.float32)
+    monkeypatch.setattr(prepacking, "has_onednn", lambda dtype: dtype == torch.float32)
     transformer = new_transformer(settings())
-    pack(transformer, "bf16")
+    prepack(transformer, "bf16")
     assert {p.dtype for p in transformer.parameters()} == {torch.bfloat16}
     assert any(type(module) is Linear for module in transformer.modules())

@@ -283,7 +283,7 @@ def test_one_matrix_embeds_and_projects(settings):
 
 def test_another_output_projection_may_stand_in_its_place(settings):
     class Rounded(nn.Module):
-        """Weights in eighths, as a quantised projection would hold them."""
+        """Weights in eighths, as a quantized projection would hold them."""
 
         def __init__(self, embedding: torch.Tensor):
             super().__init__()

@@ -50,7 +50,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run of 12 steps with data of its own, its test set translated."""
     directory = tmp_path_factory.mktemp("report")
     config = validate(tiny_settings(directory), {}, "tiny")
-    prepare(config, report=lambda line: None)
+    prepare(config, note=lambda line: None)
     train(config, lambda line: None)
     page_of(directory / "run")
     return directory / "run"

@@ -57,7 +57,7 @@ def config(tmp_path_factory) -> Config:
         "training__log_every": 30,
     }  # fmt: skip
     config = make_settings(folder, folder, **changes)
-    prepare(config, report=lambda line: None, processes=1)
+    prepare(config, note=lambda line: None, processes=1)
     run(config)
     return config
 

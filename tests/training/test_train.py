@@ -300,7 +300,7 @@ def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
         torch.testing.assert_close(tuned[name], tensor, atol=1e-4, rtol=0)
 
     alone = settings(data__train=other, data__directory=str(tmp_path / "alone"))
-    prepare(alone, report=lambda line: None)  # without the model: a tokenizer of its own
+    prepare(alone, note=lambda line: None)  # without the model: a tokenizer of its own
     with pytest.raises(InputError, match="its tokenizer is not the data's"):
         run(
             settings(

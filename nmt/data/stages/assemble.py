@@ -12,12 +12,13 @@ from typing import Any
 
 from nmt.data import shards, test_set
 from nmt.data.stages.counts import counts_of, facts_of, nothing_left, report_counts
-from nmt.data.stages.job import Job, Report, counts_of_file, short_hash
+from nmt.data.stages.job import Job, counts_of_file, short_hash
+from nmt.errors import Note
 from nmt.storage import atomic, manifest
 from nmt.storage.names import TEST_SET, TOKENIZER
 
 
-def assemble(job: Job, warnings: Sequence[str], report: Report) -> None:
+def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
     """Gives the token shards their final names, beside the tokenizer and the manifest.
 
     Args:
@@ -46,7 +47,7 @@ def assemble(job: Job, warnings: Sequence[str], report: Report) -> None:
         **job.origin,
     }
     manifest.write(job.final, "data", facts)
-    report_counts(job, counts, report)
+    report_counts(job, counts, note)
 
 
 def _collect(job: Job, split: str) -> list[dict[str, Any]]:

@@ -14,34 +14,33 @@ from tqdm import tqdm
 
 from nmt.data import cleaning, shards, workers
 from nmt.data.corpora import describe, read_chunks
-from nmt.data.stages.job import Job, Part, Report, finish, is_finished, load, save
+from nmt.data.stages.job import Job, Part, finish, is_finished, load, save
+from nmt.errors import Note
 
 SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
 
 
-def clean(job: Job, report: Report) -> None:
+def clean(job: Job, note: Note) -> None:
     """Cleans each corpus that is not clean yet."""
     job.text.mkdir(parents=True, exist_ok=True)
     for part in (*job.of("validation"), *job.of("test")):
-        _clean_corpus(job, part, None, report)
-    evaluation = cleaning.Evaluation.of(
+        _clean_corpus(job, part, None, note)
+    held_out = cleaning.HeldOut.of(
         pair
         for split in ("validation", "test")
         for _, path in job.text_shards(split)
         for pair in _text_pairs(path)
     )
     for part in job.of("train"):
-        _clean_corpus(job, part, evaluation, report)
+        _clean_corpus(job, part, held_out, note)
 
 
-def _clean_corpus(
-    job: Job, part: Part, evaluation: cleaning.Evaluation | None, report: Report
-) -> None:
+def _clean_corpus(job: Job, part: Part, held_out: cleaning.HeldOut | None, note: Note) -> None:
     marker = part.marker(job.text)
     done = load(marker).get("shards")
     if done is not None and all(is_finished(part.shard(job.text, i)) for i in range(done)):
         return
-    report(f"cleaning {part.title}: {describe(part.corpus)}")
+    note(f"cleaning {part.title}: {describe(part.corpus)}")
     number = 0
     with tqdm(desc=f"cleaning {part.title}", unit=" pairs", disable=None, leave=False) as bar:
 
@@ -50,7 +49,7 @@ def _clean_corpus(
             for chunk in read_chunks(part.corpus, job.config.data, part.split, SHARD_PAIRS):
                 path = part.shard(job.text, number)
                 if not is_finished(path):
-                    yield chunk, evaluation, path
+                    yield chunk, held_out, path
                 number += 1
                 bar.update(len(chunk))
 
@@ -64,13 +63,13 @@ def _text_pairs(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def clean_shard(
-    pairs: Iterable[tuple[str, str]], evaluation: cleaning.Evaluation | None, output: Path
+    pairs: Iterable[tuple[str, str]], held_out: cleaning.HeldOut | None, output: Path
 ) -> None:
     """Normalizes pairs, drops those that break a rule, and writes the rest with their counts.
 
     Args:
         pairs: raw.
-        evaluation: what training pairs must not give away; None for validation and test pairs,
+        held_out: what training pairs must not give away; None for validation and test pairs,
             of which only those with an empty side are dropped.
         output: the Arrow file; the counts are in its note.
     """
@@ -80,10 +79,10 @@ def clean_shard(
         counts["read"] += 1
         counts[cleaning.REPAIRED] += any(map(cleaning.needs_repair, raw))
         source, target = map(cleaning.normalize, raw)
-        if evaluation is None:
+        if held_out is None:
             fault = cleaning.EMPTY if cleaning.is_empty(source, target) else None
         else:
-            fault = cleaning.fault(source, target, evaluation)
+            fault = cleaning.fault(source, target, held_out)
         if fault is None:
             kept.append((source, target))
         else:

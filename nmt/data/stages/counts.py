@@ -6,8 +6,8 @@ from typing import Any
 
 from nmt.data import cleaning
 from nmt.data.corpora import describe
-from nmt.data.stages.job import Job, Part, Report, counts_of_file
-from nmt.errors import InputError
+from nmt.data.stages.job import Job, Part, counts_of_file
+from nmt.errors import InputError, Note
 
 
 def counts_of(job: Job, part: Part) -> Counter[str]:
@@ -45,7 +45,7 @@ def facts_of(part: Part, counts: Counter[str]) -> dict[str, Any]:
     }
 
 
-def report_counts(job: Job, counts: Sequence[Counter[str]], report: Report) -> None:
+def report_counts(job: Job, counts: Sequence[Counter[str]], note: Note) -> None:
     """Reports a table: a row for each rule, a column for each corpus, whose `counts` it is."""
     rows = {"pairs read": "read"} | {rule: rule for rule in cleaning.RULES}
     rows |= {"pairs kept": "kept", f"repaired: {cleaning.REPAIRED}": cleaning.REPAIRED}
@@ -53,4 +53,4 @@ def report_counts(job: Job, counts: Sequence[Counter[str]], report: Report) -> N
     cells += [[label, *(f"{count[row]:,}" for count in counts)] for label, row in rows.items()]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for label, *numbers in cells:
-        report("  ".join([label.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]))
+        note("  ".join([label.ljust(widths[0]), *map(str.rjust, numbers, widths[1:])]))

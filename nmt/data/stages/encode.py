@@ -18,14 +18,15 @@ from tqdm import tqdm
 
 from nmt.data import cleaning, shards, workers
 from nmt.data.stages import clean
-from nmt.data.stages.job import Job, Report, finish, is_finished
+from nmt.data.stages.job import Job, finish, is_finished
 from nmt.data.tokenizer import Tokenizer
+from nmt.errors import Note
 from nmt.model.special_ids import EOS_ID
 
 _BATCH = 10_000  # pairs whose ids are Python objects at a time
 
 
-def encode(job: Job, kept: np.ndarray, report: Report) -> None:
+def encode(job: Job, kept: np.ndarray, note: Note) -> None:
     """Encodes the shards that are not encoded yet."""
     job.tokens.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer.load(job.tokenizer)
@@ -41,7 +42,7 @@ def encode(job: Job, kept: np.ndarray, report: Report) -> None:
         for output in job.token_shards(text, "validation")
     ]
     left = [task for task in tasks if not is_finished(task[4])]
-    report(f"encoding in {job.segmentations} segmentations" if dropout else "encoding")
+    note(f"encoding in {job.segmentations} segmentations" if dropout else "encoding")
     bar = tqdm(
         left,
         desc="encoding",

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,6 @@ from nmt.storage.names import WORK
 
 RECIPE = 1  # raised when the same input and settings would give other bytes
 SEGMENTATIONS = 16  # of each training pair with BPE-dropout: as many times the disk space
-
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from itertools import islice
 
 from nmt.data import cleaning, languages
 from nmt.data.corpora import describe, read_corpus
-from nmt.data.stages.job import Job, Part, Report
+from nmt.data.stages.job import Job, Part
 from nmt.data.suspicions import SAMPLE_PAIRS, suspicions
+from nmt.errors import Note
 
 
-def look(job: Job, report: Report) -> list[str]:
+def look(job: Job, note: Note) -> list[str]:
     """Warns of text in another language, and of training text that looks wrong.
 
     Raises:
@@ -24,7 +25,7 @@ def look(job: Job, report: Report) -> list[str]:
         if part.split == "train":
             found += [f"{what}, {name}, {remedy}" for what, remedy in suspicions(*sides)]
     for warning in found:
-        report(f"nmt: warning: {warning}")
+        note(f"nmt: warning: {warning}")
     return found
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from nmt.data import shards, workers
 from nmt.data.stages.deduplicate import deduplicate
-from nmt.data.stages.job import Job, Report, finish, is_finished
+from nmt.data.stages.job import Job, finish, is_finished
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
-from nmt.errors import InputError
+from nmt.errors import InputError, Note
 from nmt.storage import atomic
 
 SAMPLE_SENTENCES = 2_000_000  # the tokenizer learns from at most so many, half of each language
@@ -23,7 +23,7 @@ SAMPLE_BYTES = 300_000_000  # and from about so much text; learning takes 3.5 ti
 _LEARN_APART_BYTES = 20_000_000
 
 
-def learn_vocabulary(job: Job, report: Report) -> None:
+def learn_vocabulary(job: Job, note: Note) -> None:
     """Learns the vocabulary, or takes the tokenizer that was given.
 
     Raises:
@@ -39,10 +39,10 @@ def learn_vocabulary(job: Job, report: Report) -> None:
                 f"tokenizer.vocabulary_size is {size:,}, the tokenizer to use has {found:,} "
                 f"pieces, {given}, set it to {found}"
             )
-        report(f"using the tokenizer {given}")
+        note(f"using the tokenizer {given}")
         atomic.write_file(job.tokenizer, given.read_bytes())
     else:
-        report(f"learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences")
+        note(f"learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences")
         if _text_bytes(job) < _LEARN_APART_BYTES:
             _learn(job)
         else:

@@ -1,8 +1,8 @@
 """Weights as a CPU reads them fastest, for a model that only translates.
 
 fp32 and bf16 weights are laid out once as oneDNN's kernels want them. In int8 each row of a matrix
-is quantised on its own, symmetrically, to 8 bits with an fp32 scale (its largest magnitude is 127);
-activations are quantised at each call, by their own least and greatest value, and products are
+is quantized on its own, symmetrically, to 8 bits with an fp32 scale (its largest magnitude is 127);
+activations are quantized at each call, by their own least and greatest value, and products are
 summed in 32-bit integers. Everything that is no matrix product stays in fp32.
 """
 
@@ -23,21 +23,21 @@ _HAS_VNNI = torch.cpu._is_vnni_supported()
 Precision = Literal["fp32", "bf16", "int8"]
 
 
-class PackedLinear(nn.Module):
+class PrepackedLinear(nn.Module):
     """x @ weight.T + bias with a reordered weight."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
+        self.prepacked = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), None)
         self.bias = bias
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
         """(..., I) -> (..., O); the second argument is an `OutputProjection`'s embedding."""
-        return onednn_linear(x, self.packed, self.bias)
+        return onednn_linear(x, self.prepacked, self.bias)
 
 
 class Int8Linear(nn.Module):
-    """x @ weight.T + bias with a weight quantised row by row and `x` quantised at each call."""
+    """x @ weight.T + bias with a weight quantized row by row and `x` quantized at each call."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
@@ -46,15 +46,15 @@ class Int8Linear(nn.Module):
         zeros = torch.zeros(len(weight), dtype=torch.long)
         # deprecated for torchao, which has no such kernels for CPUs
         with warnings.catch_warnings(action="ignore"):
-            quantised = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
-            self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
+            quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
+            self.prepacked = torch.ops.quantized.linear_prepack(quantized, bias)
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
         """(..., I) -> (..., O) fp32; the second argument is an `OutputProjection`'s embedding."""
-        return torch.ops.quantized.linear_dynamic(x, self.packed, not _HAS_VNNI)
+        return torch.ops.quantized.linear_dynamic(x, self.prepacked, not _HAS_VNNI)
 
 
-def pack(transformer: Transformer, precision: Precision) -> None:
+def prepack(transformer: Transformer, precision: Precision) -> None:
     """Makes a model on a CPU, in place, compute its products in `precision`, for inference only.
 
     Raises:
@@ -66,7 +66,7 @@ def pack(transformer: Transformer, precision: Precision) -> None:
         _refuse_missing_int8()
     elif not has_onednn(transformer.embedding.dtype):
         return
-    make = Int8Linear if precision == "int8" else PackedLinear
+    make = Int8Linear if precision == "int8" else PrepackedLinear
     for module in list(transformer.modules()):
         for name, child in module.named_children():
             if isinstance(child, Linear):
