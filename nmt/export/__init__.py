@@ -1,0 +1,1 @@
+"""Writing a model in the formats of other programs, checked against our own translations."""

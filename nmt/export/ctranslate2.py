@@ -1,0 +1,157 @@
+"""A model as CTranslate2 reads it, on that library's own description of a Transformer.
+
+What differs is written into the weights: heads of unequal d_k and d_v are padded with zeros to the
+larger, and queries scaled so that CTranslate2's 1 / sqrt(head size) becomes our 1 / sqrt(d_k).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import InputError
+from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.layers import FeedForward
+from nmt.model.positions import LearnedPositions
+from nmt.model.products import Linear
+from nmt.model.special_ids import BOS_ID, EOS_ID, UNK_ID
+from nmt.model.transformer import Transformer
+
+if TYPE_CHECKING:
+    from ctranslate2.specs import TransformerSpec
+
+QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32")
+_POSITIONS = 4096  # of a sinusoidal table: CTranslate2 reports a longer text as an error
+
+
+def write_ctranslate2(
+    transformer: Transformer, tokenizer: Tokenizer, folder: Path, quantization: str
+) -> None:
+    """Writes the model files of a CTranslate2 directory into `folder`.
+
+    Args:
+        transformer: in fp32 on a CPU.
+        quantization: one of QUANTIZATIONS.
+
+    Raises:
+        InputError: the model has an attention window, which CTranslate2 cannot express.
+    """
+    spec = _spec(transformer)
+    pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
+    spec.register_source_vocabulary(pieces)
+    spec.register_target_vocabulary(pieces)
+    config = spec.config
+    config.bos_token, config.eos_token, config.unk_token = tokenizer.pieces(
+        [BOS_ID, EOS_ID, UNK_ID]
+    )
+    config.decoder_start_token, config.add_source_eos = config.bos_token, True
+    spec.validate()
+    spec.optimize(quantization=None if quantization == "float32" else quantization)
+    spec.save(str(folder))
+
+
+def _spec(transformer: Transformer) -> TransformerSpec:
+    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
+
+    if transformer.attention_window is not None:
+        raise InputError(
+            f"an attention window ({transformer.attention_window}), model.attention_window, "
+            "CTranslate2 has none: translate this model with nmt"
+        )
+    first = next(transformer.decoder_layers()).self_attention
+    pre_norm = isinstance(transformer.encoder_norm, torch.nn.LayerNorm)
+    sizes = {"num_heads": first.heads, "pre_norm": pre_norm, "head_dim": max(first.d_k, first.d_v)}
+    encoder = TransformerEncoderSpec(len(transformer.encoder), **sizes)
+    decoder = TransformerDecoderSpec(len(transformer.decoder), **sizes)
+    spec = TransformerSpec(encoder, decoder)
+    table = _positions(transformer)
+    for side in (encoder, decoder):
+        side.position_encodings.encodings = table
+    encoder.embeddings[0].weight = decoder.embeddings.weight = transformer.embedding.detach()
+    decoder.projection.weight = transformer.embedding.detach()
+    if pre_norm:
+        _norm(encoder.layer_norm, transformer.encoder_norm)
+        _norm(decoder.layer_norm, transformer.decoder_norm)
+    for theirs, ours in zip(encoder.layer, transformer.encoder, strict=True):
+        _self_attention(theirs.self_attention, ours.self_attention)
+        _norm(theirs.self_attention.layer_norm, ours.self_attention_residual.norm)
+        _feed_forward(theirs.ffn, ours.feed_forward)
+        _norm(theirs.ffn.layer_norm, ours.feed_forward_residual.norm)
+    for theirs, ours in zip(decoder.layer, transformer.decoder_layers(), strict=True):
+        _self_attention(theirs.self_attention, ours.self_attention)
+        _norm(theirs.self_attention.layer_norm, ours.self_attention_residual.norm)
+        _cross_attention(theirs.attention, ours.cross_attention)
+        _norm(theirs.attention.layer_norm, ours.cross_attention_residual.norm)
+        _feed_forward(theirs.ffn, ours.feed_forward)
+        _norm(theirs.ffn.layer_norm, ours.feed_forward_residual.norm)
+    return spec
+
+
+def _positions(transformer: Transformer) -> Tensor:
+    """The table of positions, (positions, D): without it CTranslate2 would use another."""
+    positions = transformer.positions
+    if isinstance(positions, LearnedPositions):
+        return positions.weight.detach()
+    return positions(torch.arange(_POSITIONS), _POSITIONS)
+
+
+def _norm(theirs: Any, ours: torch.nn.LayerNorm) -> None:
+    theirs.gamma, theirs.beta = ours.weight.detach(), ours.bias.detach()
+
+
+def _linear(theirs: Any, weight: Tensor, bias: Tensor) -> None:
+    theirs.weight, theirs.bias = weight.detach().contiguous(), bias.detach().contiguous()
+
+
+def _feed_forward(theirs: Any, ours: FeedForward) -> None:
+    _linear(theirs.linear_0, ours.inner.weight, ours.inner.bias)
+    _linear(theirs.linear_1, ours.outer.weight, ours.outer.bias)
+
+
+def _self_attention(theirs: Any, ours: SelfAttention) -> None:
+    query, key, value = _stacked(ours.query_key_value, ours.stacked["query_key_value"])
+    parts = [_query(ours, *query), _padded(ours, *key), _padded(ours, *value)]
+    _linear(theirs.linear[0], *map(torch.cat, zip(*parts, strict=True)))
+    _linear(theirs.linear[1], _padded_columns(ours), ours.output.bias)
+
+
+def _cross_attention(theirs: Any, ours: CrossAttention) -> None:
+    key, value = _stacked(ours.key_value, ours.stacked["key_value"])
+    parts = [_padded(ours, *key), _padded(ours, *value)]
+    _linear(theirs.linear[0], *_query(ours, ours.query.weight, ours.query.bias))
+    _linear(theirs.linear[1], *map(torch.cat, zip(*parts, strict=True)))
+    _linear(theirs.linear[2], _padded_columns(ours), ours.output.bias)
+
+
+def _stacked(linear: Linear, rows: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
+    """Weight and bias of each projection stacked in a matrix."""
+    return list(zip(linear.weight.split(rows), linear.bias.split(rows), strict=True))
+
+
+def _query(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[Tensor]:
+    factor = math.sqrt(max(ours.d_k, ours.d_v) / ours.d_k)
+    return [tensor * factor for tensor in _padded(ours, *parameters)]
+
+
+def _padded(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[Tensor]:
+    """Weight (H * size, D) and bias (H * size) with each head padded by rows of zeros."""
+    size = max(ours.d_k, ours.d_v)
+    padded = []
+    for tensor in parameters:
+        heads = tensor.unflatten(0, (ours.heads, -1))
+        grown = heads.new_zeros(ours.heads, size, *tensor.shape[1:])
+        grown[:, : heads.shape[1]] = heads
+        padded.append(grown.flatten(0, 1))
+    return padded
+
+
+def _padded_columns(ours: SelfAttention | CrossAttention) -> Tensor:
+    """The output projection (D, H * d_v), each head padded by columns of zeros."""
+    return _padded(ours, ours.output.weight.T)[0].T

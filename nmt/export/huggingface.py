@@ -1,0 +1,160 @@
+"""A model as `transformers` reads it: Marian where norms come after, Pegasus where before.
+
+Both classes have the sinusoids of the paper, all sines before all cosines. Ours are interleaved, so
+the channels of the residual stream are permuted: columns of what reads it, rows of what writes it.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nmt.config import Config
+from nmt.decoding.search import NEVER_GENERATED
+from nmt.errors import InputError
+from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.layers import DecoderLayer, EncoderLayer
+from nmt.model.positions import LearnedPositions, sinusoids
+from nmt.model.products import Linear
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID
+from nmt.model.transformer import Transformer
+
+_POSITIONS = 4096  # of a sinusoidal table
+
+_READERS = ("query_key_value", "query", "key_value", "inner")  # whose input is the residual stream
+
+_Weights = dict[str, Tensor]
+
+
+def refuse_inexpressible(config: Config) -> None:
+    """Raises InputError if neither class of transformers can express the model."""
+    model = config.model
+    if model.attention_window is not None:
+        problem = "an attention window, model.attention_window"
+    elif not model.d_k == model.d_v == model.d_model // model.heads:
+        problem = "heads whose size is not d_model / heads, model.d_k or model.d_v"
+    elif model.norm == "post" and model.positions == "learned":
+        problem = "learned positions with post-norm, which Marian drops when saved, model.positions"
+    else:
+        return
+    raise InputError(f"{problem}, transformers has no such model, export it to ctranslate2")
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """The content of config.json. Every default of transformers would be another model."""
+    model, is_post = config.model, config.model.norm == "post"
+    learned = model.positions == "learned"
+    return {
+        "architectures": ["MarianMTModel" if is_post else "PegasusForConditionalGeneration"],
+        "model_type": "marian" if is_post else "pegasus",
+        "vocab_size": config.tokenizer.vocabulary_size,
+        "d_model": model.d_model,
+        "encoder_layers": model.encoder_layers,
+        "decoder_layers": model.decoder_layers,
+        "encoder_attention_heads": model.heads,
+        "decoder_attention_heads": model.heads,
+        "encoder_ffn_dim": model.d_ff,
+        "decoder_ffn_dim": model.d_ff,
+        "activation_function": "relu",
+        "dropout": model.dropout,
+        "attention_dropout": model.attention_dropout,
+        "activation_dropout": model.activation_dropout,
+        "scale_embedding": True,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": config.data.max_length if learned else _POSITIONS,
+        **_special_ids(),
+        "torch_dtype": "float32",
+    }
+
+
+def generation_settings(config: Config) -> dict[str, Any]:
+    """The content of generation_config.json: beam search that resembles ours."""
+    return _special_ids() | {
+        "num_beams": config.decoding.beam,
+        "length_penalty": config.decoding.length_penalty,  # of another formula
+        "early_stopping": "never",
+        "max_length": config.data.max_length + config.decoding.max_extra_length,
+        "suppress_tokens": NEVER_GENERATED,
+    }
+
+
+def _special_ids() -> dict[str, Any]:
+    return {
+        "bos_token_id": BOS_ID,
+        "eos_token_id": EOS_ID,
+        "pad_token_id": PAD_ID,
+        "decoder_start_token_id": BOS_ID,
+        "forced_eos_token_id": None,
+    }
+
+
+def weights_of(transformer: Transformer) -> _Weights:
+    """The tensors of model.safetensors."""
+    model = _permuted(transformer)
+    weights = {
+        "model.shared.weight": model.embedding,
+        "final_logits_bias": model.embedding.new_zeros(1, len(model.embedding)),
+    }
+    for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
+        norm = model.get_submodule(f"{side}_norm")
+        if isinstance(norm, nn.LayerNorm):  # Pegasus, which also saves its table of positions
+            weights |= _of(f"model.{side}.layer_norm", norm)
+            weights[f"model.{side}.embed_positions.weight"] = _positions(model)
+        for number, layer in enumerate(layers):
+            weights |= _of_layer(f"model.{side}.layers.{number}", layer)
+    return {name: tensor.detach().clone() for name, tensor in weights.items()}
+
+
+def _permuted(transformer: Transformer) -> Transformer:
+    """A copy whose residual stream has all even channels, which are sines, before all odd ones."""
+    model, channels = copy.deepcopy(transformer), _channels(transformer.d_model)
+    for name, parameter in model.named_parameters():
+        *_, module, kind = f".{name}".split(".")
+        if module in _READERS and kind == "bias":
+            continue
+        is_stream_last = module in _READERS or name in ("embedding", "positions.weight")
+        parameter.data = parameter.data.index_select(-1 if is_stream_last else 0, channels)
+    return model
+
+
+def _positions(model: Transformer) -> Tensor:
+    """The table of positions, (positions, D), of a permuted model."""
+    if isinstance(model.positions, LearnedPositions):
+        return model.positions.weight
+    return sinusoids(_POSITIONS, model.d_model)[:, _channels(model.d_model)]
+
+
+def _channels(d_model: int) -> Tensor:
+    return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
+
+
+def _of_layer(name: str, layer: EncoderLayer | DecoderLayer) -> _Weights:
+    weights = _of_attention(f"{name}.self_attn", layer.self_attention)
+    weights |= _of(f"{name}.self_attn_layer_norm", layer.self_attention_residual.norm)
+    if isinstance(layer, DecoderLayer):
+        weights |= _of_attention(f"{name}.encoder_attn", layer.cross_attention)
+        weights |= _of(f"{name}.encoder_attn_layer_norm", layer.cross_attention_residual.norm)
+    weights |= _of(f"{name}.fc1", layer.feed_forward.inner)
+    weights |= _of(f"{name}.fc2", layer.feed_forward.outer)
+    return weights | _of(f"{name}.final_layer_norm", layer.feed_forward_residual.norm)
+
+
+def _of_attention(name: str, ours: SelfAttention | CrossAttention) -> _Weights:
+    weights = _of(f"{name}.out_proj", ours.output)
+    if isinstance(ours, SelfAttention):
+        stacked, rows = ours.query_key_value, ours.stacked["query_key_value"]
+        names = ["q_proj", "k_proj", "v_proj"]
+    else:
+        weights |= _of(f"{name}.q_proj", ours.query)
+        stacked, rows, names = ours.key_value, ours.stacked["key_value"], ["k_proj", "v_proj"]
+    parts = zip(names, stacked.weight.split(rows), stacked.bias.split(rows), strict=True)
+    for part, weight, bias in parts:
+        weights |= {f"{name}.{part}.weight": weight, f"{name}.{part}.bias": bias}
+    return weights
+
+
+def _of(name: str, module: Linear | nn.LayerNorm) -> _Weights:
+    return {f"{name}.weight": module.weight, f"{name}.bias": module.bias}
