@@ -30,6 +30,7 @@ _MAX_LINE_BYTES = 1 << 20  # sentencepiece leaves longer lines out; cleaning has
 # sentencepiece writes a space as U+2581. So a U+2581 in a text is written as a private character,
 # the escape character followed by 1, and that character itself as it followed by 0.
 _SPACE_SIGN, _MARKER = "\u2581", "\U000f2581"
+ESCAPES = ((_MARKER, _MARKER + "0"), (_SPACE_SIGN, _MARKER + "1"))  # in this order
 _MARKED = re.compile(f"{_MARKER}([01])")
 _WORD = re.compile(f"{_SPACE_SIGN}[^{_SPACE_SIGN}]*")  # no piece goes beyond one
 
@@ -199,7 +200,9 @@ def _training_problem(message: str, vocabulary_size: int) -> InputError:
 def _escape(text: str) -> str:
     if _SPACE_SIGN not in text and _MARKER not in text:
         return text
-    return text.replace(_MARKER, _MARKER + "0").replace(_SPACE_SIGN, _MARKER + "1")
+    for character, escape in ESCAPES:
+        text = text.replace(character, escape)
+    return text
 
 
 def _unescape(text: str) -> str:
