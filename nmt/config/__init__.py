@@ -20,6 +20,7 @@ from nmt.config.settings import (
     Tokenizer,
     Training,
     TsvFile,
+    symbols_fault,
 )
 from nmt.config.strict_yaml import inline
 
@@ -46,5 +47,6 @@ __all__ = [
     "load",
     "load_resolved",
     "read_merged",
+    "symbols_fault",
     "validate",
 ]

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from nmt.data.cleaning import normalize
 from nmt.data.layout import Pair, by_length, one_per_row
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Translator
@@ -94,7 +93,8 @@ def score_translations(
 
 
 def _ids(translator: Translator, texts: Sequence[str]) -> list[np.ndarray]:
-    encoded = translator.tokenizer.encode_batch([normalize(text) for text in texts])
+    tokenizer = translator.tokenizer
+    encoded = tokenizer.encode_batch([tokenizer.normalize(text) for text in texts])
     return [np.array([*ids, EOS_ID]) for ids in encoded]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nmt.config import Config, Demo
 from nmt.data import test_set as kept_test_set
-from nmt.data.corpora import describe, read_corpus
+from nmt.data.corpora import describe, read_corpus, with_prefix
 from nmt.errors import ArgumentError, InputError, Note, StorageError, count
 from nmt.evaluation.bleu import language_of
 from nmt.runs.run_directory import RunDirectory
@@ -75,7 +75,11 @@ def own(folder: Path, config: Config) -> TestSet:
                 "give {source} and {reference}, or {test_set}",
                 describe(data.test[0]), folder,
             )  # fmt: skip
-        pairs = [pair for corpus in data.test for pair in read_corpus(corpus, data, "test")]
+        pairs = [
+            (with_prefix(corpus.source_prefix, source), target)
+            for corpus in data.test
+            for source, target in read_corpus(corpus, data, "test")
+        ]
         found = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     return TestSet(found[0], [found[1]], "data.test")
 

@@ -158,8 +158,9 @@ class Training:
         if not run.validation or not is_time or self.best.validated >= step:
             return False
         result = validate(
-            self.loss_module, run.tokenizer, run.validation, run.config, run.ranks, stop
-        )
+            self.loss_module, run.tokenizer, run.validation, run.config, run.ranks, stop,
+            run.target_symbols,
+        )  # fmt: skip
         log.restart_clock()
         if result is None:
             return False
@@ -207,7 +208,7 @@ class Training:
         moments = checkpoints.adam_moments(self.optimizer, transformer)
         snapshot = Checkpoint(weights, moments, state)
         run.lock.check()
-        checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
+        checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.facts)
         run.lock.check()  # again, as saving takes a while
         settings = run.config.training
         every, keep = settings.checkpoint_every, settings.keep_checkpoints
@@ -348,7 +349,9 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
         transformer = new_transformer(run.config)
         transformer.load_state_dict(weights)
         module = TransformerLoss(transformer.to(run.ranks.device), settings.label_smoothing)
-        result = validate(module, run.tokenizer, run.validation, run.config, run.ranks, stop)
+        result = validate(
+            module, run.tokenizer, run.validation, run.config, run.ranks, stop, run.target_symbols
+        )
         _stop(run, run.ranks.max(stop.signal_number), step)
         assert result  # None only if a rank was asked to stop
         facts["validation"] = result.facts
@@ -357,7 +360,7 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
     if run.lock:
         finished_model.write(
             run.directory, run.lock, run.config, run.tokenizer_file, weights,
-            run.hashes | facts, log.note,
+            run.facts | facts, log.note,
         )  # fmt: skip
         log.event("model", facts)
         log.note(note)

@@ -66,10 +66,14 @@ def validate(
     config: Config,
     ranks: Ranks,
     stop: StopRequest,
+    target_symbols: Sequence[str] = (),
 ) -> Validation | None:
     """Measures loss and BLEU on the validation split, whose pairs the ranks share.
 
     Translates as `nmt translate` does, with the settings of the configuration.
+
+    Args:
+        target_symbols: see `Translator`.
 
     Returns:
         None on every rank if one was asked to stop before its part was done.
@@ -85,7 +89,7 @@ def validate(
     is_interrupted, own_sums, own_samples = False, [0.0, 0.0, 0.0], list[Sample]()
     try:
         own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
-        translator = Translator(loss_module.transformer, tokenizer, config)
+        translator = Translator(loss_module.transformer, tokenizer, config, target_symbols)
         with autocast(config, ranks.device):
             own_samples = _translated(translator, pairs, stop)
     except _Interrupted:

@@ -170,7 +170,7 @@ def test_long_lines_are_cut_where_it_hurts_least(translator):
     assert "".join(parts_of(translator, "x" * 100)) == "x" * 100
     japanese = "これは本です。"
     assert parts_of(translator, japanese * 10) == [japanese] * 10
-    assert parts_of(translator, "ab. " * 3) == ["ab. " * 3]
+    assert parts_of(translator, "ab. " * 3) == ["ab. ab. ab."]
     as_long_as_can_be = "a" + " a" * 22
     assert len(translator.tokenizer.encode(as_long_as_can_be)) == 23  # and the end symbol
     assert parts_of(translator, as_long_as_can_be) == [as_long_as_can_be]
