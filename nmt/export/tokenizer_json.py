@@ -4,32 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nmt.data.cleaning import keep_spacing
 from nmt.data.tokenizer import ESCAPES, Tokenizer
+from nmt.errors import InputError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 if TYPE_CHECKING:
     import tokenizers
 
 _SPACE_SIGN = "\u2581"
-# as `cleaning.normalize` has them
-_CONTROLS = "[\\x{00}-\\x{08}\\x{0e}-\\x{1b}\\x{1f}\\x{7f}-\\x{84}\\x{86}-\\x{9f}\\x{feff}]"
-_LINE_ENDS = "[\\t\\n\\x{0b}\\x{0c}\\r\\x{1c}-\\x{1e}\\x{85}\\x{2028}\\x{2029}]"
+# The sets of `cleaning`: what becomes a space, what is removed, and with `normalize` more of both.
+_LINE_ENDS = r"\t\n\x{0b}\x{0c}\r\x{1c}-\x{1e}\x{85}\x{2028}\x{2029}"
+_CONTROLS = r"\x{00}-\x{08}\x{0e}-\x{1b}\x{1f}\x{7f}-\x{84}\x{86}-\x{9f}\x{feff}"
+_BLANKS = r" \x{a0}\x{1680}\x{2000}-\x{200a}\x{202f}\x{205f}\x{3000}"
+_INVISIBLE = r"\x{ad}\x{200b}\x{2060}"
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
-    """The tokenizer, its normalization included, with an end symbol after each text."""
-    from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers
+    """The tokenizer, its normalization included, with an end symbol after each text.
+
+    Raises:
+        InputError: it has symbols, around which the library does not split text as ours does.
+    """
+    from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
     from tokenizers import Tokenizer as Theirs
     from tokenizers.processors import TemplateProcessing
 
+    if tokenizer.symbols:
+        raise InputError(
+            f"symbols ({', '.join(tokenizer.symbols)}), tokenizer.symbols, the tokenizers library "
+            "would split text around them in another way, export the model to ctranslate2"
+        )
     pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
     ids = {piece: i for i, piece in enumerate(pieces)}
     unknown, end = pieces[UNK_ID], pieces[EOS_ID]
     found = Theirs(models.BPE(ids, _merges(pieces), unk_token=unknown, byte_fallback=True))
     replace = normalizers.Replace
     found.normalizer = normalizers.Sequence([
-        replace(Regex(_LINE_ENDS), " "),
-        replace(Regex(_CONTROLS), ""),
+        *_cleaning(tokenizer),
         normalizers.NFC(),
         *(replace(text, escape) for text, escape in ESCAPES),
         normalizers.Prepend(_SPACE_SIGN),
@@ -53,6 +65,19 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
     )
     found.encode_special_tokens = True  # "<s>" in a text is text
     return found
+
+
+def _cleaning(tokenizer: Tokenizer) -> list[tokenizers.normalizers.Normalizer]:
+    from tokenizers import Regex
+    from tokenizers.normalizers import Replace, Strip
+
+    if tokenizer.normalize is keep_spacing:
+        return [Replace(Regex(f"[{_LINE_ENDS}]"), " "), Replace(Regex(f"[{_CONTROLS}]"), "")]
+    return [
+        Replace(Regex(f"[{_CONTROLS}{_INVISIBLE}]"), ""),
+        Replace(Regex(f"[{_LINE_ENDS}{_BLANKS}]+"), " "),
+        Strip(),
+    ]
 
 
 def _merges(pieces: list[str]) -> list[tuple[str, str]]:
