@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.cli import main
 from nmt.config import Config, load, validate
 from nmt.data import test_set
 from nmt.data.cleaning import COPY, EMPTY, LEAKED
@@ -243,3 +244,14 @@ def test_a_given_tokenizer_must_have_the_symbols(prepared, tmp_path: Path, tiny_
             config.model_copy(update={"data": data}), note=lambda line: None, processes=1,
             tokenizer=tiny_data / "data" / "tokenizer.model",
         )  # fmt: skip
+
+
+def test_models_and_their_mean_know_the_symbols_of_their_targets(prepared, capsys):
+    config, _ = prepared
+    path = Path(config.training.run_directory).with_name("config.yaml")
+    path.write_text(config.to_yaml(), encoding="utf-8")
+    assert main(["train", str(path), "training.max_steps=4", "training.checkpoint_every=2"]) == 0
+    run, mean = Path(config.training.run_directory), path.with_name("mean")
+    assert main(["average", str(run), "--last", "2", "--output", str(mean)]) == 0
+    for model in (run / "model", run / "checkpoints/step-00000004", mean):
+        assert Translator.load(model, device="cpu").target_symbols == ["<note>"]
