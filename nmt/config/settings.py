@@ -25,6 +25,7 @@ Scale = Annotated[float, Field(gt=0, le=1_000_000)]
 Slots = Annotated[int, Field(ge=1, le=10_000)]  # each costs memory and time, even an empty one
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
+Measure = Literal["bleu", "chrf", "nll"]  # of a validation
 
 
 def _paper(key: str, meaning: str) -> Any:
@@ -271,7 +272,18 @@ class Training(Section):
     validate_every: Positive = Field(default=1500, description="steps between validations")
     log_every: Positive = Field(default=100, description="steps between lines of the log")
     early_stopping: Positive | None = Field(
-        default=None, description="validations without a better BLEU after which training ends"
+        default=None,
+        description="validations without a better one, by best_by, after which training ends",
+    )
+    best_by: Measure = Field(
+        default="bleu",
+        description="which validation is the best: highest bleu, highest chrf or lowest nll (nats "
+        "per target token)",
+    )
+    finished_model: Literal["average", "better"] = Field(
+        default="average",
+        description="average: the mean of the last average_last checkpoints; better: that mean, or "
+        "the best checkpoint alone where this one is better on the validation set, by best_by",
     )
     initialize_from: Word | None = Field(
         default=None, description="a model, checkpoint or run directory to fine-tune"
@@ -331,9 +343,11 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _early_stopping_can_judge(self) -> Self:
+    def _there_is_something_to_judge_by(self) -> Self:
         if self.training.early_stopping is not None and not self.data.validation:
             raise ValueError("training.early_stopping needs data.validation, which is empty")
+        if self.training.finished_model == "better" and not self.data.validation:
+            raise ValueError("training.finished_model better needs data.validation, which is empty")
         return self
 
     def to_yaml(self) -> str:
