@@ -197,19 +197,20 @@ def test_the_finished_model_is_the_better_of_mean_and_best(settings, monkeypatch
     assert not any("worse" in warning for warning in facts["warnings"])
 
 
-def test_the_finished_model_is_the_mean_where_that_is_better_or_by_default(settings, monkeypatch):
+@pytest.mark.parametrize(
+    ("finished", "scores", "is_told"),
+    [("better", (5.0, 2.0, 8.0), False), ("average", (9.0, 2.0, 8.0), True)],
+)
+def test_the_finished_model_is_the_mean_where_that_is_better_or_by_default(
+    settings, monkeypatch, finished, scores, is_told
+):
     monkeypatch.setattr(health, "has_learnt", lambda validation: True)
-    for name, change, scores in (
-        ("a", {"training__finished_model": "better"}, (5.0, 2.0, 8.0)),
-        ("b", {}, (9.0, 2.0, 8.0)),
-    ):
-        scored(monkeypatch, *scores)
-        place = f"{settings().training.run_directory}-{name}"
-        directory, _ = run(settings(**change, training__run_directory=place))
-        facts = manifest.read(directory / "model", "model")
-        assert facts["averaged_steps"] == [8, 12]
-        told = "worse (BLEU 8.000) than the best alone, step 6 (BLEU 9.000), "
-        assert [told in warning for warning in facts["warnings"]] == [True] * (name == "b")
+    scored(monkeypatch, *scores)
+    directory, _ = run(settings(training__finished_model=finished))
+    facts = manifest.read(directory / "model", "model")
+    assert facts["averaged_steps"] == [8, 12]
+    told = "worse (BLEU 8.000) than the best alone, step 6 (BLEU 9.000), "
+    assert [told in warning for warning in facts["warnings"]] == [True] * is_told
 
 
 def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
