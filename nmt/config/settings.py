@@ -253,7 +253,8 @@ class Training(Section):
         "training.gradient_clip", "bound on the norm of a step's gradient; the paper: none"
     )
     precision: Literal["fp32", "bf16"] = _paper(
-        "training.precision", "of matrix products; weights are always fp32"
+        "training.precision",
+        "of matrix products, and on a CPU of the sums of sub-layers; weights are always fp32",
     )
     seed: Seed = Field(default=1, description="decides initial weights, batches and dropout")
     deterministic: bool = Field(
