@@ -28,7 +28,16 @@ ADDED = {
     "data/test_set/source.txt",
     "data/test_set/target.txt",
     "run/model/manifest.json: validation.unigram_nll",
+    "run/model/manifest.json: validation.chrf",
+    "run/model/manifest.json: validation.chrf_signature",
     "run/model/manifest.json: warnings[]",
+    "run/checkpoints/step-N/state.json: best.chrf",
+    "run/checkpoints/step-N/state.json: best.nll",
+    *(
+        f"run/{folder}/config.yaml: training.{key}"
+        for folder in ("checkpoints/step-N", "model")
+        for key in ("best_by", "finished_model")
+    ),
 }
 
 ADVICE = (

@@ -28,14 +28,14 @@ from nmt.runs.average import mean_weights
 from nmt.runs.checkpoint import Checkpoint
 from nmt.runs.model_directory import check_fit, load_model, new_transformer
 from nmt.runs.run_directory import RunDirectory
-from nmt.runs.state import Best, State
+from nmt.runs.state import NAMES, Best, State
 from nmt.training.distributed import Ranks, StopRequest, process_group
-from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
+from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings, too_few
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
 from nmt.training.run import Run, open_run, prepare_if_missing
 from nmt.training.run_log import RunLog
-from nmt.training.validation import validate
+from nmt.training.validation import Validation, validate
 
 # Tokens a side in a packed row. Longer rows have less padding, but cost more attention, which slows
 # a CPU (rows of 48, 64, 100: 10.9, 9.9, 9.0 thousand tokens/s on Multi30k with d_model 128).
@@ -100,7 +100,7 @@ def train(config: Config, note: Note) -> Path:
                 log.note(f"nmt: warning: {warning}")
             log.note(f"training: {count}{ranks.device_name}")
             step = _train(training, log, stop, step)
-            _finish(run, log, stop, step)
+            _finish(training, log, stop, step)
     return directory.model
 
 
@@ -150,7 +150,7 @@ class Training:
         """Validates at every `validate_every`-th step and at the last; updates `best`.
 
         Returns:
-            Whether there was a validation with the best BLEU so far. One that a request to stop
+            Whether there was a validation better than all before. One that a request to stop
             has interrupted changes nothing and remains due.
         """
         run, settings = self.run, self.run.config.training
@@ -164,14 +164,8 @@ class Training:
         log.restart_clock()
         if result is None:
             return False
-        self.best.validated = step
         log.validation(step, result)
-        is_best = result.bleu > self.best.bleu
-        if is_best:
-            self.best.step, self.best.bleu, self.best.worse_since = step, result.bleu, 0
-        else:
-            self.best.worse_since += 1
-        return is_best
+        return self.best.update(step, result.facts, settings.best_by)
 
     def is_over(self, step: int) -> bool:
         """Whether `step` was the last one: by `max_steps`, or by early stopping."""
@@ -245,7 +239,8 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
         if is_over:
             break
     if step < settings.max_steps:
-        log.note(f"early stopping: no better BLEU since step {training.best.step}")
+        name = NAMES[settings.best_by]
+        log.note(f"early stopping: no better {name} since step {training.best.step}")
     return step
 
 
@@ -333,36 +328,69 @@ def _warn_of_other_languages(initial: Data, own: Data, origin: str, note: Note) 
         )
 
 
-def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
-    """Averages the last checkpoints into RUN/model, which is validated."""
+def _finish(training: Training, log: RunLog, stop: StopRequest, step: int) -> None:
+    """Writes RUN/model: the mean of the last checkpoints, or the best one, see `_finished`."""
+    run = training.run
     run.ranks.wait()  # until the main process has saved the last of them
+    weights, facts = _finished(training, log, stop, step)
+    if not run.lock:
+        return
+    finished_model.write(
+        run.directory, run.lock, run.config, run.tokenizer_file, weights,
+        run.facts | facts, log.note,
+    )  # fmt: skip
+    log.event("model", facts)
+    steps = ", ".join(map(str, facts["averaged_steps"]))
+    bleu = f", validation bleu {facts['validation']['bleu']:.2f}" if run.validation else ""
+    log.note(f"model: mean of steps {steps}{bleu}")
+    for warning in facts["warnings"]:
+        log.note(f"nmt: warning: {warning}")
+
+
+def _finished(
+    training: Training, log: RunLog, stop: StopRequest, step: int
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The finished model's weights, and what its manifest and the log say of it."""
+    run, best = training.run, training.best
     settings = run.config.training
+    by, wanted = settings.best_by, settings.average_last
     sound = checkpoints.sound_checkpoints(
-        run.directory, settings.average_last, log.note, settings.checkpoint_every, step
+        run.directory, wanted, log.note, settings.checkpoint_every, step
     )
     if not sound:
         raise NoModelError(f"no sound checkpoint is left to average, {run.directory}, train on")
-    weights = mean_weights([folder for _, folder in sound])
-    facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}
-    note = f"model: mean of steps {', '.join(map(str, facts['averaged_steps']))}"
-    if run.validation:
-        transformer = new_transformer(run.config)
-        transformer.load_state_dict(weights)
-        module = TransformerLoss(transformer.to(run.ranks.device), settings.label_smoothing)
-        result = validate(
-            module, run.tokenizer, run.validation, run.config, run.ranks, stop, run.target_symbols
+    warnings = too_few(len(sound), wanted, run.directory)
+    weights, result = _averaged(training, sound, stop, step)
+    if result and settings.finished_model == "better" and best.beats(result.facts, by):
+        alone = checkpoints.sound_checkpoints(
+            run.directory, 1, log.note, settings.max_steps + 1, best.step
         )
-        _stop(run, run.ranks.max(stop.signal_number), step)
-        assert result  # None only if a rank was asked to stop
+        if alone:
+            log.note(f"better than the mean ({NAMES[by]} {result.facts[by]:.3f}): one step alone")
+            sound, warnings, best = alone, [], Best()
+            weights, result = _averaged(training, sound, stop, step)
+    facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}
+    if result:
         facts["validation"] = result.facts
-        facts["warnings"] = shortcomings(result.facts, log.last_validation, run.directory.path)
-        note += f", validation bleu {result.bleu:.2f}"
-    if run.lock:
-        finished_model.write(
-            run.directory, run.lock, run.config, run.tokenizer_file, weights,
-            run.facts | facts, log.note,
-        )  # fmt: skip
-        log.event("model", facts)
-        log.note(note)
-        for warning in facts.get("warnings", []):
-            log.note(f"nmt: warning: {warning}")
+        warnings += shortcomings(result.facts, best, by, run.directory)
+    return weights, facts | {"warnings": warnings}
+
+
+def _averaged(
+    training: Training, sound: list[tuple[int, Path]], stop: StopRequest, step: int
+) -> tuple[dict[str, torch.Tensor], Validation | None]:
+    """The mean of checkpoints' weights and, if there is a validation set, its validation."""
+    run = training.run
+    weights = mean_weights([folder for _, folder in sound])
+    if not run.validation:
+        return weights, None
+    transformer = new_transformer(run.config)
+    transformer.load_state_dict(weights)
+    epsilon = run.config.training.label_smoothing
+    module = TransformerLoss(transformer.to(run.ranks.device), epsilon)
+    result = validate(
+        module, run.tokenizer, run.validation, run.config, run.ranks, stop, run.target_symbols
+    )
+    _stop(run, run.ranks.max(stop.signal_number), step)
+    assert result  # None only if a rank was asked to stop
+    return weights, result

@@ -1,4 +1,4 @@
-"""Validation: the loss of the references, and BLEU of the model's translations."""
+"""Validation: the loss of the references, and scores of the model's translations."""
 
 import math
 from collections.abc import Sequence
@@ -31,9 +31,11 @@ class Validation:
 
     loss: float  # smoothed
     nll: float  # unsmoothed
-    bleu: float
+    bleu: float  # this and chrf: 0 to 100
     bleu_signature: str
     samples: list[Sample]
+    chrf: float = 0.0
+    chrf_signature: str = ""
     unigram_nll: float = 0.0  # of guessing by the frequency of pieces, see `health.unigram_nll`
 
     @property
@@ -68,7 +70,7 @@ def validate(
     stop: StopRequest,
     target_symbols: Sequence[str] = (),
 ) -> Validation | None:
-    """Measures loss and BLEU on the validation split, whose pairs the ranks share.
+    """Measures loss, BLEU and chrF on the validation split, whose pairs the ranks share.
 
     Translates as `nmt translate` does, with the settings of the configuration.
 
@@ -114,6 +116,8 @@ def validate(
         nll=sums[1] / sums[2],
         bleu=scores.bleu,
         bleu_signature=scores.bleu_signature,
+        chrf=scores.chrf,
+        chrf_signature=scores.chrf_signature,
         samples=[samples[pick] for pick in picks],
         unigram_nll=unigram_nll(shards),
     )
