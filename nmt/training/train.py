@@ -6,9 +6,11 @@ moments and one integer, and a resumed run repeats the undisturbed one to the bi
 """
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,7 @@ import torch
 
 from nmt.config import Config, Data
 from nmt.cpu_memory import keep_freed_memory
-from nmt.data.layout import Batch, packed
-from nmt.data.plan import Plan, StepPlan
-from nmt.data.shards import pairs_of
+from nmt.data.plan import StepPlan
 from nmt.errors import DivergedError, InputError, NoModelError, Note, Stopped
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint as checkpoints
@@ -31,17 +31,19 @@ from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import Best, State
 from nmt.training.distributed import Ranks, StopRequest, process_group
 from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
+from nmt.training.loading import Step, steps
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
+from nmt.training.optimize import (
+    StepResult,
+    adam,
+    add_gradients,
+    is_read_later,
+    optimizer_step,
+)
 from nmt.training.run import Run, open_run, prepare_if_missing
 from nmt.training.run_log import RunLog
+from nmt.training.saving import Writer, copied, is_written_aside
 from nmt.training.validation import validate
-
-# Tokens a side in a packed row. Longer rows have less padding, but cost more attention, which slows
-# a CPU (rows of 48, 64, 100: 10.9, 9.9, 9.0 thousand tokens/s on Multi30k with d_model 128).
-_CPU_ROW, _GPU_ROW = 64, 256
-
-Step = tuple[StepPlan, list[tuple[int, Batch]]]  # and this rank's slots of it, numbered
 
 
 def train(config: Config, note: Note) -> Path:
@@ -99,8 +101,9 @@ def train(config: Config, note: Note) -> Path:
             if warning := rate_warning(config):
                 log.note(f"nmt: warning: {warning}")
             log.note(f"training: {count}{ranks.device_name}")
-            step = _train(training, log, stop, step)
-            _finish(run, log, stop, step)
+            with training.writer:
+                step = _train(training, log, stop, step)
+            _finish(training, log, stop, step)
     return directory.model
 
 
@@ -132,6 +135,7 @@ class Training:
     module: torch.nn.Module  # loss_module, perhaps compiled or wrapped for several ranks
     optimizer: torch.optim.Adam
     best: Best
+    writer: Writer
 
     @classmethod
     def begin(cls, run: Run, start: Checkpoint | None, note: Note) -> "Training":
@@ -144,7 +148,13 @@ class Training:
             checkpoints.restore_adam(optimizer, transformer, start.moments, start.step)
         module = torch.compile(loss_module, dynamic=True) if settings.compile else loss_module
         best = start.state.best.model_copy() if start else Best()
-        return cls(run, loss_module, run.ranks.wrap(module), optimizer, best)  # type: ignore[arg-type]
+        return cls(run, loss_module, run.ranks.wrap(module), optimizer, best, Writer())  # type: ignore[arg-type]
+
+    def is_to_be_validated(self, step: int) -> bool:
+        """Whether a validation is due at `step`, and was not done before a stop."""
+        settings = self.run.config.training
+        is_time = step % settings.validate_every == 0 or step == settings.max_steps
+        return bool(self.run.validation) and is_time and self.best.validated < step
 
     def validate_if_due(self, log: RunLog, stop: StopRequest, step: int) -> bool:
         """Validates at every `validate_every`-th step and at the last; updates `best`.
@@ -153,9 +163,8 @@ class Training:
             Whether there was a validation with the best BLEU so far. One that a request to stop
             has interrupted changes nothing and remains due.
         """
-        run, settings = self.run, self.run.config.training
-        is_time = step % settings.validate_every == 0 or step == settings.max_steps
-        if not run.validation or not is_time or self.best.validated >= step:
+        run = self.run
+        if not self.is_to_be_validated(step):
             return False
         result = validate(
             self.loss_module, run.tokenizer, run.validation, run.config, run.ranks, stop
@@ -190,7 +199,7 @@ class Training:
         """
         run, transformer = self.run, self.loss_module.transformer
         weights = transformer.state_dict()
-        if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
+        if not torch.stack([tensor.isfinite().all() for tensor in weights.values()]).all():
             raise DivergedError(
                 f"weights that are not finite, step {step}, nothing was saved; {LOWER_RATE}"
             )
@@ -198,20 +207,47 @@ class Training:
             return
         state = State(
             step=step,
-            best=self.best,
+            best=self.best.model_copy(),
             elapsed_s=elapsed_s,
             world_size=run.ranks.world_size,
             threads=torch.get_num_threads(),
             torch=str(torch.__version__),
         )
         moments = checkpoints.adam_moments(self.optimizer, transformer)
-        snapshot = Checkpoint(weights, moments, state)
-        run.lock.check()
-        checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
-        run.lock.check()  # again, as saving takes a while
-        settings = run.config.training
-        every, keep = settings.checkpoint_every, settings.keep_checkpoints
-        checkpoints.rotate(run.directory, step, every, keep, self.best.step)
+        if is_written_aside(run.ranks.device):
+            weights, moments = copied(weights, moments)
+            self.writer.write(partial(_write, run, Checkpoint(weights, moments, state)))
+        else:
+            _write(run, Checkpoint(weights, moments, state))
+
+
+def _write(run: Run, checkpoint: Checkpoint) -> None:
+    """Writes a checkpoint and removes those that are no longer needed."""
+    assert run.lock
+    run.lock.check()
+    checkpoints.save(run.directory, checkpoint, run.config, run.tokenizer_file, run.hashes)
+    run.lock.check()  # again, as saving takes a while
+    settings, state = run.config.training, checkpoint.state
+    every, keep = settings.checkpoint_every, settings.keep_checkpoints
+    checkpoints.rotate(run.directory, state.step, every, keep, state.best.step)
+
+
+class Watch:
+    """Sees that a run has not diverged; results are read in order, when reading does not wait."""
+
+    def __init__(self, config: Config):
+        self._divergence, self._unread = Divergence(config), deque[tuple[int, StepResult]]()
+        self.is_astray = False  # as `Divergence` says of the newest that was read
+
+    def add(self, step: int, result: StepResult) -> None:
+        """Takes a step's result, to be read later."""
+        self._unread.append((step, result))
+
+    def read(self) -> None:
+        """Reads what was taken; DivergedError if a run has diverged."""
+        while self._unread:
+            step, result = self._unread.popleft()
+            self.is_astray = self._divergence.is_astray(step, result.nll)
 
 
 def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int:
@@ -220,37 +256,46 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
     config, settings, ranks = run.config, run.config.training, run.ranks
     if step:
         training.validate_if_due(log, stop, step)  # still due if a stop interrupted it
-        _stop(run, ranks.max(stop.signal_number), step)
+        _stop(training, ranks.max(stop.signal_number), step)
     if training.is_over(step):
         return step
-    divergence, first = Divergence(config), step + 1
-    for plan, slots in _settled(training, _slots(run, after=step)):
-        step = plan.step
-        result = optimizer_step(
-            training.module, training.loss_module, training.optimizer, slots,
-            step, plan.target_tokens, config, ranks,
-        )  # fmt: skip
-        log.count(plan.target_tokens)
-        if step in (first, settings.max_steps) or step % settings.log_every == 0:
-            log.step(_facts(plan, result))
-        is_astray = divergence.is_astray(step, result.nll)
-        is_best = training.validate_if_due(log, stop, step)
-        signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
-        is_due = (is_best or step % settings.checkpoint_every == 0) and not is_astray
-        if is_over or signal_number or is_due:
-            training.save(step, log.elapsed_s)
-            log.restart_clock()
-        _stop(run, signal_number, step)
-        if is_over:
-            break
+    watch, first = Watch(config), step + 1
+    with steps(run, after=step) as planned:
+        for plan, slots in _settled(training, planned):
+            step = plan.step
+            result = optimizer_step(
+                training.module, training.loss_module, training.optimizer, slots,
+                step, plan.target_tokens, config, ranks,
+            )  # fmt: skip
+            watch.read()  # of the step before, while a GPU computes this one
+            log.count(plan.target_tokens)
+            if step in (first, settings.max_steps) or step % settings.log_every == 0:
+                log.step(_facts(plan, result))
+            watch.add(step, result)
+            if training.is_to_be_validated(step) or not is_read_later(ranks.device):
+                watch.read()
+            is_best = training.validate_if_due(log, stop, step)
+            signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
+            is_due = is_best or step % settings.checkpoint_every == 0
+            if is_over or signal_number or is_due:
+                watch.read()
+            if is_over or signal_number or (is_due and not watch.is_astray):
+                training.save(step, log.elapsed_s)
+                log.restart_clock()
+            training.writer.check()
+            _stop(training, signal_number, step)
+            if is_over:
+                break
     if step < settings.max_steps:
         log.note(f"early stopping: no better BLEU since step {training.best.step}")
     return step
 
 
-def _stop(run: Run, signal_number: int, step: int) -> None:
+def _stop(training: Training, signal_number: int, step: int) -> None:
     """Raises Stopped if a rank was asked to stop, once the main process has saved `step`."""
+    run = training.run
     if signal_number:
+        training.writer.wait()
         run.ranks.wait()
         raise Stopped(signal_number, f"stopped after step {step}, saved in {run.directory}")
 
@@ -277,28 +322,11 @@ def _facts(plan: StepPlan, result: StepResult) -> dict[str, Any]:
         "plan_digest": plan.digest,
         "source_tokens": plan.source_tokens,
         "target_tokens": plan.target_tokens,
-    } | asdict(result)
-
-
-def _slots(run: Run, after: int) -> Iterator[Step]:
-    """The steps after `after`, with this rank's slots as tensors on its device."""
-    ranks, settings = run.ranks, run.config.training
-    slots = ranks.world_size if settings.micro_batches == "auto" else settings.micro_batches
-    if slots % ranks.world_size:
-        raise InputError(
-            f"{ranks.world_size} processes cannot share {slots} slots evenly, "
-            "training.micro_batches, make it a multiple of the number of processes"
-        )
-    share = slots // ranks.world_size
-    own = range(ranks.rank * share, (ranks.rank + 1) * share)
-    row_tokens = _CPU_ROW if ranks.device.type == "cpu" else _GPU_ROW
-    plan = Plan(run.training, settings.batch_tokens, slots, settings.seed, run.verify)
-    for step in plan.steps(after):
-        batches = []
-        for slot in own:
-            pairs = pairs_of(run.training, step.slots[slot])
-            batches.append((slot, packed(pairs, row_tokens).to(ranks.device)))
-        yield step, batches
+        "loss": result.loss,
+        "nll": result.nll,
+        "gradient_norm": result.gradient_norm,
+        "learning_rate": result.learning_rate,
+    }
 
 
 def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
@@ -332,8 +360,9 @@ def _warn_of_other_languages(initial: Data, own: Data, origin: str, note: Note) 
         )
 
 
-def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
+def _finish(training: Training, log: RunLog, stop: StopRequest, step: int) -> None:
     """Averages the last checkpoints into RUN/model, which is validated."""
+    run = training.run
     run.ranks.wait()  # until the main process has saved the last of them
     settings = run.config.training
     sound = checkpoints.sound_checkpoints(
@@ -349,7 +378,7 @@ def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
         transformer.load_state_dict(weights)
         module = TransformerLoss(transformer.to(run.ranks.device), settings.label_smoothing)
         result = validate(module, run.tokenizer, run.validation, run.config, run.ranks, stop)
-        _stop(run, run.ranks.max(stop.signal_number), step)
+        _stop(training, run.ranks.max(stop.signal_number), step)
         assert result  # None only if a rank was asked to stop
         facts["validation"] = result.facts
         facts["warnings"] = shortcomings(result.facts, log.last_validation, run.directory.path)
