@@ -56,6 +56,11 @@ class Ranks:
         """Whether this process writes the run's files and messages."""
         return self.rank == 0
 
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether the device computes by itself, as a GPU does, and the host does not wait."""
+        return self.device.type == "cuda"
+
     @cached_property
     def device_name(self) -> str:
         """The GPU, or the CPU and the number of threads, for a person to read."""

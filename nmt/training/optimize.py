@@ -135,7 +135,7 @@ def optimizer_step(
     norm = nn.utils.get_total_norm(gradients)
     measured, rate = torch.stack([*sums, norm.double()]), learning_rate(config, step)
     result = StepResult(measured, step, target_tokens, rate, ranks)
-    if is_read_later(ranks.device):
+    if ranks.is_asynchronous:  # and would stand still while the host reads
         _skip_if_not_finite(optimizer, measured)
     else:
         _ = result.loss  # raises before the update
@@ -145,14 +145,6 @@ def optimizer_step(
         group["lr"] = rate
     optimizer.step()
     return result
-
-
-def is_read_later(device: torch.device) -> bool:
-    """Whether a step's result is read while the next step runs.
-
-    A GPU would stand still while the host reads it and prepares the next step.
-    """
-    return device.type == "cuda"
 
 
 def _skip_if_not_finite(optimizer: torch.optim.Adam, measured: Tensor) -> None:

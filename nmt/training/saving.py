@@ -1,4 +1,8 @@
-"""Checkpoints written in a thread, so that a GPU computes meanwhile."""
+"""Checkpoints written in a thread, so that a GPU computes meanwhile.
+
+Not on a CPU, where the thread would take a core from the step, and copies of weights and moments as
+much memory again as these need.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -7,15 +11,6 @@ from typing import Self
 
 import torch
 from torch import Tensor
-
-
-def is_written_aside(device: torch.device) -> bool:
-    """Whether training goes on while a checkpoint is written.
-
-    On a CPU the thread would take a core from the step, and copies of weights and moments as much
-    memory again as these need.
-    """
-    return device.type == "cuda"
 
 
 class Writer:

@@ -37,12 +37,11 @@ from nmt.training.optimize import (
     StepResult,
     adam,
     add_gradients,
-    is_read_later,
     optimizer_step,
 )
 from nmt.training.run import Run, open_run, prepare_if_missing
 from nmt.training.run_log import RunLog
-from nmt.training.saving import Writer, copied, is_written_aside
+from nmt.training.saving import Writer, copied
 from nmt.training.validation import validate
 
 
@@ -214,7 +213,7 @@ class Training:
             torch=str(torch.__version__),
         )
         moments = checkpoints.adam_moments(self.optimizer, transformer)
-        if is_written_aside(run.ranks.device):
+        if run.ranks.is_asynchronous:
             weights, moments = copied(weights, moments)
             self.writer.write(partial(_write, run, Checkpoint(weights, moments, state)))
         else:
@@ -272,7 +271,7 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
             if step in (first, settings.max_steps) or step % settings.log_every == 0:
                 log.step(_facts(plan, result))
             watch.add(step, result)
-            if training.is_to_be_validated(step) or not is_read_later(ranks.device):
+            if training.is_to_be_validated(step) or not ranks.is_asynchronous:
                 watch.read()
             is_best = training.validate_if_due(log, stop, step)
             signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
