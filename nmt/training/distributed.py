@@ -33,6 +33,7 @@ from nmt.errors import (
     is_out_of_memory,
     of_system,
 )
+from nmt.model.attention import avoid_cudnn
 
 # Within this time a second signal is the same request: torchrun passes a scheduler's signal on.
 _ONE_REQUEST_S = 2.0
@@ -215,6 +216,7 @@ def _gpu() -> torch.device:
             f"rank {local_rank} has no GPU, {count} on this machine, start one process a GPU"
         )
     torch.cuda.set_device(local_rank)
+    avoid_cudnn()
     return torch.device("cuda", local_rank)
 
 

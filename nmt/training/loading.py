@@ -26,7 +26,7 @@ Step = tuple[StepPlan, list[tuple[int, Batch]]]  # and this rank's slots of it, 
 
 
 @contextmanager
-def steps(run: Run, after: int) -> Iterator[Iterator[Step]]:
+def steps_of(run: Run, after: int) -> Iterator[Iterator[Step]]:
     """The steps after `after`, to the last of the run, on the rank's device.
 
     Raises:

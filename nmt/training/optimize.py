@@ -87,7 +87,7 @@ def adam(module: nn.Module) -> torch.optim.Adam:
 def autocast(config: Config, device: torch.device) -> torch.autocast:
     """The precision of `training.precision`: bf16 matrix products over fp32 weights, or fp32.
 
-    What follows from it elsewhere: on a CPU `Transformer.embed` makes the residual stream bf16, and
+    What follows from it elsewhere: `Transformer.embed` makes the residual stream bf16, and
     `smoothed_cross_entropy` makes the logits so. A model to translate with has a precision of its
     own (`Translator.load`).
     """
@@ -111,7 +111,7 @@ def optimizer_step(
     gradient does not depend on how the step was cut.
 
     Args:
-        module: `loss_module`, perhaps compiled or wrapped for several ranks.
+        module: `loss_module`, perhaps wrapped for several ranks.
         slots: (number of the slot in the step, its tensors), in order.
         target_tokens: of the whole step, over all slots and ranks.
 

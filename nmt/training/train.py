@@ -29,9 +29,10 @@ from nmt.runs.checkpoint import Checkpoint
 from nmt.runs.model_directory import check_fit, load_model, new_transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import Best, State
+from nmt.training.compiling import compile_layers
 from nmt.training.distributed import Ranks, StopRequest, process_group
 from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
-from nmt.training.loading import Step, steps
+from nmt.training.loading import Step, steps_of
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import (
     StepResult,
@@ -62,9 +63,7 @@ def train(config: Config, note: Note) -> Path:
     keep_freed_memory()
     settings, directory = config.training, RunDirectory(Path(config.training.run_directory))
     prepare_if_missing(config, note)
-    if settings.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(settings.deterministic)
+    be_deterministic(settings.deterministic)
     with ExitStack() as stack:
         # outermost: torchrun may signal a rank that still has to say which rank was lost
         stop = stack.enter_context(StopRequest().listening())
@@ -106,6 +105,13 @@ def train(config: Config, note: Note) -> Path:
     return directory.model
 
 
+def be_deterministic(wanted: bool) -> None:
+    """Uses only operations that give the same bits every time, or any."""
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(wanted)
+
+
 def _refuse_different(ranks: Ranks, seen: object, name: str) -> None:
     """Raises InputError unless all ranks have seen the same: each machine may have its own disk."""
     if any(other != seen for other in ranks.gather(seen)):
@@ -131,7 +137,7 @@ class Training:
 
     run: Run
     loss_module: TransformerLoss
-    module: torch.nn.Module  # loss_module, perhaps compiled or wrapped for several ranks
+    module: torch.nn.Module  # loss_module, perhaps wrapped for several ranks
     optimizer: torch.optim.Adam
     best: Best
     writer: Writer
@@ -145,9 +151,11 @@ class Training:
         optimizer = adam(transformer)
         if start:
             checkpoints.restore_adam(optimizer, transformer, start.moments, start.step)
-        module = torch.compile(loss_module, dynamic=True) if settings.compile else loss_module
+        if settings.compile:
+            compile_layers(transformer)
         best = start.state.best.model_copy() if start else Best()
-        return cls(run, loss_module, run.ranks.wrap(module), optimizer, best, Writer())  # type: ignore[arg-type]
+        module = run.ranks.wrap(loss_module)
+        return cls(run, loss_module, module, optimizer, best, Writer())
 
     def is_to_be_validated(self, step: int) -> bool:
         """Whether a validation is due at `step`, and was not done before a stop."""
@@ -259,7 +267,7 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
     if training.is_over(step):
         return step
     watch, first = Watch(config), step + 1
-    with steps(run, after=step) as planned:
+    with steps_of(run, after=step) as planned:
         for plan, slots in _settled(training, planned):
             step = plan.step
             result = optimizer_step(
