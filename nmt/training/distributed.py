@@ -217,6 +217,8 @@ def _gpu() -> torch.device:
         )
     torch.cuda.set_device(local_rank)
     avoid_cudnn()
+    # gradients of weights are sums over all tokens of a slot, in parts whose sums would be in bf16
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     return torch.device("cuda", local_rank)
 
 

@@ -110,6 +110,8 @@ def be_deterministic(wanted: bool) -> None:
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(wanted)
+    # no operation here reads memory before it is written, which that mode fills at each allocation
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _refuse_different(ranks: Ranks, seen: object, name: str) -> None:

@@ -82,7 +82,9 @@ def test_gradients_of_compiled_layers_are_those_of_plain_ones(settings, precisio
         torch.testing.assert_close(gradients[1][name], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_slots_of_a_compiled_run_have_one_shape(settings, graphs, monkeypatch):
+def test_slots_of_a_compiled_run_have_one_shape_or_the_one_with_more_rows(
+    settings, graphs, monkeypatch
+):
     shapes, packed = set(), loading.pack
 
     def packing(*arguments, **options):
@@ -91,8 +93,8 @@ def test_slots_of_a_compiled_run_have_one_shape(settings, graphs, monkeypatch):
         return batch
 
     monkeypatch.setattr(loading, "pack", packing)
-    run(settings(training__compile=True, training__batch_tokens=4000, training__max_steps=4))
-    assert shapes == {(32, 128, 128)}  # 4,080 / 128
+    run(settings(training__compile=True, training__batch_tokens=2000, training__max_steps=4))
+    assert shapes <= {(16, 128, 128), (17, 128, 128)}  # 2,040 / 128; 4 % more
 
 
 def test_the_residual_stream_is_bf16_where_autocast_computes_norms_in_fp32(settings, monkeypatch):
