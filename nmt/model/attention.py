@@ -145,6 +145,15 @@ def attention(
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=p)
 
 
+def avoid_cudnn() -> None:
+    """Keeps `attention` on a GPU from cuDNN, for the whole process.
+
+    torch prefers it there for attention with a bias, but it makes a plan for each new shape, which
+    takes half a second, and it gives NaN gradients at some lengths (H100, torch 2.11 and later).
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 class Cache(Protocol):
     """The keys and values of former steps in one layer's self-attention."""
 

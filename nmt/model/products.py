@@ -30,6 +30,8 @@ def has_onednn(dtype: torch.dtype) -> bool:
 
 
 def _by_onednn(a: Tensor) -> bool:
+    if torch.compiler.is_compiling():  # the compiler has products of its own
+        return False
     return a.device.type == "cpu" and a.dtype == torch.float32 and has_onednn(a.dtype)
 
 

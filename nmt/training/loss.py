@@ -7,6 +7,8 @@ label plus epsilon / V on each of the V entries of the vocabulary, the label inc
 as torch's `cross_entropy(label_smoothing=epsilon)`. (tensor2tensor spreads epsilon over V - 1.)
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +18,9 @@ from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
 _CHUNK_BYTES = 128 << 20  # of logits in memory at once; larger products are faster
+_GPU_CHUNK_BYTES = (
+    512 << 20
+)  # every chunk adds to the embedding's gradient, 76 MB in the base model
 _LEAST = torch.finfo(torch.float32).tiny  # so that no probability's logarithm is infinite
 
 
@@ -44,7 +49,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                 hidden_gradient = torch.empty_like(inputs)
                 uniform = inputs.sum(0, dtype=torch.float32) * (-epsilon / len(weight))
                 embedding_gradient = uniform.expand(weight.shape).contiguous()
-            size = max(1, _CHUNK_BYTES // (len(weight) * weight.itemsize))
+            size = _chunk_size(len(inputs), len(weight) * weight.itemsize, inputs.device)
             for begin in range(0, len(inputs), size):
                 rows = slice(begin, begin + size)
                 logits = matmul(inputs[rows], weight.t())
@@ -71,6 +76,17 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         del ctx.gradients  # scaled in place: there is no second backward pass
         scaled = hidden_gradient.mul_(loss_gradient), embedding_gradient.mul_(loss_gradient)
         return *scaled, None, None, None
+
+
+def _chunk_size(tokens: int, bytes_each: int, device: torch.device) -> int:
+    """How many tokens' logits are in memory at once.
+
+    On a GPU chunks are of one size, in whole tiles of 128 tokens, as a ragged one wastes products.
+    """
+    if device.type == "cpu":
+        return max(1, _CHUNK_BYTES // bytes_each)
+    chunks = max(1, math.ceil(tokens * bytes_each / _GPU_CHUNK_BYTES))
+    return max(1, math.ceil(tokens / chunks / 128)) * 128
 
 
 def smoothed_cross_entropy(
@@ -107,8 +123,6 @@ class TransformerLoss(nn.Module):
         hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
         return self._of(hidden, batch.tgt_out.flatten())
 
-    # Compiling gains nothing: chunks are large products, and each number of tokens is a new graph
-    @torch.compiler.disable
     def _of(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         if hidden.device.type == "cpu":  # on a GPU the host would wait for the number of tokens
             real = targets.nonzero().squeeze(1)

@@ -15,6 +15,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import DivergedError, InputError
 from nmt.evaluation.bleu import score
+from nmt.training.compiling import uncompiled
 from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.health import LOWER_RATE, unigram_nll
 from nmt.training.loss import TransformerLoss
@@ -90,10 +91,11 @@ def validate(
     pairs = pairs_of(shards, own)
     is_interrupted, own_sums, own_samples = False, [0.0, 0.0, 0.0], list[Sample]()
     try:
-        own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
-        translator = Translator(loss_module.transformer, tokenizer, config, target_symbols)
-        with autocast(config, ranks.device):
-            own_samples = _translated(translator, pairs, stop)
+        with uncompiled(config.training.compile):
+            own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
+            translator = Translator(loss_module.transformer, tokenizer, config, target_symbols)
+            with autocast(config, ranks.device):
+                own_samples = _translated(translator, pairs, stop)
     except _Interrupted:
         is_interrupted = True
     loss_module.train(training)
