@@ -39,6 +39,16 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     return a @ b if is_sum_of_none or not _by_onednn(a) else onednn_linear(a, b.t(), None)
 
 
+def matmul_of_transposed(a: Tensor, b: Tensor) -> Tensor:
+    """a.t() @ b without a gradient: (N, K), (N, M) -> (K, M), of whichever layout is faster.
+
+    oneDNN makes a contiguous copy of the first factor: here of the smaller one.
+    """
+    if a.shape[1] <= b.shape[1] or not _by_onednn(a):
+        return matmul(a.t(), b)
+    return matmul(b.t(), a).t()
+
+
 class _LinearFunction(torch.autograd.Function):
     """x @ weight.T + bias, the gradients' products by the same library."""
 
@@ -53,7 +63,7 @@ class _LinearFunction(torch.autograd.Function):
         rows = gradient.flatten(0, -2)
         return (
             matmul(rows, weight).view_as(x),
-            matmul(rows.t(), x.flatten(0, -2)),
+            matmul_of_transposed(rows, x.flatten(0, -2)),
             rows.sum(0),
         )
 
