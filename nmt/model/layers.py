@@ -61,8 +61,8 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """(R, C, D) -> (R, C, D); `sublayer` likewise."""
         if self.is_post:
-            return self.norm(x + self.dropout(sublayer(x)))
-        return x + self.dropout(sublayer(self.norm(x)))
+            return self.norm(self.dropout(sublayer(x), residual=x))
+        return self.dropout(sublayer(self.norm(x)), residual=x)
 
 
 class EncoderLayer(nn.Module):
