@@ -10,7 +10,7 @@ import pytest
 from nmt.cli import COMMANDS, main
 from nmt.cli.parser import new_parser
 from nmt.config import Config, Decoding, Training
-from nmt.decoding import translator
+from nmt.decoding import part_search, translator
 from nmt.decoding.lines import LineOptions
 from nmt.decoding.translator import SearchOptions
 from nmt.errors import ArgumentError
@@ -152,8 +152,8 @@ def test_defaults_are_those_that_help_names_and_the_papers(capsys):
     with pytest.raises(SystemExit):
         main(["translate", "--help"])
     text = capsys.readouterr().out
-    assert f"{translator._CPU_BATCH_TOKENS} on a CPU" in " ".join(text.split())
-    assert f"{translator._GPU_BATCH_TOKENS} on a GPU" in " ".join(text.split())
+    assert f"{part_search._CPU_BATCH_TOKENS} on a CPU" in " ".join(text.split())
+    assert f"{part_search._GPU_BATCH_TOKENS} on a GPU" in " ".join(text.split())
     assert "divided by the length penalty" in " ".join(text.split())
     with pytest.raises(SystemExit):
         main(["score", "--help"])

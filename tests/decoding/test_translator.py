@@ -109,7 +109,7 @@ def test_batches_are_as_large_as_their_bound_allows(translator, monkeypatch, bea
         batches.append((len(src), src.shape[1] + beam * max_length))
         return Stepper(transformer, src, beam, max_length)
 
-    monkeypatch.setattr("nmt.decoding.translator.Stepper", recording)
+    monkeypatch.setattr("nmt.decoding.part_search.Stepper", recording)
     found = translator.translate(sentences(60), SearchOptions(beam=beam, batch_tokens=bound))
     assert sum(size for size, _ in batches) == sum(each.parts for each in found)
     assert all(size == 1 or size * tokens <= bound for size, tokens in batches)
