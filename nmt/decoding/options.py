@@ -34,7 +34,7 @@ class SearchOptions:
     top_k: int | None = None  # draw from the k likeliest tokens; None: from all
     top_p: float | None = None  # from the fewest with this share of the probability; None: 1
     seed: int | None = None  # of samples; None: 1
-    alignment: bool = False  # Translation.alignment too
+    align: bool = False  # find Translation.alignment too
 
     def __post_init__(self) -> None:
         for name in ("beam", "n_best", "batch_tokens", "no_repeat_ngram", "mbr", "top_k"):

@@ -192,7 +192,7 @@ class Translator:
         ]
         in_order = iter(self.search.find(parts, options, progress))
         found = [[self._translations(next(in_order), options) for _ in line] for line in lines]
-        if options.alignment:
+        if options.align:
             self._align(sentences, lines, found)
         return [_listed(parts, options) for parts in found]
 

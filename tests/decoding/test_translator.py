@@ -1,13 +1,17 @@
 """The Translator on a small random Transformer and a small real tokenizer."""
 
 import io
+import itertools
 import random
 
+import numpy as np
 import pytest
+import sacrebleu
 import torch
 
 from nmt.config import Config, validate
 from nmt.data.cleaning import normalize
+from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding.lines import LineOptions, translate_stream
 from nmt.decoding.translator import (
@@ -68,6 +72,11 @@ def translator(tokenizer) -> Translator:
 def sentences(n: int) -> list[str]:
     rng = random.Random(2)
     return [" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(n)]
+
+
+def short(n: int) -> list[str]:
+    """Sentences that are translated in one part."""
+    return [" ".join(sentence.split()[:4]) for sentence in sentences(n)]
 
 
 def test_r19_fuzzed_lines_whatever_the_batch_size(translator):
@@ -300,3 +309,203 @@ def test_devices_there_are(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(InputError, match="name one there is: cpu, cuda:0, cuda:1"):
         choose_device("gpu")
+
+
+def test_n_best_lists_hold_different_texts(translator, monkeypatch):
+    """Hypotheses that read alike count once, and there are as many others as were asked for."""
+    decode = translator.tokenizer.decode
+    monkeypatch.setattr(translator.tokenizer, "decode", lambda ids: decode(ids).replace("e", "a"))
+    options = SearchOptions(beam=8, n_best=4)
+    found = translator.n_best(short(20), options)
+    assert {len(best) for best in found} == {4}
+    assert all(len({each.text for each in best}) == len(best) for best in found)
+    [joined] = translator.n_best([". ".join(sentences(12))], options)
+    assert len({each.text for each in joined}) == len(joined) > 1
+
+
+def test_samples_do_not_depend_on_batches(translator):
+    texts = short(12)
+    options = {"sample": True, "n_best": 11, "seed": 3}  # two rows of six
+    together = translator.n_best(texts, SearchOptions(**options))
+    assert [b for t in texts for b in translator.n_best([t], SearchOptions(**options))] == together
+    assert translator.n_best(texts, SearchOptions(**options, batch_tokens=1)) == together
+    for best in together:
+        assert len(best) == 11 and len({each.text for each in best}) > 4
+        assert [each.score for each in best] == sorted((e.score for e in best), reverse=True)
+    other = translator.n_best(texts, SearchOptions(**options | {"seed": 4}))
+    assert [b[0].text for b in other] != [b[0].text for b in together]
+    assert translator.translate(texts, SearchOptions(sample=True)) == translator.translate(
+        texts, SearchOptions(sample=True, seed=1)
+    )
+
+
+def test_the_coldest_samples_are_greedy(translator):
+    texts = short(20)
+    greedy = [each.tokens for each in translator.translate(texts, SearchOptions(beam=1))]
+    for options in ({"top_k": 1}, {"temperature": 0.001}, {"top_p": 0.001}):
+        found = translator.translate(texts, SearchOptions(sample=True, **options))
+        assert [each.tokens for each in found] == greedy
+
+
+def test_mbr_takes_what_is_most_like_all_samples(translator):
+    """The same as sacreBLEU finds, pair by pair, among the samples that are drawn."""
+    texts, common = short(4), {"temperature": 0.5, "seed": 2}
+    samples = translator.n_best(texts, SearchOptions(sample=True, n_best=12, **common))
+    found = translator.n_best(texts, SearchOptions(mbr=12, n_best=3, **common))
+    for drawn, best in zip(samples, found, strict=True):
+        likeness = {
+            one.text: np.mean(
+                [sacrebleu.sentence_chrf(one.text, [other.text]).score for other in drawn]
+            )
+            for one in drawn
+        }
+        expected = sorted(likeness.values(), reverse=True)[:3]
+        assert [each.score for each in best] == pytest.approx(expected)
+        assert [likeness[each.text] for each in best] == pytest.approx(expected)
+        assert len({each.text for each in best}) == len(best)
+
+
+def test_progress_counts_parts_whatever_they_are_searched_with(translator):
+    for options in (SearchOptions(beam=2), SearchOptions(mbr=20, batch_tokens=500)):
+        counted: list[int] = []
+        translator.translate(short(9), options, progress=counted.append)
+        assert sum(counted) == 9
+
+
+def test_translations_begin_with_their_prefixes(translator, tokenizer):
+    texts = [*short(8), "", ". ".join(sentences(12))]
+    prefixes = ["the man", "", "dog  ", "a book"] * 2 + ["the", "his dog"]
+    for options in (SearchOptions(beam=3), SearchOptions(sample=True)):
+        found = translator.translate(texts, options, prefix=prefixes)
+        assert all(f.text.startswith(p.strip()) for f, p in zip(found[:8], prefixes, strict=False))
+        assert found[1] == translator.translate(texts[1], options)
+        assert found[8] == EMPTY
+        assert found[9].parts > 1 and found[9].text.startswith("his dog")
+        assert found[9].text.count("his dog") < found[9].parts
+        assert translator.translate(texts[0], options, prefix="the man") == found[0]
+    free = translator.translate(texts[0])
+    content = free.tokens[:-1] if free.tokens[-1] == EOS_ID else free.tokens
+    for n in range(len(content)):
+        begun = tokenizer.decode(content[:n])
+        if tokenizer.encode(begun) == content[:n] and begun == begun.strip():
+            again = translator.translate(texts[0], prefix=begun)
+            assert again.text.startswith(begun) and again.score >= free.score - 1e-5
+
+
+def test_a_prefix_longer_than_the_source_leaves_room(translator):
+    found = translator.translate("a", prefix=" ".join(["the"] * 15))
+    assert len(found.tokens) > 15
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [(["a"], "2 sentences but 1 prefix, prefix, give one for each"),
+     (["a", "b", "c"], "2 sentences but 3 prefixes"),
+     ("the " * 50, r"\d+ tokens, the model takes 23, prefix, shorten it")],
+)  # fmt: skip
+def test_prefixes_that_do_not_fit(translator, prefix, message):
+    with pytest.raises(InputError, match=message):
+        translator.n_best(["the", "man"], prefix=prefix)
+
+
+def test_next_tokens_are_those_of_the_whole_model(translator, tokenizer):
+    text, prefix = "the old man reads", "his dog"
+    source = torch.tensor([[*tokenizer.encode(text), EOS_ID]])
+    begun = tokenizer.encode(prefix)
+    with torch.inference_mode():
+        hidden = translator.transformer(
+            Tokens.of_rows(source), Tokens.of_rows(torch.tensor([[BOS_ID, *begun]]))
+        )
+        p = translator.transformer.logits(hidden)[0, -1].softmax(-1)
+    p[[0, 1, 3]] = 0
+    found = translator.next_tokens(text, prefix, k=5)
+    assert [each.token for each in found] == p.topk(5).indices.tolist()
+    assert [each.probability for each in found] == pytest.approx(p.topk(5).values.tolist())
+    assert [each.piece for each in found] == tokenizer.pieces([each.token for each in found])
+    assert all(each.text == tokenizer.decode([*begun, each.token]).strip() for each in found
+               if each.token > 259)  # fmt: skip
+    best = translator.translate(text, SearchOptions(beam=1)).tokens[0]
+    assert translator.next_tokens(text, k=1)[0].token == best
+    assert len(translator.next_tokens(text, k=10**6)) == VOCABULARY - 3
+    assert translator.next_tokens("  ") == []
+    for wrong, message in (((text, "", 0), "k 0"), (("the man " * 50,), "more than 23 tokens")):
+        with pytest.raises(InputError, match=message):
+            translator.next_tokens(*wrong)
+
+
+def test_no_ngram_comes_twice(translator):
+    found = translator.n_best(short(20), SearchOptions(n_best=3, no_repeat_ngram=2))
+    for best in found:
+        for each in best:
+            ngrams = list(itertools.pairwise(each.tokens))
+            assert len(ngrams) == len(set(ngrams))
+    free = translator.translate(short(20))
+    assert any(len(set(p)) < len(p) for f in free for p in [list(itertools.pairwise(f.tokens))])
+
+
+def test_several_models_average_their_probabilities(translator, tokenizer):
+    """Each translation has the log-probability that teacher forcing gives with the mean."""
+    other = new_transformer(translator.config).eval()
+    other.initialize(2)
+    both = Translator(translator.transformer, tokenizer, translator.config, [other])
+    texts = short(6)
+    found = both.translate(texts, SearchOptions(beam=3))
+    for text, each in zip(texts, found, strict=True):
+        pair = (np.array([*tokenizer.encode(text), EOS_ID]), np.array(each.tokens))
+        batch = one_per_row([pair])
+        with torch.inference_mode():
+            p = torch.stack([
+                model.logits(model(batch.src, batch.tgt_in)).softmax(-1)
+                for model in (translator.transformer, other)
+            ]).mean(0)[0]  # fmt: skip
+        logs = p.gather(1, torch.tensor(each.tokens)[:, None]).log()
+        assert each.log_probability == pytest.approx(float(logs.sum()), abs=1e-3)
+    same = Translator(
+        translator.transformer, tokenizer, translator.config, [translator.transformer]
+    )
+    assert [f.tokens for f in same.translate(texts)] == [
+        f.tokens for f in translator.translate(texts)
+    ]
+
+
+def test_alignments_number_the_words_of_whole_texts(translator):
+    """A text in parts: its links are those of its parts, with the words before them counted."""
+    text = ". ".join(sentences(12))
+    parts = parts_of(translator, text)
+    options = SearchOptions(beam=2, align=True)
+    [found], apart = translator.n_best([text], options), translator.translate(parts, options)
+    expected, source, target = [], 0, 0
+    for part, each in zip(parts, apart, strict=True):
+        expected += [(i + source, j + target) for i, j in each.alignment]
+        source, target = source + len(part.split()), target + len(each.text.split())
+    assert found[0].alignment == expected
+    assert [j for _, j in expected] == list(range(len(found[0].text.split())))
+    assert {i for i, _ in expected} <= set(range(len(text.split())))
+    assert translator.translate(text).alignment is None
+    assert translator.translate("", options).alignment is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sample": True, "n_best": 1001}, "at most 1000, n_best 1001"),
+        ({"mbr": 10**9}, "at most 1000, mbr 1000000000"),
+        ({"mbr": 0}, "mbr 0"),
+        ({"mbr": 3, "n_best": 4}, "n_best 4 with mbr 3, raise mbr or lower n_best"),
+        ({"sample": True, "beam": 2}, "beam 2 with sample, leave one out"),
+        ({"mbr": 2, "beam": 2}, "beam 2 with mbr, leave one out"),
+        ({"top_k": 2}, "only for samples, top_k 2, add sample or mbr"),
+        ({"temperature": 1.0}, "only for samples, temperature"),
+        ({"top_p": 0.5}, "only for samples, top_p"),
+        ({"seed": 0}, "only for samples, seed 0"),
+        ({"sample": True, "temperature": 0.0}, "from 0.001 to 100, temperature 0.0"),
+        ({"sample": True, "temperature": float("nan")}, "temperature nan"),
+        ({"sample": True, "top_p": 1.5}, "from 0.001 to 1, top_p 1.5"),
+        ({"sample": True, "top_k": 0}, "top_k 0"),
+        ({"sample": True, "seed": -1}, "seed -1"),
+        ({"no_repeat_ngram": 0}, "no_repeat_ngram 0"),
+    ],
+)
+def test_options_that_do_not_go_together(options, message):
+    with pytest.raises(InputError, match=message):
+        SearchOptions(**options)
