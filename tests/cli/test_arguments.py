@@ -31,6 +31,20 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
         {"input": None, "output": None, "options": LineOptions(),
          "device": None, "precision": None},
     ),
+    "translate M --n-best 4 --sample --temperature 0.5 --top-k 9 --top-p 0.25 --seed 7 "
+    "--no-repeat-ngram 3 --prefix Der --alignment a --ensemble N O": (
+        "nmt.decoding.lines.run_translate",
+        {"ensemble": [Path("N"), Path("O")], "alignment": Path("a"), "prefix_file": None,
+         "options": LineOptions(
+             SearchOptions(n_best=4, sample=True, temperature=0.5, top_k=9, top_p=0.25, seed=7,
+                           no_repeat_ngram=3),
+             numbered=True, prefix="Der")},
+    ),
+    "translate M --mbr 30 --prefix-file p": (
+        "nmt.decoding.lines.run_translate",
+        {"prefix_file": Path("p"), "ensemble": (), "alignment": None,
+         "options": LineOptions(SearchOptions(mbr=30))},
+    ),
     "translate M --n-best 1": (
         "nmt.decoding.lines.run_translate", {"options": LineOptions(numbered=True)},
     ),
