@@ -69,6 +69,8 @@ READ = (
     "hypothesis",
     "baseline",
     "input",
+    "ensemble",
+    "prefix_file",
 )
 
 
