@@ -70,6 +70,8 @@ READ = (
     "hypothesis",
     "baseline",
     "input",
+    "ensemble",
+    "prefix_file",
 )
 
 
