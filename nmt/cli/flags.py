@@ -34,8 +34,10 @@ def load_config(arguments: argparse.Namespace) -> "Config":
     return load(arguments.config, arguments.overrides, origin="command line")
 
 
-def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """How to search, see `search_options`, and on which device."""
+def add_decoding(
+    parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
+) -> None:
+    """How to search, see `search_options`, and as of `add_device`."""
     parser.add_argument("--beam", type=positive, metavar="N",
                         help="hypotheses kept; 1 is greedy "
                              "(default: the model's decoding.beam)")  # fmt: skip
@@ -45,7 +47,29 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-tokens", type=positive, metavar="N",
                         help="tokens decoded at once; fewer need less memory "
                              "(default: 16384 on a CPU, 131072 on a GPU)")  # fmt: skip
-    add_device(parser)
+    add_device(parser, precision)
+
+
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """To draw translations instead of searching for them, see `search_options`."""
+    parser.add_argument("--sample", action="store_true",
+                        help="draw translations from the model's distribution instead of "
+                             "searching; with --n-best N so many independent ones")  # fmt: skip
+    parser.add_argument("--mbr", type=positive, metavar="N",
+                        help="draw N samples and take the one most like all of them by chrF "
+                             "(minimum Bayes risk); scores of --n-best are mean "
+                             "chrF")  # fmt: skip
+    parser.add_argument("--temperature", type=_number, metavar="T",
+                        help="of samples: below 1 likely tokens become likelier "
+                             "(default: 1)")  # fmt: skip
+    parser.add_argument("--top-k", type=positive, metavar="K",
+                        help="draw from the K likeliest tokens (default: from all)")  # fmt: skip
+    parser.add_argument("--top-p", type=_number, metavar="P",
+                        help="draw from the fewest tokens that have the share P of the "
+                             "probability (default: 1)")  # fmt: skip
+    parser.add_argument("--seed", type=_seed, metavar="N",
+                        help="of samples; a text and a seed give the same sample, whatever else "
+                             "is translated (default: 1)")  # fmt: skip
 
 
 def search_options(arguments: argparse.Namespace) -> "SearchOptions":
@@ -58,14 +82,16 @@ def search_options(arguments: argparse.Namespace) -> "SearchOptions":
     )
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
-    """Where to compute, and how precisely."""
+def add_device(
+    parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
+) -> None:
+    """Where to compute, and how precisely; `precision` is what the command does by default."""
     parser.add_argument("--device", metavar="D",
                         help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"),
                         help="fp32 does not depend on batch size or order; bf16 is faster, and "
-                             "on a CPU int8, their BLEU within 0.2 (default: fp32 on a CPU, "
-                             "bf16 on a GPU)")  # fmt: skip
+                             "on a CPU int8, their BLEU within 0.2 "
+                             f"(default: {precision})")  # fmt: skip
 
 
 def positive(text: str) -> int:
@@ -74,6 +100,12 @@ def positive(text: str) -> int:
     if not 1 <= value <= 10**9:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^9, found {text}")
     return value
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0, found {text}")
+    return int(text)
 
 
 def _number(text: str) -> float:

@@ -37,6 +37,7 @@ Scale = Annotated[float, Field(gt=0, le=1_000_000)]
 Slots = Annotated[int, Field(ge=1, le=10_000)]  # each costs memory and time, even an empty one
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
+Measure = Literal["bleu", "chrf", "nll"]  # of a validation
 # Printable ASCII without blanks, which no normalization changes; a sign at both ends, so that no
 # word is taken for a symbol.
 _SYMBOL = re.compile(r"[!-/:-@\[-`{-~][!-~]{1,14}[!-/:-@\[-`{-~]")
@@ -317,7 +318,8 @@ class Training(Section):
         "training.gradient_clip", "bound on the norm of a step's gradient; the paper: none"
     )
     precision: Literal["fp32", "bf16"] = _paper(
-        "training.precision", "of matrix products; weights are always fp32"
+        "training.precision",
+        "of matrix products, and on a CPU of the sums of sub-layers; weights are always fp32",
     )
     seed: Seed = Field(default=1, description="decides initial weights, batches and dropout")
     deterministic: bool = Field(
@@ -336,7 +338,18 @@ class Training(Section):
     validate_every: Positive = Field(default=1500, description="steps between validations")
     log_every: Positive = Field(default=100, description="steps between lines of the log")
     early_stopping: Positive | None = Field(
-        default=None, description="validations without a better BLEU after which training ends"
+        default=None,
+        description="validations without a better one, by best_by, after which training ends",
+    )
+    best_by: Measure = Field(
+        default="bleu",
+        description="which validation is the best: highest bleu, highest chrf or lowest nll (nats "
+        "per target token)",
+    )
+    finished_model: Literal["average", "better"] = Field(
+        default="average",
+        description="average: the mean of the last average_last checkpoints; better: that mean, or "
+        "the best checkpoint alone where this one is better on the validation set, by best_by",
     )
     initialize_from: Word | None = Field(
         default=None, description="a model, checkpoint or run directory to fine-tune"
@@ -410,9 +423,11 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _early_stopping_can_judge(self) -> Self:
+    def _there_is_something_to_judge_by(self) -> Self:
         if self.training.early_stopping is not None and not self.data.validation:
             raise ValueError("training.early_stopping needs data.validation, which is empty")
+        if self.training.finished_model == "better" and not self.data.validation:
+            raise ValueError("training.finished_model better needs data.validation, which is empty")
         return self
 
     def to_yaml(self) -> str:

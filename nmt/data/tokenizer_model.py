@@ -84,11 +84,11 @@ def _check_kinds(pieces: list[tuple[bytes, int]], symbols: list[str]) -> None:
     first = [_FIRST_PIECES[i] for i in range(len(_FIRST_PIECES))]
     first += [(symbol.encode(), _USER_DEFINED) for symbol in symbols]
     first += _BYTES_OF_TEXT
-    if len(pieces) <= len(first):
-        raise ValueError(f"only {len(pieces)} pieces")
     for index, (piece, expected) in enumerate(zip(pieces, first, strict=False)):
         if piece != expected:
             raise ValueError(f"piece {index} is of another kind than ours")
+    if len(pieces) <= len(first):
+        raise ValueError(f"only {len(pieces)} pieces")
     for index, (_, kind) in enumerate(pieces[len(first) :], len(first)):
         if kind != _NORMAL:
             raise ValueError(f"piece {index} is of another kind than ours")

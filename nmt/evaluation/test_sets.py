@@ -5,7 +5,7 @@ import http.client
 import logging
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,22 +27,36 @@ class TestSet:
     sources: list[str] | None  # None: not needed, the translations are given
     references: list[list[str]]  # one or more, each with one raw reference a sentence
     name: str  # for messages
+    files: tuple[str, ...] = ()  # names of the references, where each has its own
+
+    @property
+    def reference_names(self) -> Sequence[str]:
+        """A name of each list of references, for messages."""
+        return self.files or [self.name] * len(self.references)
 
 
-def from_files(source: str | Path | None, reference: str | Path) -> TestSet:
+def from_files(source: str | Path | None, references: Sequence[str | Path]) -> TestSet:
     """From text files, plain or compressed, with the same number of lines.
+
+    Args:
+        references: one or more files.
 
     Raises:
         InputError: one cannot be read, or their numbers of lines differ.
     """
-    references = list(read_lines(Path(reference)))
+    names = tuple(map(str, references))
+    texts = [list(read_lines(Path(name))) for name in names]
+    first, of, name = (texts[0], "reference", names[0])
     sources = list(read_lines(Path(source))) if source is not None else None
-    if sources is not None and len(sources) != len(references):
-        raise InputError(
-            f"{count(len(sources), 'source line')} but {count(len(references), 'reference')}, "
-            f"{source} and {reference}, give each source line its reference"
-        )
-    return TestSet(sources, [references], str(reference))
+    if sources is not None:
+        first, of, name = sources, "source line", str(source)
+    for text, other in zip(texts, names, strict=True):
+        if len(text) != len(first):
+            raise InputError(
+                f"{count(len(first), of)} but {count(len(text), 'reference')}, "
+                f"{name} and {other}, give each source line its reference"
+            )
+    return TestSet(sources, texts, ", ".join(names), names)
 
 
 def own(folder: Path, config: Config) -> TestSet:
