@@ -43,13 +43,14 @@ class Tokenizer:
         sha256: of the model file, in hexadecimal; tells whether data, checkpoint and tokenizer
             belong together.
         vocabulary_size: number of ids; they run from 0.
+        model: the model file's content.
         symbols: those of the configuration, one piece each.
         normalize: what is done to a text before it is encoded, and to one that was decoded.
     """
 
     def __init__(self, model: bytes):
         """`model`: the content of a sentencepiece model; ValueError if it is not as ours are."""
-        form = check_model(model)
+        form, self.model = check_model(model), model
         self.symbols, self.normalize = form.symbols, form.normalize
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.sha256 = hashlib.sha256(model).hexdigest()

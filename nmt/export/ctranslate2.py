@@ -7,41 +7,72 @@ larger, and queries scaled so that CTranslate2's 1 / sqrt(head size) becomes our
 from __future__ import annotations
 
 import math
+import re
+import tempfile
 from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from nmt.data.cleaning import keep_spacing
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.translator import Translator
 from nmt.errors import InputError
+from nmt.export.check import compare, samples_of
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.layers import FeedForward
 from nmt.model.positions import LearnedPositions
 from nmt.model.products import Linear
-from nmt.model.special_ids import BOS_ID, EOS_ID, UNK_ID
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
+from nmt.storage.names import TOKENIZER
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32")
+# as `cleaning` has them, in the exported script
+_KEEP_SPACING = r'''    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", text)
+    text = re.sub("[\x00-\x1f\x7f-\x9f\ufeff]", "", text)'''
+_NORMALIZE = r'''    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", text)
+    text = re.sub("[\x00-\x1f\x7f-\x9f\xad\u200b\u2060\ufeff]", "", text)
+    text = " ".join(text.split())'''
 _POSITIONS = 4096  # of a sinusoidal table: CTranslate2 reports a longer text as an error
+
+
+def export_ctranslate2(translator: Translator, folder: Path, quantization: str) -> str:
+    """Fills a folder with a CTranslate2 model, the tokenizer and a script that needs no nmt.
+
+    The model is checked in float32, whatever it is written in.
+
+    Args:
+        translator: in fp32 on a CPU, its weights not prepacked.
+        quantization: one of QUANTIZATIONS.
+
+    Returns:
+        What the check has found, for a person.
+
+    Raises:
+        InputError: the model has an attention window, which CTranslate2 cannot express; the check
+            has failed.
+    """
+    transformer, tokenizer = translator.transformer, translator.tokenizer
+    with tempfile.TemporaryDirectory() as exact:
+        write_ctranslate2(transformer, tokenizer, Path(exact), "float32")
+        found = _check(translator, Path(exact))
+    write_ctranslate2(transformer, tokenizer, folder, quantization)
+    (folder / TOKENIZER).write_bytes(tokenizer.model)
+    (folder / "translate.py").write_text(_script(translator), encoding="utf-8")
+    return found
 
 
 def write_ctranslate2(
     transformer: Transformer, tokenizer: Tokenizer, folder: Path, quantization: str
 ) -> None:
-    """Writes the model files of a CTranslate2 directory into `folder`.
-
-    Args:
-        transformer: in fp32 on a CPU.
-        quantization: one of QUANTIZATIONS.
-
-    Raises:
-        InputError: the model has an attention window, which CTranslate2 cannot express.
-    """
+    """Writes the model's own files alone; see `export_ctranslate2`."""
     spec = _spec(transformer)
     pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
     spec.register_source_vocabulary(pieces)
@@ -155,3 +186,42 @@ def _padded(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[T
 def _padded_columns(ours: SelfAttention | CrossAttention) -> Tensor:
     """The output projection (D, H * d_v), each head padded by columns of zeros."""
     return _padded(ours, ours.output.weight.T)[0].T
+
+
+def _script(translator: Translator) -> str:
+    config, tokenizer = translator.config, translator.tokenizer
+    values = {
+        "NORMALIZE": _KEEP_SPACING if tokenizer.normalize is keep_spacing else _NORMALIZE,
+        "SYMBOLS": [[piece] for piece in tokenizer.pieces(translator.search.untrained)],
+        "BEAM": config.decoding.beam,
+        "LENGTH_PENALTY": config.decoding.length_penalty,
+        "MAX_SOURCE": translator.max_part,
+        "MAX_EXTRA": config.decoding.max_extra_length,
+        "MAX_TARGET": translator.transformer.max_length or _POSITIONS,
+    }
+    script = resources.files(__package__).joinpath("translate.txt").read_text(encoding="utf-8")
+    return re.sub("@([A-Z_]+)@", lambda found: str(values[found[1]]), script)
+
+
+def _check(translator: Translator, folder: Path) -> str:
+    import ctranslate2
+
+    theirs = ctranslate2.Translator(str(folder), compute_type="float32")
+    samples, pieces = samples_of(translator), translator.tokenizer.pieces
+    ids = {piece: i for i, piece in enumerate(pieces(range(translator.tokenizer.vocabulary_size)))}
+    never = [[piece] for piece in pieces([PAD_ID, BOS_ID, *translator.search.untrained])]
+    translations = []
+    for sample in samples:  # one by one, as the limit is a batch's
+        [result] = theirs.translate_batch(
+            [pieces(sample.source)], beam_size=1, max_decoding_length=sample.limit,
+            min_decoding_length=0, disable_unk=True, suppress_sequences=never,
+        )  # fmt: skip
+        translations.append([ids[piece] for piece in result.hypotheses[0]])
+    scored = theirs.score_batch(
+        [pieces(sample.source) for sample in samples],
+        [pieces(sample.content) for sample in samples],
+    )  # with the end symbol, which a translation that was cut does not have
+    logs = [
+        each.log_probs[: len(sample.tokens)] for sample, each in zip(samples, scored, strict=True)
+    ]
+    return compare(samples, translations, logs, "ctranslate2")

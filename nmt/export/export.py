@@ -1,0 +1,59 @@
+"""`nmt export`: a model as a directory of another program's format."""
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from nmt.decoding.translator import Translator
+from nmt.errors import ArgumentError, Note
+from nmt.runs.model_directory import load_model
+from nmt.storage.atomic import new_directory, refuse_existing
+
+Format = Literal["ctranslate2", "huggingface"]
+
+
+def export(
+    model: Path, output: Path, format: Format, quantization: str | None, note: Note
+) -> None:
+    """Writes a model in another format, whole or not at all, after comparing it with ours.
+
+    Args:
+        model: a model, checkpoint or run directory.
+        output: must not exist.
+        quantization: of CTranslate2's weights; None: float32.
+        note: is told which model of a run is used, and what the comparison has found.
+
+    Raises:
+        InputError: the format cannot express the model, or its translations differ from ours.
+        ArgumentError: an extra is missing, or `quantization` is not the format's.
+        NoModelError: no sound model.
+    """
+    refuse_existing(output)
+    if quantization and format != "ctranslate2":
+        raise ArgumentError("only for ctranslate2, {quantization} {}, leave it out", quantization)
+    _refuse_missing(format)
+    loaded = load_model(model, device=torch.device("cpu"), note=note)
+    translator = Translator(
+        loaded.transformer, loaded.tokenizer, loaded.config, loaded.target_symbols
+    )
+    with new_directory(output) as folder:
+        if format == "ctranslate2":
+            from nmt.export.ctranslate2 import export_ctranslate2
+
+            found = export_ctranslate2(translator, folder, quantization or "float32")
+        else:
+            from nmt.export.huggingface import export_huggingface
+
+            found = export_huggingface(translator, folder, loaded)
+        note(f"{format}: {found}")
+
+
+def _refuse_missing(format: Format) -> None:
+    package = {"ctranslate2": "ctranslate2", "huggingface": "transformers"}[format]
+    try:
+        __import__(package)
+    except ImportError:
+        raise ArgumentError(
+            "{} is not installed, {format} {}, pip install '.[{}]'", package, format, format
+        ) from None
