@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nmt.errors import InputError
 
 
@@ -29,12 +31,13 @@ def figure(path: Path, panels: int = 1) -> Iterator[list[Any]]:
 
 def heat_map(axes: Any, values: Any, label: str, **options: Any) -> None:
     """A matrix as an image, with a colour bar that says what the values are."""
-    image = axes.imshow(values, interpolation="nearest", **options)
+    image = axes.imshow(np.asarray(values), interpolation="nearest", **options)
     axes.figure.colorbar(image, ax=axes, label=label, shrink=0.8)
 
 
 def name_ticks(axes: Any, columns: list[str], rows: list[str]) -> None:
-    """Words along the columns, upright, and along the rows of an image."""
+    """Words along the columns, upright unless they are short, and along the rows of an image."""
     text = {"fontsize": 8, "parse_math": False}
-    axes.set_xticks(range(len(columns)), columns, rotation=90, **text)
+    rotation = 90 if max(map(len, columns)) > 4 else 0
+    axes.set_xticks(range(len(columns)), columns, rotation=rotation, **text)
     axes.set_yticks(range(len(rows)), rows, **text)

@@ -88,7 +88,7 @@ def draw_masks(*panels: Any) -> list[str]:
     """Each rule as a picture: dark where attention is allowed."""
     found = masks(len(SENTENCE))
     for axes, (name, sees) in zip(panels, found.items(), strict=True):
-        axes.imshow(sees, cmap="Blues", vmin=0, vmax=1.4, interpolation="nearest")
+        axes.imshow(sees.numpy(), cmap="Blues", vmin=0, vmax=1.4, interpolation="nearest")
         name_ticks(axes, SENTENCE, SENTENCE)
         axes.set(title=name, xlabel="keys: looked at", ylabel="queries: looking")
     return [f"{name}: {int(sees.sum())} of {sees.numel()} scores" for name, sees in found.items()]

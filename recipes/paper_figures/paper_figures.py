@@ -19,7 +19,7 @@ from nmt.cpu_memory import keep_freed_memory
 from nmt.decoding.translator import Translator
 from nmt.demo_language import DemoPair, aligned, demo_pairs
 from nmt.errors import InputError
-from recipes.paper_figures import alignment, formulas, layers, order, positions, words
+from recipes.paper_figures import alignment, embeddings, formulas, layers, order, positions
 from recipes.paper_figures.drawing import figure
 
 Draw = Callable[..., Iterable[str]]  # takes the panels, returns the numbers as lines
@@ -42,7 +42,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             lines = list(draw(*axes))
         print(path, *(f"    {line}" for line in lines), sep="\n", flush=True)
     if not model:
-        print("left out: beyond, embeddings, alignment; run make demo, then add --model runs/demo")
+        print("beyond, embeddings, alignment and example need a trained model: run make demo, then "
+              "add --model runs/demo")  # fmt: skip
 
 
 def of_formulas() -> list[tuple[str, int, Draw]]:
@@ -71,7 +72,7 @@ def of_model(path: Path) -> list[tuple[str, int, Draw]]:
         raise InputError(f"no demo test set, {path}, name a run of configs/demo.yaml")
     return [
         ("beyond", 2, partial(positions.draw_beyond, translator, pairs)),
-        ("embeddings", 1, partial(words.draw_words, translator)),
+        ("embeddings", 1, partial(embeddings.draw_embeddings, translator)),
         ("alignment", 2, partial(alignment.draw_error_rates, translator, pairs)),
         ("example", 1, partial(alignment.draw_example, translator, telling(pairs))),
     ]
