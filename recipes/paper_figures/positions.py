@@ -118,32 +118,57 @@ def pairs_of_ids(translator: Translator, pairs: Sequence[DemoPair], joined: int 
     ]
 
 
+def nll_when_moved(
+    translator: Translator, pairs: Sequence[Pair], moves: Sequence[int]
+) -> dict[int, float]:
+    """Nats per token with the first word at each of these positions that the model has."""
+    limit = translator.transformer.max_length or math.inf  # learned positions end somewhere
+    longest = max(len(side) for pair in pairs for side in pair)
+    found = {}
+    for by in moves:
+        if by + longest <= limit:
+            with moved(translator.transformer, by) as transformer:
+                found[by] = nll(transformer, pairs)
+    return found
+
+
+def nll_when_joined(
+    translator: Translator, pairs: Sequence[DemoPair], joined: Sequence[int]
+) -> dict[float, float]:
+    """Nats per token by the mean length of the target, with so many sentences made one."""
+    limit = translator.transformer.max_length or math.inf
+    found = {}
+    for count in joined:
+        some = pairs_of_ids(translator, pairs, count)
+        if some and max(len(side) for pair in some for side in pair) <= limit:
+            length = float(np.mean([len(target) for _, target in some]))
+            found[length] = nll(translator.transformer, some)
+    return found
+
+
 def draw_beyond(
     translator: Translator, pairs: Sequence[DemoPair], by_move: Any, by_length: Any
 ) -> list[str]:
     """How the model fares at positions, and at lengths, that it has never been trained on."""
     plain = pairs_of_ids(translator, pairs)
     longest = max(len(target) for _, target in plain)
-    by_first = []
-    for by in MOVES:
-        with moved(translator.transformer, by) as transformer:
-            by_first.append(nll(transformer, plain))
-    by_move.plot(MOVES, by_first, marker="o")
-    by_move.axvspan(longest, max(MOVES), color="grey", alpha=0.15,
+    moves = nll_when_moved(translator, plain, MOVES)
+    lengths = nll_when_joined(translator, pairs, JOINED)
+    by_move.plot([*moves], [*moves.values()], marker="o")
+    by_move.axvspan(longest, max(longest, *moves), color="grey", alpha=0.15,
                     label=f"no position in common with\nsentences of {longest} tokens")  # fmt: skip
-    by_move.set(title="The same sentences, moved", xlabel="position number of the first word",
-                ylabel="nats per target token", xlim=0, ylim=0)  # fmt: skip
-    by_move.legend()
-    groups = [pairs_of_ids(translator, pairs, joined) for joined in JOINED]
-    lengths = [float(np.mean([len(target) for _, target in some])) for some in groups]
-    by_joined = [nll(translator.transformer, some) for some in groups]
-    by_length.plot(lengths, by_joined, marker="o", color="C1")
+    by_move.set(title="The same sentences, moved", xlabel="position number of the first word")
+    by_length.plot([*lengths], [*lengths.values()], marker="o", color="C1")
     by_length.axvline(longest, color="grey", linestyle=":",
                       label=f"longest single sentence: {longest} tokens")  # fmt: skip
-    by_length.set(title="Several sentences as one", xlabel="mean length of the target, in tokens",
-                  ylabel="nats per target token", xlim=0, ylim=0)  # fmt: skip
-    by_length.legend()
-    moves = ", ".join(f"{v:.2f} at {m}" for m, v in zip(MOVES, by_first, strict=True))
-    many = ", ".join(f"{v:.2f} for {n}" for n, v in zip(JOINED, by_joined, strict=True))
-    return [f"nats per token, first word at position: {moves}",
-            f"nats per token, sentences joined: {many}"]  # fmt: skip
+    by_length.set(title="Several sentences as one", xlabel="mean length of the target, in tokens")
+    for axes in (by_move, by_length):
+        axes.set(ylabel="nats per target token", xlim=0, ylim=0)
+        axes.legend()
+    texts = (
+        ", ".join(f"{v:.2f} at {at:.0f}" for at, v in some.items()) for some in (moves, lengths)
+    )
+    return [
+        f"nats per token by the position of the first word: {next(texts)}",
+        f"nats per token by length, sentences joined: {next(texts)}",
+    ]

@@ -103,6 +103,21 @@ def test_nll_is_that_of_score_and_joined_sentences_are_one(translator):
     assert found == pytest.approx(total / sum(len(each.pieces) for each in scored), rel=1e-6)
 
 
+def test_learned_positions_are_not_left(settings, tiny_data):
+    """They end at `data.max_length`, 60 here."""
+    config = settings(model__positions="learned")
+    transformer = new_transformer(config).eval()
+    transformer.initialize(1)
+    tokenizer = Tokenizer.load(tiny_data / "data/tokenizer.model")
+    learned = Translator(transformer, tokenizer, config)
+    short = sorted(PAIRS, key=lambda pair: len(pair.target))[:4]
+    some = places.pairs_of_ids(learned, short)
+    longest = max(len(side) for pair in some for side in pair)
+    moves = (0, 60 - longest, 61 - longest)
+    assert [*places.nll_when_moved(learned, some, moves)] == [*moves[:2]]
+    assert len(places.nll_when_joined(learned, short, (1, 4))) == 1
+
+
 @pytest.mark.parametrize("d_k", [1, 16, 512])
 def test_scores_have_the_variance_of_the_footnote(d_k: int):
     assert formulas.score_variance(d_k) == pytest.approx(d_k, rel=0.1)
