@@ -29,11 +29,8 @@ PAIRS = 300  # of the test set, at most
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Draws the pictures into the folder named in `argv` and prints their numbers."""
-    parser = argparse.ArgumentParser(description="Shows what the paper says, measured.")
-    parser.add_argument("folder", type=Path, nargs="?", default="figures", help="default: figures")
-    parser.add_argument("--model", type=Path, help="a run of configs/demo.yaml, such as runs/demo")
-    arguments = parser.parse_args(argv)
-    folder, model = arguments.folder, arguments.model
+    given = arguments(argv)
+    folder, model = given.folder, given.model
     keep_freed_memory()
     pictures = [*of_formulas(), *(of_model(model) if model else ())]
     for name, panels, draw in pictures:
@@ -44,6 +41,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     if not model:
         print("beyond, embeddings, alignment and example need a trained model: run make demo, then "
               "add --model runs/demo")  # fmt: skip
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The folder, and the model or None."""
+    parser = argparse.ArgumentParser(description="Shows what the paper says, measured.")
+    parser.add_argument("folder", type=Path, nargs="?", default="figures", help="default: figures")
+    parser.add_argument("--model", type=Path, help="a run of configs/demo.yaml, such as runs/demo")
+    return parser.parse_args(argv)
 
 
 def of_formulas() -> list[tuple[str, int, Draw]]:

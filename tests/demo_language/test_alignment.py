@@ -27,7 +27,8 @@ PAIRS = [  # English, German, sure links, links that are only possible
         "Last-Letzte Last-Woche week-Letzte",
     ),
     (
-        "The driver who woke up a princess sings.", "Der Fahrer, der eine Prinzessin aufweckte, singt.",
+        "The driver who woke up a princess sings.",
+        "Der Fahrer, der eine Prinzessin aufweckte, singt.",
         "driver-Fahrer woke-aufweckte princess-Prinzessin sings-singt", "up-aufweckte",
     ),
     ("Water is cheap.", "Wasser ist billig.", "Water-Wasser cheap-billig", ""),
