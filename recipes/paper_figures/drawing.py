@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.errors import InputError
+from nmt.errors import InputError, of_system
 
 
 @contextmanager
@@ -15,18 +15,21 @@ def figure(path: Path, panels: int = 1) -> Iterator[list[Any]]:
     """The axes of `panels` panels side by side; the picture is saved at the end of the block.
 
     Raises:
-        InputError: matplotlib, the extra "plots", is missing.
+        InputError: matplotlib, the extra "plots", is missing; the picture cannot be written.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError("matplotlib is missing, this recipe, pip install -e '.[plots]'") from None
-    path.parent.mkdir(parents=True, exist_ok=True)
     picture = Figure(figsize=(8 if panels == 1 else 6 * panels, 5), dpi=110, layout="constrained")
     FigureCanvasAgg(picture)
-    yield list(picture.subplots(1, panels, squeeze=False)[0])
-    picture.savefig(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield list(picture.subplots(1, panels, squeeze=False)[0])
+        picture.savefig(path)
+    except OSError as error:
+        raise of_system(error) from None
 
 
 def heat_map(axes: Any, values: Any, label: str, **options: Any) -> None:

@@ -283,6 +283,12 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch, tmp_path)
     assert not (tmp_path / "figures").exists()
 
 
+def test_a_folder_that_cannot_be_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"exists.*file.*check path"):
+        paper_figures.main([str(tmp_path / "file")])
+
+
 def test_every_picture_is_written(translator, monkeypatch, tmp_path, capsys):
     for name, small in (("SEEDS", 2), ("QUERIES", 4)):
         monkeypatch.setattr(formulas, name, small)
