@@ -78,7 +78,8 @@ def word_weights(maps: AttentionMaps, truth: Alignment, read: bool = False) -> n
     of_target = np.eye(len(truth.target))[target]
     steps = np.arange(len(target)) + read
     cross = maps.cross[:, :, steps, : len(source)] @ of_source
-    cross = (of_target / of_target.sum(0)).T @ cross
+    pieces = np.maximum(1, of_target.sum(0))  # none where a piece holds two words, such as "3."
+    cross = (of_target / pieces).T @ cross
     return np.concatenate([cross, cross.mean(1, keepdims=True)], axis=1)
 
 

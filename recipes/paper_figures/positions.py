@@ -93,7 +93,7 @@ class Moved(nn.Module):
 def moved(transformer: Transformer, by: int) -> Iterator[Transformer]:
     """Within the block both stacks number their positions from `by` on."""
     own = transformer.positions
-    transformer.positions = Moved(own, by)  # type: ignore[assignment]
+    transformer.positions = Moved(own, by)
     try:
         yield transformer
     finally:
