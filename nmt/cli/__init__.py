@@ -12,6 +12,7 @@ from nmt.cli import (
     average,
     config,
     evaluate,
+    export,
     info,
     prepare,
     report,
@@ -33,7 +34,8 @@ from nmt.signals import stoppable
 
 COMMANDS = (
     prepare.COMMAND, train.COMMAND, translate.COMMAND, evaluate.COMMAND, score.COMMAND,
-    attention.COMMAND, average.COMMAND, info.COMMAND, config.COMMAND, report.COMMAND,
+    attention.COMMAND, average.COMMAND, export.COMMAND, info.COMMAND,
+    config.COMMAND, report.COMMAND,
 )  # fmt: skip
 
 

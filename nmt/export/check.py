@@ -54,7 +54,9 @@ def samples_of(translator: Translator) -> list[Sample]:
     extra = translator.config.decoding.max_extra_length
     most = translator.transformer.max_length or 10**9
     return [
-        Sample(text, source[:-1].tolist(), target.tolist(), logs, min(len(source) - 1 + extra, most))
+        Sample(
+            text, source[:-1].tolist(), target.tolist(), logs, min(len(source) - 1 + extra, most)
+        )
         for text, (source, target), logs in zip(texts, pairs, each_log, strict=True)
     ]
 

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32")
 # as `cleaning` has them, in the exported script
-_KEEP_SPACING = r'''    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", text)
-    text = re.sub("[\x00-\x1f\x7f-\x9f\ufeff]", "", text)'''
-_NORMALIZE = r'''    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", text)
+_KEEP_SPACING = r"""    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", text)
+    text = re.sub("[\x00-\x1f\x7f-\x9f\ufeff]", "", text)"""
+_NORMALIZE = r"""    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", text)
     text = re.sub("[\x00-\x1f\x7f-\x9f\xad\u200b\u2060\ufeff]", "", text)
-    text = " ".join(text.split())'''
+    text = " ".join(text.split())"""
 _POSITIONS = 4096  # of a sinusoidal table: CTranslate2 reports a longer text as an error
 
 

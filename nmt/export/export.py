@@ -13,9 +13,7 @@ from nmt.storage.atomic import new_directory, refuse_existing
 Format = Literal["ctranslate2", "huggingface"]
 
 
-def export(
-    model: Path, output: Path, format: Format, quantization: str | None, note: Note
-) -> None:
+def export(model: Path, output: Path, format: Format, quantization: str | None, note: Note) -> None:
     """Writes a model in another format, whole or not at all, after comparing it with ours.
 
     Args:

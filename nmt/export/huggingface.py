@@ -7,21 +7,30 @@ the channels of the residual stream are permuted: columns of what reads it, rows
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from nmt.config import Config
 from nmt.decoding.search import NEVER_GENERATED
+from nmt.decoding.translator import Translator
 from nmt.errors import InputError
+from nmt.export.check import compare, samples_of
+from nmt.export.model_card import model_card
+from nmt.export.tokenizer_json import tokenizer_json
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.positions import LearnedPositions, sinusoids
 from nmt.model.products import Linear
-from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import LoadedModel
 
+_SPECIAL = ("pad_token", "bos_token", "eos_token", "unk_token")
 _POSITIONS = 4096  # of a sinusoidal table
 
 _READERS = ("query_key_value", "query", "key_value", "inner")  # whose input is the residual stream
@@ -158,3 +167,63 @@ def _of_attention(name: str, ours: SelfAttention | CrossAttention) -> _Weights:
 
 def _of(name: str, module: Linear | nn.LayerNorm) -> _Weights:
     return {f"{name}.weight": module.weight, f"{name}.bias": module.bias}
+
+
+def export_huggingface(translator: Translator, folder: Path, model: LoadedModel) -> str:
+    """Fills a folder with what `AutoModelForSeq2SeqLM` and `AutoTokenizer` load, and a model card.
+
+    Args:
+        translator: in fp32 on a CPU, its weights not prepacked.
+        model: the one that it was made from.
+
+    Returns:
+        What the comparison with ours has found, for a person.
+
+    Raises:
+        InputError: transformers cannot express the model or its tokenizer; the comparison has
+            failed.
+    """
+    config, tokenizer = model.config, model.tokenizer
+    refuse_inexpressible(config)
+    tokenizer_json(tokenizer).save(str(folder / "tokenizer.json"))
+    contents = {
+        "config.json": settings_of(config),
+        "generation_config.json": generation_settings(config),
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            **dict(zip(_SPECIAL, tokenizer.pieces([PAD_ID, BOS_ID, EOS_ID, UNK_ID]), strict=True)),
+            "model_input_names": ["input_ids", "attention_mask"],
+            "model_max_length": config.data.max_length,
+            "clean_up_tokenization_spaces": False,
+            "split_special_tokens": True,
+        },
+    }
+    for name, content in contents.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    weights = weights_of(model.transformer)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "README.md").write_text(model_card(model), encoding="utf-8")
+    return _check(translator, folder)
+
+
+def _check(translator: Translator, folder: Path) -> str:
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    tokenizer, samples = AutoTokenizer.from_pretrained(folder), samples_of(translator)
+    translations, logs = [], []
+    for sample in samples:
+        source = tokenizer(sample.text, return_tensors="pt").input_ids
+        if source[0].tolist() != [*sample.source, EOS_ID]:
+            raise InputError(
+                f"tokenizer.json splits {sample.text!r:.60} in another way, huggingface, "
+                "nothing was exported: use another version of tokenizers"
+            )
+        found = theirs.generate(source, num_beams=1, max_new_tokens=sample.limit)[0, 1:]
+        translations.append([token for token in found.tolist() if token != EOS_ID])
+        labels = torch.tensor([sample.tokens])
+        read = torch.cat((labels.new_full((1, 1), BOS_ID), labels[:, :-1]), 1)
+        with torch.inference_mode():
+            scores = theirs(input_ids=source, decoder_input_ids=read).logits.log_softmax(-1)
+        logs.append(scores[0].gather(1, labels[0, :, None])[:, 0].tolist())
+    return compare(samples, translations, logs, "huggingface")

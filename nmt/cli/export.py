@@ -1,0 +1,36 @@
+"""`nmt export`: a model in the format of another program."""
+
+import argparse
+from pathlib import Path
+
+from nmt.cli.flags import add_model
+from nmt.cli.parser import Command
+from nmt.cli.terminal import say
+
+
+def _add_flags(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("--format", choices=("ctranslate2", "huggingface"), required=True,
+                        help="of CTranslate2, or of the transformers library")  # fmt: skip
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new directory")
+    parser.add_argument("--quantization",
+                        choices=("float32", "float16", "bfloat16", "int8", "int8_float32"),
+                        help="of the weights, for ctranslate2 (default: float32)")  # fmt: skip
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from nmt.export.export import export
+
+    export(arguments.model, arguments.output, arguments.format, arguments.quantization, note=say)
+
+
+COMMAND = Command(
+    "export",
+    "a model for CTranslate2 or Hugging Face",
+    "nmt export runs/demo --format ctranslate2 --quantization int8 --output demo-ct2",
+    _add_flags,
+    _run,
+    description="Writes a model with its tokenizer as CTranslate2 or transformers read it, after "
+    "40 greedy translations were compared with nmt's. The CTranslate2 directory has a script, "
+    "translate.py, that needs nothing but ctranslate2 and sentencepiece.",
+)

@@ -1,0 +1,123 @@
+"""The README.md of an exported model: what it is, how it was trained, how well it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from nmt.data.corpora import describe
+from nmt.errors import InputError
+from nmt.reporting.run_record import RunRecord, read_runs
+from nmt.runs.model_directory import LoadedModel
+from nmt.runs.run_directory import RunDirectory
+
+
+def model_card(model: LoadedModel) -> str:
+    """Markdown after a block of metadata, as the Hugging Face hub reads it.
+
+    The scores are those that `nmt report` has kept of the run; without them there are none.
+    """
+    data, record = model.config.data, _record(model)
+    pair = f"{data.source_language}-{data.target_language}"
+    scores = record.test.scores if record and record.test else {}
+    return (
+        "---\n"
+        + yaml.safe_dump(_metadata(model, scores), sort_keys=False, allow_unicode=True)
+        + "---\n\n"
+        + "\n".join([
+            f"# Transformer, {data.source_language} to {data.target_language}",
+            "",
+            f"A Transformer (Vaswani et al., 2017) that translates {pair}, sentence by sentence.",
+            "Written by `nmt export`; its translations were compared with nmt's own.",
+            "",
+            *_use(model),
+            *_training(model),
+            *_evaluation(scores),
+            "## Limits and intended use",
+            "",
+            f"For single sentences of up to {data.max_length - 1} tokens of text like the training",
+            "data's. It sees no context beyond the sentence, and its translations can be wrong",
+            "while they read well: have them checked where a mistake does harm.",
+            "",
+        ])
+    )  # fmt: skip
+
+
+def _record(model: LoadedModel) -> RunRecord | None:
+    run = RunDirectory.around(model.directory)
+    try:
+        [record] = read_runs([run.path], lambda line: None)
+    except InputError:
+        return None  # a model by itself
+    return record
+
+
+def _metadata(model: LoadedModel, scores: dict[str, Any]) -> dict[str, Any]:
+    data = model.config.data
+    metadata: dict[str, Any] = {
+        "language": [data.source_language, data.target_language],
+        "library_name": "transformers",
+        "pipeline_tag": "translation",
+        "tags": ["translation", "transformer"],
+    }
+    if scores:
+        metadata["metrics"] = ["bleu", "chrf"]
+        metadata["model-index"] = [{
+            "name": f"transformer-{data.source_language}-{data.target_language}",
+            "results": [{
+                "task": {"type": "translation"},
+                "dataset": {"name": _names(data.test), "type": "text", "split": "test"},
+                "metrics": [
+                    {"type": name, "value": scores[name], "args": scores.get(f"{name}_signature")}
+                    for name in ("bleu", "chrf") if name in scores
+                ],
+            }],
+        }]  # fmt: skip
+    return metadata
+
+
+def _names(corpora: Any) -> str:
+    return "; ".join(map(describe, corpora)) or "none"
+
+
+def _use(model: LoadedModel) -> list[str]:
+    return [
+        "## Use",
+        "",
+        "```python",
+        "from transformers import AutoModelForSeq2SeqLM, AutoTokenizer",
+        "",
+        'tokenizer, model = (cls.from_pretrained(".") for cls in (AutoTokenizer, '
+        "AutoModelForSeq2SeqLM))",
+        'tokens = tokenizer(["A sentence."], return_tensors="pt", padding=True)',
+        "print(tokenizer.batch_decode(model.generate(**tokens), skip_special_tokens=True))",
+        "```",
+        "",
+    ]
+
+
+def _training(model: LoadedModel) -> list[str]:
+    config, m = model.config, model.config.model
+    return [
+        "## Training",
+        "",
+        f"{m.encoder_layers} + {m.decoder_layers} layers, d_model {m.d_model}, d_ff {m.d_ff}, "
+        f"{m.heads} heads, {m.norm}-norm, {config.tokenizer.vocabulary_size:,} BPE pieces shared by "
+        f"both languages; {model.step:,} steps of {config.training.batch_tokens:,} target tokens, "
+        f"label smoothing {config.training.label_smoothing:g}, dropout {m.dropout:g}.",
+        "",
+        f"Training data: {_names(config.data.train)}. Their licences apply; nmt does not know them.",
+        "",
+    ]
+
+
+def _evaluation(scores: dict[str, Any]) -> list[str]:
+    if not scores:
+        return ["## Evaluation", "", "Not evaluated: `nmt report RUN` keeps a run's scores.", ""]
+    rows = [
+        f"| {name} | {scores[key]:.2f} | `{scores.get(f'{key}_signature', '')}` |"
+        for name, key in (("BLEU", "bleu"), ("chrF", "chrf"), ("TER", "ter"))
+        if key in scores
+    ]
+    return ["## Evaluation", "", "| metric | score | signature |", "| --- | --- | --- |", *rows, ""]
