@@ -22,6 +22,7 @@ from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, LastingError, NoModelError, Note, StorageError, of_system
+from nmt.model.attention import avoid_cudnn
 from nmt.model.transformer import Transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
@@ -177,6 +178,8 @@ def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
 def _load(folder: Path, content: dict[str, Any], device: torch.device) -> LoadedModel:
     config, tokenizer, transformer = _checked(folder, content)
     transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
+    if device.type == "cuda":
+        avoid_cudnn()
     return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
 
 

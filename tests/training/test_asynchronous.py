@@ -15,6 +15,7 @@ from nmt.cli import main
 from nmt.data.layout import one_per_row
 from nmt.errors import DivergedError, Stopped
 from nmt.runs import checkpoint as checkpoints
+from nmt.training import distributed
 from nmt.training import train as training
 from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
@@ -169,6 +170,25 @@ def test_a_stop_waits_until_its_checkpoint_is_written(settings, monkeypatch):
     assert (folder / "manifest.json").exists()
 
 
+def test_a_stop_that_cannot_be_saved_says_so(settings, tmp_path, monkeypatch, capsys):
+    """Not that it was."""
+    step = training.optimizer_step
+
+    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+        if number == 3:
+            signal.raise_signal(signal.SIGTERM)
+        return step(module, loss_module, optimizer, slots, number, *rest)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "checkpoints")
+
+    monkeypatch.setattr(training, "optimizer_step", optimizer_step)
+    monkeypatch.setattr(checkpoints, "save", full)
+    (tmp_path / "config.yaml").write_text(settings().to_yaml())
+    assert main(["train", str(tmp_path / "config.yaml")]) == 5
+    assert "saved in" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("at", [4, 12])
 def test_r12_a_full_disk_is_one_line_wherever_it_is_met(
     settings, tmp_path, monkeypatch, capsys, at
@@ -187,3 +207,18 @@ def test_r12_a_full_disk_is_one_line_wherever_it_is_met(
     [line] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert line.startswith("nmt: error: No space left on device, checkpoints, ")
     assert not (tmp_path / "run/model").exists()
+
+
+def test_where_a_gpu_is_chosen_kernels_are_those_without_surprises(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    products, was_cudnn = torch.backends.cuda.matmul, torch.backends.cuda.cudnn_sdp_enabled()
+    was_reduced = products.allow_bf16_reduced_precision_reduction
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    try:
+        assert distributed._gpu() == torch.device("cuda", 0)
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert not products.allow_bf16_reduced_precision_reduction
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(was_cudnn)
+        products.allow_bf16_reduced_precision_reduction = was_reduced
