@@ -170,7 +170,7 @@ def test_a_stop_waits_until_its_checkpoint_is_written(settings, monkeypatch):
     assert (folder / "manifest.json").exists()
 
 
-def test_a_stop_that_cannot_be_saved_says_so(settings, tmp_path, monkeypatch, capsys):
+def test_r11_a_stop_that_cannot_be_saved_says_so(settings, tmp_path, monkeypatch, capsys):
     """Not that it was."""
     step = training.optimizer_step
 
@@ -190,7 +190,7 @@ def test_a_stop_that_cannot_be_saved_says_so(settings, tmp_path, monkeypatch, ca
 
 
 @pytest.mark.parametrize("at", [4, 12])
-def test_r12_a_full_disk_is_one_line_wherever_it_is_met(
+def test_r11_a_full_disk_is_one_line_wherever_it_is_met(
     settings, tmp_path, monkeypatch, capsys, at
 ):
     """The checkpoint of the last step is waited for, too."""
