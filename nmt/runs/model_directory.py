@@ -158,6 +158,8 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
         InputError: nothing at `path`, or written by a later version of nmt (status 2).
         NoModelError: a file missing or damaged, or files that do not fit each other (status 3).
     """
+    if device.type == "cuda":
+        avoid_cudnn()
     while True:
         folder, content = _find(path, note)
         try:
@@ -178,8 +180,6 @@ def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
 def _load(folder: Path, content: dict[str, Any], device: torch.device) -> LoadedModel:
     config, tokenizer, transformer = _checked(folder, content)
     transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
-    if device.type == "cuda":
-        avoid_cudnn()
     return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
 
 

@@ -22,6 +22,7 @@ from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import adam, optimizer_step
 from nmt.training.run_log import read_log
 from tests.model.paper import new_model
+from tests.training.children import train
 from tests.training.runs import fingerprint, losses, run
 
 
@@ -168,6 +169,37 @@ def test_a_stop_waits_until_its_checkpoint_is_written(settings, monkeypatch):
         run(settings())
     folder = Path(settings().training.run_directory) / "checkpoints/step-00000003"
     assert (folder / "manifest.json").exists()
+
+
+def dying_at_step_8() -> None:
+    """Dies when all of a checkpoint but its manifest is written, some steps after its own."""
+    Ranks.is_asynchronous = True  # type: ignore[assignment, method-assign]
+    write, step, at_11 = checkpoints.manifest.write, training.optimizer_step, threading.Event()
+
+    def dying(folder, kind, facts):
+        if facts.get("step") == 8:
+            at_11.wait(60)
+            os._exit(137)
+        return write(folder, kind, facts)
+
+    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+        if number == 11:
+            at_11.set()
+        return step(module, loss_module, optimizer, slots, number, *rest)
+
+    checkpoints.manifest.write, training.optimizer_step = dying, optimizer_step
+
+
+def test_r2_killed_while_a_thread_writes_it_loses_that_checkpoint_alone(settings, tmp_path):
+    changes = {"training__validate_every": 100}
+    straight, _ = run(settings(**changes, training__run_directory=str(tmp_path / "straight")))
+    child = train(settings(**changes), tmp_path / "child", dying_at_step_8)
+    assert child.wait() == 137, child.said
+    folder = tmp_path / "run/checkpoints"
+    assert [path.name for path in folder.glob("step-*")] == ["step-00000004"]
+    directory, _ = run(settings(**changes))
+    assert fingerprint(directory, 12) == fingerprint(straight, 12)
+    assert not list(directory.rglob(".tmp-*"))
 
 
 def test_r11_a_stop_that_cannot_be_saved_says_so(settings, tmp_path, monkeypatch, capsys):
