@@ -326,7 +326,10 @@ class Training(Section):
         default=False,
         description="only operations that give the same bits every time, perhaps slower",
     )
-    compile: bool = Field(default=False, description="run the model through torch.compile")
+    compile: bool = Field(
+        default=False,
+        description="compile the layers (torch.compile); slots are packed into rows of one shape",
+    )
     checkpoint_every: Positive = _paper("training.checkpoint_every", "steps between checkpoints")
     keep_checkpoints: Positive = Field(
         default=10,
