@@ -176,8 +176,9 @@ class Translator:
         A source of k tokens, its end symbol not counted, gets a translation of at most
         k + decoding.max_extra_length tokens, the end symbol counted if there is one. A blank
         sentence gets `EMPTY` without a call of the model. A text longer than data.max_length is
-        split at ends of sentences, else at spaces, else between tokens, and translated in parts:
-        the n-th best translations of the parts, joined, are its n-th best.
+        split at ends of sentences, else at spaces, else between tokens, and translated in parts,
+        each with the symbols that the text begins with: the n-th best translations of the parts,
+        joined, are its n-th best.
 
         Args:
             sentences: plain text, normalized here as the training data was.

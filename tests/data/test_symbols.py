@@ -50,7 +50,7 @@ def two_directions(folder: Path) -> Config:
     content["data"] |= {
         "train": [
             corpus(folder, "there", there, source_prefix="<2de>"),
-            corpus(folder, "back", back, source_prefix="<BT> <2en>"),
+            corpus(folder, "back", [*back, HELD_OUT[::-1]], source_prefix="<BT> <2en>"),
         ],
         "validation": [corpus(folder, "v", [HELD_OUT], source_prefix="<2de>")],
         "test": [corpus(folder, "t", [("Nobody answers.", "Niemand antwortet."), ("", "")],
@@ -83,6 +83,7 @@ def test_the_prefix_stands_before_each_source_and_no_rule_sees_it(prepared):
     first = data.manifest["corpora"][0]
     dropped = {rule: n for rule, n in first["dropped"].items() if n}
     assert dropped == {EMPTY: 1, COPY: 1, LEAKED: 1}
+    assert data.manifest["corpora"][1]["dropped"][LEAKED] == 1  # a validation pair in reverse
     for shard in (there, back):
         for i in range(len(shard)):
             for symbol in ("<2de>", "<2en>", "<BT>"):
