@@ -256,3 +256,25 @@ def test_models_and_their_mean_know_the_symbols_of_their_targets(prepared, capsy
     assert main(["average", str(run), "--last", "2", "--output", str(mean)]) == 0
     for model in (run / "model", run / "checkpoints/step-00000004", mean):
         assert Translator.load(model, device="cpu").target_symbols == ["<note>"]
+
+
+def test_the_symbol_before_a_text_decides_how_it_is_translated(tmp_path: Path, capsys):
+    """The same sources with two symbols, in one model."""
+    content = tiny_settings(tmp_path)
+    texts = [f"the {first} sees the {second}" for first, _ in WORDS for second, _ in WORDS[:3]]
+    back = [(text, " ".join(text.split()[::-1])) for text in texts]
+    there = [(text, f"{text} .") for text in texts]
+    backwards = corpus(tmp_path, "b", back, source_prefix="<back>")
+    forwards = corpus(tmp_path, "t", there, source_prefix="<there>")
+    content["data"] |= {"train": [backwards, forwards], "validation": [], "test": []}
+    content["tokenizer"] = {"vocabulary_size": 310, "symbols": ["<back>", "<there>"]}
+    content["model"] |= {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+    steps = {"max_steps": 200, "batch_tokens": 800, "warmup_steps": 40, "checkpoint_every": 200}
+    content["training"] |= steps | {"average_last": 1, "learning_rate_factor": 0.2, "log_every": 50}
+    path = tmp_path / "config.yaml"
+    path.write_text(validate(content, {}, "test").to_yaml(), encoding="utf-8")
+    assert main(["train", str(path)]) == 0
+    translator = Translator.load(tmp_path / "run", device="cpu")
+    for tag, pairs in (("<back>", back), ("<there>", there)):
+        found = translator.translate([f"{tag} {source}" for source, _ in pairs])
+        assert [each.text for each in found] == [target for _, target in pairs]
