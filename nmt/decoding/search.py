@@ -136,10 +136,8 @@ def _candidates(
     # Log-probabilities are the model's, so they are taken before tokens are ruled out. One of them
     # gives the normalizer of all: softmax is one pass over the logits, logsumexp several.
     p = logits.softmax(-1)  # (b, W, V)
-    for token in (
-        *NEVER_GENERATED,
-        *excluded,
-    ):  # indexing with a list would copy it to the GPU and wait
+    # one by one: indexing with a list would copy it to the GPU and wait
+    for token in (*NEVER_GENERATED, *excluded):
         logits[..., token].fill_(-torch.inf)
     k = min(2 * W, V)
     top, tokens = _top(logits, k)  # (b, W, k)

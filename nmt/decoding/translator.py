@@ -1,9 +1,9 @@
 """Translates sentences: cuts them to the model's length, batches, searches, restores the order."""
 
-import functools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, pairwise, zip_longest
 from pathlib import Path
 from typing import Self, overload
 
@@ -231,13 +231,13 @@ class Translator:
         texts = [each for each in _SENTENCE_ENDS.split(rest) if each.strip()]
         if len(texts) == 1:
             texts = _halves(rest)
-        tag_ids, ids_of_rest = self.tokenizer.encode_batch([tag.strip(), rest])
+        tag_ids = self.tokenizer.encode(tag.strip())
         room = self.max_part - len(tag_ids)
         if room < len(tag_ids):
             return [ids[i : i + self.max_part] for i in range(0, len(ids), self.max_part)]
         if texts == [rest]:
-            pieces = range(0, len(ids_of_rest), room)
-            return [tag_ids + ids_of_rest[i : i + room] for i in pieces]
+            ids = self.tokenizer.encode(rest)
+            return [tag_ids + ids[i : i + room] for i in range(0, len(ids), room)]
         encoded = self.tokenizer.encode_batch(texts := [tag + each for each in texts])
         return [
             part
@@ -334,7 +334,7 @@ def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
 
 def _joined(parts: list[Translation]) -> Translation:
     return Translation(
-        functools.reduce(_joined_texts, [part.text for part in parts if part.text], ""),
+        _joined_texts([part.text for part in parts if part.text]),
         sum(part.score for part in parts),
         sum(part.log_probability for part in parts),
         [token for part in parts for token in part.tokens],
@@ -342,10 +342,13 @@ def _joined(parts: list[Translation]) -> Translation:
     )
 
 
-def _joined_texts(before: str, after: str) -> str:
-    """Two consecutive texts as one: with a blank, but for Chinese and Japanese on either side."""
-    is_close = not before or _UNSPACED.match(before[-1]) or _UNSPACED.match(after)
-    return before + after if is_close else f"{before} {after}"
+def _joined_texts(texts: list[str]) -> str:
+    """Consecutive texts as one: with blanks, but for Chinese or Japanese on either side."""
+    gaps = [
+        "" if _UNSPACED.match(before[-1]) or _UNSPACED.match(after) else " "
+        for before, after in pairwise(texts)
+    ]
+    return "".join(chain(*zip_longest(texts, gaps, fillvalue="")))
 
 
 def _halves(text: str) -> list[str]:

@@ -226,6 +226,10 @@ def test_symbols_and_prefixes_of_a_configuration(tmp_path: Path):
         ("tokenizer.symbols=[<s>]", "<s> is a piece of every vocabulary"),
         ("tokenizer.symbols=[<0x41>]", "<0x41> is a piece of every vocabulary"),
         ("tokenizer.symbols=[<BT>, <BT>]", "<BT> is named twice"),
+        (
+            f"tokenizer.symbols=[{', '.join(f'<{i}>' for i in range(1001))}]",
+            "1,001 symbols, more than",
+        ),
         ("tokenizer.symbols=[3]", "tokenizer.symbols.0 must be a list of texts, found 3"),
         ("tokenizer.symbols=<BT>", "tokenizer.symbols must be a list of texts"),
     ],
