@@ -241,7 +241,8 @@ class Tokenizer(Section):
         default=(),
         description="at most 1,000 pieces of your own, such as <2de> or <BT>: 3 to 16 printable "
         "ASCII characters without a blank, a sign at both ends. Each is one piece wherever it "
-        "stands in text and counts in vocabulary_size. One that no training target holds is never in a translation",
+        "stands in text and counts in vocabulary_size. One that no training target holds is never "
+        "in a translation",
     )
 
     @model_validator(mode="after")
