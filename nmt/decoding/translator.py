@@ -107,17 +107,7 @@ class Translator:
         """
         chosen = choose_device(device)
         model = load_model(Path(path), device=chosen, note=note)
-        if chosen.type == "cpu":
-            try:
-                prepack(model.transformer, precision or "fp32")
-            except ValueError:
-                raise ArgumentError(
-                    "not in this build of torch, {precision} {}, choose bf16", precision
-                ) from None
-        elif precision == "int8":
-            raise ArgumentError("int8 is for CPUs, {device} {}, choose another {precision}", chosen)
-        elif precision != "fp32":
-            model.transformer.to(torch.bfloat16)
+        set_precision(model.transformer, precision)
         return cls(model.transformer, model.tokenizer, model.config)
 
     @overload
@@ -286,6 +276,26 @@ def choose_device(name: str | None) -> torch.device:
             "no such device, {device} {}, name one there is: {}", name, here
         ) from None
     return device
+
+
+def set_precision(transformer: Transformer, precision: Precision | None) -> None:
+    """Makes a model, in place, compute its products in `precision`, see `Translator.load`.
+
+    Raises:
+        ArgumentError: this device, or this build of torch, has no int8.
+    """
+    device = transformer.embedding.device
+    if device.type == "cpu":
+        try:
+            prepack(transformer, precision or "fp32")
+        except ValueError:
+            raise ArgumentError(
+                "not in this build of torch, {precision} {}, choose bf16", precision
+            ) from None
+    elif precision == "int8":
+        raise ArgumentError("int8 is for CPUs, {device} {}, choose another {precision}", device)
+    elif precision != "fp32":
+        transformer.to(torch.bfloat16)
 
 
 def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:

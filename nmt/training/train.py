@@ -61,9 +61,7 @@ def train(config: Config, note: Note) -> Path:
     keep_freed_memory()
     settings, directory = config.training, RunDirectory(Path(config.training.run_directory))
     prepare_if_missing(config, note)
-    if settings.deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(settings.deterministic)
+    be_deterministic(settings.deterministic)
     with ExitStack() as stack:
         # outermost: torchrun may signal a rank that still has to say which rank was lost
         stop = stack.enter_context(StopRequest().listening())
@@ -102,6 +100,13 @@ def train(config: Config, note: Note) -> Path:
             step = _train(training, log, stop, step)
             _finish(run, log, stop, step)
     return directory.model
+
+
+def be_deterministic(wanted: bool) -> None:
+    """Uses only operations that give the same bits every time, or any."""
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(wanted)
 
 
 def _refuse_different(ranks: Ranks, seen: object, name: str) -> None:
@@ -224,7 +229,7 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
     if training.is_over(step):
         return step
     divergence, first = Divergence(config), step + 1
-    for plan, slots in _settled(training, _slots(run, after=step)):
+    for plan, slots in _settled(training, steps_of(run, after=step)):
         step = plan.step
         result = optimizer_step(
             training.module, training.loss_module, training.optimizer, slots,
@@ -280,7 +285,7 @@ def _facts(plan: StepPlan, result: StepResult) -> dict[str, Any]:
     } | asdict(result)
 
 
-def _slots(run: Run, after: int) -> Iterator[Step]:
+def steps_of(run: Run, after: int) -> Iterator[Step]:
     """The steps after `after`, with this rank's slots as tensors on its device."""
     ranks, settings = run.ranks, run.config.training
     slots = ranks.world_size if settings.micro_batches == "auto" else settings.micro_batches
