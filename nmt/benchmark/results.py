@@ -76,15 +76,19 @@ def _of_translating(found: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def check_picture(path: Path) -> None:
+def check_picture(path: Path | None) -> None:
     """Raises ArgumentError, of a parameter `output`, if no picture can have that name."""
+    if path is None:
+        return
     check_output(path)
     if path.suffix != ".svg":
         raise ArgumentError("not .svg, {output} {}, name such a file", path)
 
 
-def write_picture(found: dict[str, Any], path: Path) -> None:
-    """Draws times and rates as an SVG file."""
+def write_picture(found: dict[str, Any], path: Path | None) -> None:
+    """Draws times and rates as an SVG file, if it has a name."""
+    if path is None:
+        return
     with opened_output(path) as file:
         file.write(picture(found).encode())
 

@@ -13,6 +13,7 @@ import torch
 from nmt.benchmark import machine, workload
 from nmt.benchmark.flops import training_flops
 from nmt.benchmark.gate import Gate, Gated
+from nmt.benchmark.results import check_picture, write_picture
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.plan import StepPlan
@@ -96,16 +97,21 @@ class TrainingSpeed:
         }
 
 
-def benchmark_training(config: Config, *, prepared: bool, note: Note) -> dict[str, Any]:
+def benchmark_training(
+    config: Config, *, prepared: bool = False, picture: Path | None = None, note: Note
+) -> dict[str, Any]:
     """How fast a configuration trains here, as a JSON object; docs/speed.md lists its keys.
 
     Args:
         prepared: takes batches from the configuration's prepared data, not from drawn lengths.
+        picture: where the result is drawn, a name in .svg.
         note: is told what is being measured, a line at a time.
 
     Raises:
-        InputError: no such prepared data, out of memory, several processes.
+        InputError: no such prepared data, out of memory, several processes, no such folder.
+        DivergedError: the loss is not finite.
     """
+    check_picture(picture)
     if world_size() > 1:
         raise InputError("one process is measured, torchrun, start nmt benchmark without it")
     shards = _prepared_shards(config) if prepared else [drawn_shard(config)]
@@ -119,13 +125,15 @@ def benchmark_training(config: Config, *, prepared: bool, note: Note) -> dict[st
             config.model, config.tokenizer.vocabulary_size, rows, precision, ranks.device, gate,
             gradients=True,
         )  # fmt: skip
-    return speed.as_json() | {
+    found = speed.as_json() | {
         "ceiling_share": speed.flops_per_second / ceilings.best,
         "ceilings": ceilings.as_json(),
         "precision": precision,
         "workload": "prepared" if prepared else "drawn",
         "torch": str(torch.__version__),
     }
+    write_picture(found, picture)
+    return found
 
 
 def _prepared_shards(config: Config) -> list[Shard]:

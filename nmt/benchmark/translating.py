@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from nmt.benchmark import machine, workload
 from nmt.benchmark.flops import translation_flops
 from nmt.benchmark.gate import Gate
+from nmt.benchmark.results import check_picture, write_picture
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.tokenizer import Tokenizer
@@ -64,6 +65,7 @@ def benchmark_translation(
     precision: Precision | None = None,
     input: Path | None = None,
     sentences: int | None = None,
+    picture: Path | None = None,
     note: Note,
 ) -> dict[str, Any]:
     """How fast a model translates here, as a JSON object; docs/speed.md lists its keys.
@@ -72,11 +74,13 @@ def benchmark_translation(
         origin: a model, or a configuration, whose model gets random weights.
         input: what a model translates, a sentence a line; None: drawn sentences.
         sentences: how many; None: the whole text, or 200 drawn ones, on a GPU 3,003.
+        picture: where the result is drawn, a name in .svg.
         note: is told what is being measured, a line at a time.
 
     Raises:
-        InputError: there is no such model, device, precision or text, or the text has no words.
+        InputError: there is no such model, device, precision, text or folder.
     """
+    check_picture(picture)
     keep_freed_memory()
     if input is not None and isinstance(origin, Config):
         raise ArgumentError("random weights translate no text, {input} {}, name a model", input)
@@ -97,7 +101,7 @@ def benchmark_translation(
         translator.config.model, translator.config.tokenizer.vocabulary_size, beam * largest_batch,
         chosen, where, gate, gradients=False,
     )  # fmt: skip
-    return found | {
+    found |= {
         "load_seconds": work.load_s,
         "first_translation_seconds": first_s,
         "ceiling_share": found["flops_per_second"] / ceilings.best,
@@ -108,6 +112,8 @@ def benchmark_translation(
         "device": Ranks(0, 1, where).device_name,
         "torch": str(torch.__version__),
     }
+    write_picture(found, picture)
+    return found
 
 
 def _lines(text: Path, sentences: int | None) -> list[str]:
@@ -188,8 +194,8 @@ def drawn_translator(config: Config, device: str | None, precision: Precision | 
     """A translator of drawn sentences, as `_as_texts` gives them, with random weights."""
     transformer = new_transformer(config)
     transformer.initialize(config.training.seed)
-    transformer.to(choose_device(device)).eval()
-    set_precision(transformer, precision)
+    chosen = choose_device(device)
+    set_precision(transformer.to(chosen).eval(), chosen, precision)
     return _forced(transformer, config)
 
 

@@ -34,7 +34,7 @@ def side(lengths: np.ndarray, vocabulary_size: int, seed: int = _SEED) -> Side:
     rng = np.random.Generator(np.random.Philox((_SEED, seed)))
     first = UNK_ID + 1
     ends = np.cumsum(lengths)
-    ranks = np.exp(rng.random(int(ends[-1])) * np.log(vocabulary_size - first))
+    ranks = np.exp(rng.random(int(ends[-1])) * np.log(vocabulary_size - first + 1))
     values = (ranks.astype(np.int32) + (first - 1)).astype(np.int32)
     values[ends - 1] = EOS_ID
     return Side(values, np.concatenate([[0], ends]).astype(np.int32))

@@ -56,20 +56,18 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from nmt.benchmark import results
+    from nmt.benchmark.results import as_text
 
-    if arguments.picture is not None:
-        results.check_picture(arguments.picture)
     found = arguments.measure(arguments)
-    if arguments.picture is not None:
-        results.write_picture(found, arguments.picture)
-    print_result(json.dumps(found, indent=1) if arguments.json else results.as_text(found))
+    print_result(json.dumps(found, indent=1) if arguments.json else as_text(found))
 
 
 def _train(arguments: argparse.Namespace) -> dict[str, Any]:
     from nmt.benchmark.training import benchmark_training
 
-    return benchmark_training(load_config(arguments), prepared=arguments.prepared, note=say)
+    return benchmark_training(
+        load_config(arguments), prepared=arguments.prepared, picture=arguments.picture, note=say
+    )
 
 
 def _translate(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -85,6 +83,7 @@ def _translate(arguments: argparse.Namespace) -> dict[str, Any]:
         precision=arguments.precision,
         input=arguments.input,
         sentences=arguments.sentences,
+        picture=arguments.picture,
         note=say,
     )
 

@@ -107,7 +107,7 @@ class Translator:
         """
         chosen = choose_device(device)
         model = load_model(Path(path), device=chosen, note=note)
-        set_precision(model.transformer, precision)
+        set_precision(model.transformer, chosen, precision)
         return cls(model.transformer, model.tokenizer, model.config)
 
     @overload
@@ -278,13 +278,14 @@ def choose_device(name: str | None) -> torch.device:
     return device
 
 
-def set_precision(transformer: Transformer, precision: Precision | None) -> None:
-    """Makes a model, in place, compute its products in `precision`, see `Translator.load`.
+def set_precision(
+    transformer: Transformer, device: torch.device, precision: Precision | None
+) -> None:
+    """Makes a model on a device, in place, compute its products in `precision`, see `load`.
 
     Raises:
         ArgumentError: this device, or this build of torch, has no int8.
     """
-    device = transformer.embedding.device
     if device.type == "cpu":
         try:
             prepack(transformer, precision or "fp32")
