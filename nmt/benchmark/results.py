@@ -9,19 +9,18 @@ from nmt.errors import ArgumentError
 
 Bars = tuple[str, list[tuple[str, float, bool]]]  # heading; label, value, whether it is nmt's own
 
-_LABEL, _BAR, _VALUE, _ROW = 260, 420, 90, 22  # widths and height in pixels
+_LABEL, _BAR, _VALUE, _ROW = 300, 420, 90, 22  # widths and height in pixels
 _OWN, _OTHER = "#c2410c", "#94a3b8"
 
 
 def as_text(found: dict[str, Any]) -> str:
     """The result, a line a figure."""
-    memory, threads = found["peak_memory_bytes"] / 2**30, found["device"]
     rows = _of_training(found) if _is_training(found) else _of_translating(found)
     ceilings = found["ceilings"]
     rows += [
         ("share of the ceiling", f"{found['ceiling_share']:.1%}"),
-        ("peak memory", f"{memory:.2f} GiB"),
-        ("machine", f"{threads}, {found['precision']}, torch {found['torch']}"),
+        ("peak memory", f"{found['peak_memory_bytes'] / 2**30:.2f} GiB"),
+        ("machine", f"{found['device']}, {found['precision']}, torch {found['torch']}"),
         ("memory copy", f"{ceilings['copy_bytes_per_second'] / 1e9:.1f} GB/s"),
     ]
     lines = [f"{name:<32}{value}" for name, value in rows]

@@ -24,6 +24,7 @@ from nmt.benchmark.gate import Gate
 from nmt.benchmark.results import check_picture, write_picture
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
+from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import (
     SearchOptions,
@@ -51,10 +52,9 @@ class Work:
 
     translator: Translator
     options: SearchOptions
-    sentences: list[str]  # with a drawn tokenizer, ids
+    sentences: list[str]  # or ids, for a translator of ids
     one: str  # a sentence of usual length
-    is_forced: bool  # whether each translation has as many tokens as its source
-    load_s: float | None  # seconds to read the model; None: it was not read
+    is_forced: bool = False  # whether each translation has as many tokens as its source
 
 
 def benchmark_translation(
@@ -85,28 +85,21 @@ def benchmark_translation(
     if input is not None and isinstance(origin, Config):
         raise ArgumentError("random weights translate no text, {input} {}, name a model", input)
     lines = _lines(input, sentences) if input is not None else None
-    work = _work(origin, options, device, precision, lines, sentences, note)
-    translator, where = work.translator, work.translator.device
-    note("translating the first sentence")
-    first_s = _seconds(work, [work.one])
-    gate = Gate(machine.probe(where))
-    found, largest_batch = _timed(work, gate, note)
-    if work.is_forced:
-        found["milliseconds_per_step"] = _milliseconds_per_step(work, gate)
-    found["peak_memory_bytes"] = machine.peak_memory(where)
-    note("measuring the machine's ceilings")
-    beam = translator.beam(options)
+    began = time.perf_counter()
+    if isinstance(origin, Config):
+        translator, load_s = random_translator(origin, device, precision), None
+    else:
+        translator = Translator.load(origin, device=device, precision=precision, note=note)
+        load_s = time.perf_counter() - began
+    if lines is None:
+        work = _drawn(forced(translator), options, sentences)
+    else:
+        work = Work(translator, options, lines, sorted(lines, key=len)[len(lines) // 2])
+    where = translator.device
     chosen: Precision = precision or ("fp32" if where.type == "cpu" else "bf16")
-    ceilings = machine.measured_ceilings(
-        translator.config.model, translator.config.tokenizer.vocabulary_size, beam * largest_batch,
-        chosen, where, gate, gradients=False,
-    )  # fmt: skip
-    found |= {
-        "load_seconds": work.load_s,
-        "first_translation_seconds": first_s,
-        "ceiling_share": found["flops_per_second"] / ceilings.best,
-        "ceilings": ceilings.as_json(),
-        "beam": beam,
+    found = _measured(work, chosen, note) | {
+        "load_seconds": load_s,
+        "beam": translator.beam(options),
         "precision": chosen,
         "lengths": "forced" if work.is_forced else "natural",
         "device": Ranks(0, 1, where).device_name,
@@ -116,6 +109,33 @@ def benchmark_translation(
     return found
 
 
+def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
+    """All that is measured, the first sentence first and what needs no model last."""
+    translator = work.translator
+    note("translating the first sentence")
+    first_s = _seconds(work, [work.one])
+    gate = Gate(machine.probe(translator.device))
+    found, largest_batch = _timed(work, gate, note)
+    if work.is_forced:
+        found["milliseconds_per_step"] = _milliseconds_per_step(work, gate)
+    found["peak_memory_bytes"] = machine.peak_memory(translator.device)
+    note("measuring the machine's ceilings")
+    ceilings = machine.measured_ceilings(
+        translator.config.model,
+        translator.config.tokenizer.vocabulary_size,
+        translator.beam(work.options) * largest_batch,
+        precision,
+        translator.device,
+        gate,
+        gradients=False,
+    )
+    return found | {
+        "first_translation_seconds": first_s,
+        "ceiling_share": found["flops_per_second"] / ceilings.best,
+        "ceilings": ceilings.as_json(),
+    }
+
+
 def _lines(text: Path, sentences: int | None) -> list[str]:
     lines = [line for line in islice(read_lines(text), sentences) if line.strip()]
     if not lines:
@@ -123,39 +143,17 @@ def _lines(text: Path, sentences: int | None) -> list[str]:
     return lines
 
 
-def _work(
-    origin: Path | Config,
-    options: SearchOptions,
-    device: str | None,
-    precision: Precision | None,
-    lines: list[str] | None,
-    sentences: int | None,
-    note: Note,
-) -> Work:
-    load_s = None
-    if isinstance(origin, Config):
-        translator = drawn_translator(origin, device, precision)
-    else:
-        began = time.perf_counter()
-        translator = Translator.load(origin, device=device, precision=precision, note=note)
-        load_s = time.perf_counter() - began
-        if lines is None:
-            translator = _forced(translator.transformer, translator.config)
-    if lines is not None:
-        one = sorted(lines, key=len)[len(lines) // 2]
-        return Work(translator, options, lines, one, False, load_s)
-    is_cpu = translator.device.type == "cpu"
+def _drawn(translator: Translator, options: SearchOptions, sentences: int | None) -> Work:
+    """Drawn sentences for a translator of ids."""
+    is_cpu, config = translator.device.type == "cpu", translator.config
     number = sentences or (_CPU_SENTENCES if is_cpu else _GPU_SENTENCES)
-    config = translator.config
     longest = min(config.data.max_length, translator.transformer.max_length or workload.MAX_LENGTH)
-    lengths = workload.lengths(number, longest)[0]
-    drawn = _as_texts(lengths, config.tokenizer.vocabulary_size)
-    (one,) = _as_texts(np.array([_usual(longest)]), config.tokenizer.vocabulary_size)
-    return Work(translator, options, drawn, one, True, load_s)
-
-
-def _usual(longest: int) -> int:
-    return min(workload.MEAN_LENGTH, longest)
+    usual = np.array([min(workload.MEAN_LENGTH, longest)])
+    texts, (one,) = (
+        _as_texts(lengths, config.tokenizer.vocabulary_size)
+        for lengths in (workload.lengths(number, longest)[0], usual)
+    )
+    return Work(translator, options, texts, one, is_forced=True)
 
 
 def _as_texts(lengths: np.ndarray, vocabulary_size: int) -> list[str]:
@@ -190,21 +188,24 @@ class _NeverEnding(nn.Module):
         return logits
 
 
-def drawn_translator(config: Config, device: str | None, precision: Precision | None) -> Translator:
-    """A translator of drawn sentences, as `_as_texts` gives them, with random weights."""
+def random_translator(
+    config: Config, device: str | None, precision: Precision | None
+) -> Translator:
+    """A translator with random weights and no tokenizer."""
     transformer = new_transformer(config)
     transformer.initialize(config.training.seed)
     chosen = choose_device(device)
     set_precision(transformer.to(chosen).eval(), chosen, precision)
-    return _forced(transformer, config)
+    return Translator(transformer, cast(Tokenizer, None), config)
 
 
-def _forced(transformer: nn.Module, config: Config) -> Translator:
-    """A translator of ids; each translation has as many tokens as its source with end symbol."""
-    transformer.projection = _NeverEnding(cast(nn.Module, transformer.projection))
+def forced(translator: Translator) -> Translator:
+    """The same model for texts of ids; each translation has a token more than its text."""
+    transformer, config = translator.transformer, translator.config
+    transformer.projection = _NeverEnding(transformer.projection)
     decoding = config.decoding.model_copy(update={"max_extra_length": 1})
     config = config.model_copy(update={"decoding": decoding})
-    return Translator(transformer, cast(Tokenizer, _Ids()), config)  # type: ignore[arg-type]
+    return Translator(transformer, cast(Tokenizer, _Ids()), config)
 
 
 def _seconds(work: Work, sentences: Sequence[str]) -> float:
@@ -235,7 +236,7 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
     found = passes.kept[0].translations
     target = [len(each.tokens) for each in found]
     translator = work.translator
-    parts = translator.tokenizer.encode_batch(work.sentences)
+    parts = translator.tokenizer.encode_batch([normalize(text) for text in work.sentences])
     source = [len(part) + 1 for part in parts]
     flops = translation_flops(
         translator.config.model, translator.config.tokenizer.vocabulary_size, source, target,
