@@ -1,9 +1,11 @@
 """`nmt benchmark train`: what it prints, of which steps, and what it refuses."""
 
+import itertools
 import json
 import statistics
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -51,6 +53,19 @@ def test_what_json_holds(words: list[str], config: str, tmp_path: Path, capsys):
     assert found["steps"] == {"timed": 5, "dropped": 0}
     assert found["precision"] == ("bf16" if "training.precision=bf16" in words else "fp32")
     assert not (tmp_path / "run").exists()  # nothing is kept
+
+
+def test_the_parts_are_the_time_between_what_is_reported(config: str, capsys, monkeypatch):
+    """By a clock that goes on by a second whenever it is read."""
+    clock = SimpleNamespace(perf_counter=itertools.count().__next__)
+    monkeypatch.setattr(training, "time", clock)
+    assert main(["benchmark", "train", config, "--json", "training.micro_batches=3"]) == 0
+    found = printed(capsys)
+    parts = {"data": 1, "forward": 3, "loss": 3, "backward": 3, "optimizer": 4}
+    assert found["parts_seconds"] == pytest.approx(parts)
+    assert found["step_seconds"] == pytest.approx(sum(parts.values()))
+    rate = found["target_tokens_per_second"] * found["step_seconds"]
+    assert rate == pytest.approx(found["target_tokens_per_step"])
 
 
 def test_each_shape_is_timed_once_with_its_gradients():
