@@ -76,7 +76,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         points = []
         for size in curve.sizes:
             points.append({"size": size} | _point(curve, size, config, found, is_small))
-            say(f"{curve.name} {size}: {points[-1]['seconds']:.3g} {curve.unit}")
+            say(
+                f"{curve.name} {size}: {points[-1]['seconds'] / scale(curve.unit):.3g} {curve.unit}"
+            )
         found["curves"][curve.name] = {"label": curve.label, "unit": curve.unit, "points": points}
     found["quadratic_length"] = {
         "by_formula": quadratic_length(config.model, config.tokenizer.vocabulary_size),
@@ -92,12 +94,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 def curves(is_small: bool) -> list[Curve]:
     """All curves; the small ones have two sizes each."""
     cores = default_processes()
-    second, sentence, whole = "s a target token", "s a sentence", "s"
+    token, sentence, whole = "ms a target token", "ms a sentence", "s"
     everything = [
-        Curve("length", "tokens a sentence", second, [2**n for n in range(4, 12)], by_length),
-        Curve("batch", "tokens a step, each side", second, [2**n for n in range(8, 15)], by_batch),
-        Curve("vocabulary", "pieces", second, [2**n * 1000 for n in range(7)], by_vocabulary),
-        Curve("layers", "layers of each stack", second, [1, 2, 3, 4, 6, 8], by_layers),
+        Curve("length", "tokens a sentence", token, [2**n for n in range(4, 12)], by_length),
+        Curve("batch", "tokens a step, each side", token, [2**n for n in range(8, 15)], by_batch),
+        Curve("vocabulary", "pieces", token, [2**n * 1000 for n in range(7)], by_vocabulary),
+        Curve("layers", "layers of each stack", token, [1, 2, 3, 4, 6, 8], by_layers),
         Curve("beam", "hypotheses a sentence", sentence, [1, 2, 4, 8, 16], by_beam),
         Curve("corpus", "sentence pairs", whole, [2000 * 2**n for n in range(6)], by_corpus),
         Curve("processes", "processes that prepare", whole, [*range(1, cores + 1)], by_processes,
@@ -253,13 +255,18 @@ def page(found: dict[str, Any]) -> str:
     ]
     for name, curve in found["curves"].items():
         sizes = [point["size"] for point in curve["points"]]
-        for key, unit, scale in (("seconds", curve["unit"], 1.0), ("bytes", "GiB at most", 2**30)):
+        for key, unit in (("seconds", curve["unit"]), ("bytes", "GiB at most")):
             if key == "bytes" and name == "processes":
                 continue  # that of one of them
-            values = [point[key] / scale for point in curve["points"]]
+            values = [point[key] / scale(unit) for point in curve["points"]]
             heading = f"<h2>{escape(unit)}, by {escape(curve['label'])}</h2>"
             parts.append(f"<figure>{heading}{chart(sizes, values)}</figure>")
     return "\n".join([*parts, "</main></html>\n"])
+
+
+def scale(unit: str) -> float:
+    """Seconds or bytes in a unit, by its first word."""
+    return {"ms": 1e-3, "s": 1.0, "GiB": 2**30}[unit.split()[0]]
 
 
 def chart(sizes: Sequence[float], values: Sequence[float]) -> str:
