@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("recipes/*/README.md")), *ROOT.glob("docs/*.md")]
 PROGRAMS = {
     "cd", "echo", "for", "make", "nmt", "pip", "python", "python3", "sacrebleu", "sbatch",
-    "tensorboard", "torchrun",
+    "sed", "tensorboard", "torchrun",
 }  # fmt: skip
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)(?:(?:    .*)?\n)+")  # after a blank line

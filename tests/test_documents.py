@@ -28,6 +28,7 @@ from nmt.data import test_set, workers
 from nmt.errors import InputError
 from nmt.storage import manifest
 from nmt.storage.names import TEST_SET
+from recipes.back_translation import halves
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
 from tests.documents import DOCUMENTS, PROGRAMS, ROOT, Command, commands, links, yaml_files
@@ -153,6 +154,7 @@ def reader(tmp_path: Path, monkeypatch) -> Path:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=IDS)
 def test_commands_work_in_their_order(document: Path, reader: Path, monkeypatch, capfd):
     for name, text in yaml_files(document).items():
+        assert not Path(name).exists(), f"{document.name}: a block would replace {name}"
         Path(name).write_text(text, encoding="utf-8")
     for command in COMMANDS[document]:
         if command.program not in PROGRAMS:
@@ -172,9 +174,14 @@ def follow(command: Command, monkeypatch) -> None:
         assert Path(words[1]).is_file()
         if words[1].endswith("stand_in.py"):
             stand_in.main(words[2:])
+        elif words[1].endswith("halves.py") and Path(words[2]).exists():
+            halves.main(words[2:])
         elif words[1].endswith("table3.py"):
             words = table3._arguments(words[2:]).words
             assert {word for word in words if "=" not in word} <= table3.PAPER.keys()
+    elif command.program == "sed":
+        *words, _, output = words  # sed ... > file
+        Path(output).write_bytes(subprocess.run(words, capture_output=True, check=True).stdout)
     elif (arguments := nmt_words(command)) and "COMMAND" not in arguments:
         run(arguments, command, monkeypatch)
 

@@ -15,7 +15,6 @@ import pytest
 from safetensors import safe_open
 
 from nmt.config import strict_yaml
-from nmt.data.stages import job
 from nmt.storage import manifest
 from nmt.training.run_log import read_log
 from tests.fixtures.make import FROZEN, MORE_STEPS, STEPS, make, nmt, observe
@@ -29,7 +28,16 @@ ADDED = {
     "data/test_set/source.txt",
     "data/test_set/target.txt",
     "run/model/manifest.json: validation.unigram_nll",
+    "run/model/manifest.json: validation.chrf",
+    "run/model/manifest.json: validation.chrf_signature",
     "run/model/manifest.json: warnings[]",
+    "run/checkpoints/step-N/state.json: best.chrf",
+    "run/checkpoints/step-N/state.json: best.nll",
+    *(
+        f"run/{folder}/config.yaml: training.{key}"
+        for folder in ("checkpoints/step-N", "model")
+        for key in ("best_by", "finished_model")
+    ),
 }
 
 ADVICE = (
@@ -81,8 +89,7 @@ def test_a_frozen_run_is_read_translated_scored_and_trained_on(frozen, capsys):
     assert found["losses"] == pytest.approx(frozen["losses"], abs=1e-5)
 
 
-def test_frozen_data_need_no_preparing(frozen, capsys, monkeypatch):
-    monkeypatch.setattr(job, "RECIPE", frozen["recipe"])  # a new one may prepare anew
+def test_frozen_data_need_no_preparing(frozen, capsys):
     before = {path: path.read_bytes() for path in Path("data").rglob("*") if path.is_file()}
     nmt("prepare", "config.yaml")
     assert "data is prepared already and whole: nothing to do" in capsys.readouterr().err

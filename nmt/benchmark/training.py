@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,6 @@ from nmt.benchmark.gate import Gate, Gated
 from nmt.benchmark.results import check_picture, write_picture
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
-from nmt.data.plan import StepPlan
 from nmt.data.prepared import PreparedData
 from nmt.data.shards import Shard, pairs_of
 from nmt.data.tokenizer import Tokenizer
@@ -24,23 +24,26 @@ from nmt.errors import InputError, Note
 from nmt.model.tokens import Tokens
 from nmt.runs.run_directory import RunDirectory
 from nmt.training.distributed import Ranks, process_group, world_size
+from nmt.training.loading import Step, steps_of
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import optimizer_step
+from nmt.training.optimize import StepResult, optimizer_step
 from nmt.training.run import Run
-from nmt.training.train import Training, be_deterministic, steps_of
+from nmt.training.train import Training, be_deterministic
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
 _WARM_UP = 2  # steps that are not timed
 _FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # steps that are: more than five if they are short
+_ON_GPU = 10  # steps that are timed together
 _NO_END = 10**9  # steps
 _LEAST_PAIRS = 20_000  # drawn; a larger step draws ten times its own
 
 
 @dataclass(frozen=True)
-class Step:
-    """A timed step."""
+class Steps:
+    """Steps that were timed together: one; several on a GPU, which the host keeps ahead of."""
 
-    parts: dict[str, float]  # seconds of each of `PARTS`
+    number: int
+    parts: dict[str, float]  # seconds of each of `PARTS`, of all steps
     source_tokens: int  # real ones, end symbols counted
     target_tokens: int
     computed_tokens: int  # of both sides, padding counted
@@ -48,7 +51,7 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """The whole step."""
+        """From the first step's beginning to the last one's end."""
         return sum(self.parts.values())
 
 
@@ -56,42 +59,48 @@ class Step:
 class TrainingSpeed:
     """What `timed_training` found."""
 
-    steps: Gated[Step]
+    timed: Gated[Steps]
     peak_memory_bytes: int
     device: str
     parameters: int
 
     @property
     def target_tokens_per_second(self) -> float:
-        """Median over steps."""
-        return statistics.median(step.target_tokens / step.seconds for step in self.steps.kept)
+        """Median over what was timed."""
+        return statistics.median(each.target_tokens / each.seconds for each in self.timed.kept)
 
     @property
     def flops_per_second(self) -> float:
-        """Median over steps."""
-        return statistics.median(step.flops / step.seconds for step in self.steps.kept)
+        """Median over what was timed."""
+        return statistics.median(each.flops / each.seconds for each in self.timed.kept)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Those computed, padding counted, mean of both sides and median over what was timed."""
+        return statistics.median(each.computed_tokens / each.number / 2 for each in self.timed.kept)
 
     @property
     def parts(self) -> dict[str, float]:
         """Seconds of a step of median length, divided as all timed steps together are."""
-        kept = self.steps.kept
-        median = statistics.median(step.seconds for step in kept)
-        total = sum(step.seconds for step in kept)
+        kept = self.timed.kept
+        median = statistics.median(each.seconds / each.number for each in kept)
+        total = sum(each.seconds for each in kept)
         return {name: median * sum(s.parts[name] for s in kept) / total for name in PARTS}
 
     def as_json(self) -> dict[str, Any]:
         """Keys as docs/speed.md lists them."""
-        kept, parts = self.steps.kept, self.parts
-        real = sum(step.source_tokens + step.target_tokens for step in kept)
+        kept, parts = self.timed.kept, self.parts
+        number = kept[0].number
+        real = sum(each.source_tokens + each.target_tokens for each in kept)
         return {
             "target_tokens_per_second": self.target_tokens_per_second,
-            "fill": real / sum(step.computed_tokens for step in kept),
+            "fill": real / sum(each.computed_tokens for each in kept),
             "peak_memory_bytes": self.peak_memory_bytes,
             "flops_per_second": self.flops_per_second,
             "step_seconds": sum(parts.values()),
             "parts_seconds": parts,
-            "target_tokens_per_step": statistics.median(step.target_tokens for step in kept),
-            "steps": {"timed": len(kept), "dropped": self.steps.dropped},
+            "target_tokens_per_step": statistics.median(s.target_tokens / number for s in kept),
+            "steps": {"timed": len(kept) * number, "dropped": self.timed.dropped * number},
             "parameters": self.parameters,
             "device": self.device,
         }
@@ -119,11 +128,10 @@ def benchmark_training(
         gate = Gate(machine.probe(ranks.device))
         speed = timed_training(config, shards, ranks, gate, note)
         note("measuring the machine's ceilings")
-        rows = round(statistics.median(step.computed_tokens for step in speed.steps.kept) / 2)
         precision = config.training.precision
         ceilings = machine.measured_ceilings(
-            config.model, config.tokenizer.vocabulary_size, rows, precision, ranks.device, gate,
-            gradients=True,
+            config.model, config.tokenizer.vocabulary_size, round(speed.tokens_per_step),
+            precision, ranks.device, gate, gradients=True,
         )  # fmt: skip
     found = speed.as_json() | {
         "ceiling_share": speed.flops_per_second / ceilings.best,
@@ -158,31 +166,48 @@ def timed_training(
     keep_freed_memory()
     be_deterministic(config.training.deterministic)
     run = _run_without_files(config, shards, ranks)
-    training = Training.begin(run, None, note)
-    steps = steps_of(run, after=0)
-    clock = _Clock(ranks.device)
-    with clock.watching(training.loss_module, training.optimizer):
+    training, clock = Training.begin(run, None, note), _Clock(ranks.device)
+    watched = clock.watching(training.loss_module)
+    with steps_of(run, after=0) as planned, watched:
 
-        def timed() -> Step:
-            clock.start()
-            plan, slots = next(steps)
-            clock.ends("data")
-            optimizer_step(
-                training.module, training.loss_module, training.optimizer, slots,
-                plan.step, plan.target_tokens, run.config, ranks,
-            )  # fmt: skip
-            parts = clock.stop("optimizer")
-            return _step(run, plan, parts, clock.tokens)
+        def timed(number: int) -> Steps:
+            return _timed_steps(training, islice(planned, number), clock)
 
         note(f"warming up: {_WARM_UP} steps on {ranks.device_name}")
         for _ in range(_WARM_UP):
-            one_s = timed().seconds
+            one_s = timed(1).seconds
         wanted = min(max(_FEWEST, round(_ENOUGH_S / one_s)), _MOST)
-        note(f"timing {wanted} steps of about {one_s:.2g} s")
-        measured = gate.measured(lambda: (timed(), ()), wanted)
+        number = _ON_GPU if ranks.is_asynchronous else 1
+        note(f"timing {wanted * number} steps of about {one_s:.2g} s")
+        measured = gate.measured(lambda: (timed(number), ()), wanted)
     parameters = sum(each.numel() for each in training.module.parameters())
     peak = machine.peak_memory(ranks.device)
     return TrainingSpeed(measured, peak, ranks.device_name, parameters)
+
+
+def _timed_steps(training: Training, planned: Iterator[Step], clock: "_Clock") -> Steps:
+    """Takes steps as `nmt train` does: on a GPU a result is read when the next step has begun."""
+    run, plans = training.run, []
+    result: StepResult | None = None
+    clock.start()
+    for plan, slots in planned:
+        clock.ends("data")
+        former = result
+        result = optimizer_step(
+            training.module, training.loss_module, training.optimizer, slots,
+            plan.step, plan.target_tokens, run.config, run.ranks,
+        )  # fmt: skip
+        if former:
+            _ = former.nll
+        clock.ends("optimizer")
+        plans.append(plan)
+    parts = clock.stop()
+    if result:
+        _ = result.nll  # raises if a step diverged
+    pairs = [pair for plan in plans for slot in plan.slots for pair in pairs_of(run.training, slot)]
+    source, target = ([len(pair[side]) for pair in pairs] for side in (0, 1))
+    flops = training_flops(run.config.model, run.config.tokenizer.vocabulary_size, source, target)
+    return Steps(len(plans), parts, sum(source), sum(target), clock.tokens, flops)
 
 
 def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run:
@@ -199,24 +224,17 @@ def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run
         training=shards,
         validation=[],
         verify=lambda shard: None,
+        target_symbols=[],
     )
 
 
-def _step(run: Run, plan: StepPlan, parts: dict[str, float], computed: int) -> Step:
-    pairs = [pair for slot in plan.slots for pair in pairs_of(run.training, slot)]
-    source, target = ([len(pair[side]) for pair in pairs] for side in (0, 1))
-    vocabulary_size = run.config.tokenizer.vocabulary_size
-    flops = training_flops(run.config.model, vocabulary_size, source, target)
-    return Step(parts, sum(source), sum(target), computed, flops)
-
-
 class _Clock:
-    """Divides a step into its parts, by what model, loss and gradients report as they end.
+    """Divides steps into their parts, by what model, loss and gradients report as they end.
 
     On a GPU the marks are events of its stream: the host is ahead of it.
 
     Attributes:
-        tokens: of both sides that the model was given in this step, padding counted.
+        tokens: of both sides that the model was given since the start, padding counted.
     """
 
     def __init__(self, device: torch.device):
@@ -226,7 +244,7 @@ class _Clock:
         self.tokens = 0
 
     def start(self) -> None:
-        """A step begins."""
+        """Steps begin."""
         self._marks, self.tokens = [], 0
         machine.synchronize(self._device)
         self.ends("")
@@ -247,9 +265,8 @@ class _Clock:
         event.record()
         self._marks.append((part, event))
 
-    def stop(self, part: str) -> dict[str, float]:
-        """The step ends with this part; seconds of each."""
-        self.ends(part)
+    def stop(self) -> dict[str, float]:
+        """Seconds of each part since the start, once the device is done."""
         machine.synchronize(self._device)
         seconds = dict.fromkeys(PARTS, 0.0)
         for (_, began), (name, ended) in zip(self._marks, self._marks[1:], strict=False):
@@ -257,7 +274,7 @@ class _Clock:
         return seconds
 
     @contextmanager
-    def watching(self, loss: TransformerLoss, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    def watching(self, loss: TransformerLoss) -> Iterator[None]:
         """Marks the ends of forward, loss and backward of each slot in the block.
 
         What is between them (zeroed gradients, their norm, the finite check, Adam) is the

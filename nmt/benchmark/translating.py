@@ -7,7 +7,7 @@ same. Or a text of the user's, by a trained model, each translation ending where
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -24,7 +24,6 @@ from nmt.benchmark.gate import Gate
 from nmt.benchmark.results import check_picture, write_picture
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
-from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import (
     SearchOptions,
@@ -165,6 +164,12 @@ def _as_texts(lengths: np.ndarray, vocabulary_size: int) -> list[str]:
 class _Ids:
     """Stands for a tokenizer: its texts are ids."""
 
+    symbol_ids: Mapping[str, int] = {}
+
+    def normalize(self, text: str) -> str:
+        """The text itself."""
+        return text
+
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """The numbers in each text."""
         return [[int(word) for word in text.split()] for text in texts]
@@ -236,8 +241,9 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
     found = passes.kept[0].translations
     target = [len(each.tokens) for each in found]
     translator = work.translator
-    parts = translator.tokenizer.encode_batch([normalize(text) for text in work.sentences])
-    source = [len(part) + 1 for part in parts]
+    tokenizer = translator.tokenizer
+    ids = tokenizer.encode_batch([tokenizer.normalize(text) for text in work.sentences])
+    source = [len(each) + 1 for each in ids]
     flops = translation_flops(
         translator.config.model, translator.config.tokenizer.vocabulary_size, source, target,
         translator.beam(work.options),

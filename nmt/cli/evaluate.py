@@ -12,7 +12,8 @@ from nmt.cli.terminal import print_result, say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser, nargs="?")
     parser.add_argument("--source", type=Path, metavar="F", help="text to translate")
-    parser.add_argument("--reference", type=Path, metavar="F", help="its reference translation")
+    parser.add_argument("--reference", type=Path, metavar="F", nargs="+",
+                        help="its reference translation, or several")  # fmt: skip
     parser.add_argument("--test-set", metavar="NAME", help="of sacreBLEU, such as wmt14/full")
     parser.add_argument("--hypothesis", type=Path, metavar="F",
                         help="score this translation instead")  # fmt: skip
@@ -21,9 +22,13 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--comet", nargs="?", const="Unbabel/wmt22-comet-da", metavar="MODELNAME",
                         help="COMET too (default: %(const)s; extra comet)")  # fmt: skip
     parser.add_argument("--target-language", metavar="L", help="such as de (default: the model's)")
+    parser.add_argument("--lowercase", action="store_true", help="BLEU of lowercased text")
+    parser.add_argument("--tokenize", metavar="NAME",
+                        help="tokens of BLEU, by sacreBLEU's names: 13a, intl, char, zh, none, ... "
+                             "(default: 13a, or what the language needs)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--output", type=Path, metavar="F", help="file for the translations")
-    add_decoding(parser)
+    add_decoding(parser, precision="fp32")
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -31,6 +36,7 @@ def _run(arguments: argparse.Namespace) -> None:
     from nmt.evaluation.evaluate import evaluate
 
     keep_freed_memory()
+    _find_model(arguments)
     result = evaluate(
         arguments.model,
         source=arguments.source,
@@ -40,6 +46,8 @@ def _run(arguments: argparse.Namespace) -> None:
         baseline=arguments.baseline,
         comet=arguments.comet,
         target_language=arguments.target_language,
+        lowercase=arguments.lowercase,
+        tokenize=arguments.tokenize,
         output=arguments.output,
         device=arguments.device,
         precision=arguments.precision,
@@ -47,6 +55,13 @@ def _run(arguments: argparse.Namespace) -> None:
         note=say,
     )
     print_result(json.dumps(result.as_json(), indent=1) if arguments.json else result.as_text())
+
+
+def _find_model(arguments: argparse.Namespace) -> None:
+    """Tells MODEL from the last of the references before it: `--reference F MODEL`."""
+    references = arguments.reference or []
+    if arguments.model is None and len(references) > 1 and references[-1].is_dir():
+        *arguments.reference, arguments.model = references
 
 
 COMMAND = Command(

@@ -34,8 +34,10 @@ def load_config(arguments: argparse.Namespace) -> "Config":
     return load(arguments.config, arguments.overrides, origin="command line")
 
 
-def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """How to search, see `search_options`, and on which device."""
+def add_decoding(
+    parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
+) -> None:
+    """How to search, see `search_options`, and as of `add_device`."""
     parser.add_argument("--beam", type=positive, metavar="N",
                         help="hypotheses kept; 1 is greedy "
                              "(default: the model's decoding.beam)")  # fmt: skip
@@ -45,7 +47,7 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-tokens", type=positive, metavar="N",
                         help="tokens decoded at once; fewer need less memory "
                              "(default: 16384 on a CPU, 131072 on a GPU)")  # fmt: skip
-    add_device(parser)
+    add_device(parser, precision)
 
 
 def search_options(arguments: argparse.Namespace) -> "SearchOptions":
@@ -58,14 +60,16 @@ def search_options(arguments: argparse.Namespace) -> "SearchOptions":
     )
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
-    """Where to compute, and how precisely."""
+def add_device(
+    parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
+) -> None:
+    """Where to compute, and how precisely; `precision` is what the command does by default."""
     parser.add_argument("--device", metavar="D",
                         help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"),
                         help="fp32 does not depend on batch size or order; bf16 is faster, and "
-                             "on a CPU int8, their BLEU within 0.2 (default: fp32 on a CPU, "
-                             "bf16 on a GPU)")  # fmt: skip
+                             "on a CPU int8, their BLEU within 0.2 "
+                             f"(default: {precision})")  # fmt: skip
 
 
 def positive(text: str) -> int:

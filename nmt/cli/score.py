@@ -15,7 +15,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", type=Path, required=True, metavar="F", help="its translation")
     parser.add_argument("--tokens", action="store_true",
                         help="each token with its log-probability, tab-separated")  # fmt: skip
-    add_device(parser)
+    add_device(parser, precision="fp32")
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -14,12 +14,14 @@ from nmt.config.settings import (
     Demo,
     DemoPairs,
     Hub,
+    Measure,
     Model,
     Section,
     TextFiles,
     Tokenizer,
     Training,
     TsvFile,
+    symbols_fault,
 )
 from nmt.config.strict_yaml import inline
 
@@ -34,6 +36,7 @@ __all__ = [
     "Demo",
     "DemoPairs",
     "Hub",
+    "Measure",
     "Model",
     "Section",
     "TextFiles",
@@ -46,5 +49,6 @@ __all__ = [
     "load",
     "load_resolved",
     "read_merged",
+    "symbols_fault",
     "validate",
 ]

@@ -57,7 +57,8 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
             return f"{key} must not be empty, {where}, name a corpus"
     found = json.dumps(problem["input"], ensure_ascii=False, default=str)
     found = found if len(found) <= 60 else found[:57] + "..."
-    wanted = allowed(section, str(path[-1])) if section else _allowed({})
+    name = next(part for part in reversed(path) if isinstance(part, str))
+    wanted = allowed(section, name) if section else _allowed({})
     return f"{key} must be {wanted}, found {found}, {where}, correct it"
 
 
@@ -105,6 +106,8 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         low = f"from {schema['minimum']:,}" if "minimum" in schema else "above 0"
         high = schema.get("maximum", schema.get("exclusiveMaximum", 0) - 1)
         return f"{kind} {low} to {high:,}".replace(".0 ", " ").removesuffix(".0")
+    if schema.get("items", {}).get("type") == "string":
+        return "a list of texts"
     return _KINDS[schema.get("type", "object")]
 
 

@@ -6,9 +6,21 @@ several checkouts, and are kept as they are written, so that a run can be resume
 tree was moved.
 """
 
+import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    create_model,
+    model_serializer,
+    model_validator,
+)
 
 from nmt.config.directories import misplaced
 from nmt.config.strict_yaml import dump
@@ -25,6 +37,26 @@ Scale = Annotated[float, Field(gt=0, le=1_000_000)]
 Slots = Annotated[int, Field(ge=1, le=10_000)]  # each costs memory and time, even an empty one
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
+Measure = Literal["bleu", "chrf", "nll"]  # of a validation
+# Printable ASCII without blanks, which no normalization changes; a sign at both ends, so that no
+# word is taken for a symbol.
+_SYMBOL = re.compile(r"[!-/:-@\[-`{-~][!-~]{1,14}[!-/:-@\[-`{-~]")
+_PIECE_OF_ALL = re.compile("<(pad|s|/s|unk|0x[0-9A-F]{2})>")
+
+
+def symbols_fault(symbols: Sequence[str]) -> str | None:
+    """What is wrong with symbols of a vocabulary, if anything."""
+    for number, symbol in enumerate(symbols):
+        if not _SYMBOL.fullmatch(symbol):
+            return (
+                f"{symbol!r:.60} is no symbol: 3 to 16 printable ASCII characters without a blank, "
+                "a sign at both ends, such as <2de>"
+            )
+        if _PIECE_OF_ALL.fullmatch(symbol):
+            return f"{symbol} is a piece of every vocabulary"
+        if symbol in symbols[:number]:
+            return f"{symbol} is named twice"
+    return None
 
 
 def _paper(key: str, meaning: str) -> Any:
@@ -48,13 +80,20 @@ class Section(BaseModel):
 _SOURCE_NAME = "the source side's column, by name; a dot reaches into a struct: translation.en"
 _TARGET_NAME = "the target side's column, by name"
 _WEIGHT: Any = Field(default=1.0, description="how often each pair is seen in an epoch")
+_PREFIX: Any = Field(
+    default=None,
+    description="one or more of tokenizer.symbols, a blank between them, written before each "
+    "source with a blank: <BT> for back-translated text, <2de> for a direction. The cleaning rules "
+    "see the text without it, and its languages are not looked at",
+)
 
 
 class Corpus(Section):
     """An entry of data.train, data.validation or data.test; each kind of corpus is a subclass."""
 
-    if TYPE_CHECKING:  # each kind has it as its last field
+    if TYPE_CHECKING:  # each kind has them as its last fields
         weight: Weight
+        source_prefix: Word | None
 
     @classmethod
     def kind(cls) -> str:
@@ -66,6 +105,16 @@ class Corpus(Section):
         """What stands under that key."""
         return getattr(self, self.kind())
 
+    @model_serializer(mode="wrap")
+    def _as_before_there_were_prefixes(
+        self, handler: SerializerFunctionWrapHandler
+    ) -> dict[str, Any]:
+        """Without a prefix that is not set: manifests compare corpora with what they recorded."""
+        content: dict[str, Any] = handler(self)
+        if self.source_prefix is None:
+            content.pop("source_prefix", None)
+        return content
+
 
 class Hub(Corpus):
     """A dataset of the Hugging Face hub, or a local folder in the hub's layout."""
@@ -76,6 +125,7 @@ class Hub(Corpus):
     )
     split: Word = Field(description="the dataset's split, such as train")
     weight: Weight = _WEIGHT
+    source_prefix: Word | None = _PREFIX
 
     @property
     def settings(self) -> "Hub":
@@ -118,11 +168,15 @@ class DemoPairs(Section):
 
 
 def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
-    """A kind of corpus: `settings` under its key, then the weight.
+    """A kind of corpus: `settings` under its key, then what every kind has.
 
     The class is to be assigned to its own name, Tsv for tsv: by that it is pickled.
     """
-    fields: Any = {key: (settings, Field(description=about)), "weight": (Weight, _WEIGHT)}
+    fields: Any = {
+        key: (settings, Field(description=about)),
+        "weight": (Weight, _WEIGHT),
+        "source_prefix": (Word | None, _PREFIX),
+    }
     name = key.capitalize()
     return create_model(name, __base__=Corpus, __doc__=about, __module__=__name__, **fields)
 
@@ -181,6 +235,18 @@ class Tokenizer(Section):
         "16 random segmentations, one for each epoch in turn. Validation and translation always "
         "have the usual segmentation, which also says whether a pair exceeds data.max_length",
     )
+    symbols: Annotated[tuple[Word, ...], Field(strict=False, max_length=1000)] = Field(
+        default=(),
+        description="pieces of your own, such as <2de> or <BT>: 3 to 16 printable ASCII characters "
+        "without a blank, a sign at both ends. Each is one piece wherever it stands in text and "
+        "counts in vocabulary_size. One that no training target holds is never in a translation",
+    )
+
+    @model_validator(mode="after")
+    def _symbols_are_sound(self) -> Self:
+        if fault := symbols_fault(self.symbols):
+            raise ValueError(f"tokenizer.symbols: {fault}")
+        return self
 
 
 class Model(Section):
@@ -252,7 +318,8 @@ class Training(Section):
         "training.gradient_clip", "bound on the norm of a step's gradient; the paper: none"
     )
     precision: Literal["fp32", "bf16"] = _paper(
-        "training.precision", "of matrix products; weights are always fp32"
+        "training.precision",
+        "of matrix products, and on a CPU of the sums of sub-layers; weights are always fp32",
     )
     seed: Seed = Field(default=1, description="decides initial weights, batches and dropout")
     deterministic: bool = Field(
@@ -271,7 +338,18 @@ class Training(Section):
     validate_every: Positive = Field(default=1500, description="steps between validations")
     log_every: Positive = Field(default=100, description="steps between lines of the log")
     early_stopping: Positive | None = Field(
-        default=None, description="validations without a better BLEU after which training ends"
+        default=None,
+        description="validations without a better one, by best_by, after which training ends",
+    )
+    best_by: Measure = Field(
+        default="bleu",
+        description="which validation is the best: highest bleu, highest chrf or lowest nll (nats "
+        "per target token)",
+    )
+    finished_model: Literal["average", "better"] = Field(
+        default="average",
+        description="average: the mean of the last average_last checkpoints; better: that mean, or "
+        "the best checkpoint alone where this one is better on the validation set, by best_by",
     )
     initialize_from: Word | None = Field(
         default=None, description="a model, checkpoint or run directory to fine-tune"
@@ -323,6 +401,20 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _prefixes_are_symbols(self) -> Self:
+        """A misspelt one would be text, and the model would learn that instead."""
+        known = self.tokenizer.symbols
+        for split in ("train", "validation", "test"):
+            for number, corpus in enumerate(getattr(self.data, split)):
+                prefix = corpus.source_prefix
+                if prefix is not None and not set(prefix.split(" ")) <= {*known}:
+                    raise ValueError(
+                        f"data.{split}.{number}.source_prefix must be made of tokenizer.symbols "
+                        f"({' '.join(known) or 'none'}), found {prefix:.60}"
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _nothing_lies_where_it_is_replaced(self) -> Self:
         training = self.training
         problem = misplaced(self.data.directory, training.run_directory, training.initialize_from)
@@ -331,9 +423,11 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
-    def _early_stopping_can_judge(self) -> Self:
+    def _there_is_something_to_judge_by(self) -> Self:
         if self.training.early_stopping is not None and not self.data.validation:
             raise ValueError("training.early_stopping needs data.validation, which is empty")
+        if self.training.finished_model == "better" and not self.data.validation:
+            raise ValueError("training.finished_model better needs data.validation, which is empty")
         return self
 
     def to_yaml(self) -> str:

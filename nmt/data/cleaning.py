@@ -1,8 +1,10 @@
 """What is done to text before it is trained on or translated, and which pairs are left out.
 
-`normalize` is applied to everything the model ever reads. The rules are for training pairs only;
-each has its count, so that nothing is dropped silently. They are generous: a rule is there to
-catch what cannot be a translation, not what is merely unusual.
+`normalize` is applied to everything that a model reads or writes, `keep_spacing` instead where the
+model's tokenizer was learnt from text so treated; `Tokenizer.normalize` is the right one of the
+two. The rules are for training pairs only; each has its count, so that nothing is dropped silently.
+They are generous: a rule is there to catch what cannot be a translation, not what is merely
+unusual.
 """
 
 import hashlib
@@ -14,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 REPAIRED = "control characters"
+SPACING = "white space"
+REPAIRS = (REPAIRED, SPACING)
 EMPTY = "empty side"
 TOO_LONG = "too long"
 RATIO = "ratio"
@@ -36,6 +40,11 @@ _LEAK_WORDS = 4  # shorter sentences ("Yes.") occur in any two corpora
 # characters (C0, DEL, C1) and the byte order mark vanish; a lone surrogate is no character.
 _SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+# Soft hyphen, zero-width space and word joiner: they can be seen only where a line is broken, if
+# at all. Joiners and marks of direction do change what is seen in some scripts.
+_INVISIBLE = re.compile("[\u00ad\u200b\u2060]")
+# Those, blanks other than a space (as `str.split` knows them), and spaces that separate nothing.
+_ODD_SPACING = re.compile("[\u00a0\u00ad\u1680\u2000-\u200b\u202f\u205f\u2060\u3000]|  |^ | $")
 _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
 
@@ -43,16 +52,34 @@ _LETTER = re.compile(r"[^\W\d_]")
 def normalize(text: str) -> str:
     r"""The one form in which text reaches the tokenizer, in training and in translation.
 
-    Unicode NFC; tabs and all line ends become a space each; other control characters and byte
-    order marks are removed; lone surrogates become U+FFFD. Nothing else changes, least of all
-    case and spacing. Applying it twice changes nothing more.
+    Unicode NFC; white space of every kind, a run of it too, becomes one space, and none is left at
+    either end; soft hyphens, zero-width spaces, word joiners, byte order marks and control
+    characters are removed; lone surrogates become U+FFFD. Nothing else changes: case, zero-width
+    joiners and non-joiners stay. Applying it twice changes nothing more.
 
-    >>> normalize("Mu\u0308ller\tund\r\nSo\x00hn")
+    >>> normalize(" Mu\u0308ller\tund\r\nSo\x00hn,\u00a0Do\u00adnau\u200b\n")
+    'Müller und Sohn, Donau'
+    """
+    text = _without_controls(text)
+    if has_odd_spacing(text):
+        text = " ".join(_INVISIBLE.sub("", text).split())
+    return unicodedata.normalize("NFC", text)
+
+
+def keep_spacing(text: str) -> str:
+    r"""`normalize` as it was while it left spacing alone: what older models were trained on.
+
+    Unicode NFC; tabs and all line ends become a space each; other control characters and byte
+    order marks are removed; lone surrogates become U+FFFD.
+
+    >>> keep_spacing("Mu\u0308ller\tund\r\nSo\x00hn")
     'Müller und  Sohn'
     """
-    if _CONTROL.search(text):
-        text = _CONTROL.sub(_replacement, text)
-    return unicodedata.normalize("NFC", text)
+    return unicodedata.normalize("NFC", _without_controls(text))
+
+
+def _without_controls(text: str) -> str:
+    return _CONTROL.sub(_replacement, text) if _CONTROL.search(text) else text
 
 
 def _replacement(found: re.Match[str]) -> str:
@@ -63,8 +90,13 @@ def _replacement(found: re.Match[str]) -> str:
 
 
 def needs_repair(text: str) -> bool:
-    """Whether `normalize` replaces or removes a character (composing accents aside)."""
+    """Whether text holds a control character, a line end, a byte order mark or half a character."""
     return _CONTROL.search(text) is not None
+
+
+def has_odd_spacing(text: str) -> bool:
+    """Whether text has other spacing than single spaces between words; tabs and line ends aside."""
+    return _ODD_SPACING.search(text) is not None
 
 
 @dataclass(frozen=True)

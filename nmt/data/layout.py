@@ -1,6 +1,6 @@
 """The layout: a slot's pairs as tensors.
 
-Two layouts, alike to model and loss: `packed` (several pairs a row, a pair's source and target in
+Two layouts, alike to model and loss: `pack` (several pairs a row, a pair's source and target in
 the same row of the two sides) for training, and `one_per_row` for pairs sorted by length.
 """
 
@@ -18,6 +18,12 @@ from nmt.model.tokens import Tokens
 
 Pair = tuple[np.ndarray, np.ndarray]  # source and target token ids, each with its end symbol
 
+# Kernels of attention work on squares of 128 tokens: a pair that lies within one costs one.
+_BLOCK = 128
+# With lengths as in WMT (lognormal, mean 27, at most 256) rows for 2 % more tokens hold most slots;
+# a slot that needs more gets rows for 4 % more, another shape, to be compiled once.
+_SPARE, _MORE = 0.02, 0.04
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -32,9 +38,53 @@ class Batch:
         return Batch(self.src.to(device), self.tgt_in.to(device), self.tgt_out.to(device))
 
 
+@dataclass(frozen=True)
+class HostBatch:
+    """A slot in one piece of memory, so that one copy brings it to a device."""
+
+    flat: Tensor  # int32: of the source ids, positions, segments; of the target also the input ids
+    rows: int
+    widths: tuple[int, int]  # columns of source and target
+
+    def to(self, device: torch.device) -> Batch:
+        """The slot on `device`; if `flat` is page-locked, the copy is not waited for."""
+        source = self.rows * self.widths[0]
+        flat = self.flat.to(device, non_blocking=True).long()
+        src = flat[: 3 * source].view(3, self.rows, -1)
+        tgt_out, positions, segments, tgt_in = flat[3 * source :].view(4, self.rows, -1)
+        return Batch(Tokens(*src), Tokens(tgt_in, positions, segments), tgt_out)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What pairs are packed into."""
+
+    columns: int  # a side; if a pair is longer, so many more that it fits
+    block: int  # columns divide into blocks; a pair is within one, unless it is longer
+    rows: int = 0  # at least; 0: as many rows and columns as are needed
+
+
+def fixed_shape(batch_tokens: int, slots: int, longest: int) -> Shape:
+    """The shape that almost all slots of a run have, so that what is compiled for it serves.
+
+    Args:
+        batch_tokens: bound on the tokens of a step, on either side.
+        slots: how many slots a step is cut into.
+        longest: most tokens of a pair on either side.
+    """
+    columns = -(-longest // _BLOCK) * _BLOCK
+    rows = int(np.ceil((1 + _SPARE) * batch_tokens / (slots * columns)))
+    return Shape(columns, _BLOCK, rows)
+
+
 def one_per_row(pairs: Sequence[Pair]) -> Batch:
     """Each pair in a row of its own, padded to the longest on either side."""
-    return _fill([[pair] for pair in pairs])
+    numbers = np.arange(len(pairs))
+    starts = np.zeros((2, len(pairs)), dtype=np.int64)
+    widths = [max((len(pair[side]) for pair in pairs), default=1) for side in (0, 1)]
+    shape = len(pairs), widths[0], widths[1]
+    batch = _filled(pairs, numbers, starts, shape, is_pinned=False)
+    return batch.to(torch.device("cpu"))
 
 
 def by_length(pairs: Sequence[Pair], tokens: int) -> Iterator[list[int]]:
@@ -55,47 +105,112 @@ def packed(pairs: Sequence[Pair], capacity: int) -> Batch:
 
     If a pair is longer than `capacity`, all rows are as wide as that pair.
     """
-    capacity = max([capacity, *(len(side) for pair in pairs for side in pair)])
-    order = sorted(range(len(pairs)), key=lambda i: -max(len(pairs[i][0]), len(pairs[i][1])))
-    room = np.zeros((0, 2), dtype=np.int64)
-    rows: list[list[Pair]] = []
-    for index in order:
-        size = np.asarray([len(pairs[index][0]), len(pairs[index][1])])
-        fitting = np.flatnonzero((room >= size).all(1))
-        if len(fitting):
-            row = int(fitting[0])
-        else:
-            row = len(rows)
-            rows.append([])
-            room = np.append(room, [[capacity, capacity]], axis=0)
-        rows[row].append(pairs[index])
-        room[row] -= size
-    return _fill(rows)
+    return pack(pairs, Shape(capacity, capacity)).to(torch.device("cpu"))
 
 
-def _fill(rows: Sequence[Sequence[Pair]]) -> Batch:
-    """Rows of pairs as tensors; no rows give one row of padding, so that every slot has a shape."""
-    height = max(1, len(rows))
-    widths = [max((sum(len(p[side]) for p in row) for row in rows), default=1) for side in (0, 1)]
-    src, tgt = (np.zeros((4, height, width), dtype=np.int64) for width in widths)
-    for number, row in enumerate(rows):
-        ends = [0, 0]
-        for segment, pair in enumerate(row, start=1):
-            for side, (table, ids) in enumerate(zip((src, tgt), pair, strict=True)):
-                place = slice(ends[side], ends[side] + len(ids))
-                ends[side] = place.stop
-                table[0, number, place] = ids
-                table[1, number, place] = np.arange(len(ids))
-                table[2, number, place] = segment
-            table[3, number, place.start] = BOS_ID
-            table[3, number, place.start + 1 : place.stop] = ids[:-1]
-    src_tokens, src_positions, src_segments, _ = torch.from_numpy(src)
-    tgt_out, tgt_positions, tgt_segments, tgt_in = torch.from_numpy(tgt)
-    return Batch(
-        Tokens(src_tokens, src_positions, src_segments),
-        Tokens(tgt_in, tgt_positions, tgt_segments),
-        tgt_out,
-    )
+def pack(pairs: Sequence[Pair], shape: Shape, *, is_pinned: bool = False) -> HostBatch:
+    """Pairs in rows of `shape`, the longest first, each where it fits first.
+
+    Args:
+        is_pinned: whether the memory is to be page-locked, for copies to a GPU.
+    """
+    lengths = np.array([(len(s), len(t)) for s, t in pairs], dtype=np.int64).reshape(-1, 2).T
+    longest = lengths.max(0)
+    order = np.argsort(-longest, kind="stable")
+    columns = max([shape.columns, *longest.tolist()])
+    block = columns if shape.block == shape.columns else shape.block
+    columns = -(-columns // block) * block
+    bins, is_row = _first_fit(lengths[:, order], columns, block)
+    by_bin = np.argsort(bins, kind="stable")
+    order, bins = order[by_bin], bins[by_bin]
+    # bins that are whole rows came first, as their pairs are the longest; then blocks, side by side
+    across, whole = columns // block, int(is_row.sum())
+    numbers = np.arange(len(is_row)) - whole
+    row_of, column_of = whole + numbers // across, numbers % across * block
+    row_of[:whole], column_of[:whole] = np.arange(whole), 0
+    starts = _within(bins, lengths[:, order]) + column_of[bins]
+    rows = int(row_of[-1]) + 1 if len(row_of) else 0
+    widths = [columns, columns]
+    if shape.rows:
+        more = max(1, int(np.ceil(_MORE * shape.rows)))
+        rows = shape.rows + max(0, -(-(rows - shape.rows) // more)) * more
+    else:
+        widths = (starts + lengths[:, order]).max(1, initial=1).tolist()
+    ordered = [pairs[i] for i in order]
+    return _filled(ordered, row_of[bins], starts, (rows, widths[0], widths[1]), is_pinned)
 
 
-assert PAD_ID == 0  # arrays above start as zeros
+def _first_fit(lengths: np.ndarray, columns: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """For each pair the first bin that has room for it on both sides.
+
+    Args:
+        lengths: (2, pairs) tokens of source and target.
+
+    Returns:
+        (pairs,) bins, and (bins,) whether a bin is a row of `columns`, for a pair longer than
+        `block`, or a block.
+    """
+    count = lengths.shape[1]
+    source_room, target_room = np.zeros((2, count), dtype=np.int64)
+    bins, is_row, opened = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool), 0
+    for number, (source, target) in enumerate(lengths.T.tolist()):
+        fits = (source_room[:opened] >= source) & (target_room[:opened] >= target)
+        found = int(fits.argmax()) if opened else 0
+        if not (opened and fits[found]):
+            found, opened = opened, opened + 1
+            is_row[found] = max(source, target) > block
+            source_room[found] = target_room[found] = columns if is_row[found] else block
+        bins[number] = found
+        source_room[found] -= source
+        target_room[found] -= target
+    return bins, is_row[:opened]
+
+
+def _within(groups: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Where each thing begins if those of a group follow one another: (..., things).
+
+    Args:
+        groups: (things,), ascending.
+        sizes: (..., things).
+    """
+    begins = np.cumsum(sizes, axis=-1) - sizes
+    return begins - begins[..., np.searchsorted(groups, groups)]
+
+
+def _filled(
+    pairs: Sequence[Pair],
+    rows: np.ndarray,
+    starts: np.ndarray,
+    shape: tuple[int, int, int],
+    is_pinned: bool,
+) -> HostBatch:
+    """Pairs written where they belong; no pairs give a row of padding, as a slot needs a shape.
+
+    Args:
+        rows: (pairs,) the row of each, ascending.
+        starts: (2, pairs) its first source and target column.
+        shape: rows, source columns, target columns.
+    """
+    height, *widths = max(1, shape[0]), *shape[1:]
+    source, target = (height * width for width in widths)
+    flat = torch.empty(3 * source + 4 * target, dtype=torch.int32, pin_memory=is_pinned)
+    table = flat.numpy()
+    table.fill(PAD_ID)
+    segments = _within(rows, np.ones_like(rows)) + 1
+    sides = table[: 3 * source].reshape(3, -1), table[3 * source :].reshape(4, -1)
+    for side, (cells, width) in enumerate(zip(sides, widths, strict=True)):
+        ids = [pair[side] for pair in pairs]
+        lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
+        values = np.concatenate([np.empty(0, np.int32), *ids])
+        positions = _within(np.repeat(np.arange(len(ids)), lengths), np.ones_like(values))
+        places = np.repeat(rows * width + starts[side], lengths) + positions
+        cells[0, places] = values
+        cells[1, places] = positions
+        cells[2, places] = np.repeat(segments, lengths)
+        if side == 1:
+            cells[3, places[1:]] = values[:-1]
+            cells[3, places[positions == 0]] = BOS_ID
+    return HostBatch(flat, height, (widths[0], widths[1]))
+
+
+assert PAD_ID == 0  # positions and segments of padding are 0 as well

@@ -28,9 +28,10 @@ class PreparedData:
     """Prepared data whose manifest fits itself.
 
     Keys of the manifest beside those of every manifest: `data_sha256` (over the hashes of all Arrow
-    files), `tokenizer_sha256`, `shards` (split -> list of file, pairs, source_tokens,
-    target_tokens, weight, and with BPE-dropout segmentation), `corpora` (with counts by cleaning
-    rule), `warnings` (if there are any), `settings`, `inputs`, `origin_sha256`.
+    files), `tokenizer_sha256`, `target_symbols` (those of `tokenizer.symbols` that training targets
+    hold, if any), `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight, and
+    with BPE-dropout segmentation), `corpora` (with counts by cleaning rule), `warnings` (if there
+    are any), `settings`, `inputs`, `origin_sha256`.
     """
 
     directory: Path
@@ -214,8 +215,8 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
 def settings_of(config: Config) -> dict[str, Any]:
     """The settings that prepared data depend on, as their manifest has them."""
     data = config.data.model_dump(mode="json", exclude={"directory"})
-    # data without dropout are as they were before there was this setting
-    absent = set() if config.tokenizer.bpe_dropout else {"bpe_dropout"}
+    # data without dropout or symbols are as they were before there were these settings
+    absent = {key for key in ("bpe_dropout", "symbols") if not getattr(config.tokenizer, key)}
     return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json", exclude=absent)}
 
 
@@ -231,4 +232,4 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
                 found.append(
                     f"{section}.{key}" + (f" was {values[0]}, is {values[1]}" if short else "")
                 )
-    return "; ".join(found) or "other input files"
+    return "; ".join(found) or "other input files, or an earlier nmt"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Data
-from nmt.data.corpora import read_corpus
+from nmt.data.corpora import read_corpus, with_prefix
 from nmt.data.prepared import PreparedData
 from nmt.errors import InputError, NoModelError, count
 from nmt.storage import atomic, manifest
@@ -24,7 +24,8 @@ _KIND = "test set"
 def write(folder: Path, data: Data) -> None:
     """Writes the raw text of `data.test`, a pair a line; nothing if there is none.
 
-    Line ends inside a sentence become spaces.
+    Sources have the prefix of their corpus, as a model is given them. Line ends inside a sentence
+    become spaces.
 
     Raises:
         InputError: a corpus cannot be read.
@@ -37,7 +38,8 @@ def write(folder: Path, data: Data) -> None:
         (aside / TARGET).open("wb") as targets,
     ):
         for corpus in data.test:
-            for pair in read_corpus(corpus, data, "test"):
+            for source, target in read_corpus(corpus, data, "test"):
+                pair = with_prefix(corpus.source_prefix, source), target
                 for file, text in zip((sources, targets), pair, strict=True):
                     file.write(text.replace("\n", " ").encode(errors="replace") + b"\n")
 

@@ -1,8 +1,9 @@
 """The BPE tokenizer, one vocabulary for both languages: training it, text to ids and back.
 
-A sentencepiece model without normalization of its own (see `cleaning.normalize`). It keeps case and
-white space and has the 256 bytes in its vocabulary, so that every normalized text is encoded
-without unknowns and `decode(encode(text)) == text`.
+A sentencepiece model without normalization of its own; it says which one of ours was done to the
+text that it was learnt from (see `cleaning.normalize`). It keeps case and white space and has the
+256 bytes in its vocabulary, so that every normalized text is encoded without unknowns and
+`decode(encode(text)) == text`.
 """
 
 import hashlib
@@ -16,7 +17,7 @@ from random import Random
 
 import sentencepiece
 
-from nmt.data.tokenizer_model import MAX_MODEL_BYTES, UNK_SURFACE, check_model
+from nmt.data.tokenizer_model import MAX_MODEL_BYTES, SINGLE_SPACES, UNK_SURFACE, check_model
 from nmt.errors import InputError, NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import atomic
@@ -41,10 +42,14 @@ class Tokenizer:
         sha256: of the model file, in hexadecimal; tells whether data, checkpoint and tokenizer
             belong together.
         vocabulary_size: number of ids; they run from 0.
+        symbols: those of the configuration, one piece each.
+        normalize: what is done to a text before it is encoded, and to one that was decoded.
     """
 
     def __init__(self, model: bytes):
-        """`model`: the content of a sentencepiece model that `check_model` lets through."""
+        """`model`: the content of a sentencepiece model; ValueError if it is not as ours are."""
+        form = check_model(model)
+        self.symbols, self.normalize = form.symbols, form.normalize
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.vocabulary_size: int = self._processor.vocab_size()
@@ -63,7 +68,6 @@ class Tokenizer:
         except InputError as error:
             raise NoModelError(*error.problems) from None
         try:
-            check_model(model)
             return cls(model)
         except (RuntimeError, ValueError) as error:
             raise NoModelError(
@@ -91,14 +95,46 @@ class Tokenizer:
         return [
             i
             for word in _WORD.findall(spaced)
-            for piece in self._merged(list(word), dropout, random)
+            for part in self._around_symbols(word)
+            for piece in self._merged(part, dropout, random)
             for i in self._ids_of(piece)
         ]
 
     @cached_property
+    def symbol_ids(self) -> dict[str, int]:
+        """The id of each symbol."""
+        return {symbol: i for i, symbol in enumerate(self.symbols, UNK_ID + 1)}
+
+    def split_tag(self, text: str) -> tuple[str, str]:
+        """The symbols with which a normalized text begins, and the rest of it.
+
+        "<2de> The man reads." -> ("<2de> ", "The man reads."), if <2de> is a symbol.
+        """
+        end = self._tag.match(text).end()  # type: ignore[union-attr]  # it matches nothing too
+        return text[:end], text[end:]
+
+    @cached_property
+    def _tag(self) -> re.Pattern[str]:
+        return re.compile(f"(?:(?:{self._symbol.pattern}) ?)*" if self.symbols else "")
+
+    @cached_property
+    def _symbol(self) -> re.Pattern[str]:
+        longest_first = sorted(self.symbols, key=len, reverse=True)  # as sentencepiece finds them
+        return re.compile("|".join(map(re.escape, longest_first)))
+
+    def _around_symbols(self, word: str) -> Iterator[list[str]]:
+        """The parts of a word as characters; a symbol, which is never split, is one by itself."""
+        end = 0
+        for found in self._symbol.finditer(word) if self.symbols else ():
+            yield [*word[end : found.start()]]
+            yield [found[0]]
+            end = found.end()
+        yield [*word[end:]]
+
+    @cached_property
     def _ids(self) -> dict[str, int]:
-        """The ids of all pieces but special ones and bytes; a lower id is merged first."""
-        first = UNK_ID + 257
+        """The ids of all pieces of text; a lower id is merged first."""
+        first = UNK_ID + 257 + len(self.symbols)
         return {self._processor.id_to_piece(i): i for i in range(first, self.vocabulary_size)}
 
     def _merged(self, pieces: list[str], dropout: float, random: Random) -> list[str]:
@@ -113,9 +149,12 @@ class Tokenizer:
 
     def _ids_of(self, piece: str) -> list[int]:
         """One id, or those of the bytes of a character that the vocabulary lacks."""
+        if piece in self.symbol_ids:
+            return [self.symbol_ids[piece]]
         if piece in self._ids:
             return [self._ids[piece]]
-        return [UNK_ID + 1 + byte for byte in piece.encode()]
+        first_byte = UNK_ID + 1 + len(self.symbols)
+        return [first_byte + byte for byte in piece.encode()]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; PAD, BOS and EOS are skipped, bytes that are no UTF-8 give U+FFFD."""
@@ -126,15 +165,18 @@ class Tokenizer:
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
 
-def train_tokenizer(sentences: Iterable[str], vocabulary_size: int, output: Path) -> None:
+def train_tokenizer(
+    sentences: Iterable[str], vocabulary_size: int, output: Path, symbols: Sequence[str] = ()
+) -> None:
     """Learns a BPE vocabulary and writes the model, whole or not at all.
 
     The same sentences give the same bytes: BPE draws no random numbers.
 
     Args:
-        sentences: normalized texts of both languages; all are held in memory.
-        vocabulary_size: number of ids, 4 special ones and 256 bytes included.
+        sentences: texts of both languages, of `cleaning.normalize`; all are held in memory.
+        vocabulary_size: number of ids, 4 special ones, the symbols and 256 bytes included.
         output: the model file.
+        symbols: pieces besides, whether the text holds them or not.
 
     Raises:
         InputError: the text has too few or too many different pieces for `vocabulary_size`.
@@ -168,6 +210,7 @@ def train_tokenizer(sentences: Iterable[str], vocabulary_size: int, output: Path
             eos_id=EOS_ID,
             unk_id=UNK_ID,
             unk_surface=UNK_SURFACE,
+            user_defined_symbols=list(symbols),
             num_threads=1,
             minloglevel=2,
         )
@@ -175,7 +218,7 @@ def train_tokenizer(sentences: Iterable[str], vocabulary_size: int, output: Path
         if raised:
             raise raised[0] from None
         raise _training_problem(str(error), vocabulary_size) from None
-    atomic.write_file(output, model.getvalue())
+    atomic.write_file(output, model.getvalue() + SINGLE_SPACES)
 
 
 def _training_problem(message: str, vocabulary_size: int) -> InputError:

@@ -2,16 +2,19 @@
 
 A model may come from anywhere. Versions of sentencepiece up to 0.2.1 crash on very long pieces
 (its issue 1263) and read beyond a crafted character map (1269); so nothing is let through but what
-`train_tokenizer` writes: BPE without normalization, our special pieces, the 256 bytes, ordinary
-pieces. Numbers of fields are those of sentencepiece_model.proto.
+`train_tokenizer` writes: BPE without normalization, our special pieces, the symbols of the
+configuration, the 256 bytes, ordinary pieces. Numbers of fields are those of
+sentencepiece_model.proto.
 """
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from nmt.data.cleaning import needs_repair
+from nmt.config import symbols_fault
+from nmt.data.cleaning import keep_spacing, needs_repair, normalize
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 UNK_SURFACE = "\ufffd"  # what the unknown id is decoded as
@@ -20,43 +23,79 @@ _MAX_PIECES = 1_000_000
 _MAX_PIECE_BYTES = 64  # 16 characters, sentencepiece's own bound in training
 
 _VARINT, _BYTES, _FLOAT = 0, 2, 5  # wire types of protobuf
-_NORMAL, _UNKNOWN, _CONTROL, _BYTE = 1, 2, 3, 6  # types of pieces
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _BYTE = 1, 2, 3, 4, 6  # types of pieces
 _FIRST_PIECES = {
     PAD_ID: (b"<pad>", _CONTROL),
     BOS_ID: (b"<s>", _CONTROL),
     EOS_ID: (b"</s>", _CONTROL),
     UNK_ID: (b"<unk>", _UNKNOWN),
-} | {UNK_ID + 1 + byte: (b"<0x%02X>" % byte, _BYTE) for byte in range(256)}
+}
+_BYTES_OF_TEXT = [(b"<0x%02X>" % byte, _BYTE) for byte in range(256)]
 # model_type BPE, byte_fallback, unk_id, bos_id, eos_id, pad_id
 _TRAINER = {3: 2, 35: 1, 40: UNK_ID, 41: BOS_ID, 42: EOS_ID, 43: PAD_ID}
+_SYMBOLS = 31  # user_defined_symbols, a field for each
+# The name of normalizer_spec says what text the model was learnt from. sentencepiece writes the
+# first, and does nothing by either.
+_NORMALIZATIONS = {b"identity": keep_spacing, b"nmt_single_spaces": normalize}
+# Appended to a model, it counts instead of the name that is in it already.
+SINGLE_SPACES = b"\x1a\x13\x0a\x11nmt_single_spaces"
 
 
-def check_model(model: bytes) -> None:
+@dataclass(frozen=True)
+class Form:
+    """What a tokenizer model says of itself."""
+
+    symbols: tuple[str, ...]  # of the configuration; their ids follow those of special pieces
+    normalize: Callable[[str], str]  # what was done to the text that it was learnt from
+
+
+def check_model(model: bytes) -> Form:
     """Raises ValueError unless `model` has the form of those that `train_tokenizer` writes."""
     if len(model) > MAX_MODEL_BYTES:
         raise ValueError(f"more than {MAX_MODEL_BYTES:,} bytes")
-    pieces = 0
+    pieces: list[tuple[bytes, int]] = []
     trainer: dict[int, Any] = {}
+    declared: list[str] = []
+    normalizer: dict[int, Any] = {1: b"identity"}
     try:
         for number, wire, value in _fields(model):
             if (number, wire) == (1, _BYTES):
-                _check_piece(value, pieces)
-                pieces += 1
+                pieces.append(_checked_piece(value, len(pieces)))
             elif (number, wire) == (2, _BYTES):
-                trainer |= _numbers(value, texts={44: [UNK_SURFACE.encode()]})
+                trainer |= _values(value, {44: [UNK_SURFACE.encode()]}, declared)
             elif (number, wire) == (3, _BYTES):  # normalizer_spec: name, character map
-                _numbers(value, texts={1: [b"identity"], 2: [b""]})
+                normalizer |= _values(value, {1: [*_NORMALIZATIONS], 2: [b""]})
             else:
                 raise ValueError(f"it has a field {number}, which ours do not have")
     except (IndexError, struct.error):
         raise ValueError("no sentencepiece model") from None
-    if pieces <= len(_FIRST_PIECES):
-        raise ValueError(f"only {pieces} pieces")
+    if fault := symbols_fault(declared):
+        raise ValueError(fault)
+    _check_kinds(pieces, declared)
+    if normalizer[1] not in _NORMALIZATIONS:
+        raise ValueError("a normalization without a name")
     if not trainer.items() >= _TRAINER.items():
         raise ValueError("no BPE with byte fallback and special ids 0, 1, 2, 3")
+    return Form(tuple(declared), _NORMALIZATIONS[normalizer[1]])
 
 
-def _check_piece(message: bytes, index: int) -> None:
+def _check_kinds(pieces: list[tuple[bytes, int]], symbols: list[str]) -> None:
+    """Raises ValueError unless special pieces, symbols, bytes and text follow in this order."""
+    first = [_FIRST_PIECES[i] for i in range(len(_FIRST_PIECES))]
+    first += [(symbol.encode(), _USER_DEFINED) for symbol in symbols]
+    first += _BYTES_OF_TEXT
+    for index, (piece, expected) in enumerate(zip(pieces, first, strict=False)):
+        if piece != expected:
+            raise ValueError(f"piece {index} is of another kind than ours")
+    if len(pieces) <= len(first):
+        raise ValueError(f"only {len(pieces)} pieces")
+    for index, (_, kind) in enumerate(pieces[len(first) :], len(first)):
+        if kind != _NORMAL:
+            raise ValueError(f"piece {index} is of another kind than ours")
+
+
+def _checked_piece(message: bytes, index: int) -> tuple[bytes, int]:
+    """The text of a piece, and its type."""
     text, score, kind = b"", 0.0, _NORMAL
     for number, wire, value in _fields(message):
         if (number, wire) == (1, _BYTES):
@@ -71,18 +110,26 @@ def _check_piece(message: bytes, index: int) -> None:
         raise ValueError(f"a piece of {len(text):,} bytes")
     if index >= _MAX_PIECES:
         raise ValueError(f"more than {_MAX_PIECES:,} pieces")
-    if (text, kind) != _FIRST_PIECES.get(index, (text, _NORMAL)):
-        raise ValueError(f"piece {index} is of another kind than ours")
     if not math.isfinite(score):
         raise ValueError(f"piece {index} has no finite score")
     if needs_repair(text.decode()):  # UnicodeDecodeError is a ValueError
         raise ValueError(f"piece {index} holds a line end or another control character")
+    return text, kind
 
 
-def _numbers(message: bytes, texts: dict[int, list[bytes]]) -> dict[int, Any]:
-    """The numbers in a message that may hold nothing else but `texts`."""
+def _values(
+    message: bytes, texts: dict[int, list[bytes]], symbols: list[str] | None = None
+) -> dict[int, Any]:
+    """The values in a message that may hold numbers, and of texts only `texts`.
+
+    Args:
+        symbols: user_defined_symbols are allowed as well, and are appended to this.
+    """
     found = {}
     for number, wire, value in _fields(message):
+        if wire == _BYTES and number == _SYMBOLS and symbols is not None:
+            symbols.append(value.decode())  # UnicodeDecodeError is a ValueError
+            continue
         if wire == _BYTES and value not in texts.get(number, ()):
             raise ValueError(f"a setting of {len(value):,} bytes in field {number}")
         found[number] = value

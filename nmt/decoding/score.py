@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from nmt.data.cleaning import normalize
 from nmt.data.layout import Pair, by_length, one_per_row
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Translator
@@ -52,13 +53,20 @@ def log_probabilities(
     found: list[list[float]] = [[] for _ in pairs]
     for some in by_length(pairs, batch_tokens):
         batch = one_per_row([pairs[i] for i in some]).to(transformer.embedding.device)
-        logits = transformer.logits(transformer(batch.src, batch.tgt_in))  # (B, T, V)
-        logs = logits.float().log_softmax(-1).gather(-1, batch.tgt_out[..., None])[..., 0]
+        logits = _logits(transformer, transformer(batch.src, batch.tgt_in))  # (B, T, V)
+        logs = logits.log_softmax(-1).gather(-1, batch.tgt_out[..., None])[..., 0]
         for i, row, labels in zip(some, logs, batch.tgt_out, strict=True):
             found[i] = row[labels != PAD_ID].tolist()
             if any(map(math.isnan, found[i])):
                 raise NoModelError(NOT_NUMBERS)
     return found
+
+
+def _logits(transformer: Transformer, hidden: Tensor) -> Tensor:
+    """(..., D) -> (..., V) fp32: rounded to bf16, a log-probability may be off by 0.06."""
+    if hidden.dtype == torch.float32:
+        return transformer.logits(hidden)
+    return F.linear(hidden.float(), transformer.embedding.float())
 
 
 def score_translations(
@@ -94,7 +102,8 @@ def score_translations(
 
 
 def _ids(translator: Translator, texts: Sequence[str]) -> list[np.ndarray]:
-    encoded = translator.tokenizer.encode_batch([normalize(text) for text in texts])
+    tokenizer = translator.tokenizer
+    encoded = tokenizer.encode_batch([tokenizer.normalize(text) for text in texts])
     return [np.array([*ids, EOS_ID]) for ids in encoded]
 
 
@@ -113,13 +122,14 @@ def run_score(
     Args:
         each_token: give each token with its log-probability, as tab-separated pairs
             `piece value`, instead of the sum.
+        precision: None: fp32 on every device. Logits are fp32 in any.
 
     Raises:
         InputError: files that cannot be read or do not match (2).
         NoModelError: no sound model, or its scores are not numbers (3).
     """
     sources, targets = list(read_lines(source)), list(read_lines(target))
-    translator = Translator.load(model, device=device, precision=precision, note=note)
+    translator = Translator.load(model, device=device, precision=precision or "fp32", note=note)
     total, tokens = 0.0, 0
     for line in score_translations(translator, sources, targets):
         total += line.log_probability

@@ -77,6 +77,7 @@ def search(
     beam: int,
     alpha: float,
     n_best: int = 1,
+    excluded: Sequence[int] = (),
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best score first.
@@ -94,6 +95,7 @@ def search(
         beam: W >= 1.
         alpha: exponent of the length penalty, >= 0; the paper: 0.6.
         n_best: hypotheses wanted for each sentence, at most `beam`; fewer if fewer were found.
+        excluded: tokens that no hypothesis may have, beside those that none ever has.
         device: on which `steps` expects its arguments.
 
     Raises:
@@ -108,7 +110,7 @@ def search(
     live = torch.full_like(last_tokens, -torch.inf, dtype=torch.float32)  # (B, W)
     live[:, 0] = 0.0  # at first all W hypotheses are the same
     while beams.in_batch.size:
-        candidates = _candidates(steps.step(last_tokens, parents), live)
+        candidates = _candidates(steps.step(last_tokens, parents), live, excluded)
         kept = beams.advance(*candidates)
         if 0 < kept.size < len(last_tokens):
             steps.keep(torch.from_numpy(kept).to(device))
@@ -119,7 +121,7 @@ def search(
 
 
 def _candidates(
-    logits: Tensor, live: Tensor
+    logits: Tensor, live: Tensor, excluded: Sequence[int] = ()
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
     """The 2 W likeliest continuations of each sentence, likeliest first.
 
@@ -134,7 +136,10 @@ def _candidates(
     # Log-probabilities are the model's, so they are taken before tokens are ruled out. One of them
     # gives the normalizer of all: softmax is one pass over the logits, logsumexp several.
     p = logits.softmax(-1)  # (b, W, V)
-    for token in NEVER_GENERATED:  # indexing with a list would copy it to the GPU and wait
+    for token in (
+        *NEVER_GENERATED,
+        *excluded,
+    ):  # indexing with a list would copy it to the GPU and wait
         logits[..., token].fill_(-torch.inf)
     k = min(2 * W, V)
     top, tokens = _top(logits, k)  # (b, W, k)

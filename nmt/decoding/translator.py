@@ -1,7 +1,8 @@
 """Translates sentences: cuts them to the model's length, batches, searches, restores the order."""
 
+import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self, overload
@@ -9,7 +10,6 @@ from typing import Self, overload
 import torch
 
 from nmt.config import MAX_BEAM, Config
-from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.search import Hypothesis, search
 from nmt.errors import ArgumentError, Note, is_out_of_memory
@@ -25,6 +25,13 @@ Progress = Callable[[int], object]
 # and half of that in bf16: together 0.4 GB, and 1.6 GB on a GPU.
 _CPU_BATCH_TOKENS = 16_384
 _GPU_BATCH_TOKENS = 131_072
+
+# Characters of Chinese and Japanese, which put no blank between sentences: their punctuation, kana,
+# bopomofo, ideographs, full-width and half-width forms.
+_UNSPACED = re.compile(
+    "[\u3001-\u3020\u3030-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003ffff]"
+)
 
 _MAX_ALPHA = 100  # as of decoding.length_penalty
 
@@ -78,9 +85,17 @@ class Translator:
     Args:
         transformer: in evaluation mode.
         config: of the model; its `data.max_length` bounds a source, its `decoding` is the default.
+        target_symbols: the symbols that may be generated.
     """
 
-    def __init__(self, transformer: Transformer, tokenizer: Tokenizer, config: Config):
+    def __init__(
+        self,
+        transformer: Transformer,
+        tokenizer: Tokenizer,
+        config: Config,
+        target_symbols: Collection[str] = (),
+    ):
+        self.target_symbols = target_symbols
         self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
         self.device = transformer.embedding.device
         self.max_part = config.data.max_length - 1  # tokens; no source in training was longer
@@ -108,7 +123,7 @@ class Translator:
         chosen = choose_device(device)
         model = load_model(Path(path), device=chosen, note=note)
         set_precision(model.transformer, chosen, precision)
-        return cls(model.transformer, model.tokenizer, model.config)
+        return cls(model.transformer, model.tokenizer, model.config, model.target_symbols)
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a text is a sequence of texts too
@@ -193,7 +208,7 @@ class Translator:
 
     def _cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
         """Token ids, without end symbols, of the parts of each sentence; [] if it is blank."""
-        texts = [normalize(sentence) for sentence in sentences]
+        texts = [self.tokenizer.normalize(sentence) for sentence in sentences]
         ids = iter(self.tokenizer.encode_batch([text for text in texts if text.strip()]))
         return [self._parts(text, next(ids)) if text.strip() else [] for text in texts]
 
@@ -201,12 +216,18 @@ class Translator:
         """The ids of `text` in one part, or in several if they are too many."""
         if len(ids) <= self.max_part:
             return [ids] if ids else []
-        texts = [each for each in _SENTENCE_ENDS.split(text) if each.strip()]
+        tag, rest = self.tokenizer.split_tag(text)  # every part needs it: <2de> for one
+        texts = [each for each in _SENTENCE_ENDS.split(rest) if each.strip()]
         if len(texts) == 1:
-            texts = _halves(text)
-        if texts == [text]:
+            texts = _halves(rest)
+        tag_ids, ids_of_rest = self.tokenizer.encode_batch([tag.strip(), rest])
+        room = self.max_part - len(tag_ids)
+        if room < len(tag_ids):
             return [ids[i : i + self.max_part] for i in range(0, len(ids), self.max_part)]
-        encoded = self.tokenizer.encode_batch(texts)
+        if texts == [rest]:
+            pieces = range(0, len(ids_of_rest), room)
+            return [tag_ids + ids_of_rest[i : i + room] for i in pieces]
+        encoded = self.tokenizer.encode_batch(texts := [tag + each for each in texts])
         return [
             part
             for each, part_ids in zip(texts, encoded, strict=True)
@@ -246,8 +267,9 @@ class Translator:
                 src = torch.tensor(rows, device=self.device)  # (B, S)
                 steps = Stepper(self.transformer, src, beam, max(limits))
                 return search(
-                    steps, limits, beam=beam, alpha=alpha, n_best=options.n_best, device=self.device
-                )
+                    steps, limits, beam=beam, alpha=alpha, n_best=options.n_best,
+                    excluded=self._excluded(), device=self.device,
+                )  # fmt: skip
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -257,9 +279,15 @@ class Translator:
                 len(rows), longest, beam, self.device,
             ) from None  # fmt: skip
 
+    def _excluded(self) -> list[int]:
+        """The symbols that no training target held."""
+        ids = self.tokenizer.symbol_ids.items()
+        return [i for symbol, i in ids if symbol not in self.target_symbols]
+
     def _translation(self, hypothesis: Hypothesis) -> Translation:
         content = hypothesis.tokens[:-1] if hypothesis.finished else hypothesis.tokens
-        text = normalize(self.tokenizer.decode(content))  # no line ends, tabs, control characters
+        text = self.tokenizer.decode(content)
+        text = self.tokenizer.normalize(text)  # no line ends, tabs, control characters
         return Translation(text, hypothesis.score, hypothesis.log_probability, hypothesis.tokens, 1)
 
 
@@ -316,12 +344,18 @@ def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
 
 def _joined(parts: list[Translation]) -> Translation:
     return Translation(
-        " ".join(part.text for part in parts if part.text),
+        functools.reduce(_joined_texts, [part.text for part in parts if part.text], ""),
         sum(part.score for part in parts),
         sum(part.log_probability for part in parts),
         [token for part in parts for token in part.tokens],
         sum(part.parts for part in parts),
     )
+
+
+def _joined_texts(before: str, after: str) -> str:
+    """Two consecutive texts as one: with a blank, but for Chinese and Japanese on either side."""
+    is_close = not before or _UNSPACED.match(before[-1]) or _UNSPACED.match(after)
+    return before + after if is_close else f"{before} {after}"
 
 
 def _halves(text: str) -> list[str]:

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from nmt.config import Model
-from nmt.data.cleaning import normalize
 from nmt.data.layout import one_per_row
 from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.search import NOT_NUMBERS
@@ -64,14 +63,14 @@ def attention_of(
         model if isinstance(model, Translator) else Translator.load(model, precision="fp32")
     )
     tokenizer, transformer = translator.tokenizer, translator.transformer
-    if not normalize(source).strip():
+    if not tokenizer.normalize(source).strip():
         raise ArgumentError("an empty sentence, {source}, give one with words")
-    src = [*tokenizer.encode(normalize(source)), EOS_ID]
+    src = [*tokenizer.encode(tokenizer.normalize(source)), EOS_ID]
     _check_length("source", src, translator.config.data.max_length)
     if target is None:
         tgt = translator.translate(source).tokens
     else:
-        tgt = [*tokenizer.encode(normalize(target)), EOS_ID]
+        tgt = [*tokenizer.encode(tokenizer.normalize(target)), EOS_ID]
     _check_length("target", tgt, transformer.max_length)
     _check_room(translator.config.model, len(src), len(tgt))
     batch = one_per_row([(np.array(src), np.array(tgt))]).to(translator.device)

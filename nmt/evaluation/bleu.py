@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from nmt.errors import InputError, count
+from nmt.errors import ArgumentError, InputError, StorageError, count
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -44,23 +44,30 @@ class Comparison:
     chrf_p_value: float
 
 
+class Counting(TypedDict, total=False):
+    """How BLEU is counted; without any of these as sacreBLEU does. chrF and TER do not change."""
+
+    target_language: str | None  # chooses the tokens of languages without spaces (zh, ja, ko)
+    lowercase: bool  # as `sacrebleu --lowercase`
+    tokenize: str | None  # as `sacrebleu --tokenize`
+
+
 def score(
-    hypotheses: Sequence[str], *references: Sequence[str], target_language: str | None = None
+    hypotheses: Sequence[str], *references: Sequence[str], **counting: Unpack[Counting]
 ) -> Scores:
-    """Corpus BLEU and chrF with sacreBLEU's defaults for the language.
+    """Corpus BLEU and chrF.
 
     Args:
         hypotheses: one detokenized translation a sentence.
         references: one or more lists, each with one reference a sentence, as raw text.
-        target_language: chooses the tokenization of languages without spaces (zh, ja, ko).
 
     Raises:
-        InputError: nothing to score, unequal numbers of lines, or a missing extra.
+        InputError: nothing to score, unequal numbers of lines, or see `bleu_metric`.
     """
     from sacrebleu.metrics.chrf import CHRF  # late: to import it takes longer than a short search
 
     check_texts(hypotheses, references)
-    bleu, chrf = _bleu(target_language), CHRF()
+    bleu, chrf = bleu_metric(**counting), CHRF()
     bleu_score = bleu.corpus_score(hypotheses, references).score
     chrf_score = chrf.corpus_score(hypotheses, references).score
     return Scores(
@@ -73,7 +80,7 @@ def score(
 
 
 def bleu_interval(
-    hypotheses: Sequence[str], *references: Sequence[str], target_language: str | None = None
+    hypotheses: Sequence[str], *references: Sequence[str], **counting: Unpack[Counting]
 ) -> tuple[float, float]:
     """Bounds of BLEU's 95% confidence interval.
 
@@ -83,7 +90,7 @@ def bleu_interval(
     default.
     """
     check_texts(hypotheses, references)
-    return interval(_bleu(target_language), hypotheses, references)
+    return interval(bleu_metric(**counting), hypotheses, references)
 
 
 def interval(
@@ -116,7 +123,7 @@ def compare(
     hypotheses: Sequence[str],
     baseline: Sequence[str],
     *references: Sequence[str],
-    target_language: str | None = None,
+    **counting: Unpack[Counting],
 ) -> Comparison:
     """Paired bootstrap test (Koehn, 2004) of translations against a baseline's.
 
@@ -129,7 +136,7 @@ def compare(
     for side in (hypotheses, baseline):
         check_texts(side, references)
     systems = [("baseline", baseline), ("hypothesis", hypotheses)]
-    metrics = {"BLEU": _bleu(target_language), "chrF": CHRF()}
+    metrics = {"BLEU": bleu_metric(**counting), "chrF": CHRF()}
     test = PairedTest(systems, metrics, references, test_type="bs", n_samples=RESAMPLES)
     found: dict[str, Any] = dict(test()[1])
     return Comparison(*_compared(*found["BLEU"]), *_compared(*found["chrF2"]))
@@ -140,16 +147,35 @@ def _compared(baseline: Any, tested: Any) -> tuple[float, float, float]:
     return baseline.score, difference, float(tested.p_value) if difference else 1.0
 
 
-def _bleu(target_language: str | None) -> BLEU:
+def bleu_metric(
+    target_language: str | None = None, lowercase: bool = False, tokenize: str | None = None
+) -> BLEU:
+    """sacreBLEU's metric, whose signature says how it counts; for arguments see `Counting`.
+
+    Raises:
+        ArgumentError: no tokenization of that name.
+        InputError: a missing extra.
+        StorageError: a tokenization whose model cannot be downloaded.
+    """
     from sacrebleu.metrics.bleu import BLEU
 
+    if tokenize is not None and tokenize not in BLEU.TOKENIZERS:
+        known = ", ".join(BLEU.TOKENIZERS)
+        raise ArgumentError("no such tokenization, {tokenize} {}, choose of {}", tokenize, known)
+    language = language_of(target_language or "") if tokenize is None else ""
     try:
         # force: no three lines about text that looks tokenized, see plain_text
-        return BLEU(trg_lang=language_of(target_language or ""), force=True)
+        return BLEU(lowercase=lowercase, tokenize=tokenize, trg_lang=language, force=True)
     except (ImportError, RuntimeError):  # ja and ko need a morphological analyser
+        name = tokenize or f"target language {target_language}"
+        extra = tokenize.partition("-")[0] if tokenize else language
         raise InputError(
-            f"sacreBLEU's tokenizer is not installed, target language {target_language}, "
-            f'pip install "sacrebleu[{language_of(target_language or "")}]"'
+            f'sacreBLEU\'s tokenizer is not installed, {name}, pip install "sacrebleu[{extra}]"'
+        ) from None
+    except (OSError, SystemExit) as error:
+        raise StorageError(
+            f"sacreBLEU's tokenizer cannot be downloaded ({error}), {tokenize}, "
+            "check the network, or choose another"
         ) from None
 
 

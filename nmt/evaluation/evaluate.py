@@ -1,5 +1,7 @@
 """`nmt evaluate`: translates a test set, or takes given translations, and scores them."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from nmt.config import Config
@@ -8,9 +10,17 @@ from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.translator import SearchOptions, Translator
 from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.evaluation import test_sets
-from nmt.evaluation.bleu import bleu_interval, compare, language_of, score, ter
+from nmt.evaluation.bleu import (
+    Counting,
+    bleu_interval,
+    bleu_metric,
+    compare,
+    language_of,
+    score,
+    ter,
+)
 from nmt.evaluation.comet import Comet
-from nmt.evaluation.paper_bleu import paper_bleu
+from nmt.evaluation.paper_bleu import CONVENTIONS, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
@@ -25,12 +35,14 @@ def evaluate(
     model: str | Path | None,
     *,
     source: str | Path | None = None,
-    reference: str | Path | None = None,
+    reference: str | Path | Sequence[str | Path] | None = None,
     test_set: str | None = None,
     hypothesis: str | Path | None = None,
     baseline: str | Path | None = None,
     comet: str | None = None,
     target_language: str | None = None,
+    lowercase: bool = False,
+    tokenize: str | None = None,
     output: str | Path | None = None,
     device: str | None = None,
     precision: Precision | None = None,
@@ -41,15 +53,18 @@ def evaluate(
 
     Args:
         model: a model, checkpoint or run directory; not needed beside `hypothesis`.
-        source, reference: text files, plain or compressed, with the same number of lines.
+        source, reference: text files, plain or compressed, with the same number of lines; several
+            references as a list of files. COMET sees the first alone.
         test_set: one of sacreBLEU's, such as "wmt14/full". With neither reference nor test set,
             the model's own `data.test` as its run keeps it.
         hypothesis: translations to score; nothing is translated. COMET needs their `source` too.
         baseline: translations by another system, for a paired significance test.
         comet: name of a COMET model that scores the translations as well.
         target_language: the model's if None.
+        lowercase, tokenize: how BLEU is counted, as sacreBLEU's options of these names.
         output: a file for the translations, one a line.
-        device, precision, options: how to translate.
+        device, precision, options: how to translate; precision None is fp32 on every device, so
+            that figures compare.
         note: receives messages for the user.
 
     Raises:
@@ -58,24 +73,31 @@ def evaluate(
         StorageError: a test set or a COMET model that cannot be downloaded.
         NoModelError: no sound model, or another run's test set beside it.
     """
+    files = [reference] if isinstance(reference, str | Path) else list(reference or [])
     _refuse_conflicts(
-        model=model, source=source, reference=reference, test_set=test_set, hypothesis=hypothesis,
-        comet=comet, target_language=target_language, device=device, precision=precision,
-        options=None if options == SearchOptions() else options,
+        model=model, source=source, reference=files or None, test_set=test_set,
+        hypothesis=hypothesis, comet=comet, target_language=target_language, device=device,
+        precision=precision, options=None if options == SearchOptions() else options,
     )  # fmt: skip
     if output is not None:
         check_output(Path(output))
-    tests, language = _test_set(model, source, reference, test_set, target_language, note)
-    others = _given(baseline, tests, note) if baseline is not None else None
+    tests, language = _test_set(model, source, files, test_set, target_language, note)
+    counting = Counting(target_language=language, lowercase=lowercase, tokenize=tokenize)
+    bleu_metric(**counting)  # before all work: its tokenizer may be missing
+    check = partial(check_plain_text, may_be_tokenized=tokenize == "none", note=note)
+    for references, name in zip(tests.references, tests.reference_names, strict=True):
+        check(references, name)
+    others = _given(baseline, tests, check) if baseline is not None else None
     judge = Comet(comet) if comet is not None else None  # before all work: it may be missing
     if hypothesis is None:
-        translations = _translated(model, tests, options, device, precision, note)
+        translations = _translated(model, tests, options, device, precision or "fp32", note)
+        check(translations, "the translations")
     else:
-        translations = _given(hypothesis, tests, note)
+        translations = _given(hypothesis, tests, check)
     if output is not None:
         with opened_output(output) as file:
             file.write("".join(f"{line}\n" for line in translations).encode())
-    result = _scored(translations, others, tests, language, judge)
+    result = _scored(translations, others, tests, counting, judge)
     _warn(result, note)
     return result
 
@@ -111,7 +133,7 @@ def _refuse_conflicts(**arguments: object) -> None:
 def _test_set(
     model: str | Path | None,
     source: str | Path | None,
-    reference: str | Path | None,
+    reference: Sequence[str | Path],
     name: str | None,
     language: str | None,
     note: Note,
@@ -120,15 +142,13 @@ def _test_set(
     folder = find_model(Path(model))[0] if model is not None else None
     config = read_config(folder) if folder is not None else None
     language = _language(language, config, note)
-    if reference is not None:
+    if reference:
         tests = test_sets.from_files(source, reference)
     elif name is not None:
         tests = test_sets.from_sacrebleu(name, config, language, note)
     else:
         assert folder and config
         tests = test_sets.own(folder, config)
-    for references in tests.references:
-        check_plain_text(references, tests.name, note)
     return tests, language
 
 
@@ -146,19 +166,20 @@ def _scored(
     translations: list[str],
     others: list[str] | None,
     tests: TestSet,
-    language: str,
+    counting: Counting,
     judge: Comet | None,
 ) -> Evaluation:
-    """Every measure; `others` are the baseline's translations, `language` is the target's."""
+    """Every measure; `others` are the baseline's translations."""
     texts = (translations, *tests.references)
+    language = language_of(counting["target_language"] or "")
     papers = papers_interval = comparison = None
-    if language_of(language) == "de":
-        papers, papers_interval = paper_bleu(*texts)
+    if language in CONVENTIONS:
+        papers, papers_interval = paper_bleu(*texts, target_language=language)
     if others is not None:
-        comparison = compare(translations, others, *tests.references, target_language=language)
+        comparison = compare(translations, others, *tests.references, **counting)
     return Evaluation(
-        score(*texts, target_language=language),
-        bleu_interval(*texts, target_language=language),
+        score(*texts, **counting),
+        bleu_interval(*texts, **counting),
         *ter(*texts),
         papers,
         papers_interval,
@@ -167,6 +188,7 @@ def _scored(
         translations,
         judge.score(tests.sources or [], translations, tests.references[0]) if judge else None,
         judge.name if judge else None,
+        CONVENTIONS.get(language),
     )
 
 
@@ -190,16 +212,18 @@ def _warn(result: Evaluation, note: Note) -> None:
         )
 
 
-def _given(path: str | Path, tests: TestSet, note: Note) -> list[str]:
-    """The translations in a file, one for each reference."""
+def _given(
+    path: str | Path, tests: TestSet, check: Callable[[Sequence[str], str], None]
+) -> list[str]:
+    """The translations in a file, one for each reference, once `check` has seen them."""
     lines = list(read_lines(Path(path)))
-    for references in tests.references:
+    for references, name in zip(tests.references, tests.reference_names, strict=True):
         if len(references) != len(lines):
             raise InputError(
                 f"{count(len(lines), 'translation')} but {count(len(references), 'reference')}, "
-                f"{path} and {tests.name}, give each translation its reference"
+                f"{path} and {name}, give each translation its reference"
             )
-    check_plain_text(lines, str(path), note)
+    check(lines, str(path))
     return lines
 
 
@@ -208,7 +232,7 @@ def _translated(
     tests: TestSet,
     options: SearchOptions | None,
     device: str | None,
-    precision: Precision | None,
+    precision: Precision,
     note: Note,
 ) -> list[str]:
     """The model's translations, one for each source."""
@@ -221,6 +245,4 @@ def _translated(
     if cut := sum(each.parts > 1 for each in found):
         long = count(cut, "sentence")
         note(f"nmt: warning: translated in parts, longer than the model takes: {long}")
-    translations = [each.text for each in found]
-    check_plain_text(translations, "the translations", note)
-    return translations
+    return [each.text for each in found]

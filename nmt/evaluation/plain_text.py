@@ -18,11 +18,14 @@ _TOKENIZED = re.compile(r"\S [.,](?:\s|$)|&(?:apos|quot|amp|lt|gt|#91|#93|#124);
 _TOKENIZED_SHARE = 0.1
 
 
-def check_plain_text(lines: Sequence[str], name: str, note: Note) -> None:
+def check_plain_text(
+    lines: Sequence[str], name: str, note: Note, *, may_be_tokenized: bool = False
+) -> None:
     """Refuses text in pieces; warns where it looks tokenized.
 
     Args:
         name: of the file, for messages.
+        may_be_tokenized: leaves out the warning.
         note: takes the warning.
 
     Raises:
@@ -35,7 +38,9 @@ def check_plain_text(lines: Sequence[str], name: str, note: Note) -> None:
                 f"text in subword pieces ({found[0].strip()!r}), {name}:{number}, "
                 "join the pieces into plain text"
             )
-    if len(tokenized) > _TOKENIZED_SHARE * sum(1 for line in lines if line.strip()):
+    if not may_be_tokenized and len(tokenized) > _TOKENIZED_SHARE * sum(
+        1 for line in lines if line.strip()
+    ):
         share = f"{len(tokenized)} of {count(len(lines), 'line')}, the first is line {tokenized[0]}"
         note(
             f"nmt: warning: {name} looks tokenized ({share}); its scores compare with no others; "

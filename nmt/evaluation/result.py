@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nmt.evaluation.bleu import Comparison, Scores
-from nmt.evaluation.paper_bleu import CONVENTION
 from nmt.evaluation.test_sets import TestSet
 
 
@@ -17,13 +16,14 @@ class Evaluation:
     bleu_interval: tuple[float, float]  # 95%
     ter: float  # edits for 100 words
     ter_signature: str
-    paper_bleu: float | None  # 0 to 100; None: the target is not German
+    paper_bleu: float | None  # 0 to 100; None: the target is neither German nor French
     paper_bleu_interval: tuple[float, float] | None  # 95%
     comparison: Comparison | None  # with a baseline
     test_set: TestSet
     translations: list[str]
     comet: float | None = None
     comet_model: str | None = None
+    paper_bleu_convention: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """For programs: scores with six decimals."""
@@ -36,7 +36,7 @@ class Evaluation:
             content |= {
                 "paper_bleu": self.paper_bleu,
                 "paper_bleu_interval": self.paper_bleu_interval,
-                "paper_bleu_convention": CONVENTION,
+                "paper_bleu_convention": self.paper_bleu_convention,
             }
         if self.comet is not None:
             content |= {"comet": self.comet, "comet_model": self.comet_model}
@@ -56,7 +56,9 @@ class Evaluation:
         if self.paper_bleu is not None and self.paper_bleu_interval is not None:
             low, high = self.paper_bleu_interval
             interval = f"95%: {low:.2f} to {high:.2f}"
-            lines.append(f"paper BLEU = {self.paper_bleu:.2f}  ({interval})  {CONVENTION}")
+            lines.append(
+                f"paper BLEU = {self.paper_bleu:.2f}  ({interval})  {self.paper_bleu_convention}"
+            )
         if self.comet is not None:
             lines.append(f"COMET = {self.comet:.4f}  {self.comet_model}")
         if (baseline := self.comparison) is not None:

@@ -5,13 +5,13 @@ import http.client
 import logging
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config import Config, Demo
 from nmt.data import test_set as kept_test_set
-from nmt.data.corpora import describe, read_corpus
+from nmt.data.corpora import describe, read_corpus, with_prefix
 from nmt.errors import ArgumentError, InputError, Note, StorageError, count
 from nmt.evaluation.bleu import language_of
 from nmt.runs.run_directory import RunDirectory
@@ -27,22 +27,36 @@ class TestSet:
     sources: list[str] | None  # None: not needed, the translations are given
     references: list[list[str]]  # one or more, each with one raw reference a sentence
     name: str  # for messages
+    files: tuple[str, ...] = ()  # names of the references, where each has its own
+
+    @property
+    def reference_names(self) -> Sequence[str]:
+        """A name of each list of references, for messages."""
+        return self.files or [self.name] * len(self.references)
 
 
-def from_files(source: str | Path | None, reference: str | Path) -> TestSet:
+def from_files(source: str | Path | None, references: Sequence[str | Path]) -> TestSet:
     """From text files, plain or compressed, with the same number of lines.
+
+    Args:
+        references: one or more files.
 
     Raises:
         InputError: one cannot be read, or their numbers of lines differ.
     """
-    references = list(read_lines(Path(reference)))
+    names = tuple(map(str, references))
+    texts = [list(read_lines(Path(name))) for name in names]
+    first, of, name = (texts[0], "reference", names[0])
     sources = list(read_lines(Path(source))) if source is not None else None
-    if sources is not None and len(sources) != len(references):
-        raise InputError(
-            f"{count(len(sources), 'source line')} but {count(len(references), 'reference')}, "
-            f"{source} and {reference}, give each source line its reference"
-        )
-    return TestSet(sources, [references], str(reference))
+    if sources is not None:
+        first, of, name = sources, "source line", str(source)
+    for text, other in zip(texts, names, strict=True):
+        if len(text) != len(first):
+            raise InputError(
+                f"{count(len(first), of)} but {count(len(text), 'reference')}, "
+                f"{name} and {other}, give each source line its reference"
+            )
+    return TestSet(sources, texts, ", ".join(names), names)
 
 
 def own(folder: Path, config: Config) -> TestSet:
@@ -75,7 +89,11 @@ def own(folder: Path, config: Config) -> TestSet:
                 "give {source} and {reference}, or {test_set}",
                 describe(data.test[0]), folder,
             )  # fmt: skip
-        pairs = [pair for corpus in data.test for pair in read_corpus(corpus, data, "test")]
+        pairs = [
+            (with_prefix(corpus.source_prefix, source), target)
+            for corpus in data.test
+            for source, target in read_corpus(corpus, data, "test")
+        ]
         found = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     return TestSet(found[0], [found[1]], "data.test")
 

@@ -25,6 +25,8 @@ from nmt.model.products import Linear
 if TYPE_CHECKING:  # its module reads files too, which a model does not need
     from nmt.config import Model
 
+_MOST_WEIGHTS = 1 << 24  # in memory at once without a gradient: 64 MiB in fp32
+
 KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 
 
@@ -124,7 +126,8 @@ def attention(
     """softmax(Q K^T / sqrt(d_k)) V, Eq. 1.
 
     On a CPU plain matrix products do it: of torch's fused kernel the backward pass is 3 to 6 times
-    slower at sentence lengths in bf16, the forward pass of a decoding step 2 to 8 times.
+    slower at sentence lengths in bf16, the forward pass of a decoding step 2 to 8 times. That
+    kernel needs no room for weights, though: very long inputs go by it where no gradient is wanted.
 
     Args:
         query: (R, H, T, K); key: (R, H, S, K); value: (R, H, S, V).
@@ -135,14 +138,30 @@ def attention(
         (R, H, T, V).
     """
     recorded = None if torch.compiler.is_compiling() else _recorded.get()
-    if recorded is not None or query.device.type == "cpu":
+    drops = dropout.training and dropout.p > 0
+    if recorded is not None or (query.device.type == "cpu" and not _is_long(query, key, drops)):
         weights = attention_weights(query, key, visibility)
         if recorded is not None:
             recorded.append(weights)
         return dropout(weights).to(value.dtype) @ value
-    p = dropout.p if dropout.training else 0.0
     bias = _added_bias(visibility, query.dtype)
+    p = dropout.p if drops else 0.0
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=p)
+
+
+def avoid_cudnn() -> None:
+    """Keeps `attention` on a GPU from cuDNN, for the whole process.
+
+    torch prefers it there for attention with a bias, but it makes a plan for each new shape, which
+    takes half a second, and it gives NaN gradients at some lengths (H100, torch 2.11 and later).
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
+
+
+def _is_long(query: Tensor, key: Tensor, drops: bool) -> bool:
+    """Whether the weights are too many to hold, and no dropout or backward pass needs them."""
+    number = query.shape[:-1].numel() * key.shape[-2]
+    return number > _MOST_WEIGHTS and not drops and not torch.is_grad_enabled()
 
 
 class Cache(Protocol):

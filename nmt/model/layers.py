@@ -23,9 +23,16 @@ if TYPE_CHECKING:
 LAYER_NORM_EPSILON = 1e-5  # not stated in the paper; torch's default
 
 
+class _LayerNorm(nn.LayerNorm):
+    """torch's, in the type of its input, which a GPU's autocast would make fp32."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).to(x.dtype)
+
+
 def layer_norm(d_model: int) -> nn.LayerNorm:
     """LayerNorm over the last dimension, with weight and bias: (..., D) -> (..., D)."""
-    return nn.LayerNorm(d_model, eps=LAYER_NORM_EPSILON)
+    return _LayerNorm(d_model, eps=LAYER_NORM_EPSILON)
 
 
 class FeedForward(nn.Module):
@@ -54,8 +61,8 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
         """(R, C, D) -> (R, C, D); `sublayer` likewise."""
         if self.is_post:
-            return self.norm(x + self.dropout(sublayer(x)))
-        return x + self.dropout(sublayer(self.norm(x)))
+            return self.norm(self.dropout(sublayer(x), residual=x))
+        return self.dropout(sublayer(self.norm(x)), residual=x)
 
 
 class EncoderLayer(nn.Module):

@@ -30,6 +30,8 @@ def has_onednn(dtype: torch.dtype) -> bool:
 
 
 def _by_onednn(a: Tensor) -> bool:
+    if torch.compiler.is_compiling():  # the compiler has products of its own
+        return False
     return a.device.type == "cpu" and a.dtype == torch.float32 and has_onednn(a.dtype)
 
 
@@ -39,30 +41,47 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     return a @ b if is_sum_of_none or not _by_onednn(a) else onednn_linear(a, b.t(), None)
 
 
+def matmul_of_transposed(a: Tensor, b: Tensor) -> Tensor:
+    """a.t() @ b without a gradient: (N, K), (N, M) -> (K, M), of whichever layout is faster.
+
+    oneDNN makes a contiguous copy of the first factor: here of the smaller one.
+    """
+    if a.shape[1] <= b.shape[1] or not _by_onednn(a):
+        return matmul(a.t(), b)
+    return matmul(b.t(), a).t()
+
+
 class _LinearFunction(torch.autograd.Function):
-    """x @ weight.T + bias, the gradients' products by the same library."""
+    """x @ weight.T + bias in a type of its own; gradients are of the types of their tensors."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
+        ctx.types = x.dtype, weight.dtype
+        x, weight = x.to(dtype), weight.to(dtype)
         ctx.save_for_backward(x, weight)
-        return onednn_linear(x, weight, bias)
+        return onednn_linear(x, weight, bias.to(dtype))
 
     @staticmethod
     def backward(ctx, gradient: Tensor):
         x, weight = ctx.saved_tensors
+        of_x, of_weights = ctx.types
         rows = gradient.flatten(0, -2)
         return (
-            matmul(rows, weight).view_as(x),
-            matmul(rows.t(), x.flatten(0, -2)),
-            rows.sum(0),
+            matmul(rows, weight).view_as(x).to(of_x),
+            matmul_of_transposed(rows, x.flatten(0, -2)).to(of_weights),
+            rows.sum(0).to(of_weights),
+            None,
         )
 
 
 class Linear(nn.Linear):
-    """torch's `Linear`, by `matmul`'s library."""
+    """torch's `Linear`, on a CPU by oneDNN: for bf16 torch would add the bias in another pass."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) -> (..., out_features)"""
-        if not _by_onednn(x) or torch.is_autocast_enabled(x.device.type):
+        """(..., in_features) -> (..., out_features), of autocast's type where it is on"""
+        device = x.device.type
+        low = torch.is_autocast_enabled(device)
+        dtype = torch.get_autocast_dtype(device) if low else x.dtype
+        if device != "cpu" or not has_onednn(dtype):
             return F.linear(x, self.weight, self.bias)
-        return _LinearFunction.apply(x, self.weight, self.bias)
+        return _LinearFunction.apply(x, self.weight, self.bias, dtype)

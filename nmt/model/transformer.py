@@ -108,9 +108,9 @@ class Transformer(nn.Module):
         """
         embedded = F.embedding(tokens, self.embedding) * math.sqrt(self.d_model)
         x = embedded + self.positions(positions, length).to(embedded.dtype)
-        if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-            # CPU autocast would keep the residual stream in fp32 and convert it at every sub-layer
-            x = x.to(torch.get_autocast_dtype("cpu"))
+        if torch.is_autocast_enabled(x.device.type):
+            # autocast would keep the residual stream in fp32 and convert it at every sub-layer
+            x = x.to(torch.get_autocast_dtype(x.device.type))
         return self.dropout(x)
 
     def encode(self, src: Tokens) -> Tensor:

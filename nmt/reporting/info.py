@@ -6,7 +6,7 @@ import torch
 
 from nmt.benchmark.flops import flops_per_token_pair
 from nmt.config import Config
-from nmt.reporting.paper_models import differences_from_paper
+from nmt.reporting.paper_models import besides, differences_from_paper
 from nmt.runs.model_directory import new_transformer
 from nmt.training.health import rate_warning
 from nmt.training.schedule import learning_rate, peak_step
@@ -38,7 +38,7 @@ def info(config: Config) -> dict[str, Any]:
             "warmup_steps": settings.warmup_steps,
             "warning": rate_warning(config),
         },
-        "paper": {"nearest": name, "differences": differing},
+        "paper": {"nearest": name, "differences": differing, "besides": besides(config)},
     }
 
 
@@ -59,9 +59,12 @@ def as_text(content: dict[str, Any]) -> str:
         lines[-1] += f", the last; the warm-up of {rate['warmup_steps']:,} would take it higher"
     if rate["warning"]:
         lines.append(f"  warning: {rate['warning']}")
-    if not paper["differences"]:
-        return "\n".join([*lines, f"settings         as the paper's {paper['nearest']} model"])
-    lines.append(f"differs from the paper's {paper['nearest']} model in")
+    if paper["differences"]:
+        lines.append(f"differs from the paper's {paper['nearest']} model in")
+    else:
+        lines.append(f"settings         as the paper's {paper['nearest']} model")
     for key, values in paper["differences"].items():
         lines.append(f"  {key:<32}{values['ours']!s:>10}   paper: {values['paper']}")
+    lines.append("differs from the paper besides")
+    lines += [f"  {text}" for text in paper["besides"]]
     return "\n".join(lines)

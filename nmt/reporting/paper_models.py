@@ -34,6 +34,19 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
     return min(found, key=lambda entry: len(entry[1]))
 
 
+def besides(config: Config) -> list[str]:
+    """What differs from the paper in every configuration, or beyond what a setting says."""
+    found = [
+        "the projections of attention have biases, those of the paper's formulas (§3.2.2) none"
+    ]
+    if config.training.precision == "bf16":
+        found.append(
+            "precision bf16 is of matrix products over fp32 weights; on a CPU the sums of "
+            "sub-layers (the residual stream) are bf16 too"
+        )
+    return found
+
+
 def table_3_row(config: Config) -> Row | None:
     """The row with exactly the configuration's settings, or else the row base or big, the nearer.
 

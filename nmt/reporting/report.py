@@ -4,7 +4,7 @@ The page loads nothing. Its charts are SVG and can be read and printed without i
 shows values under the pointer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,7 +68,8 @@ def render(runs: Sequence[RunRecord], note: Note) -> str:
         title=" · ".join(run.name for run in runs),
         subtitles=[_subtitle(run) for run in runs],
         figures=_figures(runs[0]) if len(runs) == 1 else [],
-        missing=_missing(runs),
+        missing=_named(runs, _missing),
+        warnings=_named(runs, lambda run: run.warnings),
         scores=score_tables(runs),
         charts=curves,
         data=chart_data(curves),
@@ -103,24 +104,28 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
     return Markup(html_fragment(maps))  # which escapes the pieces
 
 
-def _missing(runs: Sequence[RunRecord]) -> list[str]:
+def _missing(run: RunRecord) -> list[str]:
     """What is missing on the page, and why."""
-    found = []
-    for run in runs:
-        reasons = list(run.missing)
-        if not run.log:
-            reasons.append("curves: nothing is logged yet")
-        if not run.config.data.test:
-            reasons.append("test scores: the settings name no data.test")
-        elif run.model is None:
-            reasons.append("test scores: there is no finished model yet")
-        if run.model is not None and run.model["step"] < run.step:
-            reasons.append(
-                f"scores of step {run.step:,}: the finished model is of step "
-                f"{run.model['step']:,}, and so is what follows from it"
-            )
-        found += [f"{run.name}: {reason}" if len(runs) > 1 else reason for reason in reasons]
-    return found
+    reasons = list(run.missing)
+    if not run.log:
+        reasons.append("curves: nothing is logged yet")
+    if not run.config.data.test:
+        reasons.append("test scores: the settings name no data.test")
+    elif run.model is None:
+        reasons.append("test scores: there is no finished model yet")
+    if run.model is not None and run.model["step"] < run.step:
+        reasons.append(
+            f"scores of step {run.step:,}: the finished model is of step "
+            f"{run.model['step']:,}, and so is what follows from it"
+        )
+    return reasons
+
+
+def _named(runs: Sequence[RunRecord], lines_of: Callable[[RunRecord], list[str]]) -> list[str]:
+    """Lines about each run, of several with its name in front."""
+    return [
+        f"{run.name}: {line}" if len(runs) > 1 else line for run in runs for line in lines_of(run)
+    ]
 
 
 def _subtitle(run: RunRecord) -> str:

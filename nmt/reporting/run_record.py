@@ -14,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from nmt.config import Config
 from nmt.errors import InputError, Note
+from nmt.evaluation.bleu import language_of
 from nmt.evaluation.evaluate import evaluate
+from nmt.evaluation.paper_bleu import CONVENTIONS
 from nmt.reporting.chart import Point
 from nmt.reporting.info import info
 from nmt.runs.run_directory import RunDirectory
@@ -96,6 +98,12 @@ class RunRecord:
         """The finished model's validation; empty if its manifest has none."""
         found = (self.model or {}).get("validation")
         return found if isinstance(found, dict) else {}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What training has warned of in the finished model's manifest."""
+        found = (self.model or {}).get("warnings")
+        return [line for line in found if isinstance(line, str)] if isinstance(found, list) else []
 
     def points(self, key: str, *, validation: bool = False) -> list[Point]:
         """The values of a quantity; lines without a finite number are left out."""
@@ -192,19 +200,24 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
     for folder in trained:
         run.data_of(folder)  # raises NoModelError: the page would mix two runs
     if model and config.data.test:
-        test = tried(lambda: _test_scores(run, model["sha256"], note))
+        test = tried(lambda: _test_scores(run, config, model["sha256"], note))
     data = tried(lambda: manifest.read(directory, "data", run.data_manifest.name))
     log = read_log(directory)
     return RunRecord(directory, name, config, info(config), log, model, test, data, missing)
 
 
-def _test_scores(run: RunDirectory, model_sha256: str, note: Note) -> TestScores:
-    """Those kept in the run if they are of its model; else new ones, which are kept if possible."""
+def _test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
+    """Those kept in the run if they are of its model and counted as today; else new ones.
+
+    These are kept if possible.
+    """
     path = run.test_scores
+    convention = CONVENTIONS.get(language_of(config.data.target_language))
     try:
         if path.is_file():  # not a pipe, which would block
             kept = TestScores.model_validate_json(small_file(path, _MAX_TEST_BYTES))
-            if kept.model_sha256 == model_sha256:
+            is_of_today = kept.scores.get("paper_bleu_convention") == convention
+            if kept.model_sha256 == model_sha256 and is_of_today:
                 return kept
     except (OSError, InputError, ValidationError):
         pass  # missing or damaged: scored again

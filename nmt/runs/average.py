@@ -68,6 +68,7 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
         config,
         (newest / TOKENIZER).read_bytes(),
         mean_weights([folder for _, folder in checkpoints]),
-        {key: facts[key] for key in ("step", *HASHES)} | {"averaged_steps": steps},
+        {key: facts[key] for key in ("step", *HASHES, "target_symbols") if key in facts}
+        | {"averaged_steps": steps},
     )
     return steps

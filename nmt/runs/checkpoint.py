@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -51,9 +52,13 @@ def save(
     checkpoint: Checkpoint,
     config: Config,
     tokenizer: bytes,
-    hashes: dict[str, str],
+    facts: dict[str, Any],
 ) -> None:
-    """Writes a checkpoint, whole or not at all."""
+    """Writes a checkpoint, whole or not at all.
+
+    Args:
+        facts: keys of the manifest besides its own and `step`.
+    """
     path = run.checkpoint(checkpoint.step)
     if os.path.lexists(path):  # a broken one, passed over when the run was resumed
         path.replace(free_name(path, "broken"))
@@ -61,7 +66,7 @@ def save(
         write_model_files(folder, config, tokenizer, checkpoint.weights)
         write_tensors(folder / OPTIMIZER, checkpoint.moments)
         (folder / STATE).write_text(checkpoint.state.model_dump_json(indent=1))
-        manifest.write(folder, "checkpoint", hashes | {"step": checkpoint.step})
+        manifest.write(folder, "checkpoint", facts | {"step": checkpoint.step})
 
 
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:

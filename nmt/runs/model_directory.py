@@ -41,6 +41,7 @@ class LoadedModel:
     transformer: Transformer  # in evaluation mode
     step: int  # optimizer steps behind the weights
     directory: Path
+    target_symbols: Sequence[str] = ()  # those of the vocabulary that its training targets held
 
 
 def find_model(path: Path, note: Note = lambda text: None) -> tuple[Path, str]:
@@ -177,7 +178,10 @@ def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
 def _load(folder: Path, content: dict[str, Any], device: torch.device) -> LoadedModel:
     config, tokenizer, transformer = _checked(folder, content)
     transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
-    return LoadedModel(config, tokenizer, transformer.to(device).eval(), content["step"], folder)
+    return LoadedModel(
+        config, tokenizer, transformer.to(device).eval(), content["step"], folder,
+        content.get("target_symbols", ()),
+    )  # fmt: skip
 
 
 def _checked(

@@ -22,6 +22,7 @@ MAY_CHANGE = {
     "training.validate_every",
     "training.log_every",
     "training.early_stopping",
+    "training.finished_model",
     "decoding.beam",
     "decoding.length_penalty",
     "decoding.max_extra_length",

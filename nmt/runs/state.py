@@ -1,7 +1,8 @@
 """state.json, which holds what a resumed run needs besides weights and moments, read strictly."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     BaseModel,
@@ -13,10 +14,13 @@ from pydantic import (
     model_validator,
 )
 
+from nmt.config import Measure
 from nmt.errors import NoModelError
 
 _MAX_BYTES = 1_000_000
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+
+NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # for a person
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
 
@@ -28,8 +32,31 @@ class Best(BaseModel):
 
     step: Count | None = None
     bleu: float = -1.0
+    chrf: float | None = None  # None: none yet, or of a version that did not keep it
+    nll: float | None = None
     worse_since: Count = 0  # validations that were not better
     validated: Count = 0  # the step of the last validation
+
+    def update(self, step: int, validation: Mapping[str, Any], by: Measure) -> bool:
+        """Counts the validation of a step, as in log.jsonl; whether it is the best so far."""
+        self.validated = step
+        is_best = _is_better(by, validation[by], getattr(self, by))
+        if is_best:
+            self.step, self.worse_since = step, 0
+            self.bleu, self.chrf, self.nll = (validation[key] for key in ("bleu", "chrf", "nll"))
+        else:
+            self.worse_since += 1
+        return is_best
+
+    def beats(self, validation: Mapping[str, Any], by: Measure) -> bool:
+        """Whether the best is better than a validation, as in log.jsonl, by a measure."""
+        return self.step is not None and _is_better(by, getattr(self, by), validation[by])
+
+
+def _is_better(by: Measure, value: float, other: float | None) -> bool:
+    if other is None:
+        return True
+    return value < other if by == "nll" else value > other
 
 
 class State(BaseModel):

@@ -33,6 +33,7 @@ from nmt.errors import (
     is_out_of_memory,
     of_system,
 )
+from nmt.model.attention import avoid_cudnn
 
 # Within this time a second signal is the same request: torchrun passes a scheduler's signal on.
 _ONE_REQUEST_S = 2.0
@@ -55,6 +56,11 @@ class Ranks:
     def is_main(self) -> bool:
         """Whether this process writes the run's files and messages."""
         return self.rank == 0
+
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether the device computes by itself, as a GPU does, and the host does not wait."""
+        return self.device.type == "cuda"
 
     @cached_property
     def device_name(self) -> str:
@@ -210,6 +216,9 @@ def _gpu() -> torch.device:
             f"rank {local_rank} has no GPU, {count} on this machine, start one process a GPU"
         )
     torch.cuda.set_device(local_rank)
+    avoid_cudnn()
+    # gradients of weights are sums over all tokens of a slot, in parts whose sums would be in bf16
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     return torch.device("cuda", local_rank)
 
 

@@ -2,14 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nmt.config import Config
+from nmt.config import Config, Measure
 from nmt.data.shards import Shard
-from nmt.errors import DivergedError
+from nmt.errors import DivergedError, count
+from nmt.runs.run_directory import RunDirectory
+from nmt.runs.state import NAMES, Best
 from nmt.training.schedule import learning_rate, peak_step
 
 LOWER_RATE = (
@@ -102,27 +103,39 @@ def has_learnt(validation: Mapping[str, Any]) -> bool:
     return validation["nll"] < 0.8 * validation["unigram_nll"]
 
 
-def shortcomings(mean: Mapping[str, Any], last: Mapping[str, Any], run: Path) -> list[str]:
+def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirectory) -> list[str]:
     """Warnings about a finished model.
 
     Args:
         mean: the validation of the averaged model, as in log.jsonl.
-        last: that of the run's last step; empty if there was none.
-        run: the run's directory.
+        best: of the run's single checkpoints; one without a step is not compared.
+        by: the measure by which they are compared.
     """
     found = []
     if not has_learnt(mean):
         found.append(
             f"the model has learnt next to nothing (validation nll {mean['nll']:.3f}, "
-            f"the frequencies of pieces alone have {mean['unigram_nll']:.3f}), {run}, train on; "
-            "if the loss did not fall, lower the learning rate or the dropout, and see that line i "
-            "of the target files translates line i of the source files"
+            f"the frequencies of pieces alone have {mean['unigram_nll']:.3f}), {run.path}, train "
+            "on; if the loss did not fall, lower the learning rate or the dropout, and see that "
+            "line i of the target files translates line i of the source files"
         )
-    elif last and mean["nll"] > last["nll"] and mean["bleu"] < last["bleu"]:
+    elif best.step is not None and best.beats(mean, by):
+        name, alone = NAMES[by], getattr(best, by)
         found.append(
-            f"the mean of the last checkpoints is worse (nll {mean['nll']:.3f}, "
-            f"BLEU {mean['bleu']:.2f}) than the last of them (nll {last['nll']:.3f}, "
-            f"BLEU {last['bleu']:.2f}), {run}, train longer, or take fewer "
-            "with nmt average"
+            f"the mean of the last checkpoints is worse ({name} {mean[by]:.3f}) than the best "
+            f"alone, step {best.step:,} ({name} {alone:.3f}), {run.path}, "
+            f"take {run.checkpoint(best.step)}, train longer or average fewer; "
+            "training.finished_model better would have chosen it"
         )
     return found
+
+
+def too_few(averaged: int, wanted: int, run: RunDirectory) -> list[str]:
+    """A warning about a finished model of fewer checkpoints than `training.average_last`."""
+    if averaged == wanted:
+        return []
+    return [
+        f"the finished model is the mean of {count(averaged, 'checkpoint')}, "
+        f"training.average_last is {wanted}, {run.path}, train longer or lower "
+        "training.checkpoint_every"
+    ]

@@ -7,15 +7,18 @@ label plus epsilon / V on each of the V entries of the vocabulary, the label inc
 as torch's `cross_entropy(label_smoothing=epsilon)`. (tensor2tensor spreads epsilon over V - 1.)
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 
 from nmt.data.layout import Batch
-from nmt.model.products import matmul
+from nmt.model.products import matmul, matmul_of_transposed
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
 _CHUNK_BYTES = 128 << 20  # of logits in memory at once; larger products are faster
+_GPU_CHUNK_BYTES = 512 << 20  # every chunk adds to the embedding's gradient, 76 MB in base
 _LEAST = torch.finfo(torch.float32).tiny  # so that no probability's logarithm is infinite
 
 
@@ -40,28 +43,32 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
             inputs = hidden.to(dtype) * real
             mean_row = weight.mean(0, dtype=torch.float32)
             label_logits, label_p = (inputs.new_empty(len(inputs), 1) for _ in range(2))
-            if wants_gradient:
-                hidden_gradient = torch.empty_like(inputs)
-                uniform = inputs.sum(0, dtype=torch.float32) * (-epsilon / len(weight))
-                embedding_gradient = uniform.expand(weight.shape).contiguous()
-            size = max(1, _CHUNK_BYTES // (len(weight) * weight.itemsize))
-            for begin in range(0, len(inputs), size):
+            hidden_gradient = torch.empty_like(inputs)
+            embedding_gradient = inputs.sum(0, dtype=torch.float32) * (-epsilon / len(weight))
+            size = _chunk_size(len(inputs), len(weight) * weight.itemsize, inputs.device)
+            for begin in range(0, max(1, len(inputs)), size):
                 rows = slice(begin, begin + size)
-                logits = matmul(inputs[rows], weight.t())
-                torch.gather(logits, 1, labels[rows], out=label_logits[rows])
-                p = torch.softmax(logits, -1, out=logits)
+                p = matmul(inputs[rows], weight.t())  # the logits, until softmax overwrites them
+                torch.gather(p, 1, labels[rows], out=label_logits[rows])
+                torch.softmax(p, -1, out=p)
                 torch.gather(p, 1, labels[rows], out=label_p[rows])
                 if wants_gradient:
                     places = torch.arange(len(p), device=p.device), targets[rows]
                     p.index_put_(places, label_p[rows, 0] - (1 - epsilon))
                     hidden_gradient[rows] = matmul(p, weight)
-                    embedding_gradient += matmul(p.t(), inputs[rows])
+                    part = matmul_of_transposed(p, inputs[rows])
+                    if begin == 0:  # takes the layout of the products
+                        embedding_gradient = part + embedding_gradient
+                    else:
+                        embedding_gradient += part
+                    del part
+                del p  # before the next chunk's logits take as much memory again
             nll = -(label_p.float().clamp_min_(_LEAST).log_() * real).sum()
             above_mean = label_logits.float() - inputs.float() @ mean_row[:, None]
             loss = nll + epsilon * (above_mean * real).sum()
         if wants_gradient:
             hidden_gradient = (hidden_gradient - epsilon * mean_row).mul_(real)
-            ctx.gradients = hidden_gradient.to(hidden.dtype), embedding_gradient
+            ctx.gradients = hidden_gradient.to(hidden.dtype), embedding_gradient.contiguous()
         ctx.mark_non_differentiable(nll)
         return loss, nll
 
@@ -71,6 +78,17 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         del ctx.gradients  # scaled in place: there is no second backward pass
         scaled = hidden_gradient.mul_(loss_gradient), embedding_gradient.mul_(loss_gradient)
         return *scaled, None, None, None
+
+
+def _chunk_size(tokens: int, bytes_each: int, device: torch.device) -> int:
+    """How many tokens' logits are in memory at once.
+
+    On a GPU chunks are of one size, in whole tiles of 128 tokens, as a ragged one wastes products.
+    """
+    if device.type == "cpu":
+        return max(1, _CHUNK_BYTES // bytes_each)
+    chunks = max(1, math.ceil(tokens * bytes_each / _GPU_CHUNK_BYTES))
+    return max(1, math.ceil(tokens / chunks / 128)) * 128
 
 
 def smoothed_cross_entropy(
@@ -107,8 +125,6 @@ class TransformerLoss(nn.Module):
         hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
         return self._of(hidden, batch.tgt_out.flatten())
 
-    # Compiling gains nothing: chunks are large products, and each number of tokens is a new graph
-    @torch.compiler.disable
     def _of(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         if hidden.device.type == "cpu":  # on a GPU the host would wait for the number of tokens
             real = targets.nonzero().squeeze(1)

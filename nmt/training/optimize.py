@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +19,62 @@ from nmt.training.loss import TransformerLoss
 from nmt.training.schedule import learning_rate
 
 
-@dataclass(frozen=True)
 class StepResult:
-    """What a step measured, over all ranks."""
+    """What a step measured, over all ranks; losses in nats per target token.
 
-    loss: float  # smoothed, nats per target token
-    nll: float  # unsmoothed, nats per target token
-    gradient_norm: float  # before clipping
-    learning_rate: float
+    On a GPU it is still to be computed: the first look at it waits for the device and, of several
+    ranks, for the others, which have to look as well. It raises DivergedError for a loss or
+    gradient norm that is not finite.
+    """
+
+    def __init__(self, sums: Tensor, step: int, target_tokens: int, rate: float, ranks: Ranks):
+        """Starts to copy the result from the device.
+
+        Args:
+            sums: (3,) float64: this rank's smoothed and unsmoothed loss in nats, gradient norm.
+            target_tokens: of the step, over all slots and ranks.
+            rate: the step's learning rate.
+        """
+        self._sums, self._copied = sums.to("cpu", non_blocking=True), _mark(sums.device)
+        self._step, self._target_tokens, self._ranks = step, target_tokens, ranks
+        self.learning_rate = rate
+
+    @cached_property
+    def _values(self) -> tuple[float, float, float]:
+        if self._copied:
+            self._copied.synchronize()
+        *own_sums, gradient_norm = self._sums.tolist()
+        loss, nll = (each / self._target_tokens for each in self._ranks.sum(own_sums))
+        if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
+            raise DivergedError(
+                f"training diverged (loss {loss}, gradient norm {gradient_norm}), "
+                f"step {self._step}, {LOWER_RATE}"
+            )
+        return loss, nll, gradient_norm
+
+    @property
+    def loss(self) -> float:
+        """Smoothed."""
+        return self._values[0]
+
+    @property
+    def nll(self) -> float:
+        """Unsmoothed."""
+        return self._values[1]
+
+    @property
+    def gradient_norm(self) -> float:
+        """Before clipping."""
+        return self._values[2]
+
+
+def _mark(device: torch.device) -> torch.cuda.Event | None:
+    """An event that comes when a GPU has done all that it was given so far."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()
+    event.record()
+    return event
 
 
 def adam(module: nn.Module) -> torch.optim.Adam:
@@ -39,7 +87,7 @@ def adam(module: nn.Module) -> torch.optim.Adam:
 def autocast(config: Config, device: torch.device) -> torch.autocast:
     """The precision of `training.precision`: bf16 matrix products over fp32 weights, or fp32.
 
-    What follows from it elsewhere: on a CPU `Transformer.embed` makes the residual stream bf16, and
+    What follows from it elsewhere: `Transformer.embed` makes the residual stream bf16, and
     `smoothed_cross_entropy` makes the logits so. A model to translate with has a precision of its
     own (`Translator.load`).
     """
@@ -63,13 +111,14 @@ def optimizer_step(
     gradient does not depend on how the step was cut.
 
     Args:
-        module: `loss_module`, perhaps compiled or wrapped for several ranks.
+        module: `loss_module`, perhaps wrapped for several ranks.
         slots: (number of the slot in the step, its tensors), in order.
         target_tokens: of the whole step, over all slots and ranks.
 
     Raises:
         InputError: out of memory.
-        DivergedError: non-finite loss or gradient norm; weights and moments are unchanged.
+        DivergedError: non-finite loss or gradient norm; weights and moments are unchanged. On
+            a GPU it is the result that raises it.
     """
     settings = config.training
     tokens_per_rank = target_tokens / ranks.world_size
@@ -84,22 +133,29 @@ def optimizer_step(
         sums = sums + torch.stack([slot_loss, slot_nll]).double()
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
-    *own_sums, gradient_norm = torch.stack(
-        [*sums, norm.double()]
-    ).tolist()  # the host waits for the GPU only here
-    loss, nll = ranks.sum(own_sums)
-    if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
-        raise DivergedError(
-            f"training diverged (loss {loss / target_tokens}, gradient norm {gradient_norm}), "
-            f"step {step}, {LOWER_RATE}"
-        )
+    measured, rate = torch.stack([*sums, norm.double()]), learning_rate(config, step)
+    result = StepResult(measured, step, target_tokens, rate, ranks)
+    if ranks.is_asynchronous:  # and would stand still while the host reads
+        _skip_if_not_finite(optimizer, measured)
+    else:
+        _ = result.loss  # raises before the update
     if settings.gradient_clip is not None:
         nn.utils.clip_grads_with_norm_(module.parameters(), settings.gradient_clip, norm)
-    rate = learning_rate(config, step)
     for group in optimizer.param_groups:
         group["lr"] = rate
     optimizer.step()
-    return StepResult(loss / target_tokens, nll / target_tokens, gradient_norm, rate)
+    return result
+
+
+def _skip_if_not_finite(optimizer: torch.optim.Adam, measured: Tensor) -> None:
+    """Has Adam change nothing in this step and all later ones if a loss or norm is not finite.
+
+    The fused kernel reads that on the device; the steps that the host has begun before it knows
+    are without effect.
+    """
+    found = (~measured.isfinite().all()).float()
+    former = getattr(optimizer, "found_inf", None)
+    optimizer.found_inf = found if former is None else torch.maximum(former, found)  # type: ignore[attr-defined]
 
 
 def add_gradients(

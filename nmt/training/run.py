@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nmt.config import Config
 from nmt.data import prepare, test_set
@@ -26,10 +27,17 @@ class Run:
     lock: atomic.Lock | None  # on the directory, held by the main process
     tokenizer: Tokenizer
     tokenizer_file: bytes
-    hashes: dict[str, str]  # of tokenizer and data, as checkpoints carry them
+    hashes: dict[str, str]  # of tokenizer and data
     training: list[Shard]
     validation: list[Shard]
     verify: Callable[[Shard], None]  # checks a training shard, once
+    target_symbols: list[str]  # those of the vocabulary that a training target holds
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the manifest of every checkpoint and model of the run says of its data."""
+        symbols = {"target_symbols": self.target_symbols} if self.target_symbols else {}
+        return self.hashes | symbols
 
 
 def prepare_if_missing(config: Config, note: Note) -> None:
@@ -86,6 +94,7 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
         data.shards("train"),
         validation,
         verify,
+        data.manifest.get("target_symbols", []),
     )
 
 

@@ -18,14 +18,14 @@ from nmt.training.validation import Validation
 
 _MAX_LINE_BYTES = 100_000
 _MAX_STEP = 2**53  # up to which a float holds every whole number
-_TEXTS = ("bleu_signature", "device")
+_TEXTS = ("bleu_signature", "chrf_signature", "device")
 
 
 def read_log(run: Path) -> list[dict[str, Any]]:
     """The valid lines of a run's log, in order; a line that a crash has cut short is left out.
 
     Each is an object whose `step` is a whole number from 0 to 2^53 and whose `event`, if any, is a
-    string. Infinite numbers, and a `bleu_signature` or `device` that is no string, are left out of
+    string. Infinite numbers, and a signature or `device` that is no string, are left out of
     their line. Other values are as in the file.
     """
     path = RunDirectory(run).log
@@ -95,7 +95,6 @@ class RunLog:
         lock: Lock | None = None,
     ):
         self._lock = lock
-        self.last_validation: dict[str, Any] = {}  # as in the log; empty if there was none
         self._file: TextIO | None = None
         self._opened = self._since = time.monotonic()
         self._tokens, self._first, self._max_steps = 0, step + 1, max_steps
@@ -109,9 +108,6 @@ class RunLog:
             line for line in read_log(run) if line["step"] <= done.get(line.get("event", ""), step)
         ]
         self._path = RunDirectory(run).log
-        for line in kept:
-            if line.get("event") == "validation":
-                self.last_validation = line
         write_file(self._path, "".join(json.dumps(line) + "\n" for line in kept))
         self._file = self._path.open("a+", encoding="utf-8")
         self._bar = tqdm(
@@ -178,9 +174,9 @@ class RunLog:
         """Logs and shows a validation with some sample translations."""
         if not self._file:
             return
-        self.last_validation = facts = {"event": "validation", "step": step} | result.facts
+        facts = {"event": "validation", "step": step} | result.facts
         self._write(facts)
-        self._scalars("validation", facts, ("loss", "nll", "ppl", "bleu"))
+        self._scalars("validation", facts, ("loss", "nll", "ppl", "bleu", "chrf"))
         rows = [("source", "reference", "translation"), ("---",) * 3, *result.samples]
         cells = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
         table = "\n".join(f"| {' | '.join(row)} |" for row in cells)

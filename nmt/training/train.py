@@ -6,9 +6,11 @@ moments and one integer, and a resumed run repeats the undisturbed one to the bi
 """
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,7 @@ import torch
 
 from nmt.config import Config, Data
 from nmt.cpu_memory import keep_freed_memory
-from nmt.data.layout import Batch, packed
-from nmt.data.plan import Plan, StepPlan
-from nmt.data.shards import pairs_of
+from nmt.data.plan import StepPlan
 from nmt.errors import DivergedError, InputError, NoModelError, Note, Stopped
 from nmt.model.transformer import Transformer
 from nmt.runs import checkpoint as checkpoints
@@ -28,20 +28,17 @@ from nmt.runs.average import mean_weights
 from nmt.runs.checkpoint import Checkpoint
 from nmt.runs.model_directory import check_fit, load_model, new_transformer
 from nmt.runs.run_directory import RunDirectory
-from nmt.runs.state import Best, State
+from nmt.runs.state import NAMES, Best, State
+from nmt.training.compiling import compile_layers
 from nmt.training.distributed import Ranks, StopRequest, process_group
-from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings
+from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings, too_few
+from nmt.training.loading import Step, steps_of
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_step
 from nmt.training.run import Run, open_run, prepare_if_missing
 from nmt.training.run_log import RunLog
-from nmt.training.validation import validate
-
-# Tokens a side in a packed row. Longer rows have less padding, but cost more attention, which slows
-# a CPU (rows of 48, 64, 100: 10.9, 9.9, 9.0 thousand tokens/s on Multi30k with d_model 128).
-_CPU_ROW, _GPU_ROW = 64, 256
-
-Step = tuple[StepPlan, list[tuple[int, Batch]]]  # and this rank's slots of it, numbered
+from nmt.training.saving import Writer, copied
+from nmt.training.validation import Validation, validate
 
 
 def train(config: Config, note: Note) -> Path:
@@ -97,8 +94,9 @@ def train(config: Config, note: Note) -> Path:
             if warning := rate_warning(config):
                 log.note(f"nmt: warning: {warning}")
             log.note(f"training: {count}{ranks.device_name}")
-            step = _train(training, log, stop, step)
-            _finish(run, log, stop, step)
+            with training.writer:
+                step = _train(training, log, stop, step)
+            _finish(training, log, stop, step)
     return directory.model
 
 
@@ -107,6 +105,8 @@ def be_deterministic(wanted: bool) -> None:
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(wanted)
+    # no operation here reads memory before it is written, which that mode fills at each allocation
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def _refuse_different(ranks: Ranks, seen: object, name: str) -> None:
@@ -134,9 +134,10 @@ class Training:
 
     run: Run
     loss_module: TransformerLoss
-    module: torch.nn.Module  # loss_module, perhaps compiled or wrapped for several ranks
+    module: torch.nn.Module  # loss_module, perhaps wrapped for several ranks
     optimizer: torch.optim.Adam
     best: Best
+    writer: Writer
 
     @classmethod
     def begin(cls, run: Run, start: Checkpoint | None, note: Note) -> "Training":
@@ -147,35 +148,37 @@ class Training:
         optimizer = adam(transformer)
         if start:
             checkpoints.restore_adam(optimizer, transformer, start.moments, start.step)
-        module = torch.compile(loss_module, dynamic=True) if settings.compile else loss_module
+        if settings.compile:
+            compile_layers(transformer)
         best = start.state.best.model_copy() if start else Best()
-        return cls(run, loss_module, run.ranks.wrap(module), optimizer, best)  # type: ignore[arg-type]
+        module = run.ranks.wrap(loss_module)
+        return cls(run, loss_module, module, optimizer, best, Writer())
+
+    def is_to_be_validated(self, step: int) -> bool:
+        """Whether a validation is due at `step`, and was not done before a stop."""
+        settings = self.run.config.training
+        is_time = step % settings.validate_every == 0 or step == settings.max_steps
+        return bool(self.run.validation) and is_time and self.best.validated < step
 
     def validate_if_due(self, log: RunLog, stop: StopRequest, step: int) -> bool:
         """Validates at every `validate_every`-th step and at the last; updates `best`.
 
         Returns:
-            Whether there was a validation with the best BLEU so far. One that a request to stop
+            Whether there was a validation better than all before. One that a request to stop
             has interrupted changes nothing and remains due.
         """
-        run, settings = self.run, self.run.config.training
-        is_time = step % settings.validate_every == 0 or step == settings.max_steps
-        if not run.validation or not is_time or self.best.validated >= step:
+        run = self.run
+        if not self.is_to_be_validated(step):
             return False
         result = validate(
-            self.loss_module, run.tokenizer, run.validation, run.config, run.ranks, stop
-        )
+            self.loss_module, run.tokenizer, run.validation, run.config, run.ranks, stop,
+            run.target_symbols,
+        )  # fmt: skip
         log.restart_clock()
         if result is None:
             return False
-        self.best.validated = step
         log.validation(step, result)
-        is_best = result.bleu > self.best.bleu
-        if is_best:
-            self.best.step, self.best.bleu, self.best.worse_since = step, result.bleu, 0
-        else:
-            self.best.worse_since += 1
-        return is_best
+        return self.best.update(step, result.facts, run.config.training.best_by)
 
     def is_over(self, step: int) -> bool:
         """Whether `step` was the last one: by `max_steps`, or by early stopping."""
@@ -195,7 +198,7 @@ class Training:
         """
         run, transformer = self.run, self.loss_module.transformer
         weights = transformer.state_dict()
-        if not all(bool(tensor.isfinite().all()) for tensor in weights.values()):
+        if not torch.stack([tensor.isfinite().all() for tensor in weights.values()]).all():
             raise DivergedError(
                 f"weights that are not finite, step {step}, nothing was saved; {LOWER_RATE}"
             )
@@ -203,20 +206,47 @@ class Training:
             return
         state = State(
             step=step,
-            best=self.best,
+            best=self.best.model_copy(),
             elapsed_s=elapsed_s,
             world_size=run.ranks.world_size,
             threads=torch.get_num_threads(),
             torch=str(torch.__version__),
         )
         moments = checkpoints.adam_moments(self.optimizer, transformer)
-        snapshot = Checkpoint(weights, moments, state)
-        run.lock.check()
-        checkpoints.save(run.directory, snapshot, run.config, run.tokenizer_file, run.hashes)
-        run.lock.check()  # again, as saving takes a while
-        settings = run.config.training
-        every, keep = settings.checkpoint_every, settings.keep_checkpoints
-        checkpoints.rotate(run.directory, step, every, keep, self.best.step)
+        if run.ranks.is_asynchronous:
+            weights, moments = copied(weights, moments)
+            self.writer.write(partial(_write, run, Checkpoint(weights, moments, state)))
+        else:
+            _write(run, Checkpoint(weights, moments, state))
+
+
+def _write(run: Run, checkpoint: Checkpoint) -> None:
+    """Writes a checkpoint and removes those that are no longer needed."""
+    assert run.lock
+    run.lock.check()
+    checkpoints.save(run.directory, checkpoint, run.config, run.tokenizer_file, run.facts)
+    run.lock.check()  # again, as saving takes a while
+    settings, state = run.config.training, checkpoint.state
+    every, keep = settings.checkpoint_every, settings.keep_checkpoints
+    checkpoints.rotate(run.directory, state.step, every, keep, state.best.step)
+
+
+class Watch:
+    """Sees that a run has not diverged; results are read in order, when reading does not wait."""
+
+    def __init__(self, config: Config):
+        self._divergence, self._unread = Divergence(config), deque[tuple[int, StepResult]]()
+        self.is_astray = False  # as `Divergence` says of the newest that was read
+
+    def add(self, step: int, result: StepResult) -> None:
+        """Takes a step's result, to be read later."""
+        self._unread.append((step, result))
+
+    def read(self) -> None:
+        """Reads what was taken; DivergedError if a run has diverged."""
+        while self._unread:
+            step, result = self._unread.popleft()
+            self.is_astray = self._divergence.is_astray(step, result.nll)
 
 
 def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int:
@@ -225,37 +255,47 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
     config, settings, ranks = run.config, run.config.training, run.ranks
     if step:
         training.validate_if_due(log, stop, step)  # still due if a stop interrupted it
-        _stop(run, ranks.max(stop.signal_number), step)
+        _stop(training, ranks.max(stop.signal_number), step)
     if training.is_over(step):
         return step
-    divergence, first = Divergence(config), step + 1
-    for plan, slots in _settled(training, steps_of(run, after=step)):
-        step = plan.step
-        result = optimizer_step(
-            training.module, training.loss_module, training.optimizer, slots,
-            step, plan.target_tokens, config, ranks,
-        )  # fmt: skip
-        log.count(plan.target_tokens)
-        if step in (first, settings.max_steps) or step % settings.log_every == 0:
-            log.step(_facts(plan, result))
-        is_astray = divergence.is_astray(step, result.nll)
-        is_best = training.validate_if_due(log, stop, step)
-        signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
-        is_due = (is_best or step % settings.checkpoint_every == 0) and not is_astray
-        if is_over or signal_number or is_due:
-            training.save(step, log.elapsed_s)
-            log.restart_clock()
-        _stop(run, signal_number, step)
-        if is_over:
-            break
+    watch, first = Watch(config), step + 1
+    with steps_of(run, after=step) as planned:
+        for plan, slots in _settled(training, planned):
+            step = plan.step
+            result = optimizer_step(
+                training.module, training.loss_module, training.optimizer, slots,
+                step, plan.target_tokens, config, ranks,
+            )  # fmt: skip
+            watch.read()  # of the step before, while a GPU computes this one
+            log.count(plan.target_tokens)
+            if step in (first, settings.max_steps) or step % settings.log_every == 0:
+                log.step(_facts(plan, result))
+            watch.add(step, result)
+            if training.is_to_be_validated(step) or not ranks.is_asynchronous:
+                watch.read()
+            is_best = training.validate_if_due(log, stop, step)
+            signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
+            is_due = is_best or step % settings.checkpoint_every == 0
+            if is_over or signal_number or is_due:
+                watch.read()
+            if is_over or signal_number or (is_due and not watch.is_astray):
+                training.save(step, log.elapsed_s)
+                log.restart_clock()
+            training.writer.check()
+            _stop(training, signal_number, step)
+            if is_over:
+                break
     if step < settings.max_steps:
-        log.note(f"early stopping: no better BLEU since step {training.best.step}")
+        name = NAMES[settings.best_by]
+        log.note(f"early stopping: no better {name} since step {training.best.step}")
     return step
 
 
-def _stop(run: Run, signal_number: int, step: int) -> None:
+def _stop(training: Training, signal_number: int, step: int) -> None:
     """Raises Stopped if a rank was asked to stop, once the main process has saved `step`."""
+    run = training.run
     if signal_number:
+        training.writer.wait()
         run.ranks.wait()
         raise Stopped(signal_number, f"stopped after step {step}, saved in {run.directory}")
 
@@ -282,28 +322,11 @@ def _facts(plan: StepPlan, result: StepResult) -> dict[str, Any]:
         "plan_digest": plan.digest,
         "source_tokens": plan.source_tokens,
         "target_tokens": plan.target_tokens,
-    } | asdict(result)
-
-
-def steps_of(run: Run, after: int) -> Iterator[Step]:
-    """The steps after `after`, with this rank's slots as tensors on its device."""
-    ranks, settings = run.ranks, run.config.training
-    slots = ranks.world_size if settings.micro_batches == "auto" else settings.micro_batches
-    if slots % ranks.world_size:
-        raise InputError(
-            f"{ranks.world_size} processes cannot share {slots} slots evenly, "
-            "training.micro_batches, make it a multiple of the number of processes"
-        )
-    share = slots // ranks.world_size
-    own = range(ranks.rank * share, (ranks.rank + 1) * share)
-    row_tokens = _CPU_ROW if ranks.device.type == "cpu" else _GPU_ROW
-    plan = Plan(run.training, settings.batch_tokens, slots, settings.seed, run.verify)
-    for step in plan.steps(after):
-        batches = []
-        for slot in own:
-            pairs = pairs_of(run.training, step.slots[slot])
-            batches.append((slot, packed(pairs, row_tokens).to(ranks.device)))
-        yield step, batches
+        "loss": result.loss,
+        "nll": result.nll,
+        "gradient_norm": result.gradient_norm,
+        "learning_rate": result.learning_rate,
+    }
 
 
 def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
@@ -337,34 +360,69 @@ def _warn_of_other_languages(initial: Data, own: Data, origin: str, note: Note) 
         )
 
 
-def _finish(run: Run, log: RunLog, stop: StopRequest, step: int) -> None:
-    """Averages the last checkpoints into RUN/model, which is validated."""
+def _finish(training: Training, log: RunLog, stop: StopRequest, step: int) -> None:
+    """Writes RUN/model: the mean of the last checkpoints, or the best one, see `_finished`."""
+    run = training.run
     run.ranks.wait()  # until the main process has saved the last of them
+    weights, facts = _finished(training, log, stop, step)
+    if not run.lock:
+        return
+    finished_model.write(
+        run.directory, run.lock, run.config, run.tokenizer_file, weights,
+        run.facts | facts, log.note,
+    )  # fmt: skip
+    log.event("model", facts)
+    steps = ", ".join(map(str, facts["averaged_steps"]))
+    bleu = f", validation bleu {facts['validation']['bleu']:.2f}" if run.validation else ""
+    log.note(f"model: mean of steps {steps}{bleu}")
+    for warning in facts["warnings"]:
+        log.note(f"nmt: warning: {warning}")
+
+
+def _finished(
+    training: Training, log: RunLog, stop: StopRequest, step: int
+) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """The finished model's weights, and what its manifest and the log say of it."""
+    run, best = training.run, training.best
     settings = run.config.training
+    by, wanted = settings.best_by, settings.average_last
     sound = checkpoints.sound_checkpoints(
-        run.directory, settings.average_last, log.note, settings.checkpoint_every, step
+        run.directory, wanted, log.note, settings.checkpoint_every, step
     )
     if not sound:
         raise NoModelError(f"no sound checkpoint is left to average, {run.directory}, train on")
-    weights = mean_weights([folder for _, folder in sound])
+    warnings = too_few(len(sound), wanted, run.directory)
+    weights, result = _averaged(training, sound, stop, step)
+    if result and settings.finished_model == "better" and best.beats(result.facts, by):
+        alone = checkpoints.sound_checkpoints(
+            run.directory, 1, log.note, settings.max_steps + 1, best.step
+        )
+        if alone:
+            log.note(f"better than the mean ({NAMES[by]} {result.facts[by]:.3f}): one step alone")
+            sound, warnings, best = alone, [], Best()
+            weights, result = _averaged(training, sound, stop, step)
     facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}
-    note = f"model: mean of steps {', '.join(map(str, facts['averaged_steps']))}"
-    if run.validation:
-        transformer = new_transformer(run.config)
-        transformer.load_state_dict(weights)
-        module = TransformerLoss(transformer.to(run.ranks.device), settings.label_smoothing)
-        result = validate(module, run.tokenizer, run.validation, run.config, run.ranks, stop)
-        _stop(run, run.ranks.max(stop.signal_number), step)
-        assert result  # None only if a rank was asked to stop
+    if result:
         facts["validation"] = result.facts
-        facts["warnings"] = shortcomings(result.facts, log.last_validation, run.directory.path)
-        note += f", validation bleu {result.bleu:.2f}"
-    if run.lock:
-        finished_model.write(
-            run.directory, run.lock, run.config, run.tokenizer_file, weights,
-            run.hashes | facts, log.note,
-        )  # fmt: skip
-        log.event("model", facts)
-        log.note(note)
-        for warning in facts.get("warnings", []):
-            log.note(f"nmt: warning: {warning}")
+        warnings += shortcomings(result.facts, best, by, run.directory)
+    return weights, facts | {"warnings": warnings}
+
+
+def _averaged(
+    training: Training, sound: list[tuple[int, Path]], stop: StopRequest, step: int
+) -> tuple[dict[str, torch.Tensor], Validation | None]:
+    """The mean of checkpoints' weights and, if there is a validation set, its validation."""
+    run = training.run
+    weights = mean_weights([folder for _, folder in sound])
+    if not run.validation:
+        return weights, None
+    transformer = new_transformer(run.config)
+    transformer.load_state_dict(weights)
+    epsilon = run.config.training.label_smoothing
+    module = TransformerLoss(transformer.to(run.ranks.device), epsilon)
+    result = validate(
+        module, run.tokenizer, run.validation, run.config, run.ranks, stop, run.target_symbols
+    )
+    _stop(training, run.ranks.max(stop.signal_number), step)
+    assert result  # None only if a rank was asked to stop
+    return weights, result

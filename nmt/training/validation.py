@@ -1,4 +1,4 @@
-"""Validation: the loss of the references, and BLEU of the model's translations."""
+"""Validation: the loss of the references, and scores of the model's translations."""
 
 import math
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import DivergedError, InputError
 from nmt.evaluation.bleu import score
+from nmt.training.compiling import uncompiled
 from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.health import LOWER_RATE, unigram_nll
 from nmt.training.loss import TransformerLoss
@@ -31,9 +32,11 @@ class Validation:
 
     loss: float  # smoothed
     nll: float  # unsmoothed
-    bleu: float
+    bleu: float  # this and chrf: 0 to 100
     bleu_signature: str
     samples: list[Sample]
+    chrf: float = 0.0
+    chrf_signature: str = ""
     unigram_nll: float = 0.0  # of guessing by the frequency of pieces, see `health.unigram_nll`
 
     @property
@@ -66,10 +69,14 @@ def validate(
     config: Config,
     ranks: Ranks,
     stop: StopRequest,
+    target_symbols: Sequence[str] = (),
 ) -> Validation | None:
-    """Measures loss and BLEU on the validation split, whose pairs the ranks share.
+    """Measures loss, BLEU and chrF on the validation split, whose pairs the ranks share.
 
     Translates as `nmt translate` does, with the settings of the configuration.
+
+    Args:
+        target_symbols: see `Translator`.
 
     Returns:
         None on every rank if one was asked to stop before its part was done.
@@ -84,10 +91,11 @@ def validate(
     pairs = pairs_of(shards, own)
     is_interrupted, own_sums, own_samples = False, [0.0, 0.0, 0.0], list[Sample]()
     try:
-        own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
-        translator = Translator(loss_module.transformer, tokenizer, config)
-        with autocast(config, ranks.device):
-            own_samples = _translated(translator, pairs, stop)
+        with uncompiled(config.training.compile):
+            own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
+            translator = Translator(loss_module.transformer, tokenizer, config, target_symbols)
+            with autocast(config, ranks.device):
+                own_samples = _translated(translator, pairs, stop)
     except _Interrupted:
         is_interrupted = True
     loss_module.train(training)
@@ -110,6 +118,8 @@ def validate(
         nll=sums[1] / sums[2],
         bleu=scores.bleu,
         bleu_signature=scores.bleu_signature,
+        chrf=scores.chrf,
+        chrf_signature=scores.chrf_signature,
         samples=[samples[pick] for pick in picks],
         unigram_nll=unigram_nll(shards),
     )

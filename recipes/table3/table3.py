@@ -19,9 +19,12 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
+
+import numpy as np
 
 from nmt.cli.terminal import run_script, say
 from nmt.config import Config, differences, load
@@ -204,7 +207,7 @@ def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Res
         parameters=info(config)["parameters"]["total"],
         steps=facts["step"],
         minutes=_seconds(run) / 60,
-        ppl=facts["validation"]["ppl"],
+        ppl=perplexity(model, config),
         bleu=scores["bleu"],
         bleu_interval=scores["bleu_interval"],
         bleu_signature=scores["bleu_signature"],
@@ -212,6 +215,22 @@ def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Res
     )
     atomic.write_file(run / RESULT, json.dumps(asdict(result), indent=1) + "\n")
     return result
+
+
+def perplexity(model: Path, config: Config) -> float:
+    """Of the validation set per piece, in fp32 whatever the run was trained in."""
+    from nmt.data.prepared import PreparedData
+    from nmt.data.shards import pairs_of
+    from nmt.decoding.score import log_probabilities
+    from nmt.decoding.translator import Translator
+
+    translator = Translator.load(model, precision="fp32")
+    shards = PreparedData.of(config).shards("validation")
+    limit = translator.transformer.max_length or math.inf  # as training validates
+    everything = pairs_of(shards, np.arange(sum(map(len, shards))))
+    pairs = [pair for pair in everything if max(map(len, pair)) <= limit]
+    found = list(chain.from_iterable(log_probabilities(translator.transformer, pairs)))
+    return math.exp(-math.fsum(found) / len(found))
 
 
 def table(results: Sequence[Result]) -> str:

@@ -25,7 +25,7 @@ VOCABULARY, SOURCE, TARGET = 40, 7, 9
 
 @pytest.fixture
 def transformer(monkeypatch) -> Transformer:
-    monkeypatch.setattr(products, "_by_onednn", lambda a: False)  # whose operator is not counted
+    monkeypatch.setattr(products, "has_onednn", lambda dtype: False)  # which is not counted
     model = Transformer(MODEL, VOCABULARY, max_length=20)
     model.initialize(1)
     return model

@@ -100,7 +100,7 @@ def test_steps_are_those_of_training(settings, monkeypatch):
         learning_rate(config, n + 1) for n in range(7)
     ]
     assert results[0].nll > results[-1].nll > 0  # it learns
-    for timed, plan in zip(found.steps.kept, plans[2:], strict=True):
+    for timed, plan in zip(found.timed.kept, plans[2:], strict=True):
         assert (timed.source_tokens, timed.target_tokens) == (
             plan.source_tokens,
             plan.target_tokens,
@@ -109,7 +109,7 @@ def test_steps_are_those_of_training(settings, monkeypatch):
         pairs = plan.slots[0]
         lengths = shard.source.lengths[pairs], shard.target.lengths[pairs]
         assert timed.flops == training_flops(config.model, 400, *lengths)
-    rates = [each.target_tokens / each.seconds for each in found.steps.kept]
+    rates = [each.target_tokens / each.seconds for each in found.timed.kept]
     assert found.target_tokens_per_second == statistics.median(rates)
 
 

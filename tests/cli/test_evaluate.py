@@ -48,3 +48,13 @@ def test_the_librarys_parameters_are_named_as_flags(line: str, message: str, cap
     monkeypatch.chdir(tmp_path)
     assert main(["evaluate", *line.split()]) == 2
     assert capsys.readouterr().err.startswith(f"nmt: error: {message}")
+
+
+def test_model_may_stand_behind_the_references(capsys, tmp_path, monkeypatch):
+    """A folder is no reference: `--reference F MODEL` means what it did when there was but one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "r").write_text("Ja.\n")
+    for references in ("r", "r r"):
+        line = f"--source r --reference {references} {tmp_path} --device none"
+        assert main(["evaluate", *line.split()]) == 3
+        assert f"no model, checkpoint or run, {tmp_path}, " in capsys.readouterr().err

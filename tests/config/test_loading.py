@@ -99,7 +99,8 @@ def test_r18_files_that_cannot_be_read(tmp_path: Path):
 def test_what_may_change_when_a_run_goes_on_is_what_is_promised():
     """Steps, how often it saves and measures, and decoding; and a run may be moved."""
     training = {"max_steps", "checkpoint_every", "keep_checkpoints", "average_last",
-                "validate_every", "log_every", "early_stopping", "run_directory"}  # fmt: skip
+                "validate_every", "log_every", "early_stopping", "finished_model",
+                "run_directory"}  # fmt: skip
     decoding = {"beam", "length_penalty", "max_extra_length"}
     promised = {f"training.{key}" for key in training} | {f"decoding.{key}" for key in decoding}
     assert promised == MAY_CHANGE

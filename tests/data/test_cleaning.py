@@ -9,41 +9,80 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data import cleaning
-from nmt.data.cleaning import COPY, EMPTY, LEAKED, RATIO, TOO_LONG, HeldOut, fault, normalize
+from nmt.data.cleaning import (
+    COPY,
+    EMPTY,
+    LEAKED,
+    RATIO,
+    TOO_LONG,
+    HeldOut,
+    fault,
+    keep_spacing,
+    normalize,
+)
 
-ODD = "\0\t\n\v\f\r\x1c\x1d\x1e\x1f\x7f\x85\u2028\u2029\ufeff\u0308u "
+ODD = "\0\t\n\v\f\r\x1c\x1d\x1e\x1f\x7f\x85\u2028\u2029\ufeff\u0308u \u00a0\u00ad\u200b\u200d\u3000"
 ANY_TEXT = st.text(
     st.one_of(st.characters(exclude_categories=[]), st.sampled_from(ODD)), max_size=40
 )
 
 
-@given(ANY_TEXT)
-def test_normalized_text_is_one_line_for_every_reader(text: str) -> None:
-    normal = normalize(text)
-    assert normalize(normal) == normal == unicodedata.normalize("NFC", normal)
+@pytest.mark.parametrize("treatment", [normalize, keep_spacing])
+@given(text=ANY_TEXT)
+def test_normalized_text_is_one_line_for_every_reader(treatment, text: str) -> None:
+    normal = treatment(text)
+    assert treatment(normal) == normal == unicodedata.normalize("NFC", normal)
     assert len(normal.splitlines()) <= 1
     assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in normal)
     normal.encode()
-    if not cleaning.needs_repair(text):
+    is_odd = treatment is normalize and cleaning.has_odd_spacing(text)
+    if not cleaning.needs_repair(text) and not is_odd:
         assert normal == unicodedata.normalize("NFC", text)
+
+
+@given(ANY_TEXT)
+def test_words_are_single_spaced_and_nothing_else_of_them_changes(text: str) -> None:
+    words = normalize(text).split(" ") if normalize(text) else []
+    assert words == normalize(text).split()
+    letters = [c for c in unicodedata.normalize("NFC", text) if unicodedata.category(c) == "Lu"]
+    assert [c for c in normalize(text) if unicodedata.category(c) == "Lu"] == letters
+
+
+def test_every_blank_of_unicode_is_known_and_joiners_stay() -> None:
+    blanks = [chr(c) for c in range(0x110000) if chr(c).isspace() and chr(c) != "\x1f"]
+    assert len(blanks) > 20
+    for blank in blanks:
+        assert normalize(f"a{blank}b") == normalize(f" a {blank}b{blank}") == "a b"
+    for invisible in "\u00ad\u200b\u2060\ufeff":
+        assert normalize(f"a{invisible}b") == "ab"
+        assert normalize(f"a {invisible} b{invisible}") == "a b"
+    for kept in ("\u0646\u200c\u0647", "\U0001f468\u200d\U0001f469", "\u05d0\u200f.", "\u2011"):
+        assert normalize(kept) == kept
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a\tb\r\nc", "a b  c"),
+        ("a\tb\r\nc", "a b c"),
         ("a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i", "a b c d e f g h i"),
         ("\ufeffso\x00 \x07far\x7f", "so far"),
         ("u\x00\u0308", "\u00fc"),  # composed after what stood between is gone
         ("x\ud800y", "x\ufffdy"),
         (
             " A  \u00a0\u2009\u200b\u00ad\ufb01 \u2581 ",
-            " A  \u00a0\u2009\u200b\u00ad\ufb01 \u2581 ",
+            "A \ufb01 \u2581",
         ),
+        ("u\u00ad\u0308", "\u00fc"),
     ],
 )
 def test_normalize_examples(text: str, expected: str) -> None:
     assert normalize(text) == expected
+
+
+def test_what_older_models_were_trained_on_stays_as_it_was() -> None:
+    odd = " A  \u00a0\u2009\u200b\u00ad\ufb01 \u2581 "
+    assert keep_spacing(odd) == odd
+    assert keep_spacing("a\tb\r\nc\ufeff\x07 u\x00\u0308") == "a b  c \u00fc"
 
 
 NONE = HeldOut.of([])

@@ -1,11 +1,14 @@
 """Layouts: nothing lost, labels one behind inputs, rows within their capacity."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.layout import Batch, by_length, one_per_row, packed
+from nmt.data.layout import Batch, Shape, by_length, fixed_shape, one_per_row, pack, packed
 from nmt.data.prepared import PreparedData
 from nmt.data.shards import pairs_of
 from nmt.model.special_ids import BOS_ID, EOS_ID
@@ -35,7 +38,11 @@ def pairs_in(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     return found
 
 
-@pytest.mark.parametrize("layout", [one_per_row, lambda pairs: packed(pairs, 40)])
+def in_blocks(pairs, shape: Shape = Shape(columns=32, block=8, rows=10)) -> Batch:  # noqa: B008
+    return pack(pairs, shape).to(torch.device("cpu"))
+
+
+@pytest.mark.parametrize("layout", [one_per_row, lambda pairs: packed(pairs, 40), in_blocks])
 @pytest.mark.parametrize("number", [1, 2, 50])
 def test_every_pair_stands_in_the_tensors_once(layout, number: int):
     pairs = random_pairs(number)
@@ -89,3 +96,36 @@ def test_batches_of_like_length_hold_each_pair_once_and_not_too_much(lengths, to
     for batch in batches:
         longest = max(max(lengths[index]) for index in batch)
         assert len(batch) == 1 or len(batch) * longest <= tokens
+
+
+def test_a_pair_that_fits_into_a_block_does_not_leave_it():
+    pairs = random_pairs(200, longest=11)
+    batch = in_blocks(pairs)
+    for both in zip(batch.src.segments.tolist(), batch.tgt_in.segments.tolist(), strict=True):
+        is_of_long_pairs = any(row.count(segment) > 8 for row in both for segment in row if segment)
+        for row in both:
+            blocks = [set(row[begin : begin + 8]) - {0} for begin in range(0, 32, 8)]
+            assert is_of_long_pairs or not any(a & b for a, b in pairwise(blocks))
+    assert (batch.tgt_out != 0).float().mean() > 0.6
+
+
+@pytest.mark.parametrize("number", [0, 1, 30, 60, 90])
+def test_rows_of_a_fixed_shape_grow_only_if_pairs_need_them(number: int):
+    shape = Shape(columns=32, block=8, rows=10)
+    batch = in_blocks(random_pairs(number), shape)
+    needed = len(pack(random_pairs(number), Shape(32, 8)).to(torch.device("cpu")).tgt_out)
+    assert batch.src.tokens.shape == batch.tgt_out.shape == (max(10, needed), 32)
+    longer = [(np.full(40, 5, np.int32), np.full(3, 6, np.int32))]
+    assert in_blocks([*random_pairs(number), *longer], shape).tgt_out.shape[1] == 40
+
+
+def test_a_fixed_shape_holds_the_slots_of_a_step():
+    """The base model's: 25,000 tokens in rows of 2 blocks of 128."""
+    assert fixed_shape(25_000, 1, 256) == Shape(columns=256, block=128, rows=100)
+    assert fixed_shape(25_000, 8, 100) == Shape(columns=128, block=128, rows=25)
+    rng = np.random.default_rng(1)
+    lengths = np.clip(rng.lognormal(3.1, 0.65, 2000), 1, 256).astype(int)
+    lengths = lengths[np.cumsum(lengths) <= 25_000]
+    pairs = [(np.full(length, 5, np.int32),) * 2 for length in lengths]
+    batch = pack(pairs, fixed_shape(25_000, 1, 256))
+    assert batch.rows in (100, 104)

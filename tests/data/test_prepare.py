@@ -120,7 +120,8 @@ def test_every_rule_is_counted_and_nothing_else_is_lost(whole: config.Config) ->
     first, second, validation, test = facts["corpora"]
     assert (first["read"], first["pairs"]) == (250, 250)
     assert (second["read"], second["pairs"]) == (len(BAD) + 50, 51)
-    assert second["repaired"] == {cleaning.REPAIRED: 2}  # a source, a target
+    assert first["repaired"] == {cleaning.REPAIRED: 0, cleaning.SPACING: 0}
+    assert second["repaired"] == {cleaning.REPAIRED: 2, cleaning.SPACING: 1}
     assert second["dropped"] == {
         cleaning.EMPTY: 1, cleaning.TOO_LONG: 0, cleaning.RATIO: 1, cleaning.COPY: 1,
         cleaning.LEAKED: 2, cleaning.DUPLICATE: 2, cleaning.TOO_MANY_TOKENS: 1,

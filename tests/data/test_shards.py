@@ -17,7 +17,7 @@ from nmt.data.shards import Shard, pairs_of
 from nmt.errors import InputError
 from nmt.storage import manifest
 from nmt.storage.opening import MAX_LINE_BYTES
-from nmt.training import train as training
+from nmt.training import loading
 
 
 @pytest.fixture
@@ -89,13 +89,16 @@ def test_a_shard_touched_replaced_or_removed_is_read_on(config, change):
 
 
 def test_data_cut_while_a_run_trains_are_one_line(config, tmp_path: Path, monkeypatch, capsys):
-    step, shard = training.optimizer_step, next((tmp_path / "data/train").glob("*.arrow"))
+    read, shard = loading.pairs_of, next((tmp_path / "data/train").glob("*.arrow"))
+    steps: list[int] = []
 
-    def step_and_cut(*arguments: Any) -> Any:
-        cut(shard)
-        return step(*arguments)
+    def cut_and_read(*arguments: Any) -> Any:  # where steps are read ahead: not while one is read
+        steps.append(len(steps))
+        if len(steps) == 4:
+            cut(shard)
+        return read(*arguments)
 
-    monkeypatch.setattr(training, "optimizer_step", step_and_cut)
+    monkeypatch.setattr(loading, "pairs_of", cut_and_read)
     (tmp_path / "config.yaml").write_text(config.to_yaml())
     assert main(["train", str(tmp_path / "config.yaml")]) == 2
     [line] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]

@@ -18,9 +18,11 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.data.cleaning import normalize
+from nmt.data.cleaning import keep_spacing, normalize
 from nmt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
+from nmt.data.tokenizer_model import SINGLE_SPACES
 from nmt.errors import InputError, NoModelError, Stopped
+from tests.fixtures.make import FROZEN
 from tests.patience import PATIENCE_S
 
 TEXT = "der die das ein Hund Katze Haus läuft schläft the a dog cat house runs sleeps 12 7, ß Ü ."
@@ -61,7 +63,7 @@ SPECIAL = st.sampled_from(
 
 
 @settings(max_examples=400)
-@given(st.lists(st.one_of(SPECIAL, st.text(max_size=8)), max_size=8).map("".join).map(normalize))
+@given(st.lists(st.one_of(SPECIAL, st.text(max_size=8)), max_size=8).map("".join).map(keep_spacing))
 def test_decode_inverts_encode(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
@@ -74,7 +76,7 @@ def test_decode_inverts_encode(tokenizer: Tokenizer, text: str) -> None:
 @given(
     st.lists(st.one_of(SPECIAL, st.text(sorted(set(TEXT))), st.text(max_size=8)), max_size=8)
     .map("".join)
-    .map(normalize),
+    .map(keep_spacing),
     st.floats(0, 0.99),
     st.integers(0, 9),
 )
@@ -86,6 +88,74 @@ def test_random_segmentations_are_of_the_same_text(
     assert tokenizer.decode(ids) == text
     assert all(UNK_ID < i < tokenizer.vocabulary_size for i in ids)
     assert tokenizer.sample(text, dropout, Random(seed)) == ids
+
+
+SYMBOLS = ("<2de>", "<2de>>", "##BT##", 'a,"b'.join("<>"))
+MIXED = st.lists(st.one_of(st.sampled_from([*SYMBOLS, "<2d", "e>", "#", " "]), SPECIAL), max_size=8)
+
+
+@pytest.fixture(scope="module")
+def with_symbols(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("symbols") / "tokenizer.model"
+    text = [f"<2de> {sentence} ##BT## <2d" for sentence in SENTENCES]
+    train_tokenizer(text, 345, path, SYMBOLS)
+    return Tokenizer.load(path)
+
+
+def symbols_in(text: str) -> list[str]:
+    """Read from left to right, the longest that fits."""
+    found = []
+    while text:
+        fitting = [symbol for symbol in SYMBOLS if text.startswith(symbol)]
+        found += sorted(fitting, key=len)[-1:]
+        text = text[max(map(len, fitting), default=1) :]
+    return found
+
+
+@given(MIXED.map("".join).map(normalize), st.floats(0, 0.99), st.integers(0, 9))
+def test_symbols_are_one_piece_each_and_never_split(
+    with_symbols: Tokenizer, text: str, dropout: float, seed: int
+) -> None:
+    ids = with_symbols.encode(text)
+    assert with_symbols.decode(ids) == text
+    assert with_symbols.sample(text, 0.0, Random(seed)) == ids
+    sampled = with_symbols.sample(text, dropout, Random(seed))
+    assert with_symbols.decode(sampled) == text
+    for found in (ids, sampled):
+        pieces = with_symbols.pieces([i for i in found if i in with_symbols.symbol_ids.values()])
+        assert pieces == symbols_in(text)
+
+
+def test_symbols_count_in_the_vocabulary_and_are_in_no_other_piece(
+    with_symbols: Tokenizer, tokenizer: Tokenizer
+) -> None:
+    assert with_symbols.vocabulary_size == 345
+    assert with_symbols.symbols == SYMBOLS
+    assert tokenizer.symbols == () and len(tokenizer.encode("<2de>")) > 2
+    pieces = with_symbols.pieces(range(UNK_ID + 1 + len(SYMBOLS) + 256, 345))
+    assert not any(symbol in piece for piece in pieces for symbol in SYMBOLS)
+    assert [with_symbols.symbol_ids[symbol] for symbol in SYMBOLS] == [4, 5, 6, 7]
+
+
+def test_the_symbols_a_text_begins_with(with_symbols: Tokenizer, tokenizer: Tokenizer) -> None:
+    assert with_symbols.split_tag("<2de> ##BT## Hund <2de>.") == ("<2de> ##BT## ", "Hund <2de>.")
+    assert with_symbols.split_tag("<2de>>Hund") == ("<2de>>", "Hund")
+    assert with_symbols.split_tag("Hund") == ("", "Hund")
+    assert tokenizer.split_tag("<2de> Hund") == ("", "<2de> Hund")
+
+
+def test_a_tokenizer_says_which_text_it_was_learnt_from(model: Path, tmp_path: Path) -> None:
+    assert Tokenizer.load(model).normalize is normalize
+    older = tmp_path / "older.model"
+    older.write_bytes(model.read_bytes().removesuffix(SINGLE_SPACES))
+    assert older.stat().st_size < model.stat().st_size
+    assert Tokenizer.load(older).normalize is keep_spacing
+    assert Tokenizer.load(older).encode("Hund \u00a0 a") == Tokenizer.load(model).encode(
+        "Hund \u00a0 a"
+    )
+    for frozen in FROZEN:
+        expected = keep_spacing if frozen.name == "format_1" else normalize
+        assert Tokenizer.load(frozen / "run/tokenizer.model").normalize is expected
 
 
 def test_segmentations_are_as_likely_as_algorithm_1_makes_them(tokenizer: Tokenizer) -> None:
@@ -186,6 +256,9 @@ def piece(text: bytes, score: float = -9.0, kind: bytes = b"") -> bytes:
     return message(1, message(1, text) + b"\x15" + struct.pack("<f", score) + kind)
 
 
+USER_DEFINED = b"\xfa\x01"  # user_defined_symbols of trainer_spec; length and text follow
+
+
 def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
     """Models with what the message of their refusal must hold."""
     ours: dict[str, object] = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
@@ -210,6 +283,13 @@ def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
         ("no finite score", sound + piece(b"qq", float("nan"))),
         ("of another kind", sound + piece(b"qq", kind=b"\x18\x04")),  # USER_DEFINED
         ("of another kind", sound[len(pad) :]),
+        ("of another kind", sound + message(2, USER_DEFINED + b"\x05<2de>")),  # declared alone
+        ("no symbol", sound + message(2, USER_DEFINED + b"\x03the")),
+        ("utf-8", sound + message(2, USER_DEFINED + b"\x03<\xff>")),
+        ("every vocabulary", sound + message(2, USER_DEFINED + b"\x06<0x41>")),
+        ("twice", sound + message(2, 2 * (USER_DEFINED + b"\x05<2de>"))),
+        ("a setting of 3 bytes", sound + message(3, message(1, b"nfc"))),
+        ("without a name", sound + message(3, b"\x08\x05")),
         ("field 5", sound + message(1, message(5, b"x"))),
         ("field 2", sound + charsmap),
         ("field 3", sound + message(3, message(3, b"x"))),

@@ -68,6 +68,36 @@ def test_probabilities_of_all_next_tokens_sum_to_one(translator: Translator):
     assert total + logits[0, 1].softmax(-1)[0].item() == pytest.approx(1, abs=1e-4)
 
 
+def test_logits_of_bf16_weights_are_fp32(translator: Translator):
+    """Rounded to bf16 they would be up to 2^-9 of their size away, and some of them equal."""
+    transformer = translator.transformer.to(torch.bfloat16)
+    with torch.no_grad():
+        transformer.embedding.mul_(8)  # logits far from 0
+    source = np.array([7, 8, EOS_ID])
+    pairs = [(source, np.array([50, token])) for token in range(4, 400)]
+    found = [values[1] for values in log_probabilities(transformer, pairs)]
+    batch = one_per_row([(source, np.array([50, 5]))])
+    with torch.inference_mode():
+        hidden = transformer(batch.src, batch.tgt_in)[0, 1]
+    expected = (transformer.embedding.double() @ hidden.double()).log_softmax(0)[4:400]
+    assert found == pytest.approx(expected.tolist(), abs=1e-4)
+
+
+def test_scores_are_computed_in_fp32_on_every_device(translator, tmp_path, monkeypatch):
+    asked = []
+
+    def load(*_, precision, **__):
+        asked.append(precision)
+        return translator
+
+    monkeypatch.setattr(Translator, "load", load)
+    (tmp_path / "text").write_text("Why?\n")
+    for given in (None, "bf16"):
+        options = {"each_token": False, "device": "cuda", "note": print, "precision": given}
+        list(run_score("m", tmp_path / "text", tmp_path / "text", **options))
+    assert asked == ["fp32", "bf16"]
+
+
 def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monkeypatch):
     config = settings(model__positions="learned", data__max_length=8)
     tokenizer = Tokenizer.load(tiny_data / "data/tokenizer.model")

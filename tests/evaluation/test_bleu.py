@@ -20,7 +20,7 @@ from nmt.errors import ArgumentError, InputError, Status
 from nmt.evaluation import evaluate as module
 from nmt.evaluation.bleu import bleu_interval, compare, score, ter
 from nmt.evaluation.evaluate import evaluate
-from nmt.evaluation.paper_bleu import paper_bleu
+from nmt.evaluation.paper_bleu import CONVENTIONS, paper_bleu
 from nmt.storage import manifest
 
 REFERENCES = [
@@ -93,7 +93,8 @@ def test_an_interval_ends_at_100(model):
     for metric in ("bleu", "paper_bleu"):
         low, high = found[f"{metric}_interval"]
         assert 90 < low < found[metric] < high <= 100
-    perfect = evaluate("m", hypothesis="ref", reference="ref").as_json()
+    write("straight", [line.translate({0x201E: '"', 0x201C: '"'}) for line in REFERENCES])
+    perfect = evaluate("m", hypothesis="straight", reference="straight").as_json()
     assert (perfect["bleu"], perfect["chrf"]) == (100, 100)
     assert perfect["bleu_interval"] == perfect["paper_bleu_interval"] == [100, 100]
 
@@ -131,8 +132,49 @@ def test_every_figure_is_of_the_target_language(model):
     assert default.comparison.bleu != found.comparison.bleu
 
 
-def test_several_references():
-    assert score(["a b c d"], ["x"], ["a b c d"]).bleu == pytest.approx(100)
+def test_several_references_case_and_tokens_are_the_sacrebleu_commands(model):
+    """Two files of references, one of them compressed, lowercased, in other tokens."""
+    second = perturbed([line.upper() for line in REFERENCES], 3)
+    files = ["ref", write("second", second)]
+    write("hyp", HYPOTHESES)
+    done = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", *files, "-i", "hyp", "-m", "bleu", "chrf", "ter",
+         "-lc", "--tokenize", "intl", "-w", "6"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    bleu, chrf, edits = json.loads(done.stdout)
+    Path("second.gz").write_bytes(gzip.compress(Path("second").read_bytes()))
+    options = {"reference": ["ref", "second.gz"], "lowercase": True, "tokenize": "intl"}
+    evaluation = evaluate("m", hypothesis="hyp", baseline="ref", **options)
+    found = evaluation.as_json()
+    for name, theirs in (("bleu", bleu), ("chrf", chrf), ("ter", edits)):
+        assert found[name] == pytest.approx(theirs["score"], abs=1e-6)
+        assert found[f"{name}_signature"] == theirs["signature"]
+    assert "nrefs:2|case:lc|eff:no|tok:intl|" in found["bleu_signature"]
+    low, high = found["bleu_interval"]
+    assert low < found["bleu"] < high
+    lowered = score(REFERENCES, REFERENCES, second, lowercase=True, tokenize="intl").bleu
+    assert found["baseline"]["bleu"] == pytest.approx(lowered, abs=1e-6)
+    assert found["paper_bleu"] == pytest.approx(paper_bleu(HYPOTHESES, REFERENCES, second)[0])
+    with pytest.raises(InputError, match=r"20 source lines but 19 references, src and short, "):
+        evaluate("m", source="src", reference=["ref", write("short", REFERENCES[:-1])])
+    with pytest.raises(InputError, match=r"20 translations but 19 references, hyp and short, "):
+        evaluate("m", hypothesis="hyp", reference=["short", write("short2", REFERENCES[:-1])])
+
+
+def test_tokens_that_sacrebleu_does_not_know_are_told_before_anything_is_translated(model):
+    with pytest.raises(ArgumentError, match="no such tokenization, tokenize moses, choose of none"):
+        evaluate("m", tokenize="moses", output="out")
+    assert not Path("out").exists()
+
+
+def test_tokenized_text_is_scored_as_it_is_without_a_warning(model):
+    notes: list[str] = []
+    tokenized = [line.replace(",", " ,").replace(".", " .") for line in REFERENCES]
+    files = {"hypothesis": write("tok", tokenized), "reference": "tok"}
+    found = evaluate("m", **files, tokenize="none", note=notes.append)
+    assert found.scores.bleu == pytest.approx(100) and not notes
+    assert "|tok:none|" in found.scores.bleu_signature
 
 
 @pytest.mark.parametrize(
@@ -211,18 +253,35 @@ def test_given_translations(model):
     assert evaluate("m", hypothesis="hyp").scores.sentences == 40
 
 
-def test_paper_bleu_is_for_german_alone(model):
+def test_paper_bleu_is_for_german_and_french(model):
     write("hyp", HYPOTHESES)
     found = {
         language: evaluate(None, hypothesis="hyp", reference="ref", target_language=language)
-        for language in ("de", "de-AT", "fr")
+        for language in ("de", "de-AT", "fr", "fr_CA", "nl")
     }
-    expected, _ = paper_bleu(HYPOTHESES, REFERENCES)
-    assert found["de"].paper_bleu == found["de-AT"].paper_bleu == expected
-    assert found["de"].as_json()["paper_bleu"] == round(expected, 6)
-    assert f"paper BLEU = {found['de'].paper_bleu:.2f}  (95%: " in found["de"].as_text()
-    assert found["fr"].paper_bleu is None and "paper" not in found["fr"].as_text()
-    assert "paper_bleu" not in found["fr"].as_json()
+    for language, alike in (("de", "de-AT"), ("fr", "fr_CA")):
+        expected, _ = paper_bleu(HYPOTHESES, REFERENCES, target_language=language)
+        assert found[language].paper_bleu == found[alike].paper_bleu == expected
+        content = found[language].as_json()
+        assert content["paper_bleu"] == round(expected, 6)
+        assert content["paper_bleu_convention"] == CONVENTIONS[language]
+        assert f"paper BLEU = {expected:.2f}  (95%: " in found[language].as_text()
+    assert found["de"].paper_bleu != found["fr"].paper_bleu
+    assert found["nl"].paper_bleu is None and "paper" not in found["nl"].as_text()
+    assert "paper_bleu" not in found["nl"].as_json()
+
+
+def test_figures_are_computed_in_fp32_on_every_device(model, monkeypatch):
+    asked = []
+
+    def load(*_, precision, **__):
+        asked.append(precision)
+        return LosesLastWord()
+
+    monkeypatch.setattr(Translator, "load", load)
+    evaluate("m", device="cuda")
+    evaluate("m", precision="bf16")
+    assert asked == ["fp32", "bf16"]
 
 
 def test_baseline(model):

@@ -183,11 +183,18 @@ def dropping(module: nn.Module) -> Iterator[list[Tensor]]:
     """Collects what each dropout multiplies by; 0 also where there was nothing but 0."""
     factors: list[Tensor] = []
 
-    def hook(_, arguments, output):
-        if output is not arguments[0]:
-            factors.append(torch.nan_to_num(output / arguments[0]).detach())
+    def hook(dropout: Dropout, arguments, options, output):
+        if not (dropout.training and dropout.p):
+            assert torch.equal(output, sum([*options.values(), *arguments]))
+            return
+        kept = output - options.get("residual", 0)
+        factors.append(torch.nan_to_num(kept / arguments[0]).detach())
 
-    hooks = [m.register_forward_hook(hook) for m in module.modules() if isinstance(m, Dropout)]
+    hooks = [
+        m.register_forward_hook(hook, with_kwargs=True)
+        for m in module.modules()
+        if isinstance(m, Dropout)
+    ]
     yield factors
     for each in hooks:
         each.remove()

@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.config import Model
 from nmt.model.attention import (
@@ -43,6 +44,27 @@ def among(segments: torch.Tensor, **rules) -> Visibility:
         if column and segments[row, column] and segments[row, column] == segments[row, column - 1]:
             positions[row, column] = positions[row, column - 1] + 1
     return Visibility((segments, segments), (positions, positions), **rules)
+
+
+def test_weights_of_long_inputs_are_not_held_without_a_gradient():
+    """2,100 tokens attend to each other with 4 heads: only the bias has as much as one head's."""
+
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor):
+                sizes.append(result.untyped_storage().nbytes() // 4)
+            return result
+
+    q, segments = torch.randn(1, 4, 2100, 4), torch.ones(1, 2100, dtype=torch.long)
+    segments[:, 1000:] = 2
+    visibility = Visibility(segments=(segments, segments))
+    sizes: list[int] = []
+    with torch.no_grad(), Sizes():
+        found = attention(q, q, q, visibility, NO_DROPOUT)
+    assert max(sizes) <= 2100**2
+    held = attention(q[:, :1], q[:, :1], q[:, :1], visibility, NO_DROPOUT)
+    torch.testing.assert_close(found[:, :1], held)
 
 
 def test_training_and_decoding_kernels_agree_in_values_and_gradients():

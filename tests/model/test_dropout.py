@@ -10,7 +10,7 @@ from nmt.model.dropout import Dropout, Randomness
 def masks(p: float, n: int, *key: int) -> torch.Tensor:
     randomness = Randomness()
     randomness.seed(*key)
-    return randomness.keep(torch.Size([n]), p)
+    return randomness.keep(torch.Size([n]), p).bool()
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
@@ -32,7 +32,7 @@ def test_of_all_16_bits_as_many_drop_as_the_rate_says(p: float):
 
     randomness = Randomness()
     randomness._bits = EachOnce()
-    assert (~randomness.keep(torch.Size([65536]), p)).sum() == round(p * 65536)
+    assert (randomness.keep(torch.Size([65536]), p) == 0).sum() == round(p * 65536)
 
 
 def test_every_lane_of_a_random_word_has_the_rate():
@@ -55,3 +55,26 @@ def test_keeps_the_mean_and_passes_gradients_through_the_same_mask():
     y.sum().backward()
     assert torch.equal(x.grad, y)
     assert torch.equal(dropout.eval()(x), x)
+
+
+def test_a_residual_is_added_to_what_is_kept():
+    """Values and gradients in float64 are those of plain products with the mask."""
+    n, key, p = 1000, (1, 2, 3), 0.25
+    randomness = Randomness()
+    randomness.seed(*key)
+    x, residual = torch.randn(2, n, dtype=torch.float64).requires_grad_().unbind()
+    y = Dropout(p, randomness).train()(x, residual)
+    expected = residual + x * masks(p, n, *key) / (1 - p)
+    torch.testing.assert_close(y, expected, rtol=1e-15, atol=1e-15)
+    weights = torch.randn(n, dtype=torch.float64)
+    found, plain = (torch.autograd.grad(z, (x, residual), weights) for z in (y, expected))
+    torch.testing.assert_close(found, plain, rtol=1e-15, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_sum_is_of_the_type_of_its_terms(dtype: torch.dtype):
+    x = torch.randn(2, 30, dtype=dtype)
+    dropout = Dropout(0.5, Randomness())
+    for mode in (dropout.train(), dropout.eval()):
+        assert mode(x, x).dtype == mode(x).dtype == dtype
+    assert torch.equal(dropout(x, x), x + x)

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import InputError
+from recipes.back_translation import halves
 from recipes.demo import show
 from recipes.paper_figures import figures
 from recipes.table3 import table3
@@ -20,7 +21,7 @@ def test_show_refuses_a_run_of_something_else(tmp_path: Path):
         show.main([str(tmp_path / "nothing")])
 
 
-@pytest.mark.parametrize("script", [show, stand_in, figures, table3])
+@pytest.mark.parametrize("script", [show, stand_in, halves, figures, table3])
 def test_help_is_no_folder(script, tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
@@ -49,3 +50,21 @@ def test_stand_in_files_are_of_two_domains(tmp_path: Path, monkeypatch):
             for split in sizes
         ]
         assert not (pairs[0] & pairs[1] or pairs[0] & pairs[2] or pairs[1] & pairs[2])
+
+
+def test_halves_are_every_other_pair(tmp_path: Path):
+    for language in ("en", "de"):
+        lines = [f"{language} {i}\n" for i in range(7)]
+        (tmp_path / f"a.{language}").write_text("".join(lines), encoding="utf-8")
+    halves.main([f"{tmp_path}/a.en", f"{tmp_path}/a.de", f"{tmp_path}/new/b"])
+    found = {
+        path.name: path.read_text(encoding="utf-8").split() for path in (tmp_path / "new").iterdir()
+    }
+    assert found == {
+        "b.half.en": ["en", "0", "en", "2", "en", "4", "en", "6"],
+        "b.half.de": ["de", "0", "de", "2", "de", "4", "de", "6"],
+        "b.mono.de": ["de", "1", "de", "3", "de", "5"],
+    }
+    (tmp_path / "a.de").write_text("de 0\n")
+    with pytest.raises(InputError, match="7 lines and 1 line, "):
+        halves.main([f"{tmp_path}/a.en", f"{tmp_path}/a.de", f"{tmp_path}/new/b"])

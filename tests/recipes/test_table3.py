@@ -7,12 +7,19 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 
 from nmt.config import load
+from nmt.data.prepared import PreparedData
 from nmt.errors import InputError
 from nmt.paper import TABLE_3, Row
 from nmt.reporting.info import info
+from nmt.runs.model_directory import load_model
+from nmt.storage import manifest
+from nmt.training.distributed import Ranks, StopRequest
+from nmt.training.loss import TransformerLoss
 from nmt.training.train import train
+from nmt.training.validation import validate
 from recipes.table3 import table3
 
 SMALL = Path(table3.__file__).parent / "multi30k"
@@ -87,6 +94,18 @@ def test_a_run_out_of_time_is_measured_where_it_is_and_never_again(
         table3.main([*stopped, "--minutes", "10", "model.dropout=0.3"])
     with pytest.raises(AssertionError, match="started again"):  # more minutes, more steps
         table3.main([*stopped, "--minutes", "20"])
+
+
+def test_the_perplexity_is_validations_in_fp32_whatever_the_run_was_trained_in(settings):
+    config = settings(training__max_steps=2, training__precision="bf16")
+    model = train(config, lambda line: None)
+    found = table3.perplexity(model, config)
+    loaded, data = load_model(model, device=torch.device("cpu")), PreparedData.of(config)
+    module, shards = TransformerLoss(loaded.transformer, 0.1), data.shards("validation")
+    ranks, fp32 = Ranks(0, 1, torch.device("cpu")), settings()
+    validation = validate(module, loaded.tokenizer, shards, fp32, ranks, StopRequest())
+    assert validation and found == pytest.approx(validation.ppl, rel=1e-5)
+    assert manifest.read(model, "model")["validation"]["ppl"] != pytest.approx(found, rel=1e-5)
 
 
 def test_too_little_time_for_a_step_is_said(stopped, tmp_path: Path):

@@ -105,3 +105,11 @@ def test_what_differs_from_the_paper_is_computed():
     )
     assert "as the paper's base model" in as_text(info(load(BASE, in_fp32)))
     assert "model.d_k" in as_text(info(changed))
+
+
+def test_what_no_setting_says_is_told_besides():
+    biases, in_bf16 = "biases", "(the residual stream) are bf16 too"
+    for precision, told in (("fp32", (True, False)), ("bf16", (True, True))):
+        content = info(load(BASE, [f"training.precision={precision}"]))
+        for text in ("\n".join(content["paper"]["besides"]), as_text(content)):
+            assert (biases in text, in_bf16 in text) == told

@@ -172,7 +172,10 @@ def test_a_model_is_translated_with_once(run: Path, monkeypatch):
     assert not calls
     kept = run / "evaluation/test.json"
     former = json.loads(kept.read_text()) | {"model_sha256": "of a former model"}
-    for number, text in enumerate((json.dumps(former), kept.read_text()[:-9], "{}"), start=1):
+    other = json.loads(kept.read_text())  # as an earlier version counted
+    other["scores"]["paper_bleu_convention"] = "straight quotes on both sides"
+    texts = (json.dumps(former), json.dumps(other), kept.read_text()[:-9], "{}")
+    for number, text in enumerate(texts, start=1):
         kept.write_text(text)
         page, said = page_of(run)
         assert len(calls) == number
@@ -343,7 +346,7 @@ def test_the_papers_figures_stand_beside_with_difference_and_interval():
     page = Page(render([run], print))
     beside = [cells for cells in page.rows if cells[0].startswith("newstest")]
     assert [cells[0].rpartition(": ")[2] for cells in beside] == [
-        "BLEU as the paper counts", "sacreBLEU at step 100,000", "perplexity at step 100,000",
+        "paper BLEU", "sacreBLEU at step 100,000", "perplexity at step 100,000",
     ]  # fmt: skip
     assert "sacreBLEU compares with the paper's BLEU only roughly" in page.text
     assert [cells[1:] for cells in beside] == [
@@ -365,6 +368,24 @@ def test_the_papers_figures_stand_beside_with_difference_and_interval():
 )  # fmt: skip
 def test_the_papers_flops_are_of_its_gpus_alone(device: str, flops: float | None):
     assert sustained_flops(device) == flops
+
+
+def test_french_is_set_beside_the_paper_in_its_convention():
+    run = wmt_record([], ONE, bleu=36.0, paper_bleu=37.9, paper_bleu_interval=[37.0, 38.8])
+    run = replace(run, config=configuration.load(CONFIGS / "wmt14_en_fr_base.yaml"))
+    [(name, *cells)] = [c for c in Page(render([run], print)).rows if c[0].startswith("newstest")]
+    assert name == "newstest2014, Table 2, base: paper BLEU"
+    assert cells == ["37.90", "38.1", "−0.20", "−1.10 to +0.70"]
+
+
+def test_warnings_of_training_are_on_the_page_as_text():
+    run = wmt_record([], ONE, bleu=1.0)
+    run.model["warnings"] = ["the mean is worse <b>", 7]
+    page = render([run, replace(run, name="other", model=None)], print)
+    assert "<li>wmt: the mean is worse &lt;b&gt;</li>" in page and "<li>wmt: 7" not in page
+    assert "Training warned of" in page
+    run.model["warnings"] = "not a list"
+    assert "Training warned of" not in render([run], print)
 
 
 def test_corpora_of_other_weight_are_told_apart():

@@ -45,7 +45,7 @@ def test_the_defaults_listed_are_those_of_the_settings(capsys):
         (block,) = (block for block in text if block.startswith(f"{name}: "))
         rows = re.findall(r"^  (\w+): (.*?)  ", block, re.MULTILINE)
         listed = {key: strict_yaml.parse(value, "")[0] for key, value in rows}
-        assert listed == Config.model_fields[name].default.model_dump()
+        assert listed == Config.model_fields[name].default.model_dump(mode="json")
 
 
 def test_all_shipped_configurations_are_named(capsys):

@@ -8,8 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from nmt.config import Measure
 from nmt.data.shards import Shard, Side
 from nmt.errors import InputError, Status
+from nmt.runs.run_directory import RunDirectory
+from nmt.runs.state import Best
 from nmt.storage import manifest
 from nmt.training import optimize, run_log
 from nmt.training import train as training
@@ -75,8 +78,11 @@ def test_the_frequencies_of_pieces_by_hand():
 
 def test_a_run_that_learns_nothing_says_so(settings, capsys):
     directory, _ = run(
-        settings(training__max_steps=2, training__learning_rate_factor=1e-9, training__log_every=9)
-    )
+        settings(
+            training__max_steps=2, training__learning_rate_factor=1e-9, training__log_every=9,
+            training__average_last=1,
+        )
+    )  # fmt: skip
     said = capsys.readouterr().err
     assert re.search(
         r"^validation at step 2: .*next to nothing learnt yet.* nll 4\.\d+\)$", said, re.M
@@ -88,23 +94,47 @@ def test_a_run_that_learns_nothing_says_so(settings, capsys):
     assert manifest.read(directory / "model", "model")["warnings"] == [warning[1]]
 
 
-def test_a_mean_that_is_worse_than_the_last_step_is_told():
-    good = {"nll": 2.0, "bleu": 20.0, "unigram_nll": 5.0}
-    [told] = shortcomings(good | {"nll": 2.5, "bleu": 15.0}, good, Path("r"))
-    assert "worse (nll 2.500, BLEU 15.00) than the last of them (nll 2.000, BLEU 20.00)" in told
-    assert "take fewer with nmt average" in told
-    for fine in ({"bleu": 15.0}, {"nll": 2.5}, {}):
-        assert shortcomings(good | fine, good, Path("r")) == []
-    assert shortcomings(good, {}, Path("r")) == []
-    [told] = shortcomings(good | {"nll": 4.1, "bleu": 0.0}, good, Path("r"))
+GOOD = {"nll": 2.0, "bleu": 20.0, "chrf": 40.0, "unigram_nll": 5.0}
+WORSE = {"bleu": 15.0, "chrf": 39.0, "nll": 2.5}
+
+
+@pytest.mark.parametrize("by", WORSE)
+def test_a_mean_that_is_worse_than_a_single_step_is_told(by: Measure):
+    """By the chosen measure: worse by both others is not told, and equal is not worse."""
+    directory, best = RunDirectory(Path("r")), Best()
+    assert shortcomings(GOOD, best, by, directory) == []  # never validated
+    assert best.update(3, GOOD, by)
+    [told] = shortcomings(GOOD | {by: WORSE[by]}, best, by, directory)
+    name = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}[by]
+    assert f"worse ({name} {WORSE[by]:.3f}) than the best alone, step 3 ({name} {GOOD[by]:.3f}), r,"
+    assert "take r/checkpoints/step-00000003, train longer or average fewer" in told
+    others = {measure: value for measure, value in WORSE.items() if measure != by}
+    assert shortcomings(GOOD | others, best, by, directory) == []
+    [told] = shortcomings(GOOD | {"nll": 4.1, "bleu": 0.0}, best, by, directory)
     assert "next to nothing" in told
 
 
-def test_the_validation_that_the_mean_is_compared_with_is_the_last_in_the_log(settings, tmp_path):
-    directory, _ = run(settings(training__max_steps=6))
-    last = [line for line in read_log(directory) if line.get("event") == "validation"][-1]
-    with RunLog(directory, step=6, validated=6, max_steps=6) as log:
-        assert log.last_validation == last
+@pytest.mark.parametrize("by", WORSE)
+def test_the_best_is_chosen_by_the_measure(by: Measure):
+    best = Best()
+    assert best.update(2, GOOD, by)
+    assert not best.update(4, GOOD, by)  # equal: the earlier one stays
+    assert not best.update(6, GOOD | {by: WORSE[by]}, by)
+    assert best.model_dump() == {
+        "step": 2, "bleu": 20.0, "chrf": 40.0, "nll": 2.0, "worse_since": 2, "validated": 6,
+    }  # fmt: skip
+    assert best.update(8, WORSE | {by: GOOD[by] + (-1 if by == "nll" else 1)}, by)
+    assert (best.step, best.worse_since) == (8, 0)
+
+
+def test_fewer_checkpoints_than_wanted_are_told_in_the_models_facts(settings, capsys):
+    directory, _ = run(settings(training__average_last=3, training__max_steps=8))
+    told = "the finished model is the mean of 2 checkpoints, training.average_last is 3, "
+    [warning] = [line for line in capsys.readouterr().err.splitlines() if told in line]
+    assert warning.startswith("nmt: warning: ")
+    facts = manifest.read(directory / "model", "model")
+    assert warning.removeprefix("nmt: warning: ") in facts["warnings"]
+    assert facts["averaged_steps"] == [4, 8]
 
 
 def test_progress_has_what_a_person_wants_to_know(settings, capsys):

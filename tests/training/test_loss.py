@@ -74,3 +74,12 @@ def test_no_targets_cost_nothing_and_have_zero_gradients():
     assert loss.item() == nll.item() == 0
     assert not hidden.grad.any()
     assert not embedding.grad.any()
+
+
+@pytest.mark.parametrize("tokens", [1, 128, 25_600, 26_624, 100_000])
+def test_a_gpu_has_few_large_chunks_of_whole_tiles(tokens: int):
+    """37,000 logits in bf16 of some 6,400 tokens each; 512 MiB hold 7,254."""
+    size = losses._chunk_size(tokens, 37_000 * 2, torch.device("cuda"))
+    assert size % 128 == 0 and size <= 7254
+    assert -(-tokens // size) == -(-tokens // 7254)
+    assert losses._chunk_size(tokens, 37_000 * 2, torch.device("cpu")) == 1813

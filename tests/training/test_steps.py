@@ -182,25 +182,6 @@ def test_bf16_multiplies_in_bf16_and_keeps_weights_and_moments_in_fp32(settings)
     assert losses["bf16"] != losses["fp32"]
 
 
-@pytest.mark.parametrize("wanted", [False, True])
-def test_all_steps_call_the_compiled_module_if_there_is_to_be_one(settings, monkeypatch, wanted):
-    """What stands in for the compiler here calls the module as it is."""
-    calls: list[nn.Module] = []
-
-    class Compiled(nn.Module):
-        def __init__(self, module: nn.Module, **options):
-            super().__init__()
-            self.module = module
-
-        def forward(self, batch: Batch):
-            calls.append(self.module)
-            return self.module(batch)
-
-    monkeypatch.setattr(torch, "compile", Compiled)
-    run(settings(**SMALL, training__max_steps=3, training__compile=wanted))
-    assert [type(module) for module in calls] == [TransformerLoss] * (2 * 3 if wanted else 0)
-
-
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_learned_positions_train_in_rows_wider_than_their_table(settings, norm: str):
     """max_length is 60; rows of 64 tokens hold several sentences. Unused places stay as drawn."""

@@ -19,8 +19,10 @@ from nmt.data.shards import read_shard
 from nmt.data.stages import job
 from nmt.errors import InputError, NoModelError, Status, Stopped
 from nmt.runs.average import average
-from nmt.runs.state import Best, read_state
+from nmt.runs.state import read_state
+from nmt.storage import manifest
 from nmt.storage.atomic import lock
+from nmt.training import health
 from nmt.training import train as training
 from nmt.training.distributed import StopRequest
 from nmt.training.loss import TransformerLoss
@@ -166,15 +168,49 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
         assert error.value.status == status
 
 
-def scored(monkeypatch, *scores: float) -> Iterator[float]:
-    """Gives validations, those of finished models too, these BLEU scores; what is left of them."""
+def scored(monkeypatch, *scores: float, measure: str = "bleu") -> Iterator[float]:
+    """Gives validations, those of finished models too, these scores; what is left of them."""
     validate, left = training.validate, iter(scores)
 
     def validation(*arguments):
-        return replace(validate(*arguments), bleu=next(left))
+        return replace(validate(*arguments), **{measure: next(left)})
 
     monkeypatch.setattr(training, "validate", validation)
     return left
+
+
+@pytest.mark.parametrize(
+    ("measure", "scores"), [("chrf", (9.0, 2.0, 8.0, 9.0)), ("nll", (2.0, 9.0, 3.0, 2.0))]
+)
+def test_the_finished_model_is_the_better_of_mean_and_best(settings, monkeypatch, measure, scores):
+    """Steps 6 and 12, their mean, and step 6 again, alone; by default the mean, with a warning."""
+    left = scored(monkeypatch, *scores, measure=measure)
+    better = {"training__best_by": measure, "training__finished_model": "better"}
+    directory, _ = run(settings(**better))
+    assert list(left) == []
+    alone = load_file(directory / "checkpoints/step-00000006/model.safetensors")
+    for name, tensor in load_file(directory / "model/model.safetensors").items():
+        assert torch.equal(tensor, alone[name])
+    facts = manifest.read(directory / "model", "model")
+    assert (facts["step"], facts["averaged_steps"]) == (12, [6])
+    assert facts["validation"][measure] == scores[0]
+    assert not any("worse" in warning for warning in facts["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("finished", "scores", "is_told"),
+    [("better", (5.0, 2.0, 8.0), False), ("average", (9.0, 2.0, 8.0), True)],
+)
+def test_the_finished_model_is_the_mean_where_that_is_better_or_by_default(
+    settings, monkeypatch, finished, scores, is_told
+):
+    monkeypatch.setattr(health, "has_learnt", lambda validation: True)
+    scored(monkeypatch, *scores)
+    directory, _ = run(settings(training__finished_model=finished))
+    facts = manifest.read(directory / "model", "model")
+    assert facts["averaged_steps"] == [8, 12]
+    told = "worse (BLEU 8.000) than the best alone, step 6 (BLEU 9.000), "
+    assert [told in warning for warning in facts["warnings"]] == [True] * is_told
 
 
 def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
@@ -183,7 +219,8 @@ def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
     run(settings(training__max_steps=6))
     directory, _ = run(settings())
     state = read_state(directory / "checkpoints/step-00000012/state.json", 12)
-    assert state.best == Best(step=6, bleu=9.0, worse_since=1, validated=12)
+    best = state.best.model_dump(exclude={"chrf", "nll"})
+    assert best == {"step": 6, "bleu": 9.0, "worse_since": 1, "validated": 12}
     assert list(left) == []
 
 

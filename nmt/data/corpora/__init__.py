@@ -76,6 +76,16 @@ def read_chunks(
         yield chunk
 
 
+def with_prefix(prefix: str | None, source: str) -> str:
+    """A source as the model is given it, with the `source_prefix` of its corpus; a blank stays."""
+    return f"{prefix} {source}" if prefix is not None and source.strip() else source
+
+
+def without_prefix(prefix: str | None, source: str) -> str:
+    """What `with_prefix` was given."""
+    return source if prefix is None else source.removeprefix(f"{prefix} ")
+
+
 def describe(corpus: Corpus) -> str:
     """A corpus in a few words, for messages and the manifest."""
     return f"{corpus.kind()} {_KINDS[corpus.kind()].describe(corpus.settings)}"

@@ -12,6 +12,7 @@ from typing import Any
 
 from nmt.data import shards, test_set
 from nmt.data.stages.counts import counts_of, facts_of, nothing_left, report_counts
+from nmt.data.stages.encode import in_targets
 from nmt.data.stages.job import Job, counts_of_file, short_hash
 from nmt.errors import Note
 from nmt.storage import atomic, manifest
@@ -43,11 +44,21 @@ def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
         "shards": entries,
         "corpora": [facts_of(*both) for both in zip(job.parts, counts, strict=True)],
         "origin_sha256": manifest.value_hash(job.origin),
+        **({"target_symbols": symbols} if (symbols := _target_symbols(job)) else {}),
         **({"warnings": list(warnings)} if warnings else {}),
         **job.origin,
     }
     manifest.write(job.final, "data", facts)
     report_counts(job, counts, note)
+
+
+def _target_symbols(job: Job) -> list[str]:
+    """The symbols that a training target holds: the others are never generated."""
+    counts = [
+        counts_of_file(job.token_shards(text, "train")[0]) for _, text in job.text_shards("train")
+    ]
+    symbols = job.config.tokenizer.symbols
+    return [symbol for symbol in symbols if any(count.get(in_targets(symbol)) for count in counts)]
 
 
 def _collect(job: Job, split: str) -> list[dict[str, Any]]:

@@ -6,14 +6,14 @@ give away one of theirs.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from nmt.data import cleaning, shards, workers
-from nmt.data.corpora import describe, read_chunks
+from nmt.data.corpora import describe, read_chunks, with_prefix, without_prefix
 from nmt.data.stages.job import Job, Part, finish, is_finished, load, save
 from nmt.errors import Note
 
@@ -28,8 +28,8 @@ def clean(job: Job, note: Note) -> None:
     held_out = cleaning.HeldOut.of(
         pair
         for split in ("validation", "test")
-        for _, path in job.text_shards(split)
-        for pair in _text_pairs(path)
+        for part, path in job.text_shards(split)
+        for pair in _text_pairs(path, part)
     )
     for part in job.of("train"):
         _clean_corpus(job, part, held_out, note)
@@ -49,7 +49,7 @@ def _clean_corpus(job: Job, part: Part, held_out: cleaning.HeldOut | None, note:
             for chunk in read_chunks(part.corpus, job.config.data, part.split, SHARD_PAIRS):
                 path = part.shard(job.text, number)
                 if not is_finished(path):
-                    yield chunk, held_out, path
+                    yield chunk, held_out, path, job.normalize, part.corpus.source_prefix
                 number += 1
                 bar.update(len(chunk))
 
@@ -57,13 +57,19 @@ def _clean_corpus(job: Job, part: Part, held_out: cleaning.HeldOut | None, note:
     save(marker, {"shards": number})
 
 
-def _text_pairs(path: Path) -> Iterator[tuple[str, str]]:
-    batch = shards.read_text(path)
-    return zip(batch.column("source").to_pylist(), batch.column("target").to_pylist(), strict=True)
+def _text_pairs(path: Path, part: Part) -> Iterator[tuple[str, str]]:
+    """What `clean_shard` has written, without the prefix."""
+    batch, prefix = shards.read_text(path), part.corpus.source_prefix
+    sources = (without_prefix(prefix, text) for text in batch.column("source").to_pylist())
+    return zip(sources, batch.column("target").to_pylist(), strict=True)
 
 
 def clean_shard(
-    pairs: Iterable[tuple[str, str]], held_out: cleaning.HeldOut | None, output: Path
+    pairs: Iterable[tuple[str, str]],
+    held_out: cleaning.HeldOut | None,
+    output: Path,
+    normalize: Callable[[str], str] = cleaning.normalize,
+    source_prefix: str | None = None,
 ) -> None:
     """Normalizes pairs, drops those that break a rule, and writes the rest with their counts.
 
@@ -72,19 +78,23 @@ def clean_shard(
         held_out: what training pairs must not give away; None for validation and test pairs,
             of which only those with an empty side are dropped.
         output: the Arrow file; the counts are in its note.
+        normalize: that of the tokenizer.
+        source_prefix: written before each source, after the rules have seen it.
     """
     counts: Counter[str] = Counter()
     kept = []
     for raw in pairs:
         counts["read"] += 1
         counts[cleaning.REPAIRED] += any(map(cleaning.needs_repair, raw))
-        source, target = map(cleaning.normalize, raw)
+        source, target = map(normalize, raw)
+        if normalize is cleaning.normalize:
+            counts[cleaning.SPACING] += any(map(cleaning.has_odd_spacing, raw))
         if held_out is None:
             fault = cleaning.EMPTY if cleaning.is_empty(source, target) else None
         else:
             fault = cleaning.fault(source, target, held_out)
         if fault is None:
-            kept.append((source, target))
+            kept.append((with_prefix(source_prefix, source), target))
         else:
             counts[fault] += 1
     shards.write_text(output, kept, [cleaning.pair_hash(*pair) for pair in kept])

@@ -39,7 +39,7 @@ def facts_of(part: Part, counts: Counter[str]) -> dict[str, Any]:
         "corpus": describe(part.corpus),
         "weight": part.corpus.weight,
         "read": counts["read"],
-        "repaired": {cleaning.REPAIRED: counts[cleaning.REPAIRED]},
+        "repaired": {kind: counts[kind] for kind in cleaning.REPAIRS},
         "dropped": {rule: counts[rule] for rule in cleaning.RULES},
         "pairs": counts["kept"],
     }
@@ -48,7 +48,7 @@ def facts_of(part: Part, counts: Counter[str]) -> dict[str, Any]:
 def report_counts(job: Job, counts: Sequence[Counter[str]], note: Note) -> None:
     """Reports a table: a row for each rule, a column for each corpus, whose `counts` it is."""
     rows = {"pairs read": "read"} | {rule: rule for rule in cleaning.RULES}
-    rows |= {"pairs kept": "kept", f"repaired: {cleaning.REPAIRED}": cleaning.REPAIRED}
+    rows |= {"pairs kept": "kept"} | {f"repaired: {kind}": kind for kind in cleaning.REPAIRS}
     cells = [["", *(part.title for part in job.parts)]]
     cells += [[label, *(f"{count[row]:,}" for count in counts)] for label, row in rows.items()]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

@@ -97,8 +97,16 @@ def encode_shard(
     for name, side in zip(("source_tokens", "target_tokens"), sides, strict=True):
         counts[name] = sum(map(len, side))
     if counts["pairs"]:
+        used = set(np.concatenate(sides[1]).tolist()) if tokenizer.symbols else set()
+        for symbol, i in tokenizer.symbol_ids.items():
+            counts[in_targets(symbol)] += i in used
         shards.write_shard(output, *sides)  # type: ignore[arg-type]
     finish(output, counts)
+
+
+def in_targets(symbol: str) -> str:
+    """The count of a shard that says whether its targets hold a symbol."""
+    return f"{symbol} in targets"
 
 
 def _encoded(rows: pa.RecordBatch, side: str, tokenizer: Tokenizer) -> Iterator[np.ndarray]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ import numpy as np
 
 from nmt.config import Config, Corpus
 from nmt.data import shards
+from nmt.data.cleaning import normalize
 from nmt.storage import atomic, manifest
 from nmt.storage.names import WORK
 
-RECIPE = 1  # raised when the same input and settings would give other bytes
+# Raised when the same input and settings would give other bytes. 1: text with the spacing it had.
+RECIPE = 2
 SEGMENTATIONS = 16  # of each training pair with BPE-dropout: as many times the disk space
 
 
@@ -50,6 +52,7 @@ class Job:
     origin: dict[str, Any]  # settings and hashes of input files: all that the result depends on
     given_tokenizer: Path | None = None  # taken instead of learning one
     processes: int = 1  # the result does not depend on it
+    normalize: Callable[[str], str] = normalize  # that of the tokenizer
 
     def of(self, split: str) -> list[Part]:
         """The corpora of a split, in order."""
@@ -63,15 +66,16 @@ class Job:
     @property
     def text(self) -> Path:
         """The folder of cleaned text."""
+        recipe, inputs = self.origin["recipe"], self.origin["inputs"]
         data = {k: v for k, v in self.origin["settings"]["data"].items() if k != "max_length"}
-        return self.work / f"text-{short_hash([RECIPE, data, self.origin['inputs']])}"
+        return self.work / f"text-{short_hash([recipe, data, inputs])}"
 
     @property
     def tokenizer(self) -> Path:
         """The file of the vocabulary."""
-        size = self.config.tokenizer.vocabulary_size
-        given = self.origin.get("given_tokenizer")
-        return self.work / f"tokenizer-{short_hash([self.text.name, size, given])}.model"
+        given, settings = self.origin.get("given_tokenizer"), self.origin["settings"]["tokenizer"]
+        learnt = {key: value for key, value in settings.items() if key != "bpe_dropout"}
+        return self.work / f"tokenizer-{short_hash([self.text.name, learnt, given])}.model"
 
     @property
     def tokens(self) -> Path:

@@ -20,7 +20,13 @@ def look(job: Job, note: Note) -> list[str]:
     """
     samples = [_sample(job, part) for part in job.parts]
     data = job.config.data
-    found = languages.misplaced(samples, data.source_language, data.target_language)
+    # a corpus with a prefix may be of another pair of languages, or of this one in reverse
+    usual = [
+        sample
+        for part, sample in zip(job.parts, samples, strict=True)
+        if part.corpus.source_prefix is None
+    ]
+    found = languages.misplaced(usual, data.source_language, data.target_language)
     for part, (name, *sides) in zip(job.parts, samples, strict=True):
         if part.split == "train":
             found += [f"{what}, {name}, {remedy}" for what, remedy in suspicions(*sides)]

@@ -31,9 +31,17 @@ def learn_vocabulary(job: Job, note: Note) -> None:
     """
     if is_finished(job.tokenizer):
         return
-    size, given = job.config.tokenizer.vocabulary_size, job.given_tokenizer
+    settings, given = job.config.tokenizer, job.given_tokenizer
+    size = settings.vocabulary_size
     if given:
-        found = Tokenizer.load(given).vocabulary_size
+        tokenizer = Tokenizer.load(given)
+        if tokenizer.symbols != settings.symbols:
+            theirs, ours = (" ".join(of) or "none" for of in (tokenizer.symbols, settings.symbols))
+            raise InputError(
+                f"tokenizer.symbols is {ours}, the tokenizer to use has {theirs}, {given}, "
+                "leave it out, or set it so too"
+            )
+        found = tokenizer.vocabulary_size
         if found != size:
             raise InputError(
                 f"tokenizer.vocabulary_size is {size:,}, the tokenizer to use has {found:,} "
@@ -51,8 +59,8 @@ def learn_vocabulary(job: Job, note: Note) -> None:
 
 
 def _learn(job: Job) -> None:
-    sentences = _sample(job, deduplicate(job))
-    train_tokenizer(sentences, job.config.tokenizer.vocabulary_size, job.tokenizer)
+    sentences, settings = _sample(job, deduplicate(job)), job.config.tokenizer
+    train_tokenizer(sentences, settings.vocabulary_size, job.tokenizer, settings.symbols)
 
 
 def _text_bytes(job: Job) -> int:

@@ -1,0 +1,29 @@
+"""torch.compile for training, layer by layer (`training.compile`).
+
+All layers of a stack share their compiled code, so that compiling takes as long as for one of each.
+Autograd sees one node a layer, so that DistributedDataParallel averages the gradients of the last
+layers while those of the first are computed; the model is wrapped after its layers are compiled.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
+
+import torch
+
+from nmt.model.transformer import Transformer
+
+# The code of a layer is compiled for the first layer and for those after it, which find the bias of
+# attention computed, and for each shape of slots (`layout.fixed_shape`); torch's own limit is 8.
+_VERSIONS = 32
+
+
+def compile_layers(transformer: Transformer, backend: str = "inductor") -> None:
+    """Compiles each layer in place, when it is first called; names of weights stay."""
+    torch._dynamo.config.recompile_limit = _VERSIONS
+    for layer in chain(transformer.encoder, transformer.decoder):
+        layer.compile(backend=backend, dynamic=False)
+
+
+def uncompiled(is_compiled: bool) -> AbstractContextManager[object]:
+    """Runs layers as they are in the block, where each call has another shape."""
+    return torch.compiler.set_stance("force_eager") if is_compiled else nullcontext()

@@ -1,0 +1,45 @@
+"""Halves parallel text: every other pair stays a pair, of the rest only the target side.
+
+    python recipes/back_translation/halves.py text/a.train.en text/a.train.de text/a
+
+writes text/a.half.en, text/a.half.de and text/a.mono.de. So back-translation can
+be tried where the truth is known; what the whole text would have given is the most it can gain.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from nmt.errors import InputError, count
+from nmt.storage.opening import read_lines
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Writes the three files named in `argv`."""
+    parser = argparse.ArgumentParser(description="Halves parallel text into pairs and one side.")
+    parser.add_argument("source", type=Path, help="a sentence a line, plain or compressed")
+    parser.add_argument("target", type=Path, help="as many lines")
+    parser.add_argument("prefix", type=Path, help="of the files written: text/general")
+    given = parser.parse_args(argv)
+    source, target = list(read_lines(given.source)), list(read_lines(given.target))
+    if len(source) != len(target):
+        found = f"{count(len(source), 'line')} and {count(len(target), 'line')}"
+        raise InputError(f"{found}, {given.source} and {given.target}, give as many of each")
+    language = {
+        path: path.name.removesuffix(".gz").rpartition(".")[2]
+        for path in (given.source, given.target)
+    }
+    write(given.prefix, f"half.{language[given.source]}", source[::2])
+    write(given.prefix, f"half.{language[given.target]}", target[::2])
+    write(given.prefix, f"mono.{language[given.target]}", target[1::2])
+
+
+def write(prefix: Path, ending: str, lines: Sequence[str]) -> None:
+    """Writes PREFIX.ENDING, a line each."""
+    path = prefix.with_name(f"{prefix.name}.{ending}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""Symbols of the user's own, from the configuration to prepared data and the search."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.cli import main
+from nmt.config import Config, load, validate
+from nmt.data import test_set
+from nmt.data.cleaning import COPY, EMPTY, LEAKED
+from nmt.data.prepare import prepare
+from nmt.data.prepared import PreparedData
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.search import search
+from nmt.decoding.translator import Translator
+from nmt.errors import InputError
+from nmt.evaluation.test_sets import own
+from nmt.runs.model_directory import new_transformer
+from tests.config.files import problems, write
+from tests.tiny import tiny_settings
+
+WORDS = [("dog", "Hund"), ("cat", "Kater"), ("bear", "Bär"), ("man", "Mann"), ("bird", "Vogel")]
+PAIRS = [
+    (f"The {a[0]} sees the {b[0]} {n} times.", f"Der {a[1]} sieht den {b[1]} {n} Mal.")
+    for n in range(2, 6)
+    for a in WORDS
+    for b in WORDS
+]  # 100
+HELD_OUT = ("A fish sees the sea today.", "Ein Fisch sieht heute das Meer.")
+BAD = [("", "leer"), ("not translated here", "Not translated here"), (HELD_OUT[0], "Anderes hier.")]
+
+
+def corpus(folder: Path, name: str, pairs: list[tuple[str, str]], **more: object) -> dict:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    return {"tsv": {"path": str(path)}} | more
+
+
+def two_directions(folder: Path) -> Config:
+    """English to German and back, each with its symbol; <note> is in some German targets."""
+    content = tiny_settings(folder)
+    there = [(english, f"{german} <note>") for english, german in PAIRS] + BAD
+    back = [
+        (f"{german} <note>" if i % 9 else german, english)
+        for i, (english, german) in enumerate(PAIRS)
+    ]
+    content["data"] |= {
+        "train": [
+            corpus(folder, "there", there, source_prefix="<2de>"),
+            corpus(folder, "back", back, source_prefix="<BT> <2en>"),
+        ],
+        "validation": [corpus(folder, "v", [HELD_OUT], source_prefix="<2de>")],
+        "test": [corpus(folder, "t", [("Nobody answers.", "Niemand antwortet."), ("", "")],
+                        source_prefix="<2de>")],
+    }  # fmt: skip
+    content["tokenizer"] = {
+        "vocabulary_size": 360, "symbols": ["<2de>", "<2en>", "<BT>", "<note>"],
+    }  # fmt: skip
+    return validate(content, {}, "test")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> tuple[Config, list[str]]:
+    config = two_directions(tmp_path_factory.mktemp("symbols"))
+    told: list[str] = []
+    prepare(config, note=told.append, processes=1)
+    return config, told
+
+
+def test_the_prefix_stands_before_each_source_and_no_rule_sees_it(prepared):
+    config, told = prepared
+    data = PreparedData.of(config)
+    tokenizer, _ = data.tokenizer(360)
+    there, back = data.shards("train")
+    assert tokenizer.decode(there.source[0]) == f"<2de> {PAIRS[0][0]}"
+    assert tokenizer.decode(back.source[0]) == f"<BT> <2en> {PAIRS[0][1]}"
+    assert tokenizer.decode(there.target[0]) == f"{PAIRS[0][1]} <note>"
+    [validation] = data.shards("validation")
+    assert tokenizer.decode(validation.source[0]) == f"<2de> {HELD_OUT[0]}"
+    first = data.manifest["corpora"][0]
+    dropped = {rule: n for rule, n in first["dropped"].items() if n}
+    assert dropped == {EMPTY: 1, COPY: 1, LEAKED: 1}
+    for shard in (there, back):
+        for i in range(len(shard)):
+            for symbol in ("<2de>", "<2en>", "<BT>"):
+                here = np.count_nonzero(shard.source[i] == tokenizer.symbol_ids[symbol])
+                assert here == (symbol in ("<2de>",) if shard is there else symbol != "<2de>")
+    assert not any("swapped" in line for line in told)
+
+
+def test_what_the_test_set_holds_is_what_a_model_is_given(prepared):
+    config, _ = prepared
+    folder = Path(config.data.directory) / "test_set"
+    assert (folder / test_set.SOURCE).read_text() == "<2de> Nobody answers.\n\n"
+    demo = config.data.model_copy(update={"test": two_demo_pairs().data.test})
+    found = own(folder.parent, config.model_copy(update={"data": demo}))
+    assert len(found.sources) == 2 and all(text.startswith("<2de> ") for text in found.sources)
+
+
+def two_demo_pairs() -> Config:
+    content = tiny_settings(Path("x"))
+    content["data"]["test"] = [{"demo": {"pairs": 2}, "source_prefix": "<2de>"}]
+    content["tokenizer"]["symbols"] = ["<2de>"]
+    return validate(content, {}, "test")
+
+
+def test_symbols_that_training_targets_hold_are_recorded(prepared, tiny_data: Path):
+    config, _ = prepared
+    assert PreparedData.of(config).manifest["target_symbols"] == ["<note>"]
+    plain = PreparedData.open(tiny_data / "data").manifest
+    assert "target_symbols" not in plain
+    assert plain["settings"]["tokenizer"] == {"vocabulary_size": 400}  # as before the setting
+    assert all("source_prefix" not in entry for entry in plain["settings"]["data"]["train"])
+
+
+class Uniform:
+    """Every token is as likely as any other, but for one that is likelier."""
+
+    def __init__(self, beam: int, favourite: int, size: int):
+        self.logits = torch.zeros(beam, size)
+        self.logits[:, favourite] = 5.0
+
+    def step(self, last_tokens, parents):
+        return self.logits.expand(len(last_tokens), -1, -1).clone()
+
+    def keep(self, sentences):
+        pass
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_excluded_tokens_are_in_no_hypothesis(beam: int):
+    size, excluded = 12, [4, 7]
+    for token in excluded:
+        [found] = search(
+            Uniform(beam, token, size), [5], beam=beam, alpha=0.0, n_best=beam, excluded=excluded
+        )
+        assert not any(set(hypothesis.tokens) & {*excluded} for hypothesis in found)
+        [usual] = search(Uniform(beam, token, size), [5], beam=beam, alpha=0.0, n_best=beam)
+        assert any(token in hypothesis.tokens for hypothesis in usual)
+
+
+def translator_of(config: Config, target_symbols: list[str]) -> Translator:
+    tokenizer = Tokenizer.load(Path(config.data.directory) / "tokenizer.model")
+    transformer = new_transformer(config).eval()
+    transformer.initialize(1)
+    return Translator(transformer, tokenizer, config, target_symbols)
+
+
+def test_only_symbols_of_training_targets_are_generated(prepared, monkeypatch):
+    config, _ = prepared
+    for target_symbols in ([], ["<note>"]):
+        translator = translator_of(config, target_symbols)
+        ids = translator.tokenizer.symbol_ids
+        excluded = {i for symbol, i in ids.items() if symbol not in target_symbols}
+        given: list[set[int]] = []
+
+        def searched(*args, excluded, given=given, **options):
+            given.append({*excluded})
+            return search(*args, excluded=excluded, **options)
+
+        monkeypatch.setattr("nmt.decoding.translator.search", searched)
+        translator.translate("<2de> The dog sees the cat.")
+        assert given == [excluded]
+
+
+def test_each_part_of_a_long_line_begins_with_its_symbols(prepared):
+    config, _ = prepared
+    translator = translator_of(config, [])
+    limit = translator.max_part
+
+    def parts_of(text: str) -> list[str]:
+        [parts] = translator._cut([text])
+        assert all(0 < len(part) <= limit for part in parts)
+        return [translator.tokenizer.decode(part) for part in parts]
+
+    sentence = "The dog sees the cat 3 times."
+    many = " ".join([sentence] * 12)
+    assert parts_of(f"<BT> <2de> {many}") == [f"<BT> <2de> {sentence}"] * 12
+    assert parts_of(many) == [sentence] * 12
+    words = " ".join(["dog", "bear", "bird"] * 60)
+    found = parts_of(f"<2de> {words}")
+    assert all(part.startswith("<2de> ") for part in found) and len(found) > 2
+    assert " ".join(part.removeprefix("<2de> ") for part in found) == words
+    found = parts_of("<2de> " + "x" * 200)
+    assert "".join(part.removeprefix("<2de>").strip() for part in found) == "x" * 200
+    assert "".join(parts_of("<2de>" * 300)) == "<2de>" * 300
+
+
+GOOD = """\
+data:
+  directory: data/x
+  source_language: en
+  target_language: de
+  train:
+    - {demo: {pairs: 6}, source_prefix: "<BT> <2de>"}
+    - {demo: {pairs: 6}}
+tokenizer: {symbols: ["<2de>", "<BT>"]}
+training: {run_directory: runs/x}
+"""
+
+
+def test_symbols_and_prefixes_of_a_configuration(tmp_path: Path):
+    config = load(write(tmp_path, GOOD))
+    assert config.tokenizer.symbols == ("<2de>", "<BT>")
+    assert [c.source_prefix for c in config.data.train] == ["<BT> <2de>", None]
+    again = load(write(tmp_path, config.to_yaml(), "again.yaml"))
+    assert again == config
+    assert load(write(tmp_path, GOOD), ["tokenizer.symbols=[<2de>, <BT>, <x>]"]).tokenizer.symbols
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("tokenizer.symbols=[<2de>]", "data.train.0.source_prefix must be made of tokenizer.symbo"),
+        ("data.train=[{demo: {pairs: 1}, source_prefix: <bt>}]", "(<2de> <BT>), found <bt>, over"),
+        ("data.test=[{demo: {pairs: 1}, source_prefix: to German}]", "data.test.0.source_prefix"),
+        ("data.train=[{demo: {pairs: 1}, source_prefix: 3}]", "source_prefix must be text"),
+        ("tokenizer.symbols=[<2de>, the]", "tokenizer.symbols: 'the' is no symbol: 3 to 16"),
+        ("tokenizer.symbols=['<a b>']", "is no symbol"),
+        ("tokenizer.symbols=['<ü>']", "is no symbol"),
+        ("tokenizer.symbols=[<0123456789abcdef>]", "is no symbol"),
+        ("tokenizer.symbols=[<s>]", "<s> is a piece of every vocabulary"),
+        ("tokenizer.symbols=[<0x41>]", "<0x41> is a piece of every vocabulary"),
+        ("tokenizer.symbols=[<BT>, <BT>]", "<BT> is named twice"),
+        ("tokenizer.symbols=[3]", "tokenizer.symbols.0 must be a list of texts, found 3"),
+        ("tokenizer.symbols=<BT>", "tokenizer.symbols must be a list of texts"),
+    ],
+)
+def test_bad_symbols_and_prefixes_are_named(tmp_path: Path, override: str, expected: str):
+    [line] = problems(write(tmp_path, GOOD), override)
+    assert expected in line
+
+
+def test_a_given_tokenizer_must_have_the_symbols(prepared, tmp_path: Path, tiny_data: Path):
+    config, _ = prepared
+    data = config.data.model_copy(update={"directory": str(tmp_path / "data")})
+    with pytest.raises(
+        InputError, match=r"symbols is <2de> <2en> <BT> <note>, .* has none, .*model"
+    ):
+        prepare(
+            config.model_copy(update={"data": data}), note=lambda line: None, processes=1,
+            tokenizer=tiny_data / "data" / "tokenizer.model",
+        )  # fmt: skip
+
+
+def test_models_and_their_mean_know_the_symbols_of_their_targets(prepared, capsys):
+    config, _ = prepared
+    path = Path(config.training.run_directory).with_name("config.yaml")
+    path.write_text(config.to_yaml(), encoding="utf-8")
+    assert main(["train", str(path), "training.max_steps=4", "training.checkpoint_every=2"]) == 0
+    run, mean = Path(config.training.run_directory), path.with_name("mean")
+    assert main(["average", str(run), "--last", "2", "--output", str(mean)]) == 0
+    for model in (run / "model", run / "checkpoints/step-00000004", mean):
+        assert Translator.load(model, device="cpu").target_symbols == ["<note>"]

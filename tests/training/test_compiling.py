@@ -1,0 +1,115 @@
+"""`training.compile`: the same model in compiled layers, compiled once for all steps of a run."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from nmt.data.layout import fixed_shape, pack
+from nmt.training import loading
+from nmt.training import train as training
+from nmt.training.compiling import compile_layers
+from nmt.training.loss import TransformerLoss
+from nmt.training.optimize import add_gradients
+from nmt.training.run_log import read_log
+from tests.data.test_layout import random_pairs
+from tests.model.paper import new_model
+from tests.training.runs import run
+
+
+@pytest.fixture
+def graphs(monkeypatch) -> list[int]:
+    """The numbers of compiled graphs, step by step; what stands in for Inductor runs them as is."""
+    counts, step = [0], training.optimizer_step
+
+    def backend(graph: torch.fx.GraphModule, _) -> Callable:
+        counts[-1] += 1
+        return graph
+
+    def optimizer_step(*arguments):
+        result = step(*arguments)
+        counts.append(counts[-1])
+        return result
+
+    torch._dynamo.reset()
+    monkeypatch.setattr(training, "compile_layers", partial(compile_layers, backend=backend))
+    monkeypatch.setattr(training, "optimizer_step", optimizer_step)
+    yield counts
+    torch._dynamo.reset()
+
+
+FLAT = {"model__dropout": 0.0, "training__precision": "bf16", "model__decoder_layers": 3}
+
+
+def test_a_compiled_run_is_that_of_plain_layers_and_compiles_in_its_first_step(
+    settings, tmp_path: Path, graphs, monkeypatch
+):
+    """Validating, with other shapes, compiles nothing; nor does going on after it."""
+    compiled, _ = run(settings(**FLAT, training__compile=True))
+    in_first_step, *later, _ = graphs[1:]
+    assert in_first_step == 4  # of either stack the first layer and those that find its biases
+    assert set(later) == {in_first_step} and len(later) > 8
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "compile_layers", lambda transformer: None)
+        name = str(tmp_path / "plain")
+        plain, _ = run(settings(**FLAT, training__compile=True, training__run_directory=name))
+    ours, theirs = (
+        [line[key] for line in read_log(path) for key in ("loss", "bleu") if key in line]
+        for path in (compiled, plain)
+    )
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_gradients_of_compiled_layers_are_those_of_plain_ones(settings, precision: str):
+    """Through the compiler's own derivation of the backward pass."""
+    config = settings(model__dropout=0.0, training__precision=precision)
+    batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(torch.device("cpu"))
+    gradients = []
+    for is_compiled in (False, True):
+        module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
+        if is_compiled:
+            torch._dynamo.reset()
+            compile_layers(module.transformer, backend="aot_eager")
+        add_gradients(module, batch, 100.0, config)
+        gradients.append({name: p.grad for name, p in module.named_parameters()})
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, expected in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_slots_of_a_compiled_run_have_one_shape_or_the_one_with_more_rows(
+    settings, graphs, monkeypatch
+):
+    shapes, packed = set(), loading.pack
+
+    def packing(*arguments, **options):
+        batch = packed(*arguments, **options)
+        shapes.add((batch.rows, *batch.widths))
+        return batch
+
+    monkeypatch.setattr(loading, "pack", packing)
+    run(settings(training__compile=True, training__batch_tokens=2000, training__max_steps=4))
+    assert shapes <= {(16, 128, 128), (17, 128, 128)}  # 2,040 / 128; 4 % more
+
+
+def test_the_residual_stream_is_bf16_where_autocast_computes_norms_in_fp32(settings, monkeypatch):
+    """As it does on a GPU."""
+    norm, types = F.layer_norm, set()
+
+    def in_fp32(x, shape, weight, bias, epsilon):
+        types.add(x.dtype)
+        return norm(x.float(), shape, weight, bias, epsilon)
+
+    monkeypatch.setattr(F, "layer_norm", in_fp32)
+    config = settings(training__precision="bf16", model__norm="pre")
+    module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
+    ids = np.array([5, 6, 2], np.int32)
+    add_gradients(
+        module, pack([(ids, ids)], fixed_shape(9, 1, 9)).to(torch.device("cpu")), 3.0, config
+    )
+    assert types == {torch.bfloat16}
