@@ -18,6 +18,8 @@ from nmt.benchmark.training import PARTS, drawn_shard, timed_training
 from nmt.cli import main
 from nmt.config import Model
 from nmt.data.plan import Plan
+from nmt.model.transformer import Transformer
+from nmt.training.distributed import Ranks
 from nmt.training.schedule import learning_rate
 
 KEYS = {
@@ -66,6 +68,35 @@ def test_the_parts_are_the_time_between_what_is_reported(config: str, capsys, mo
     assert found["step_seconds"] == pytest.approx(sum(parts.values()))
     rate = found["target_tokens_per_second"] * found["step_seconds"]
     assert rate == pytest.approx(found["target_tokens_per_step"])
+
+
+def test_steps_of_a_device_that_computes_by_itself_are_timed_together(
+    config: str, capsys, monkeypatch
+):
+    monkeypatch.setattr(Ranks, "is_asynchronous", True)
+    monkeypatch.setattr(training, "_ON_GPU", 3)
+    monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=itertools.count().__next__))
+    assert main(["benchmark", "train", config, "--json"]) == 0
+    found = printed(capsys)
+    assert found["steps"] == {"timed": 15, "dropped": 0}
+    parts = {"data": 1, "forward": 1, "loss": 1, "backward": 1, "optimizer": 2}
+    assert found["parts_seconds"] == pytest.approx(parts)
+    assert 300 < found["target_tokens_per_step"] <= 400
+    assert found["target_tokens_per_second"] * 6 == pytest.approx(
+        found["target_tokens_per_step"], rel=0.1
+    )
+
+
+@pytest.mark.parametrize("is_asynchronous", [False, True])
+def test_a_loss_that_is_not_finite_ends_it(is_asynchronous: bool, config: str, capsys, monkeypatch):
+    def initialize(self, seed: int) -> None:
+        for parameter in self.parameters():
+            torch.nn.init.constant_(parameter, float("nan"))
+
+    monkeypatch.setattr(Ranks, "is_asynchronous", is_asynchronous)
+    monkeypatch.setattr(Transformer, "initialize", initialize)
+    assert main(["benchmark", "train", config]) == 4
+    assert "nmt: error: training diverged" in capsys.readouterr().err
 
 
 def test_each_shape_is_timed_once_with_its_gradients():
