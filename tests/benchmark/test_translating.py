@@ -31,7 +31,7 @@ def few(monkeypatch):
 @pytest.fixture
 def config(settings, tmp_path: Path) -> str:
     path = tmp_path / "config.yaml"
-    path.write_text(settings().to_yaml())
+    path.write_text(settings(data__max_length=12).to_yaml())
     return str(path)
 
 
