@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-__all__ = ["InputError", "SearchOptions", "Translation", "Translator", "__version__", "load_config"]
+__all__ = [
+    "InputError", "NextToken", "SearchOptions", "Translation", "Translator", "__version__",
+    "load_config",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from nmt.config import load as load_config
-    from nmt.decoding.translator import SearchOptions, Translation, Translator
+    from nmt.decoding.translator import NextToken, SearchOptions, Translation, Translator
     from nmt.errors import InputError
 
 
@@ -26,7 +29,7 @@ def __getattr__(name: str) -> Any:
             from nmt.errors import InputError
 
             return InputError
-        case "SearchOptions" | "Translation" | "Translator":
+        case "NextToken" | "SearchOptions" | "Translation" | "Translator":
             from nmt.decoding import translator
 
             return getattr(translator, name)

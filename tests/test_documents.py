@@ -71,6 +71,8 @@ READ = (
     "hypothesis",
     "baseline",
     "input",
+    "ensemble",
+    "prefix_file",
 )
 
 

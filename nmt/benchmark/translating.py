@@ -35,6 +35,7 @@ from nmt.decoding.translator import (
 from nmt.errors import ArgumentError, InputError, Note
 from nmt.model.prepacking import Precision
 from nmt.model.special_ids import EOS_ID
+from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
 from nmt.storage.opening import read_lines
 from nmt.training.distributed import Ranks
@@ -86,12 +87,15 @@ def benchmark_translation(
     lines = _lines(input, sentences) if input is not None else None
     began = time.perf_counter()
     if isinstance(origin, Config):
-        translator, load_s = random_translator(origin, device, precision), None
+        transformer = random_transformer(origin, device, precision)
+        translator, load_s = forced(transformer, origin), None
     else:
         translator = Translator.load(origin, device=device, precision=precision, note=note)
         load_s = time.perf_counter() - began
+        if lines is None:
+            translator = forced(translator.transformer, translator.config)
     if lines is None:
-        work = _drawn(forced(translator), options, sentences)
+        work = _drawn(translator, options, sentences)
     else:
         work = Work(translator, options, lines, sorted(lines, key=len)[len(lines) // 2])
     where = translator.device
@@ -193,20 +197,19 @@ class _NeverEnding(nn.Module):
         return logits
 
 
-def random_translator(
+def random_transformer(
     config: Config, device: str | None, precision: Precision | None
-) -> Translator:
-    """A translator with random weights and no tokenizer."""
+) -> Transformer:
+    """A model with random weights, ready to translate."""
     transformer = new_transformer(config)
     transformer.initialize(config.training.seed)
     chosen = choose_device(device)
     set_precision(transformer.to(chosen).eval(), chosen, precision)
-    return Translator(transformer, cast(Tokenizer, None), config)
+    return transformer
 
 
-def forced(translator: Translator) -> Translator:
-    """The same model for texts of ids; each translation has a token more than its text."""
-    transformer, config = translator.transformer, translator.config
+def forced(transformer: Transformer, config: Config) -> Translator:
+    """A translator of texts of ids; each translation has a token more than its text."""
     transformer.projection = _NeverEnding(transformer.projection)
     decoding = config.decoding.model_copy(update={"max_extra_length": 1})
     config = config.model_copy(update={"decoding": decoding})

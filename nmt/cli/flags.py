@@ -50,6 +50,28 @@ def add_decoding(
     add_device(parser, precision)
 
 
+def add_sampling(parser: argparse.ArgumentParser) -> None:
+    """To draw translations instead of searching for them, see `search_options`."""
+    parser.add_argument("--sample", action="store_true",
+                        help="draw translations from the model's distribution instead of "
+                             "searching; with --n-best N so many independent ones")  # fmt: skip
+    parser.add_argument("--mbr", type=positive, metavar="N",
+                        help="draw N samples and take the one most like all of them by chrF "
+                             "(minimum Bayes risk); scores of --n-best are mean "
+                             "chrF")  # fmt: skip
+    parser.add_argument("--temperature", type=_number, metavar="T",
+                        help="of samples: below 1 likely tokens become likelier "
+                             "(default: 1)")  # fmt: skip
+    parser.add_argument("--top-k", type=positive, metavar="K",
+                        help="draw from the K likeliest tokens (default: from all)")  # fmt: skip
+    parser.add_argument("--top-p", type=_number, metavar="P",
+                        help="draw from the fewest tokens that have the share P of the "
+                             "probability (default: 1)")  # fmt: skip
+    parser.add_argument("--seed", type=_seed, metavar="N",
+                        help="of samples; a text and a seed give the same sample, whatever else "
+                             "is translated (default: 1)")  # fmt: skip
+
+
 def search_options(arguments: argparse.Namespace) -> "SearchOptions":
     """The fields of SearchOptions for which a flag of the same name was given."""
     from nmt.decoding.translator import SearchOptions
@@ -78,6 +100,12 @@ def positive(text: str) -> int:
     if not 1 <= value <= 10**9:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^9, found {text}")
     return value
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0, found {text}")
+    return int(text)
 
 
 def _number(text: str) -> float:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from nmt.cli.flags import add_decoding, add_model, positive, search_options
+from nmt.cli.flags import add_decoding, add_model, add_sampling, positive, search_options
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 
@@ -20,6 +20,22 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                              "best text alone); the score is the log-probability divided by the "
                              "length penalty, where nmt score prints it undivided; of an empty "
                              "line it is 0")  # fmt: skip
+    parser.add_argument("--ensemble", type=Path, nargs="+", metavar="MODEL",
+                        help="more models of the same vocabulary: at each step the probabilities "
+                             "of all are averaged")  # fmt: skip
+    parser.add_argument("--prefix", default="", metavar="TEXT",
+                        help="how every translation begins; best whole words")  # fmt: skip
+    parser.add_argument("--prefix-file", type=Path, metavar="F",
+                        help="for each line how its translation begins; empty: as the model "
+                             "likes")  # fmt: skip
+    parser.add_argument("--no-repeat-ngram", type=positive, metavar="N",
+                        help="no N tokens (pieces of words) in a row come twice in a "
+                             "translation")  # fmt: skip
+    parser.add_argument("--alignment", type=Path, metavar="F",
+                        help="file for word alignments, a line for each line of output: 0-0 1-2 "
+                             "links the first words, and the second to the third; from the last "
+                             "decoder layer's cross-attention")  # fmt: skip
+    add_sampling(parser)
     parser.add_argument("--strict", action="store_true",
                         help="stop at invalid UTF-8 (default: replace it and warn)")  # fmt: skip
     add_decoding(parser)
@@ -38,10 +54,14 @@ def _run(arguments: argparse.Namespace) -> None:
             search=search_options(arguments),
             numbered=arguments.n_best is not None,
             strict=arguments.strict,
+            prefix=arguments.prefix,
         ),
         device=arguments.device,
         precision=arguments.precision,
         note=say,
+        ensemble=arguments.ensemble or (),
+        prefix_file=arguments.prefix_file,
+        alignment=arguments.alignment,
     )
 
 

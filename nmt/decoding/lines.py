@@ -12,7 +12,7 @@ import select
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -21,7 +21,7 @@ from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.model.prepacking import Precision
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
-from nmt.storage.opening import compressed, opened
+from nmt.storage.opening import compressed, opened, read_lines
 
 PAUSE_S = 0.05  # after so long without input, the window is translated
 _OLDEST_S = 0.5  # no line waits for longer than this, even while input keeps coming
@@ -35,7 +35,11 @@ class TranslatesLines(Protocol):
     """The part of Translator that is used here."""
 
     def n_best(
-        self, sentences: Sequence[str], options: SearchOptions | None = None
+        self,
+        sentences: Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        prefix: str | Sequence[str] = "",
     ) -> list[list[Translation]]:
         """See `Translator.n_best`."""
 
@@ -47,6 +51,7 @@ class LineOptions:
     search: SearchOptions = field(default_factory=SearchOptions)
     numbered: bool = False  # n_best lines for each: index, score, text; else only the best text
     strict: bool = False  # invalid UTF-8 is an error
+    prefix: str = ""  # how every translation begins
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,9 @@ def run_translate(
     device: str | None,
     precision: Precision | None,
     note: Note,
+    ensemble: Sequence[str | Path] = (),
+    prefix_file: str | Path | None = None,
+    alignment: str | Path | None = None,
 ) -> None:
     """Translates a file or standard input line by line into a file or standard output.
 
@@ -74,18 +82,37 @@ def run_translate(
     Args:
         model: a model, checkpoint or run directory.
         input, output: None: standard input and output.
+        ensemble: more models, see `Translator.load`.
+        prefix_file: for each line the beginning of its translation, empty where it is free.
+        alignment: file for links such as "0-0 1-2", a line for each line of the output: source
+            word and word of the translation, see `nmt.decoding.alignment`.
         note: is told what a person should read, a line at a time.
 
     Raises:
-        InputError: a file that cannot be opened, options out of range, invalid UTF-8 if strict.
+        InputError: a file that cannot be opened, options out of range, invalid UTF-8 if strict,
+            fewer or more prefixes than lines.
         NoModelError: no sound model (status 3).
         BrokenPipeError: nobody reads the output any more.
     """
-    with _opened_input(input) as source, opened_output(output) as target:
-        translator = Translator.load(model, device=device, precision=precision, note=note)
+    if options.prefix and prefix_file is not None:
+        raise ArgumentError("two prefixes for each line, {prefix} and {prefix_file}, leave one out")
+    if alignment is not None:
+        _check_different(output, alignment)
+        options = replace(options, search=replace(options.search, align=True))
+    with (
+        _opened_input(input) as source,
+        opened_output(output) as target,
+        contextlib.nullcontext() if alignment is None else opened_output(alignment) as links,
+    ):
+        translator = Translator.load(
+            model, device=device, precision=precision, ensemble=ensemble, note=note
+        )
         translator.beam(options.search)  # refuses too small a beam before the first line is read
         name = "standard input" if input is None else str(input)
-        translate_stream(translator, source, target, options=options, name=name, note=note)
+        translate_stream(
+            translator, source, target, options=options, name=name, note=note,
+            prefix_file=prefix_file, links=links,
+        )  # fmt: skip
 
 
 def translate_stream(
@@ -96,21 +123,30 @@ def translate_stream(
     options: LineOptions,
     name: str = "standard input",
     note: Note = lambda message: None,
+    prefix_file: str | Path | None = None,
+    links: BinaryIO | None = None,
 ) -> None:
     """Writes the translation of each line of `source` to `target`, in order.
 
     Args:
         name: of the source, for messages.
         note: is told of lines with invalid UTF-8 and of lines translated in parts.
+        prefix_file: see `run_translate`.
+        links: receives the alignment, which `options.search.align` asks for.
 
     Raises:
-        InputError: invalid UTF-8 and `options.strict`; a damaged compressed file.
+        InputError: invalid UTF-8 and `options.strict`; a damaged compressed file; fewer or more
+            prefixes than lines.
         BrokenPipeError: nobody reads `target` any more.
     """
     reader = LineReader(source, name, options.strict)
-    writer = LineWriter(target, options)
+    writer = LineWriter(target, options, links)
+    prefixes = _Prefixes(options.prefix, prefix_file)
     for window in reader.windows():
-        writer.write(window, translator.n_best([part.text for part in window], options.search))
+        texts = [part.text for part in window]
+        best = translator.n_best(texts, options.search, prefix=prefixes.of(window))
+        writer.write(window, best)
+    prefixes.check_end()
     if reader.invalid_lines:
         found = count(reader.invalid_lines, "line")
         note(f"nmt: warning: invalid UTF-8 replaced in {found}, {name}")
@@ -189,32 +225,91 @@ class LineWriter:
         lines_in_parts: lines so far that were too long to be translated in one part.
     """
 
-    def __init__(self, target: BinaryIO, options: LineOptions):
-        self.target, self.options = target, options
+    def __init__(self, target: BinaryIO, options: LineOptions, links: BinaryIO | None = None):
+        self.target, self.options, self.links = target, options, links
         self.lines_in_parts = 0
         self._index = 0  # of the input line, from 1
         self._parts: list[list[Translation]] = []  # of a line not yet complete
+        self._words = 0  # of its source, so far
 
     def write(self, window: Sequence[LinePart], found: Sequence[list[Translation]]) -> None:
         """Writes the lines that end in `window`; `found` are the translations of its parts."""
+        complete: list[Translation] = []
         lines: list[str] = []
         for part, translations in zip(window, found, strict=True):
-            self._parts.append(translations)
+            self._parts.append([_later(each, self._words) for each in translations])
+            self._words += len(f"{part.text}.".split()) - 1  # the last word may go on
             if part.ends_line:
                 best = combine(self._parts)
-                self._parts = []
+                self._parts, self._words = [], 0
                 self._index += 1
                 self.lines_in_parts += best[0].parts > 1
-                lines += self._formatted(best)
+                wanted = self._wanted(best)
+                lines += map(self._formatted, wanted)
+                complete += wanted
         self.target.write("".join(lines).encode())
         self.target.flush()
+        if self.links:
+            self.links.write("".join(map(_pharaoh, complete)).encode())
+            self.links.flush()
 
-    def _formatted(self, best: list[Translation]) -> list[str]:
+    def _wanted(self, best: list[Translation]) -> list[Translation]:
+        n = self.options.search.n_best if self.options.numbered else 1
+        return (best + best[-1:] * (n - len(best)))[:n]
+
+    def _formatted(self, found: Translation) -> str:
         if not self.options.numbered:
-            return [f"{best[0].text}\n"]
-        n = self.options.search.n_best
-        padded = best + best[-1:] * (n - len(best))
-        return [f"{self._index}\t{found.score:z.6f}\t{found.text}\n" for found in padded[:n]]
+            return f"{found.text}\n"
+        return f"{self._index}\t{found.score:z.6f}\t{found.text}\n"
+
+
+def _later(translation: Translation, words: int) -> Translation:
+    """The same, of a part of a line that comes after so many source words."""
+    if not words or translation.alignment is None:
+        return translation
+    later = [(source + words, target) for source, target in translation.alignment]
+    return replace(translation, alignment=later)
+
+
+def _pharaoh(translation: Translation) -> str:
+    """Its links as a line of what Moses and others call Pharaoh format."""
+    return " ".join(f"{source}-{target}" for source, target in translation.alignment or []) + "\n"
+
+
+class _Prefixes:
+    """How the translation of each line begins: all alike, or as the lines of a file say."""
+
+    def __init__(self, prefix: str, path: str | Path | None):
+        self.path, self.prefix = path, prefix
+        self._lines = iter([]) if path is None else read_lines(Path(path))
+        self._begins_line = True
+
+    def of(self, window: Sequence[LinePart]) -> str | list[str]:
+        """The prefixes of the next parts; only the first part of a line has one."""
+        if self.path is None and not self.prefix:
+            return ""
+        prefixes = []
+        for part in window:
+            prefixes.append(self._next() if self._begins_line else "")
+            self._begins_line = part.ends_line
+        return prefixes
+
+    def _next(self) -> str:
+        if self.path is None:
+            return self.prefix
+        line = next(self._lines, None)
+        if line is None:
+            raise ArgumentError(
+                "fewer lines than the text, {prefix_file} {}, give one for each", self.path
+            )
+        return line
+
+    def check_end(self) -> None:
+        """Raises ArgumentError if there are more prefixes than lines."""
+        if next(self._lines, None) is not None:
+            raise ArgumentError(
+                "more lines than the text, {prefix_file} {}, give one for each", self.path
+            )
 
 
 class _Arrivals:
@@ -252,6 +347,11 @@ def _end_of_part(line: bytes) -> int:
     while end > _PART_BYTES - 4 and line[end] & 0xC0 == 0x80:  # inside a character
         end -= 1
     return end
+
+
+def _check_different(output: str | Path | None, alignment: str | Path) -> None:
+    if output is not None and os.path.realpath(output) == os.path.realpath(alignment):
+        raise ArgumentError("the same file, {output} and {alignment} {}, name two", alignment)
 
 
 @contextlib.contextmanager

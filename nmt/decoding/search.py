@@ -10,7 +10,7 @@ earlier, of the hypothesis that it continues.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,6 +26,8 @@ NOT_NUMBERS = "scores that are not numbers, the model's output, use a sound mode
 NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
 _BLOCK = 128  # tokens of the vocabulary that are compared together
 _LEAVE_SHARE = 8  # once an eighth of a batch is done, the rest is copied into a smaller one
+
+ReadsAs = Callable[[list[int]], Hashable]  # from tokens to what a reader sees, say their text
 
 _FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("place", "i4")])
 
@@ -77,7 +79,7 @@ def search(
     beam: int,
     alpha: float,
     n_best: int = 1,
-    excluded: Sequence[int] = (),
+    reads_as: ReadsAs | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best score first.
@@ -95,7 +97,8 @@ def search(
         beam: W >= 1.
         alpha: exponent of the length penalty, >= 0; the paper: 0.6.
         n_best: hypotheses wanted for each sentence, at most `beam`; fewer if fewer were found.
-        excluded: tokens that no hypothesis may have, beside those that none ever has.
+        reads_as: of hypotheses for which it returns the same, only the best counts among the
+            `n_best`. None: no two are the same.
         device: on which `steps` expects its arguments.
 
     Raises:
@@ -104,13 +107,13 @@ def search(
     """
     if not (1 <= n_best <= beam and alpha >= 0 and min(max_lengths, default=1) >= 1):
         raise ValueError(f"out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}")
-    beams = _Beams(max_lengths, beam, alpha, n_best)
+    beams = _Beams(max_lengths, beam, alpha, n_best, reads_as)
     last_tokens = torch.full((len(max_lengths), beam), BOS_ID, device=device)  # (B, W)
     parents = torch.arange(beam, device=device).expand_as(last_tokens)  # (B, W)
     live = torch.full_like(last_tokens, -torch.inf, dtype=torch.float32)  # (B, W)
     live[:, 0] = 0.0  # at first all W hypotheses are the same
     while beams.in_batch.size:
-        candidates = _candidates(steps.step(last_tokens, parents), live, excluded)
+        candidates = _candidates(steps.step(last_tokens, parents), live)
         kept = beams.advance(*candidates)
         if 0 < kept.size < len(last_tokens):
             steps.keep(torch.from_numpy(kept).to(device))
@@ -121,7 +124,7 @@ def search(
 
 
 def _candidates(
-    logits: Tensor, live: Tensor, excluded: Sequence[int] = ()
+    logits: Tensor, live: Tensor
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
     """The 2 W likeliest continuations of each sentence, likeliest first.
 
@@ -136,10 +139,7 @@ def _candidates(
     # Log-probabilities are the model's, so they are taken before tokens are ruled out. One of them
     # gives the normalizer of all: softmax is one pass over the logits, logsumexp several.
     p = logits.softmax(-1)  # (b, W, V)
-    for token in (
-        *NEVER_GENERATED,
-        *excluded,
-    ):  # indexing with a list would copy it to the GPU and wait
+    for token in NEVER_GENERATED:  # indexing with a list would copy it to the GPU and wait
         logits[..., token].fill_(-torch.inf)
     k = min(2 * W, V)
     top, tokens = _top(logits, k)  # (b, W, k)
@@ -179,8 +179,15 @@ def _top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 class _Beams:
     """What the search has found: live hypotheses, finished ones, and the links behind them."""
 
-    def __init__(self, max_lengths: Sequence[int], beam: int, alpha: float, n_best: int):
-        self.beam, self.alpha, self.n_best = beam, alpha, n_best
+    def __init__(
+        self,
+        max_lengths: Sequence[int],
+        beam: int,
+        alpha: float,
+        n_best: int,
+        reads_as: ReadsAs | None,
+    ):
+        self.beam, self.alpha, self.n_best, self.reads_as = beam, alpha, n_best, reads_as
         self.max_lengths = np.asarray(max_lengths, dtype=np.int64)  # (B,)
         B = len(max_lengths)
         self.best_penalties = np.array([length_penalty(n, alpha) for n in max_lengths])  # (B,)
@@ -189,6 +196,7 @@ class _Beams:
         self.finished = np.zeros((B, n_best), dtype=_FOUND)  # (B, n) best first
         self.finished["score"] = -np.inf
         self.cut = self.finished.copy()  # (B, n) likewise
+        self.read: dict[tuple[int, int, int, bool], Hashable] = {}  # by `_tokens`'s arguments
         self.links: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []  # (B, W) tokens, parents
         self.live: NDArray[np.float32]  # (b, W) log-probabilities, likeliest first
         self.tokens: NDArray[np.int64]  # (b, W)
@@ -238,8 +246,37 @@ class _Beams:
         new["place"], new["tokens"] = parents[ending], n
         sentences = self.in_batch[ending]
         found = np.concatenate((self.finished[sentences], new), axis=1)
+        self.finished[sentences] = self._best(found, sentences, finished=True)
+
+    def _best(
+        self, found: NDArray[np.void], sentences: NDArray[np.int64], *, finished: bool
+    ) -> NDArray[np.void]:
+        """The n best of each sentence's hypotheses, best first: (s, m) -> (s, n)."""
+        if self.reads_as is not None:
+            self._rule_out_doubles(found, sentences, self.reads_as, finished)
         order = np.argsort(-found["score"], axis=1, kind="stable")[:, : self.n_best]
-        self.finished[sentences] = np.take_along_axis(found, order, 1)
+        return np.take_along_axis(found, order, 1)
+
+    def _rule_out_doubles(
+        self,
+        found: NDArray[np.void],
+        sentences: NDArray[np.int64],
+        reads_as: ReadsAs,
+        finished: bool,
+    ) -> None:
+        """Sets to -inf the scores of hypotheses that read as a better one does."""
+        for sentence, row in zip(sentences.tolist(), found, strict=True):
+            seen: set[Hashable] = set()
+            for index in np.argsort(-row["score"], kind="stable"):
+                if row["score"][index] == -np.inf or len(seen) == self.n_best:
+                    break
+                n, place = int(row["tokens"][index]), int(row["place"][index])
+                key = (sentence, n, place, finished)
+                if key not in self.read:
+                    self.read[key] = reads_as(self._tokens(*key))
+                if self.read[key] in seen:
+                    row["score"][index] = -np.inf
+                seen.add(self.read[key])
 
     def _link(self) -> None:
         """Records this step's tokens and parents."""
@@ -255,12 +292,18 @@ class _Beams:
         if self.beam == 1:
             done |= ends[:, 0]
         at_limit = (n >= self.max_lengths[self.in_batch]) & ~self.done[self.in_batch]
-        cut = self.cut[self.in_batch[at_limit]]
-        cut["log_probability"] = self.live[at_limit, : self.n_best]
-        cut["score"] = cut["log_probability"] / length_penalty(n, self.alpha)
-        cut["place"], cut["tokens"] = np.arange(self.n_best), n
-        self.cut[self.in_batch[at_limit]] = cut
+        if at_limit.any():
+            self._cut(at_limit, n)
         self.done[self.in_batch[done | at_limit]] = True
+
+    def _cut(self, at_limit: NDArray[np.bool_], n: int) -> None:
+        """Ranks the live hypotheses of sentences, (b,), whose limit is n tokens."""
+        sentences = self.in_batch[at_limit]
+        cut = np.zeros((sentences.size, self.beam), dtype=_FOUND)
+        cut["log_probability"] = self.live[at_limit]
+        cut["score"] = cut["log_probability"] / length_penalty(n, self.alpha)
+        cut["place"], cut["tokens"] = np.arange(self.beam), n
+        self.cut[sentences] = self._best(cut, sentences, finished=False)
 
     def _leave(self) -> NDArray[np.int64]:
         """Drops done sentences from the batch once they are enough; returns the others' indices."""

@@ -8,7 +8,7 @@ import pytest
 
 from nmt.benchmark import translating
 from nmt.benchmark.flops import translation_flops
-from nmt.benchmark.translating import forced, random_translator
+from nmt.benchmark.translating import forced, random_transformer
 from nmt.cli import main
 from nmt.decoding.translator import SearchOptions
 from tests.fixtures.make import FROZEN
@@ -56,7 +56,7 @@ def test_what_json_holds_of_random_weights(precision: str, config: str, settings
 
 
 def test_forced_translations_are_as_long_as_their_sources(settings):
-    translator = forced(random_translator(settings(), "cpu", None))
+    translator = forced(random_transformer(settings(), "cpu", None), settings())
     options = SearchOptions(beam=3)
     texts = ["7 8 9", "11", "5 " * 20]
     for text, best in zip(texts, translator.translate(texts, options), strict=True):

@@ -10,7 +10,7 @@ import pytest
 from nmt.cli import COMMANDS, main
 from nmt.cli.parser import new_parser
 from nmt.config import Config, Decoding, Training
-from nmt.decoding import translator
+from nmt.decoding import part_search, translator
 from nmt.decoding.lines import LineOptions
 from nmt.decoding.translator import SearchOptions
 from nmt.errors import ArgumentError
@@ -30,6 +30,20 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
         "nmt.decoding.lines.run_translate",
         {"input": None, "output": None, "options": LineOptions(),
          "device": None, "precision": None},
+    ),
+    "translate M --n-best 4 --sample --temperature 0.5 --top-k 9 --top-p 0.25 --seed 7 "
+    "--no-repeat-ngram 3 --prefix Der --alignment a --ensemble N O": (
+        "nmt.decoding.lines.run_translate",
+        {"ensemble": [Path("N"), Path("O")], "alignment": Path("a"), "prefix_file": None,
+         "options": LineOptions(
+             SearchOptions(n_best=4, sample=True, temperature=0.5, top_k=9, top_p=0.25, seed=7,
+                           no_repeat_ngram=3),
+             numbered=True, prefix="Der")},
+    ),
+    "translate M --mbr 30 --prefix-file p": (
+        "nmt.decoding.lines.run_translate",
+        {"prefix_file": Path("p"), "ensemble": (), "alignment": None,
+         "options": LineOptions(SearchOptions(mbr=30))},
     ),
     "translate M --n-best 1": (
         "nmt.decoding.lines.run_translate", {"options": LineOptions(numbered=True)},
@@ -166,8 +180,8 @@ def test_defaults_are_those_that_help_names_and_the_papers(capsys):
     with pytest.raises(SystemExit):
         main(["translate", "--help"])
     text = capsys.readouterr().out
-    assert f"{translator._CPU_BATCH_TOKENS} on a CPU" in " ".join(text.split())
-    assert f"{translator._GPU_BATCH_TOKENS} on a GPU" in " ".join(text.split())
+    assert f"{part_search._CPU_BATCH_TOKENS} on a CPU" in " ".join(text.split())
+    assert f"{part_search._GPU_BATCH_TOKENS} on a GPU" in " ".join(text.split())
     assert "divided by the length penalty" in " ".join(text.split())
     with pytest.raises(SystemExit):
         main(["score", "--help"])

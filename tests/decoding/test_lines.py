@@ -9,6 +9,7 @@ import random
 import select
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,19 @@ class Upper:
         self.windows: list[list[str]] = []
         self.found = found  # translations of each sentence
 
-    def n_best(self, sentences, options=None):
+    def n_best(self, sentences, options=None, *, prefix=""):
         self.windows.append(list(sentences))
-        return [self._one(normalize(sentence)) for sentence in sentences]
+        prefixes = [prefix] * len(sentences) if isinstance(prefix, str) else prefix
+        found = [self._one(p + normalize(s)) for p, s in zip(prefixes, sentences, strict=True)]
+        if not options.align:
+            return found
+        return [
+            [self._aligned(each, s) for each in f] for f, s in zip(found, sentences, strict=True)
+        ]
+
+    def _aligned(self, found, sentence):
+        links = [(n, n) for n in range(len(sentence.split()))]
+        return replace(found, alignment=links) if found.parts else found
 
     def beam(self, options):
         return 4
@@ -253,8 +264,8 @@ def run(monkeypatch, tmp_path):
     monkeypatch.setattr(Translator, "load", lambda *_, **__: Upper())
     monkeypatch.chdir(tmp_path)
 
-    def run(source: str | None = "in", target: str | None = "out", **options) -> None:
-        run_translate("model", input=source, output=target, note=print,
+    def run(source: str | None = "in", target: str | None = "out", files=(), **options) -> None:
+        run_translate("model", input=source, output=target, note=print, **dict(files),
                       options=LineOptions(**options), device=None, precision=None)  # fmt: skip
 
     return run
@@ -342,3 +353,47 @@ def test_output_appears_whole_or_not_at_all(run):
         run(strict=True)
     assert Path("out").read_bytes() == b"old"
     assert sorted(p.name for p in Path().iterdir()) == ["in", "out"]
+
+
+def test_each_line_has_its_prefix(run):
+    """Also where lines come in several windows, and only at the beginning of a very long one."""
+    n = 2500
+    Path("in").write_bytes(b"".join(b"l%d\n" % i for i in range(n)) + b"x " * 700_000 + b"\nend")
+    Path("prefixes").write_bytes(b"".join(b"p%d-\n" % i for i in range(n)) + b"long-\n\n")
+    run(files={"prefix_file": "prefixes"})
+    lines = Path("out").read_text().split("\n")
+    assert lines[:n] == [f"P{i}-L{i}" for i in range(n)]
+    assert lines[n].startswith("LONG-X X") and lines[n].count("LONG-") == 1
+    assert lines[n + 1] == "END"
+    Path("in").write_bytes(b"a\n\nb\n")
+    run(prefix="so ")
+    assert Path("out").read_bytes() == b"SO A\nSO \nSO B\n"  # a real one leaves blank lines blank
+
+
+@pytest.mark.parametrize(("prefixes", "message"), [
+    (b"p\n", "fewer lines than the text, prefix_file prefixes, give one for each"),
+    (b"p\n\np\n", "more lines than the text, prefix_file prefixes"),
+    (b"p\n\xff\n", "not UTF-8 .*, prefixes:2"),
+])  # fmt: skip
+def test_prefixes_that_are_not_the_texts(run, prefixes, message):
+    Path("in").write_bytes(b"a\nb\n")
+    Path("prefixes").write_bytes(prefixes)
+    with pytest.raises(InputError, match=message):
+        run(files={"prefix_file": "prefixes"})
+    with pytest.raises(InputError, match="two prefixes for each line, prefix and prefix_file"):
+        run(files={"prefix_file": "prefixes"}, prefix="so")
+    assert sorted(p.name for p in Path().iterdir()) == ["in", "prefixes"]
+
+
+def test_links_are_written_beside_the_translations(run):
+    """A line for each line of the output; words of a very long line are counted through."""
+    Path("in").write_bytes(b"a b\n\n" + b"xyz " * 400_000 + b"\n")
+    run(files={"alignment": "links.gz"})
+    short, blank, long, end = gzip.decompress(Path("links.gz").read_bytes()).split(b"\n")
+    assert (short, blank, end) == (b"0-0 1-1", b"", b"")
+    assert long.split() == [b"%d-%d" % (n, n) for n in range(400_000)]
+    Path("in").write_bytes(b"a b\n")
+    run(files={"alignment": "links"}, search=SearchOptions(n_best=3), numbered=True)
+    assert Path("links").read_bytes() == b"0-0 1-1\n" * 3
+    with pytest.raises(InputError, match=r"same file, output and alignment \./out, name"):
+        run(files={"alignment": "./out"})

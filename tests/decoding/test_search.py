@@ -1,97 +1,28 @@
 """Beam search against searches that are too plain to be wrong, on a model of eight tokens."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.decoding.search import Hypothesis, _candidates, _top, length_penalty, search
+from nmt.decoding.search import _candidates, _top, search
 from nmt.errors import NoModelError
-from nmt.model.special_ids import BOS_ID, EOS_ID
-
-V = 8  # the four special tokens and four of content
-ALLOWED = [EOS_ID, 4, 5, 6, 7]
-
-
-def toy_logits(sentence: int, prefix: tuple[int, ...]) -> np.ndarray:
-    """Any function of the sentence and the tokens so far will do."""
-    return np.random.default_rng([sentence, *prefix]).normal(0, 2, V).astype(np.float32)
-
-
-def toy_log_probabilities(sentence: int, prefix: tuple[int, ...]) -> Tensor:
-    return torch.from_numpy(toy_logits(sentence, prefix)).double().log_softmax(-1)
-
-
-class ToySteps:
-    """The step interface over `logits_of`; checks that it is used as promised."""
-
-    def __init__(self, sentences: list[int], beam: int, logits_of=toy_logits):
-        self.sentences, self.logits_of = sentences, logits_of
-        self.prefixes: list[list[tuple[int, ...]]] = [[()] * beam for _ in sentences]
-        self.steps = 0
-
-    def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        assert last_tokens.dtype == parents.dtype == torch.int64
-        assert last_tokens.shape == parents.shape == (len(self.sentences), len(self.prefixes[0]))
-        if self.steps == 0:
-            assert (last_tokens == BOS_ID).all()
-        else:
-            self.prefixes = [
-                [prefixes[parent] + (token,) for token, parent in zip(*row, strict=True)]
-                for prefixes, *row in zip(
-                    self.prefixes, last_tokens.tolist(), parents.tolist(), strict=True
-                )
-            ]
-        self.steps += 1
-        return torch.tensor(
-            np.array(
-                [
-                    [self.logits_of(sentence, prefix) for prefix in prefixes]
-                    for sentence, prefixes in zip(self.sentences, self.prefixes, strict=True)
-                ]
-            )
-        )
-
-    def keep(self, sentences: Tensor) -> None:
-        indices = sentences.tolist()
-        assert indices == sorted(set(indices)) and len(indices) < len(self.sentences)
-        self.sentences = [self.sentences[index] for index in indices]
-        self.prefixes = [self.prefixes[index] for index in indices]
+from nmt.model.special_ids import EOS_ID
+from tests.decoding.toy import (
+    ALLOWED,
+    ToySteps,
+    V,
+    assert_same,
+    beam_search_to_the_limit,
+    exhaustive,
+    toy_log_probabilities,
+)
 
 
 def toy_search(sentences: list[int], limits: list[int], beam: int, **kwargs):
     return search(ToySteps(sentences, beam), limits, beam=beam, **kwargs)
-
-
-def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
-    assert [h.tokens for h in found] == [h.tokens for h in expected]
-    assert [h.finished for h in found] == [h.finished for h in expected]
-    for a, b in zip(found, expected, strict=True):
-        assert a.score == pytest.approx(b.score, abs=1e-4)
-        assert a.log_probability == pytest.approx(b.log_probability, abs=1e-4)
-
-
-def exhaustive(sentence: int, limit: int, alpha: float, n_best: int) -> list[Hypothesis]:
-    """Every sequence there is, the finished ones preferred."""
-    finished, cut = [], []
-    for n in range(limit + 1):
-        for content in itertools.product(ALLOWED[1:], repeat=n):
-            log_probability = sum(
-                float(toy_log_probabilities(sentence, content[:i])[content[i]]) for i in range(n)
-            )
-            if n < limit:
-                ended = log_probability + float(toy_log_probabilities(sentence, content)[EOS_ID])
-                score = ended / ((5 + n + 1) / 6) ** alpha
-                finished.append(Hypothesis([*content, EOS_ID], ended, score, True))
-            else:
-                score = log_probability / ((5 + n) / 6) ** alpha
-                cut.append(Hypothesis(list(content), log_probability, score, False))
-    return sorted(finished or cut, key=lambda h: -h.score)[:n_best]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
@@ -102,30 +33,6 @@ def test_wide_beam_is_exhaustive_search(alpha, n_best):
         expected = exhaustive(sentence, limit, alpha, n_best)
         assert len(expected) == min(n_best, 1 + 4 if limit == 2 else n_best)
         assert_same(hypotheses, expected)
-
-
-def beam_search_to_the_limit(
-    sentence: int, limit: int, beam: int, alpha: float, n_best: int
-) -> list[Hypothesis]:
-    """The textbook's search without any stopping rule: one sentence, Python lists."""
-    live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-    finished: list[Hypothesis] = []
-    for n in range(1, limit + 1):
-        candidates = [
-            (total + float(log_probabilities[token]), (*prefix, token))
-            for total, prefix in live
-            for log_probabilities in [toy_log_probabilities(sentence, prefix)]
-            for token in ALLOWED
-        ]
-        candidates = sorted(candidates, key=lambda c: -c[0])[: 2 * beam]
-        for total, tokens in candidates:
-            if tokens[-1] == EOS_ID:
-                finished.append(
-                    Hypothesis(list(tokens), total, total / length_penalty(n, alpha), True)
-                )
-        live = [c for c in candidates if c[1][-1] != EOS_ID][:beam]
-    cut = [Hypothesis(list(t), p, p / length_penalty(limit, alpha), False) for p, t in live]
-    return sorted(finished or cut, key=lambda h: -h.score)[:n_best]
 
 
 @given(
@@ -142,6 +49,27 @@ def test_batch_with_stopping_equals_one_by_one_without(sentences, beam, n_best, 
     found = toy_search(numbers, limits, beam, alpha=alpha, n_best=n_best)
     for sentence, limit, hypotheses in zip(numbers, limits, found, strict=True):
         expected = beam_search_to_the_limit(sentence, limit, beam, alpha, n_best)
+        assert_same(hypotheses, expected)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 999), st.integers(1, 6)), min_size=1, max_size=9),
+    st.integers(2, 6),
+    st.integers(2, 6),
+    st.sampled_from([0.0, 0.6, 3.0]),
+)
+@settings(max_examples=60, deadline=None)
+def test_of_hypotheses_that_read_alike_the_best_counts_alone(sentences, beam, n_best, alpha):
+    """The search goes on until it has n that read differently, or has reached its limits."""
+
+    def reads_as(tokens) -> str:
+        return "".join("ab"[token > 5] for token in tokens if token != EOS_ID)
+
+    n_best = min(n_best, beam)
+    numbers, limits = (list(column) for column in zip(*sentences, strict=True))
+    found = toy_search(numbers, limits, beam, alpha=alpha, n_best=n_best, reads_as=reads_as)
+    for sentence, limit, hypotheses in zip(numbers, limits, found, strict=True):
+        expected = beam_search_to_the_limit(sentence, limit, beam, alpha, n_best, reads_as=reads_as)
         assert_same(hypotheses, expected)
 
 

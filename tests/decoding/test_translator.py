@@ -1,13 +1,17 @@
 """The Translator on a small random Transformer and a small real tokenizer."""
 
 import io
+import itertools
 import random
 
+import numpy as np
 import pytest
+import sacrebleu
 import torch
 
 from nmt.config import Config, validate
 from nmt.data.cleaning import keep_spacing, normalize
+from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding.lines import LineOptions, translate_stream
 from nmt.decoding.translator import (
@@ -70,6 +74,11 @@ def sentences(n: int) -> list[str]:
     return [" ".join(rng.choices(WORDS, k=rng.randint(1, 9))) for _ in range(n)]
 
 
+def short(n: int) -> list[str]:
+    """Sentences that are translated in one part."""
+    return [" ".join(sentence.split()[:4]) for sentence in sentences(n)]
+
+
 def test_r19_fuzzed_lines_whatever_the_batch_size(translator):
     """As many lines as came, blank ones blank, and the same bytes for any --batch-tokens."""
     data = b"\n".join([*fuzzed_lines(249, seed=5, longest=50), b"the man"])
@@ -109,7 +118,7 @@ def test_batches_are_as_large_as_their_bound_allows(translator, monkeypatch, bea
         batches.append((len(src), src.shape[1] + beam * max_length))
         return Stepper(transformer, src, beam, max_length)
 
-    monkeypatch.setattr("nmt.decoding.translator.Stepper", recording)
+    monkeypatch.setattr("nmt.decoding.part_search.Stepper", recording)
     found = translator.translate(sentences(60), SearchOptions(beam=beam, batch_tokens=bound))
     assert sum(size for size, _ in batches) == sum(each.parts for each in found)
     assert all(size == 1 or size * tokens <= bound for size, tokens in batches)
@@ -301,3 +310,214 @@ def test_devices_there_are(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with pytest.raises(InputError, match="name one there is: cpu, cuda:0, cuda:1"):
         choose_device("gpu")
+
+
+def test_n_best_lists_hold_different_texts(translator, monkeypatch):
+    """Hypotheses that read alike count once, and there are as many others as were asked for."""
+    decode = translator.tokenizer.decode
+    monkeypatch.setattr(translator.tokenizer, "decode", lambda ids: decode(ids).replace("e", "a"))
+    options = SearchOptions(beam=8, n_best=4)
+    found = translator.n_best(short(20), options)
+    assert sum(len(best) == 4 for best in found) > 2
+    assert all(len({each.text for each in best}) == len(best) for best in found)
+    [joined] = translator.n_best([". ".join(sentences(12))], options)
+    assert len({each.text for each in joined}) == len(joined) > 1
+
+
+def test_samples_do_not_depend_on_batches(translator):
+    texts = short(12)
+    options = {"sample": True, "n_best": 11, "seed": 3}  # two rows of six
+    together = translator.n_best(texts, SearchOptions(**options))
+    tokens = [[each.tokens for each in best] for best in together]
+    for batch_tokens in (1, 500):
+        again = translator.n_best(texts, SearchOptions(**options, batch_tokens=batch_tokens))
+        assert [[each.tokens for each in best] for best in again] == tokens
+    again = translator.n_best(texts[::-1], SearchOptions(**options))
+    assert [[each.tokens for each in best] for best in again[::-1]] == tokens
+    for best in together:
+        assert len(best) == 11 and len({each.text for each in best}) > 4
+        assert [each.score for each in best] == sorted((e.score for e in best), reverse=True)
+    other = translator.n_best(texts, SearchOptions(**options | {"seed": 4}))
+    assert [b[0].text for b in other] != [b[0].text for b in together]
+    assert translator.translate(texts, SearchOptions(sample=True)) == translator.translate(
+        texts, SearchOptions(sample=True, seed=1)
+    )
+
+
+def test_the_coldest_samples_are_greedy(translator):
+    texts = short(20)
+    greedy = [each.tokens for each in translator.translate(texts, SearchOptions(beam=1))]
+    for options in ({"top_k": 1}, {"temperature": 0.001}, {"top_p": 0.001}):
+        found = translator.translate(texts, SearchOptions(sample=True, **options))
+        assert [each.tokens for each in found] == greedy
+
+
+def test_mbr_takes_what_is_most_like_all_samples(translator):
+    """The same as sacreBLEU finds, pair by pair, among the samples that are drawn."""
+    texts, common = short(4), {"temperature": 0.5, "seed": 2}
+    samples = translator.n_best(texts, SearchOptions(sample=True, n_best=12, **common))
+    found = translator.n_best(texts, SearchOptions(mbr=12, n_best=3, **common))
+    for drawn, best in zip(samples, found, strict=True):
+        likeness = {
+            one.text: np.mean(
+                [sacrebleu.sentence_chrf(one.text, [other.text]).score for other in drawn]
+            )
+            for one in drawn
+        }
+        expected = sorted(likeness.values(), reverse=True)[:3]
+        assert [each.score for each in best] == pytest.approx(expected)
+        assert [likeness[each.text] for each in best] == pytest.approx(expected)
+        assert len({each.text for each in best}) == len(best)
+
+
+def test_progress_counts_parts_whatever_they_are_searched_with(translator):
+    for options in (SearchOptions(beam=2), SearchOptions(mbr=20, batch_tokens=500)):
+        counted: list[int] = []
+        translator.translate(short(9), options, progress=counted.append)
+        assert sum(counted) == 9
+
+
+def test_translations_begin_with_their_prefixes(translator, tokenizer):
+    texts = [*short(8), "", ". ".join(sentences(12))]
+    prefixes = ["the man", "", "dog  ", "a book"] * 2 + ["the", "his dog"]
+    for options in (SearchOptions(beam=3), SearchOptions(sample=True)):
+        found = translator.translate(texts, options, prefix=prefixes)
+        assert all(f.text.startswith(p.strip()) for f, p in zip(found[:8], prefixes, strict=False))
+        assert found[1].tokens == translator.translate(texts[1], options).tokens
+        assert found[8] == EMPTY
+        assert found[9].parts > 1 and found[9].text.startswith("his dog")
+        assert found[9].text.count("his dog") < found[9].parts
+        alone = translator.translate(texts[0], options, prefix="the man")
+        assert alone.tokens == found[0].tokens
+    free = translator.translate(texts[0])
+    content = free.tokens[:-1] if free.tokens[-1] == EOS_ID else free.tokens
+    for n in range(len(content)):
+        begun = tokenizer.decode(content[:n])
+        if begun and tokenizer.encode(begun) == content[:n] and begun == begun.strip():
+            again = translator.translate(texts[0], prefix=begun)
+            assert again.text.startswith(begun) and again.score >= free.score - 1e-5
+
+
+def test_a_prefix_longer_than_the_source_leaves_room(translator):
+    found = translator.translate("a", prefix=" ".join(["the"] * 5))
+    assert len(found.tokens) > 20 and found.text.startswith("the the the the the")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [(["a"], "2 sentences but 1 prefix, prefix, give one for each"),
+     (["a", "b", "c"], "2 sentences but 3 prefixes"),
+     ("the " * 50, r"\d+ tokens, the model takes 23, prefix, shorten it")],
+)  # fmt: skip
+def test_prefixes_that_do_not_fit(translator, prefix, message):
+    with pytest.raises(InputError, match=message):
+        translator.n_best(["the", "man"], prefix=prefix)
+
+
+def test_next_tokens_are_those_of_the_whole_model(translator, tokenizer):
+    text, prefix = "the old man reads", "his dog"
+    source = torch.tensor([[*tokenizer.encode(text), EOS_ID]])
+    begun = tokenizer.encode(prefix)
+    with torch.inference_mode():
+        hidden = translator.transformer(
+            Tokens.of_rows(source), Tokens.of_rows(torch.tensor([[BOS_ID, *begun]]))
+        )
+        p = translator.transformer.logits(hidden)[0, -1].softmax(-1)
+        p[[0, 1, 3]] = 0
+    found = translator.next_tokens(text, prefix, k=5)
+    assert [each.token for each in found] == p.topk(5).indices.tolist()
+    assert [each.probability for each in found] == pytest.approx(
+        p.topk(5).values.tolist(), rel=1e-4
+    )
+    assert [each.piece for each in found] == tokenizer.pieces([each.token for each in found])
+    assert all(each.text == tokenizer.decode([*begun, each.token]).strip() for each in found
+               if each.token > 259)  # fmt: skip
+    best = translator.translate(text, SearchOptions(beam=1)).tokens[0]
+    assert translator.next_tokens(text, k=1)[0].token == best
+    assert len(translator.next_tokens(text, k=10**6)) == VOCABULARY - 3
+    assert translator.next_tokens("  ") == []
+    for wrong, message in (((text, "", 0), "k 0"), (("the man " * 50,), "more than 23 tokens")):
+        with pytest.raises(InputError, match=message):
+            translator.next_tokens(*wrong)
+
+
+def test_no_ngram_comes_twice(translator):
+    found = translator.n_best(short(20), SearchOptions(n_best=3, no_repeat_ngram=2))
+    for best in found:
+        for each in best:
+            ngrams = list(itertools.pairwise(each.tokens))
+            assert len(ngrams) == len(set(ngrams))
+    free = translator.translate(short(20))
+    assert any(len(set(p)) < len(p) for f in free for p in [list(itertools.pairwise(f.tokens))])
+
+
+def test_several_models_average_their_probabilities(translator, tokenizer):
+    """Each translation has the log-probability that teacher forcing gives with the mean."""
+    other = new_transformer(translator.config).eval()
+    other.initialize(2)
+    both = Translator(translator.transformer, tokenizer, translator.config, [other])
+    texts = short(6)
+    found = both.translate(texts, SearchOptions(beam=3))
+    for text, each in zip(texts, found, strict=True):
+        pair = (np.array([*tokenizer.encode(text), EOS_ID]), np.array(each.tokens))
+        batch = one_per_row([pair])
+        with torch.inference_mode():
+            p = torch.stack([
+                model.logits(model(batch.src, batch.tgt_in)).softmax(-1)
+                for model in (translator.transformer, other)
+            ]).mean(0)[0]  # fmt: skip
+        logs = p.gather(1, torch.tensor(each.tokens)[:, None]).log()
+        assert each.log_probability == pytest.approx(float(logs.sum()), abs=1e-3)
+    same = Translator(
+        translator.transformer, tokenizer, translator.config, [translator.transformer]
+    )
+    assert [f.tokens for f in same.translate(texts)] == [
+        f.tokens for f in translator.translate(texts)
+    ]
+
+
+def test_alignments_number_the_words_of_whole_texts(translator, monkeypatch):
+    """Each word of a part's translation looks at the part's last word, in the whole text."""
+
+    def at_the_last_token(transformers, pairs):
+        return [np.eye(len(src))[[-2] * len(tgt)] for src, tgt in pairs]
+
+    monkeypatch.setattr("nmt.decoding.translator.cross_attention", at_the_last_token)
+    text = ". ".join(sentences(12))
+    options = SearchOptions(beam=2, align=True)
+    [found] = translator.n_best([text], options)
+    expected, words = [], 0
+    for part in parts_of(translator, text):
+        words += len(part.split())
+        translated = translator.translate(part, options).text.split()
+        expected += [(words - 1, len(expected) + n) for n in range(len(translated))]
+    assert found[0].alignment == expected and found[0].parts > 3
+    assert len(expected) == len(found[0].text.split())
+    assert translator.translate(text).alignment is None
+    assert translator.translate("", options).alignment is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sample": True, "n_best": 1001}, "at most 1000, n_best 1001"),
+        ({"mbr": 10**9}, "at most 1000, mbr 1000000000"),
+        ({"mbr": 0}, "mbr 0"),
+        ({"mbr": 3, "n_best": 4}, "n_best 4 with mbr 3, raise mbr or lower n_best"),
+        ({"sample": True, "beam": 2}, "beam 2 with sample, leave one out"),
+        ({"mbr": 2, "beam": 2}, "beam 2 with mbr, leave one out"),
+        ({"top_k": 2}, "only for samples, top_k 2, add sample or mbr"),
+        ({"temperature": 1.0}, "only for samples, temperature"),
+        ({"top_p": 0.5}, "only for samples, top_p"),
+        ({"seed": 0}, "only for samples, seed 0"),
+        ({"sample": True, "temperature": 0.0}, "from 0.001 to 100, temperature 0.0"),
+        ({"sample": True, "temperature": float("nan")}, "temperature nan"),
+        ({"sample": True, "top_p": 1.5}, "from 0.001 to 1, top_p 1.5"),
+        ({"sample": True, "top_k": 0}, "top_k 0"),
+        ({"sample": True, "seed": -1}, "seed -1"),
+        ({"no_repeat_ngram": 0}, "no_repeat_ngram 0"),
+    ],
+)
+def test_options_that_do_not_go_together(options, message):
+    with pytest.raises(InputError, match=message):
+        SearchOptions(**options)

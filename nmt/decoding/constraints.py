@@ -1,0 +1,113 @@
+"""What a translation must begin with, and what it must not repeat, as wrappers of the steps.
+
+A constraint rules out tokens step by step; a search sees only other logits. It does not change the
+log-probabilities of the tokens that remain: they are the model's own.
+
+b sentences in the batch, W hypotheses of each, V vocabulary, L tokens so far.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nmt.decoding.search import NEVER_GENERATED, Steps
+from nmt.model.special_ids import PAD_ID
+
+# nats; the least that is left to the likeliest token where almost all probability is ruled out
+_LEAST_LOG_PROBABILITY = -80.0
+
+
+def without(logits: Tensor, ruled_out: Tensor) -> Tensor:
+    """Logits without some tokens: (b, W, V), (b, W, V) bool -> (b, W, V) fp32.
+
+    Their probability goes to the padding, which is never picked: so the softmax of all others is
+    what it was. Where no token would be left, none is ruled out.
+    """
+    concerned = ruled_out.any(-1, keepdim=True)  # (b, W, 1)
+    logits, ruled_out = logits.float(), ruled_out.clone()
+    for token in NEVER_GENERATED:
+        ruled_out[..., token] = True
+    left = logits.masked_fill(ruled_out, -torch.inf)  # (b, W, V)
+    best = left.amax(-1)  # (b, W)
+    lost = logits.masked_fill(~ruled_out, -torch.inf).logsumexp(-1)  # (b, W)
+    left[..., PAD_ID] = torch.minimum(lost, best - _LEAST_LOG_PROBABILITY)
+    return torch.where(concerned & best.isfinite()[..., None], left, logits)
+
+
+class Without:
+    """Steps that never give some tokens, the same few at every step."""
+
+    def __init__(self, steps: Steps, tokens: Sequence[int]):
+        """`tokens`: ids; their probability goes to the padding, as in `without`."""
+        self.steps, self.tokens = steps, tokens
+
+    def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
+        """See `Steps.step`."""
+        logits = self.steps.step(last_tokens, parents)
+        lost = torch.stack([logits[..., i].float() for i in (PAD_ID, *self.tokens)], -1)
+        for token in self.tokens:
+            logits[..., token] = -torch.inf
+        logits[..., PAD_ID] = lost.logsumexp(-1)
+        return logits
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `Steps.keep`."""
+        self.steps.keep(sentences)
+
+
+class ForcedPrefix:
+    """Steps whose hypotheses begin with given tokens, a prefix for each sentence."""
+
+    def __init__(self, steps: Steps, prefixes: Sequence[Sequence[int]]):
+        """`prefixes`: (B) token ids without BOS and EOS; empty: the sentence is free."""
+        self.steps, self.prefixes = steps, list(prefixes)
+        self.taken = 0  # steps
+
+    def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
+        """See `Steps.step`."""
+        logits = self.steps.step(last_tokens, parents)
+        at, self.taken = self.taken, self.taken + 1
+        rows = [i for i, prefix in enumerate(self.prefixes) if at < len(prefix)]
+        if not rows:
+            return logits
+        ruled_out = torch.zeros_like(logits, dtype=torch.bool)
+        ruled_out[rows] = True
+        ruled_out[rows, :, [self.prefixes[i][at] for i in rows]] = False
+        return without(logits, ruled_out)
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `Steps.keep`."""
+        self.steps.keep(sentences)
+        self.prefixes = [self.prefixes[i] for i in sentences.tolist()]
+
+
+class NoRepeatedNgrams:
+    """Steps that never complete an n-gram of tokens which their hypothesis already has."""
+
+    def __init__(self, steps: Steps, n: int):
+        """`n` >= 1 tokens; 1: no token comes twice."""
+        self.steps, self.n = steps, n
+        self.tokens: Tensor | None = None  # (b, W, L), BOS first
+
+    def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
+        """See `Steps.step`."""
+        logits = self.steps.step(last_tokens, parents)
+        if self.tokens is None:
+            self.tokens = last_tokens[..., None]
+        else:
+            before = self.tokens.gather(1, parents[..., None].expand_as(self.tokens))
+            self.tokens = torch.cat((before, last_tokens[..., None]), 2)
+        if self.tokens.shape[2] < self.n:
+            return logits
+        ngrams = self.tokens.unfold(2, self.n, 1)  # (b, W, L - n + 1, n)
+        begun = self.tokens[..., self.tokens.shape[2] - self.n + 1 :]  # (b, W, n - 1)
+        again = (ngrams[..., :-1] == begun[:, :, None]).all(-1)  # (b, W, L - n + 1)
+        ends = torch.where(again, ngrams[..., -1], PAD_ID)
+        return without(logits, torch.zeros_like(logits, dtype=torch.bool).scatter_(2, ends, True))
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `Steps.keep`."""
+        self.steps.keep(sentences)
+        if self.tokens is not None:
+            self.tokens = self.tokens[sentences]

@@ -1,0 +1,27 @@
+"""Several models of the same vocabulary as one: the mean of their probabilities at each step."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from nmt.decoding.search import Steps
+
+
+class Ensemble:
+    """Steps of several models that decode the same sentences."""
+
+    def __init__(self, members: Sequence[Steps]):
+        """`members`: at least one, each started on the same sentences."""
+        self.members = members
+
+    def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
+        """The logarithm of the members' mean probability: (b, W), (b, W) -> (b, W, V) fp32."""
+        logs = [m.step(last_tokens, parents).float().log_softmax(-1) for m in self.members]
+        return torch.stack(logs).logsumexp(0) - math.log(len(logs))
+
+    def keep(self, sentences: Tensor) -> None:
+        """See `Steps.keep`."""
+        for member in self.members:
+            member.keep(sentences)

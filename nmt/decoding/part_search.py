@@ -1,0 +1,182 @@
+"""Finds translations of parts of sources, in batches of similar length; knows tokens only.
+
+B parts in a batch, W hypotheses or samples of each, S source length.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt.config import Decoding
+from nmt.decoding.constraints import ForcedPrefix, NoRepeatedNgrams, Without
+from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.sampling import random_numbers, sample
+from nmt.decoding.search import Hypothesis, ReadsAs, Steps, search
+from nmt.errors import ArgumentError, is_out_of_memory
+from nmt.model.special_ids import EOS_ID, PAD_ID
+from nmt.model.stepper import Stepper
+from nmt.model.transformer import Transformer
+
+Progress = Callable[[int], object]
+
+# Tokens that a batch may hold. In the paper's base model each has 24 KB of keys and values in fp32
+# and half of that in bf16: together 0.4 GB, and 1.6 GB on a GPU.
+_CPU_BATCH_TOKENS = 16_384
+_GPU_BATCH_TOKENS = 131_072
+
+_ROW_SAMPLES = 8  # at most, of one source: they share its keys, but score each other's, too
+_FIRST_SEED = 1
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a source, and how its translation begins; token ids without the end symbol."""
+
+    tokens: list[int]
+    prefix: list[int]
+
+
+class PartSearch:
+    """One model, or several as one, that finds hypotheses for parts of sources.
+
+    Attributes:
+        max_tokens: of a sequence, as the positions of all models allow; None: no bound.
+    """
+
+    def __init__(
+        self,
+        transformers: Sequence[Transformer],
+        defaults: Decoding,
+        reads_as: ReadsAs,
+        untrained: Sequence[int] = (),
+    ):
+        """
+        Args:
+            defaults: for options that are not given.
+            reads_as: see `search`.
+            untrained: tokens that are never generated.
+        """
+        self.untrained = untrained
+        self.transformers, self.defaults, self.reads_as = transformers, defaults, reads_as
+        self.device = transformers[0].embedding.device
+        self.max_tokens = min((t.max_length for t in transformers if t.max_length), default=None)
+
+    def beam(self, options: SearchOptions) -> int:
+        """The beam width. Raises ArgumentError if `n_best` exceeds it."""
+        beam = options.beam or self.defaults.beam
+        if options.n_best > beam and not options.samples:
+            raise ArgumentError(
+                "more translations wanted than hypotheses kept, {n_best} {} with {beam} {}, "
+                "raise {beam} or lower {n_best}",
+                options.n_best, beam,
+            )  # fmt: skip
+        return beam
+
+    def find(
+        self,
+        parts: Sequence[Part],
+        options: SearchOptions,
+        progress: Progress | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The best hypotheses of each part, best first, or its samples in the order of drawing.
+
+        Args:
+            progress: called after each batch with its number of parts.
+        """
+        copies = -(-options.samples // _ROW_SAMPLES) or 1  # rows of a part
+        width = -(-options.samples // copies) or self.beam(options)
+        found: list[list[list[Hypothesis]]] = [[[]] * copies for _ in parts]
+        rows = [(index, copy) for index in range(len(parts)) for copy in range(copies)]
+        for batch in self._batches([parts[index] for index, _ in rows], width, options):
+            some = [rows[at] for at in batch]
+            of_some = self._search(
+                [parts[index] for index, _ in some], [copy for _, copy in some], width, options
+            )
+            for (index, copy), hypotheses in zip(some, of_some, strict=True):
+                found[index][copy] = hypotheses
+            if progress:
+                progress(sum(copy == 0 for _, copy in some))
+        each = [[one for row in part for one in row] for part in found]
+        return [part[: options.samples or None] for part in each]
+
+    def started(self, src: Tensor, width: int, max_length: int) -> Steps:
+        """The model before its first step; `src` is (B, S), padded, with end symbols."""
+        members = [Stepper(each, src, width, max_length) for each in self.transformers]
+        steps = members[0] if len(members) == 1 else Ensemble(members)
+        return Without(steps, self.untrained) if self.untrained else steps
+
+    def _limit(self, part: Part) -> int:
+        """Most tokens of a translation, the end symbol counted."""
+        longest = max(len(part.tokens), len(part.prefix)) + self.defaults.max_extra_length
+        return min(max(longest, len(part.prefix) + 1), self.max_tokens or sys.maxsize)
+
+    def _batches(
+        self, parts: Sequence[Part], width: int, options: SearchOptions
+    ) -> Iterator[list[int]]:
+        """Indices of the parts of each batch: of similar length, the longest first."""
+        default = _CPU_BATCH_TOKENS if self.device.type == "cpu" else _GPU_BATCH_TOKENS
+        order = sorted(range(len(parts)), key=lambda i: len(parts[i].tokens), reverse=True)
+        begin = 0
+        while begin < len(order):
+            longest = parts[order[begin]]
+            tokens = len(longest.tokens) + 1 + width * self._limit(longest)
+            end = begin + max(1, (options.batch_tokens or default) // tokens)
+            yield order[begin:end]
+            begin = end
+
+    def _search(
+        self, parts: list[Part], copies: list[int], width: int, options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        longest = max(len(part.tokens) for part in parts)
+        rows = [[*part.tokens, EOS_ID] + [PAD_ID] * (longest - len(part.tokens)) for part in parts]
+        limits = [self._limit(part) for part in parts]
+        alpha = options.length_penalty
+        if alpha is None:
+            alpha = self.defaults.length_penalty
+        try:
+            with torch.inference_mode():
+                src = torch.tensor(rows, device=self.device)  # (B, S)
+                steps = _constrained(self.started(src, width, max(limits)), parts, options)
+                if options.samples:
+                    return sample(
+                        steps, limits, _numbers(parts, copies, width, max(limits), options),
+                        options.distribution, alpha=alpha, device=self.device,
+                    )  # fmt: skip
+                return search(
+                    steps, limits, beam=width, alpha=alpha, n_best=options.n_best,
+                    reads_as=self.reads_as if options.n_best > 1 else None, device=self.device,
+                )  # fmt: skip
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise ArgumentError(
+                "out of memory, {} sentences of {} tokens with beam {} on {}, lower {batch_tokens} "
+                "or {beam}, or decoding.beam where neither is given",
+                len(rows), longest, width, self.device,
+            ) from None  # fmt: skip
+
+
+def _constrained(steps: Steps, parts: list[Part], options: SearchOptions) -> Steps:
+    if any(part.prefix for part in parts):
+        steps = ForcedPrefix(steps, [part.prefix for part in parts])
+    if options.no_repeat_ngram:
+        steps = NoRepeatedNgrams(steps, options.no_repeat_ngram)
+    return steps
+
+
+def _numbers(
+    parts: list[Part], copies: list[int], width: int, length: int, options: SearchOptions
+) -> NDArray[np.float64]:
+    """What `sample` draws with, (B, W, length): the same whatever else is in the batch."""
+    seed = _FIRST_SEED if options.seed is None else options.seed
+    each = [
+        [random_numbers(seed, part.tokens, copy * width + w, length) for w in range(width)]
+        for part, copy in zip(parts, copies, strict=True)
+    ]
+    return np.array(each)

@@ -1,0 +1,161 @@
+"""Sampling over the step interface: translations drawn with the probability that the model gives.
+
+The probabilities of a step may be sharpened (temperature) and cut to the likeliest tokens (Fan et
+al., 2018: top-k; Holtzman et al., 2020: top-p). The random numbers come from outside, one for
+each token, so that neighbours in a batch have no say in what is drawn.
+
+B sentences, b those still in the batch, W samples of each, V vocabulary, L the greatest length.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from nmt.decoding.search import (
+    NEVER_GENERATED,
+    NOT_NUMBERS,
+    Hypothesis,
+    Steps,
+    length_penalty,
+)
+from nmt.errors import NoModelError
+from nmt.model.special_ids import BOS_ID, EOS_ID
+
+_FIRST_TOP = 256  # tokens that are sorted at first to find the likeliest ones
+_LEAVE_SHARE = 8  # once an eighth of a batch is done, the rest is copied into a smaller one
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """From which distribution a token is drawn."""
+
+    temperature: float = 1.0  # > 0, divides the logits
+    top_k: int | None = None  # of the k likeliest tokens
+    top_p: float = 1.0  # of the fewest likeliest tokens with this share of what `top_k` leaves
+
+
+def random_numbers(seed: int, source: Sequence[int], sample: int, n: int) -> NDArray[np.float64]:
+    """(n,) numbers, 0 <= x < 1, that depend on nothing but the arguments.
+
+    A longer n has the same beginning.
+    """
+    generator = np.random.default_rng([seed, sample, *source])
+    return generator.integers(1 << 32, size=n) / float(1 << 32)
+
+
+@torch.inference_mode()
+def sample(
+    steps: Steps,
+    max_lengths: Sequence[int],
+    numbers: NDArray[np.float64],
+    distribution: Distribution,
+    *,
+    alpha: float,
+    device: torch.device | str = "cpu",
+) -> list[list[Hypothesis]]:
+    """W independent samples of each sentence, in the order of `numbers`.
+
+    Their log-probabilities are the model's own, whatever the distribution they were drawn from.
+
+    Args:
+        steps: the model, started on B sentences with W hypotheses each.
+        max_lengths: (B,) most tokens of a sample of each sentence, end symbol included.
+        numbers: (B, W, L), 0 <= x < 1; the n-th picks a sample's n-th token.
+        alpha: exponent of the length penalty in `Hypothesis.score`.
+        device: on which `steps` expects its arguments.
+
+    Raises:
+        NoModelError: the model's scores are not numbers.
+    """
+    B, W, L = numbers.shape
+    limits = np.asarray(max_lengths)[:, None]  # (B, 1)
+    tokens = np.zeros((B, W, L), np.int64)
+    logs = np.zeros((B, W))  # log-probabilities
+    lengths = np.zeros((B, W), np.int64)
+    in_batch, live = np.arange(B), np.ones((B, W), dtype=bool)
+    last_tokens = torch.full((B, W), BOS_ID, device=device)
+    parents = torch.arange(W, device=device).expand(B, W)
+    for n in range(L):
+        if not in_batch.size:
+            break
+        logits = steps.step(last_tokens, parents)
+        picked, values = _draw(logits, numbers[in_batch, :, n], distribution)
+        tokens[in_batch, :, n] = picked.cpu().numpy()
+        now = live[in_batch]  # (b, W)
+        logs[in_batch] += np.where(now, values.double().cpu().numpy(), 0.0)
+        lengths[in_batch] += now
+        live[in_batch] = now & (tokens[in_batch, :, n] != EOS_ID) & (n + 1 < limits[in_batch])
+        kept = _kept(live[in_batch])
+        if kept.size < in_batch.size:
+            in_batch, picked = in_batch[kept], picked[torch.from_numpy(kept).to(device)]
+            if kept.size:
+                steps.keep(torch.from_numpy(kept).to(device))
+        last_tokens, parents = picked, parents[: len(picked)]
+    return [
+        [_hypothesis(tokens[s, w, : lengths[s, w]].tolist(), logs[s, w], alpha) for w in range(W)]
+        for s in range(B)
+    ]
+
+
+def _kept(live: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Indices of the sentences that stay: all, until enough are done; `live` is (b, W)."""
+    kept = np.flatnonzero(live.any(1))
+    b = len(live)
+    is_enough = not kept.size or (b - kept.size) * _LEAVE_SHARE >= b
+    return kept if is_enough else np.arange(b)
+
+
+def _hypothesis(tokens: list[int], log_probability: float, alpha: float) -> Hypothesis:
+    score = log_probability / length_penalty(len(tokens), alpha)
+    return Hypothesis(tokens, float(log_probability), float(score), tokens[-1] == EOS_ID)
+
+
+def _draw(
+    logits: Tensor, numbers: NDArray[np.float64], distribution: Distribution
+) -> tuple[Tensor, Tensor]:
+    """A token for each hypothesis and the model's log-probability of it.
+
+    (b, W, V) written into, (b, W) -> (b, W) int64, (b, W) fp32
+    """
+    logs = logits.float().log_softmax(-1)  # the model's, before tokens are ruled out
+    for token in NEVER_GENERATED:
+        logits[..., token].fill_(-torch.inf)
+    p, tokens = likeliest(logits.float(), distribution)
+    up_to = p.double().cumsum(-1)  # (b, W, k)
+    at = torch.from_numpy(numbers).to(logits.device)[..., None] * up_to[..., -1:]
+    places = torch.searchsorted(up_to, at, right=True).clamp(max=p.shape[-1] - 1)  # (b, W, 1)
+    picked = places if tokens is None else tokens.gather(-1, places)
+    values = logs.gather(-1, picked)[..., 0]
+    if not values.isfinite().all():
+        raise NoModelError(NOT_NUMBERS)
+    return picked[..., 0], values
+
+
+def likeliest(logits: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor | None]:
+    """Probabilities of the tokens that may be drawn, up to a common factor, and those tokens.
+
+    Args:
+        logits: (..., V) fp32.
+
+    Returns:
+        (..., k) each, likeliest first, 0 for what may not be drawn; without a bound on tokens
+        (..., V) in the order of the vocabulary, and None.
+    """
+    V = logits.shape[-1]
+    top_k, top_p = min(distribution.top_k or V, V), distribution.top_p
+    p = ((logits - logits.amax(-1, keepdim=True)) / distribution.temperature).softmax(-1)
+    if top_k == V and top_p == 1:
+        return p, None
+    k = top_k if top_k < V else min(_FIRST_TOP, V)
+    while True:
+        top, tokens = p.topk(k)  # (..., k)
+        total = top.sum(-1, keepdim=True) if top_k < V else p.sum(-1, keepdim=True)
+        before = top.cumsum(-1) - top  # the share of likelier ones
+        if top_p == 1 or k in (top_k, V) or bool((before[..., -1:] >= top_p * total).all()):
+            break
+        k = min(8 * k, V)
+    return top.masked_fill(before >= top_p * total, 0.0) if top_p < 1 else top, tokens
