@@ -29,6 +29,7 @@ from nmt.errors import InputError
 from nmt.storage import manifest
 from nmt.storage.names import TEST_SET
 from recipes.back_translation import halves
+from recipes.paper_figures import paper_figures
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
 from tests.documents import DOCUMENTS, PROGRAMS, ROOT, Command, commands, links, yaml_files
@@ -178,6 +179,8 @@ def follow(command: Command, monkeypatch) -> None:
             stand_in.main(words[2:])
         elif words[1].endswith("halves.py") and Path(words[2]).exists():
             halves.main(words[2:])
+        elif words[1].endswith("paper_figures.py"):
+            paper_figures.arguments(words[2:])
         elif words[1].endswith("table3.py"):
             words = table3._arguments(words[2:]).words
             assert {word for word in words if "=" not in word} <= table3.PAPER.keys()

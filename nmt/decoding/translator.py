@@ -234,8 +234,9 @@ class Translator:
                 last = torch.tensor([[token]], device=self.device)
                 logits = steps.step(last, torch.zeros_like(last))[0, 0]  # (V)
             p = logits.float().softmax(-1)
-            p[NEVER_GENERATED] = -1.0
-            top = p.topk(min(k, len(p) - len(NEVER_GENERATED)))
+            never = [*NEVER_GENERATED, *self.search.untrained]
+            p[never] = -1.0
+            top = p.topk(min(k, len(p) - len(never)))
         tokens = top.indices.tolist()
         pieces = self.tokenizer.pieces(tokens)
         return [

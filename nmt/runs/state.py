@@ -50,7 +50,8 @@ class Best(BaseModel):
 
     def beats(self, validation: Mapping[str, Any], by: Measure) -> bool:
         """Whether the best is better than a validation, as in log.jsonl, by a measure."""
-        return self.step is not None and _is_better(by, getattr(self, by), validation[by])
+        own = getattr(self, by)
+        return self.step is not None and own is not None and _is_better(by, own, validation[by])
 
 
 def _is_better(by: Measure, value: float, other: float | None) -> bool:

@@ -50,14 +50,18 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     f"evaluate M --source s --reference r --baseline b --target-language de --output o {ALL}": (
         "nmt.evaluation.evaluate.evaluate",
-        {0: Path("M"), "source": Path("s"), "reference": Path("r"), "baseline": Path("b"),
+        {0: Path("M"), "source": Path("s"), "reference": [Path("r")], "baseline": Path("b"),
          "target_language": "de", "output": Path("o"), "comet": None, "hypothesis": None,
          "test_set": None, "options": SearchOptions(**SEARCH), **ON},
     ),
     "evaluate --test-set wmt14 --hypothesis h --target-language de --comet": (
         "nmt.evaluation.evaluate.evaluate",
         {0: None, "test_set": "wmt14", "hypothesis": Path("h"), "comet": "Unbabel/wmt22-comet-da",
-         "options": SearchOptions()},
+         "lowercase": False, "tokenize": None, "options": SearchOptions()},
+    ),
+    "evaluate M --source s --reference r t --lowercase --tokenize intl": (
+        "nmt.evaluation.evaluate.evaluate",
+        {"reference": [Path("r"), Path("t")], "lowercase": True, "tokenize": "intl"},
     ),
     "evaluate M --comet other --json": ("nmt.evaluation.evaluate.evaluate", {"comet": "other"}),
     "score M --source s --target t --tokens --device cpu --precision bf16": (

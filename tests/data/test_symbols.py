@@ -1,5 +1,6 @@
 """Symbols of the user's own, from the configuration to prepared data and the search."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from nmt.data.cleaning import COPY, EMPTY, LEAKED
 from nmt.data.prepare import prepare
 from nmt.data.prepared import PreparedData
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.constraints import Without
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import search
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError
@@ -131,13 +134,15 @@ class Uniform:
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_excluded_tokens_are_in_no_hypothesis(beam: int):
-    size, excluded = 12, [4, 7]
-    for token in excluded:
-        [found] = search(
-            Uniform(beam, token, size), [5], beam=beam, alpha=0.0, n_best=beam, excluded=excluded
-        )
-        assert not any(set(hypothesis.tokens) & {*excluded} for hypothesis in found)
+def test_tokens_left_out_are_in_no_hypothesis_and_others_keep_their_probability(beam: int):
+    size, left_out = 12, [4, 7]
+    for token in left_out:
+        steps = Without(Uniform(beam, token, size), left_out)
+        [found] = search(steps, [5], beam=beam, alpha=0.0, n_best=beam)
+        assert not any(set(hypothesis.tokens) & {*left_out} for hypothesis in found)
+        each = -math.log(math.exp(5.0) + size - 1)  # of any token but the likeliest, by the model
+        for hypothesis in found:
+            assert hypothesis.log_probability == pytest.approx(each * len(hypothesis.tokens))
         [usual] = search(Uniform(beam, token, size), [5], beam=beam, alpha=0.0, n_best=beam)
         assert any(token in hypothesis.tokens for hypothesis in usual)
 
@@ -149,21 +154,20 @@ def translator_of(config: Config, target_symbols: list[str]) -> Translator:
     return Translator(transformer, tokenizer, config, target_symbols)
 
 
-def test_only_symbols_of_training_targets_are_generated(prepared, monkeypatch):
+def test_only_symbols_of_training_targets_are_generated(prepared):
     config, _ = prepared
     for target_symbols in ([], ["<note>"]):
         translator = translator_of(config, target_symbols)
-        ids = translator.tokenizer.symbol_ids
-        excluded = {i for symbol, i in ids.items() if symbol not in target_symbols}
-        given: list[set[int]] = []
-
-        def searched(*args, excluded, given=given, **options):
-            given.append({*excluded})
-            return search(*args, excluded=excluded, **options)
-
-        monkeypatch.setattr("nmt.decoding.translator.search", searched)
-        translator.translate("<2de> The dog sees the cat.")
-        assert given == [excluded]
+        size = translator.tokenizer.vocabulary_size
+        found = translator.next_tokens("<2de> The dog sees the cat.", k=size)
+        ids = {each.token for each in found}
+        allowed = {symbol for symbol, i in translator.tokenizer.symbol_ids.items() if i in ids}
+        assert allowed == {*target_symbols}
+        drawn = translator.n_best(
+            ["<2de> The dog."], SearchOptions(sample=True, n_best=200, temperature=100.0)
+        )
+        seen = {token for best in drawn[0] for token in best.tokens}
+        assert seen <= ids and len(seen) > 100
 
 
 def test_each_part_of_a_long_line_begins_with_its_symbols(prepared):
@@ -254,4 +258,6 @@ def test_models_and_their_mean_know_the_symbols_of_their_targets(prepared, capsy
     run, mean = Path(config.training.run_directory), path.with_name("mean")
     assert main(["average", str(run), "--last", "2", "--output", str(mean)]) == 0
     for model in (run / "model", run / "checkpoints/step-00000004", mean):
-        assert Translator.load(model, device="cpu").target_symbols == ["<note>"]
+        translator = Translator.load(model, device="cpu")
+        others = {i for s, i in translator.tokenizer.symbol_ids.items() if s != "<note>"}
+        assert {*translator.search.untrained} == others

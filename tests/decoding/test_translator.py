@@ -455,7 +455,7 @@ def test_several_models_average_their_probabilities(translator, tokenizer):
     """Each translation has the log-probability that teacher forcing gives with the mean."""
     other = new_transformer(translator.config).eval()
     other.initialize(2)
-    both = Translator(translator.transformer, tokenizer, translator.config, [other])
+    both = Translator(translator.transformer, tokenizer, translator.config, others=[other])
     texts = short(6)
     found = both.translate(texts, SearchOptions(beam=3))
     for text, each in zip(texts, found, strict=True):
@@ -469,7 +469,7 @@ def test_several_models_average_their_probabilities(translator, tokenizer):
         logs = p.gather(1, torch.tensor(each.tokens)[:, None]).log()
         assert each.log_probability == pytest.approx(float(logs.sum()), abs=1e-3)
     same = Translator(
-        translator.transformer, tokenizer, translator.config, [translator.transformer]
+        translator.transformer, tokenizer, translator.config, others=[translator.transformer]
     )
     assert [f.tokens for f in same.translate(texts)] == [
         f.tokens for f in translator.translate(texts)

@@ -168,6 +168,21 @@ def test_tokens_that_sacrebleu_does_not_know_are_told_before_anything_is_transla
     assert not Path("out").exists()
 
 
+def test_a_tokenization_that_cannot_be_had_is_one_line(model, monkeypatch):
+    for error, status, message in (
+        (urllib.error.URLError("no route"), Status.STORAGE, "cannot be downloaded .*, flores200, "),
+        (RuntimeError("no MeCab"), Status.INPUT, r"is not installed, flores200, pip install"),
+    ):
+
+        def refuse(name, error=error):
+            raise error
+
+        monkeypatch.setattr("sacrebleu.metrics.bleu._get_tokenizer", refuse)
+        with pytest.raises(InputError, match=message) as caught:
+            evaluate("m", tokenize="flores200")
+        assert caught.value.status == status
+
+
 def test_tokenized_text_is_scored_as_it_is_without_a_warning(model):
     notes: list[str] = []
     tokenized = [line.replace(",", " ,").replace(".", " .") for line in REFERENCES]

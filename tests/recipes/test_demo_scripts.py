@@ -7,7 +7,7 @@ import pytest
 from nmt.errors import InputError
 from recipes.back_translation import halves
 from recipes.demo import show
-from recipes.paper_figures import figures
+from recipes.paper_figures import paper_figures
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
 from tests.fixtures.make import FROZEN
@@ -21,7 +21,7 @@ def test_show_refuses_a_run_of_something_else(tmp_path: Path):
         show.main([str(tmp_path / "nothing")])
 
 
-@pytest.mark.parametrize("script", [show, stand_in, halves, figures, table3])
+@pytest.mark.parametrize("script", [show, stand_in, halves, paper_figures, table3])
 def test_help_is_no_folder(script, tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:

@@ -123,6 +123,7 @@ def test_the_best_is_chosen_by_the_measure(by: Measure):
     assert best.model_dump() == {
         "step": 2, "bleu": 20.0, "chrf": 40.0, "nll": 2.0, "worse_since": 2, "validated": 6,
     }  # fmt: skip
+    assert not Best(step=2).beats(GOOD, by)  # a state without the others
     assert best.update(8, WORSE | {by: GOOD[by] + (-1 if by == "nll" else 1)}, by)
     assert (best.step, best.worse_since) == (8, 0)
 

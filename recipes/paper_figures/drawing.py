@@ -1,0 +1,46 @@
+"""The frame of each picture, and the wish for matplotlib when it is missing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.errors import InputError, of_system
+
+
+@contextmanager
+def figure(path: Path, panels: int = 1) -> Iterator[list[Any]]:
+    """The axes of `panels` panels side by side; the picture is saved at the end of the block.
+
+    Raises:
+        InputError: matplotlib, the extra "plots", is missing; the picture cannot be written.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError("matplotlib is missing, this recipe, pip install -e '.[plots]'") from None
+    picture = Figure(figsize=(8 if panels == 1 else 6 * panels, 5), dpi=110, layout="constrained")
+    FigureCanvasAgg(picture)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield list(picture.subplots(1, panels, squeeze=False)[0])
+        picture.savefig(path)
+    except OSError as error:
+        raise of_system(error) from None
+
+
+def heat_map(axes: Any, values: Any, label: str, **options: Any) -> None:
+    """A matrix as an image, with a colour bar that says what the values are."""
+    image = axes.imshow(np.asarray(values), interpolation="nearest", **options)
+    axes.figure.colorbar(image, ax=axes, label=label, shrink=0.8)
+
+
+def name_ticks(axes: Any, columns: list[str], rows: list[str]) -> None:
+    """Words along the columns, upright unless they are short, and along the rows of an image."""
+    text = {"fontsize": 8, "parse_math": False}
+    rotation = 90 if max(map(len, columns)) > 4 else 0
+    axes.set_xticks(range(len(columns)), columns, rotation=rotation, **text)
+    axes.set_yticks(range(len(rows)), rows, **text)

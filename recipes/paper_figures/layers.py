@@ -1,0 +1,166 @@
+"""Table 1: layers of each type, timed, with their sequential operations and longest paths."""
+
+import math
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt.config import Model
+from nmt.model.attention import Cache, SelfAttention, Visibility, attention
+from nmt.model.dropout import Randomness
+from nmt.paper import TABLE_1
+
+# Table 1's d, r and k; the representation of size d is that of every layer type
+D_MODEL, HEADS, NEIGHBOURHOOD, KERNEL = 256, 4, 64, 3
+LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
+REPEATS = 9
+
+
+class RestrictedSelfAttention(SelfAttention):
+    """Table 1's restricted self-attention: each position sees those at most r / 2 away.
+
+    Queries in blocks of r / 2 attend to the keys of their own block and its two neighbours, in time
+    and memory of O(r n d); masking the scores of full attention would leave O(n^2 d).
+    """
+
+    def __init__(self, model: Model, randomness: Randomness):
+        super().__init__(model, randomness)
+        self.window = model.attention_window
+
+    def forward(self, x: Tensor, visibility: Visibility, cache: Cache | None = None) -> Tensor:
+        """(1, C, D) -> (1, C, D); C a multiple of r / 2. Nothing but the window restricts it."""
+        width, length = self.window // 2, x.shape[1]
+        query, key, value = (part[0].transpose(0, 1) for part in self.project(x))  # (C, H, K)
+        query = query.unflatten(0, (-1, width)).transpose(1, 2)  # (C / w, H, w, K)
+        key, value = (
+            F.pad(part, (0, 0, 0, 0, width, width)).unfold(0, 3 * width, width).transpose(2, 3)
+            for part in (key, value)
+        )  # (C / w, H, 3 w, K)
+        at = torch.arange(length, device=x.device).view(-1, width)
+        looked_at = at[:, :1] + torch.arange(-width, 2 * width, device=x.device)
+        inside = ((looked_at >= 0) & (looked_at < length)).long()
+        seen = Visibility((torch.ones_like(at), inside), (at, looked_at), window=self.window)
+        attended = attention(query, key, value, seen, self.dropout)  # (C / w, H, w, K)
+        return self.output(attended.transpose(1, 2).reshape(1, length, -1))
+
+
+class Recurrent(nn.LSTM):
+    """(1, C, D) -> (1, C, D)"""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[0]
+
+
+class Convolutional(nn.Conv1d):
+    """(1, C, D) -> (1, C, D)"""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.transpose(1, 2)).transpose(1, 2)
+
+
+def layers() -> dict[str, nn.Module]:
+    """The layer types of Table 1, by the paper's names."""
+    d_k = D_MODEL // HEADS
+    model = Model(d_model=D_MODEL, heads=HEADS, d_k=d_k, d_v=d_k, attention_window=NEIGHBOURHOOD)
+    return {
+        "self-attention": SelfAttention(model, Randomness()),
+        "recurrent": Recurrent(D_MODEL, D_MODEL, batch_first=True),
+        "convolutional": Convolutional(D_MODEL, D_MODEL, KERNEL, padding=KERNEL // 2),
+        "restricted self-attention": RestrictedSelfAttention(model, Randomness()),
+    }
+
+
+def sequential_operations(name: str, length: int) -> int:
+    """Steps that must wait for one another in a layer of a type, over `length` positions."""
+    return length if name == "recurrent" else 1
+
+
+def longest_path(name: str, length: int) -> int:
+    """The most operations that a signal needs from one position to another.
+
+    A layer carries it to the positions it connects, a recurrent one to the next in each step. The
+    paper's O(log_k(n)) for convolutions is that of dilated kernels; these are contiguous, O(n/k).
+    """
+    reach = {"self-attention": length, "recurrent": 1, "convolutional": KERNEL // 2,
+             "restricted self-attention": NEIGHBOURHOOD // 2}[name]  # fmt: skip
+    return math.ceil((length - 1) / reach)
+
+
+def draw_table1(
+    axes: Any, paths_axes: Any, lengths: Sequence[int] = LENGTHS, repeats: int = REPEATS
+) -> list[str]:
+    """Table 1 in seconds, forward and backward, against length; and its path lengths."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.manual_seed(1)
+    medians = timed({name: layer.to(device) for name, layer in layers().items()}, lengths, repeats)
+    path_lengths = {name: [longest_path(name, n) for n in lengths] for name in medians}
+    for name, times in medians.items():
+        axes.loglog(lengths, times, marker="o", label=f"{name}, {TABLE_1[name]}", base=2)
+        if name in ("self-attention", "recurrent"):
+            power = 2 if name == "self-attention" else 1
+            guide = [times[-1] * (length / lengths[-1]) ** power for length in lengths]
+            axes.loglog(lengths, guide, color="grey", linestyle=":", base=2)
+        style = "--" if name == "convolutional" else "-"  # on top of the recurrent layer's line
+        paths_axes.loglog(lengths, path_lengths[name], style, marker="o", label=name, base=2)
+    where = "a GPU" if device.type == "cuda" else f"CPU, threads: {torch.get_num_threads()}"
+    axes.set_yscale("log", base=10)
+    axes.set(xlabel="sequence length n", ylabel="seconds, forward and backward",
+             title=f"Table 1, timed: one sequence, d = {D_MODEL}, fp32, {where}")  # fmt: skip
+    axes.legend(title=f"medians of {repeats}; dotted: slopes of n and n²", fontsize=8)
+    paths_axes.set_yscale("log", base=10)
+    paths_axes.set(xlabel="sequence length n", ylabel="layers, or steps of the recurrent one",
+                   title="Longest path between two positions")  # fmt: skip
+    paths_axes.legend(title=f"k = {KERNEL}, r = {NEIGHBOURHOOD}", fontsize=8)
+    return _table(medians, path_lengths, lengths)
+
+
+def _table(
+    medians: dict[str, list[float]], path_lengths: dict[str, list[int]], lengths: Sequence[int]
+) -> list[str]:
+    """Table 1 with numbers for the shortest and the longest sequence."""
+    ends = {0: lengths[0], -1: lengths[-1]}
+    head = "".join(f"  {f'n = {n}: ops':>13}  {'path':>5}  {'ms':>7}" for n in ends.values())
+    lines = [f"{'':>25}  {'per layer':>9}{head}"]
+    for name, times in medians.items():
+        cells = "".join(
+            f"  {sequential_operations(name, n):>13}  {path_lengths[name][i]:>5}"
+            f"  {times[i] * 1000:>7.1f}"
+            for i, n in ends.items()
+        )
+        lines.append(f"{name:>25}  {TABLE_1[name]:>9}{cells}")
+    return lines
+
+
+def timed(
+    by_name: dict[str, nn.Module], lengths: Sequence[int], repeats: int
+) -> dict[str, list[float]]:
+    """Median seconds of each layer at each length.
+
+    Every layer is timed once at every length before any is timed again, so that a
+    slow moment of the machine spoils single times and not a curve.
+    """
+    times: dict[tuple[str, int], list[float]] = {}
+    for _ in range(repeats + 1):
+        for length in lengths:
+            for name, layer in by_name.items():
+                times.setdefault((name, length), []).append(seconds(layer, length))
+    return {  # the first of each has warmed up
+        name: [statistics.median(times[name, length][1:]) for length in lengths] for name in by_name
+    }
+
+
+def seconds(layer: nn.Module, length: int) -> float:
+    """The time of a layer's forward and backward pass over one sequence."""
+    device = next(layer.parameters()).device
+    x = torch.randn(1, length, D_MODEL, device=device, requires_grad=True)
+    began = time.perf_counter()
+    out = layer(x, Visibility()) if isinstance(layer, SelfAttention) else layer(x)
+    out.sum().backward()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - began

@@ -1,0 +1,104 @@
+"""What a reader of the paper wants to see: pictures and numbers, measured with this code.
+
+    python recipes/paper_figures/paper_figures.py figures --model runs/demo
+
+docs/understanding.md explains them. Pictures that need a trained model are left out without one.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # run by its path, Python looks beside it only
+
+from nmt.cli.terminal import run_script
+from nmt.config import Demo
+from nmt.cpu_memory import keep_freed_memory
+from nmt.decoding.translator import Translator
+from nmt.demo_language import DemoPair, aligned, demo_pairs
+from nmt.errors import InputError
+from recipes.paper_figures import alignment, embeddings, formulas, layers, order, positions
+from recipes.paper_figures.drawing import figure
+
+Draw = Callable[..., Iterable[str]]  # takes the panels, returns the numbers as lines
+
+PAIRS = 300  # of the test set, at most
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Draws the pictures into the folder named in `argv` and prints their numbers."""
+    given = arguments(argv)
+    folder, model = given.folder, given.model
+    keep_freed_memory()
+    pictures = [*of_formulas(), *(of_model(model) if model else ())]
+    for name, panels, draw in pictures:
+        path = folder / f"{name}.png"
+        with figure(path, panels) as axes:
+            lines = list(draw(*axes))
+        print(path, *(f"    {line}" for line in lines), sep="\n", flush=True)
+    if not model:
+        print("beyond, embeddings, alignment and example need a trained model: run make demo, then "
+              "add --model runs/demo")  # fmt: skip
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The folder, and the model or None."""
+    parser = argparse.ArgumentParser(description="Shows what the paper says, measured.")
+    parser.add_argument("folder", type=Path, nargs="?", default="figures", help="default: figures")
+    parser.add_argument("--model", type=Path, help="a run of configs/demo.yaml, such as runs/demo")
+    return parser.parse_args(argv)
+
+
+def of_formulas() -> list[tuple[str, int, Draw]]:
+    """Name, number of panels and drawing of the pictures that need no model."""
+    return [
+        ("order", 2, order.draw_order),
+        ("masks", 3, order.draw_masks),
+        ("positions", 1, positions.draw_positions),
+        ("rotation", 2, positions.draw_rotation),
+        ("scaling", 2, formulas.draw_scaling),
+        ("learning_rate", 1, formulas.draw_learning_rate),
+        ("table1", 2, layers.draw_table1),
+    ]
+
+
+def of_model(path: Path) -> list[tuple[str, int, Draw]]:
+    """The same of the pictures of a trained model.
+
+    Raises:
+        NoModelError: there is no sound model.
+        InputError: it is not one of the demo language.
+    """
+    translator = Translator.load(path, precision="fp32")
+    pairs = test_pairs(translator)
+    if not pairs:
+        raise InputError(f"no demo test set, {path}, name a run of configs/demo.yaml")
+    return [
+        ("beyond", 2, partial(positions.draw_beyond, translator, pairs)),
+        ("embeddings", 1, partial(embeddings.draw_embeddings, translator)),
+        ("alignment", 2, partial(alignment.draw_error_rates, translator, pairs)),
+        ("example", 1, partial(alignment.draw_example, translator, telling(pairs))),
+    ]
+
+
+def test_pairs(translator: Translator) -> list[DemoPair]:
+    """The first sentences of the test set that the model's configuration names."""
+    corpora = [c.settings for c in translator.config.data.test if isinstance(c, Demo)]
+    pairs = [pair for c in corpora for pair in demo_pairs(c.pairs, c.seed, "test")]
+    return pairs[:PAIRS]
+
+
+def telling(pairs: Sequence[DemoPair]) -> DemoPair:
+    """The pair whose word order differs most: with most links that cross another."""
+
+    def crossings(pair: DemoPair) -> int:
+        links = aligned(pair.source, pair.target).sure
+        return sum(s < other_s and t > other_t for s, t in links for other_s, other_t in links)
+
+    return max(pairs, key=crossings)
+
+
+if __name__ == "__main__":
+    run_script("paper_figures", main)
