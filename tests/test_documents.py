@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from nmt import cli
+from nmt.benchmark import machine, training, translating
 from nmt.cli import main
 from nmt.cli.parser import parse
 from nmt.config import Config, Hub, load, load_resolved
@@ -138,6 +139,10 @@ def reader(tmp_path: Path, monkeypatch) -> Path:
     """The current directory: the repository's files and the reader's own, writable."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workers, "default_processes", lambda: 1)  # to start more takes longer
+    monkeypatch.setattr(machine, "probe", lambda device: lambda: 1.0)  # none waits for a better
+    monkeypatch.setattr(translating, "_CPU_SENTENCES", 3)
+    for module in (training, translating):
+        monkeypatch.setattr(module, "_ENOUGH_S", 0.0)
     for name in ("configs", "recipes"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name, kept in OFFERED.items():
@@ -203,6 +208,8 @@ def run(arguments: list[str], command: Command, monkeypatch) -> None:
             arguments += SMALL_DEMO
         if Path(config.training.run_directory).exists():  # a frozen one perhaps, of other settings
             arguments.append(f"training.run_directory=runs/line-{command.where}")
+    if name == "benchmark" and parsed.config.is_file():
+        arguments = [*arguments, *SMALL, *SMALL_DEMO]
     if NEEDS_A_DOWNLOAD & set(arguments):
         return
     if name == "average":  # the frozen run has three checkpoints

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from nmt.cli import (
     attention,
     average,
+    benchmark,
     config,
     evaluate,
     info,
@@ -34,6 +35,7 @@ from nmt.signals import stoppable
 COMMANDS = (
     prepare.COMMAND, train.COMMAND, translate.COMMAND, evaluate.COMMAND, score.COMMAND,
     attention.COMMAND, average.COMMAND, info.COMMAND, config.COMMAND, report.COMMAND,
+    benchmark.COMMAND,
 )  # fmt: skip
 
 

@@ -120,7 +120,7 @@ class Translator:
                     "another vocabulary than that of {}, {ensemble} {}, name models trained on the "
                     "same prepared data", path, each,
                 )  # fmt: skip
-            _set_precision(model.transformer, chosen, precision)
+            set_precision(model.transformer, chosen, precision)
             models.append(model)
         transformer, *others = (model.transformer for model in models)
         symbols = set.intersection(*(set(model.target_symbols) for model in models))
@@ -344,7 +344,7 @@ class Translator:
             translations[place] = replace(translations[place], alignment=alignment)
 
 
-def _set_precision(
+def set_precision(
     transformer: Transformer, device: torch.device, precision: Precision | None
 ) -> None:
     """Makes a model compute in `precision`, see `Translator.load`."""
