@@ -1,6 +1,8 @@
 """Text to text by CTranslate2 and sentencepiece, as `nmt translate` does it by nmt.
 
-python ctranslate2_text.py FOLDER COMPUTE_TYPE BEAM ALPHA THREADS < text > translation
+python ctranslate2_text.py FOLDER COMPUTE_TYPE BEAM ALPHA EXTRA THREADS < text > translation
+
+EXTRA is how many pieces a translation may have more than its source.
 """
 
 import sys
@@ -9,24 +11,30 @@ from pathlib import Path
 import ctranslate2
 import sentencepiece
 
-_BATCH_TOKENS = 2_048  # with padding; sentences are sorted by length
-_LONGEST = 256
+BATCH_TOKENS = 2_048  # of sources, with padding
 
-folder, compute_type, beam, alpha, threads = sys.argv[1:]
-pieces = sentencepiece.SentencePieceProcessor(model_file=str(Path(folder) / "tokenizer.model"))
+folder, compute_type, beam, alpha, extra, threads = sys.argv[1:]
+tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(Path(folder) / "tokenizer.model"))
 translator = ctranslate2.Translator(
     folder, compute_type=compute_type, inter_threads=1, intra_threads=int(threads)
 )
-lines = sys.stdin.read().splitlines()
-for result in translator.translate_batch(
-    pieces.encode(lines, out_type=str),
-    beam_size=int(beam),
-    length_penalty=float(alpha),
-    max_batch_size=_BATCH_TOKENS,
-    batch_type="tokens",
-    min_decoding_length=0,
-    max_decoding_length=_LONGEST,
-    disable_unk=True,
-    suppress_sequences=[["<pad>"], ["<s>"]],
-):
-    print(pieces.decode(result.hypotheses[0]))
+sources = tokenizer.encode(sys.stdin.read().splitlines(), out_type=str)
+order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
+texts = [""] * len(sources)
+while order:
+    longest = len(sources[order[0]])
+    size = max(1, BATCH_TOKENS // (longest + 1))
+    batch, order = order[:size], order[size:]
+    results = translator.translate_batch(
+        [sources[index] for index in batch],
+        beam_size=int(beam),
+        length_penalty=float(alpha),
+        min_decoding_length=0,
+        max_decoding_length=max(1, longest + int(extra)),
+        max_input_length=0,
+        disable_unk=True,
+        suppress_sequences=[["<pad>"], ["<s>"]],
+    )
+    for index, result in zip(batch, results, strict=True):
+        texts[index] = tokenizer.decode(result.hypotheses[0])
+print("\n".join(texts))

@@ -29,6 +29,12 @@ def product_rate() -> float:
     return max(rates)
 
 
+def fast_rate(measurements: int = 20) -> float:
+    """What the product reaches now: the rate that a tenth of the measurements exceed."""
+    rates = sorted(product_rate() for _ in range(measurements))
+    return rates[-1 - measurements // 10]
+
+
 class Gate:
     """Times work; what a slow phase has touched is repeated.
 
@@ -36,7 +42,7 @@ class Gate:
         least: GFLOP/s of the known product below which a phase is slow.
         rate: measures the product.
         clock, sleep: seconds, and waiting for some.
-        patience_s: how long to wait for a slow phase to end.
+        patience_s: how long to wait for slow phases to end, all together.
     """
 
     def __init__(
@@ -52,35 +58,30 @@ class Gate:
         self.rates: list[float] = []  # of the product, around all work that counts
         self.repeated = 0
 
-    def times(self, work: Sequence[Callable[[], object]], tries: int = 4) -> list[float] | None:
-        """Seconds that each piece of work took, in order; None: a slow phase did not end."""
-        found = []
-        for piece in work:
-            for _ in range(tries):
-                seconds = self._seconds(piece)
-                if seconds is not None:
-                    found.append(seconds)
-                    break
-                self.repeated += 1
-            else:
+    def times(self, work: Sequence[Callable[[], object]]) -> list[float] | None:
+        """Seconds that each piece of work took, in order; None: slow phases outlast patience."""
+        found: list[float] = []
+        while len(found) < len(work):
+            before = self._fast_rate()
+            began = self.clock()
+            work[len(found)]()
+            seconds = self.clock() - began
+            after = self.rate()
+            if min(before, after) >= self.least:
+                found.append(seconds)
+                self.rates += [before, after]
+            elif self.patience_s <= 0:
                 return None
+            else:
+                self.repeated += 1
+                self.patience_s -= seconds
         return found
-
-    def _seconds(self, piece: Callable[[], object]) -> float | None:
-        """None if the phase before or after was slow."""
-        before = self._fast_rate()
-        began = self.clock()
-        piece()
-        seconds = self.clock() - began
-        after = self.rate()
-        if min(before, after) < self.least:
-            return None
-        self.rates += [before, after]
-        return seconds
 
     def _fast_rate(self) -> float:
         """The product's rate, once the phase is fast or patience has ended."""
         began = self.clock()
         while (rate := self.rate()) < self.least and self.clock() - began < self.patience_s:
             self.sleep(0.5)
+        if rate < self.least:
+            self.patience_s = 0.0
         return rate
