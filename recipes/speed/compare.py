@@ -95,7 +95,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         task.add_argument("--environments", type=Path, default=ENVIRONMENTS, metavar="DIR",
                           help="of the peers, which are installed there")  # fmt: skip
         task.add_argument("--small", action="store_true",
-                          help="a tiny model, to see that everything runs")  # fmt: skip
+                          help="a trial: a tiny model, whatever the phase")  # fmt: skip
     arguments = parser.parse_args(argv)
     if unknown := set(arguments.peers) - set(PEERS[arguments.task]):
         known = ", ".join(PEERS[arguments.task])
@@ -222,11 +222,12 @@ def _visits_of_text(arguments: argparse.Namespace, settings: list[tuple[Setting,
     if not settings:
         raise InputError("no system to compare with, this machine, see the lines above")
     _, python = settings[0]
+    threads, convert = arguments.threads, "recipes.speed.ctranslate2_model"
     run = text.Run(
-        arguments.model, arguments.source, arguments.reference, arguments.output, arguments.threads
+        arguments.model, arguments.source, arguments.reference, arguments.output, threads
     )
-    convert = [str(python), "-W", "ignore", "-m", "recipes.speed.ctranslate2_model"]
-    _output([*convert, str(run.model), str(run.converted)], arguments.threads)
+    command = [str(python), "-W", "ignore", "-m", convert, str(run.model), str(run.converted)]
+    run.peer_version = _output(command, threads).strip()
     say(run.check(python))
     return lambda system, python, precision, gate: run.visit(system, python, precision, Gate(gate))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from nmt.errors import count
 from recipes.paper_figures.figures import figure
 from recipes.speed.gate import FAST
 
@@ -43,7 +44,7 @@ def reference_rate(lines: Iterable[Line], now: float = 0.0) -> float:
 def counted(lines: Iterable[Line]) -> list[Line]:
     """The pairs of which every step was made in a fast phase, by all that is known in the end.
 
-    Of a tiny model's all: they show that everything runs, not how fast.
+    Of trials all: they show that everything runs, not how fast.
     """
     lines = list(lines)
     least = FAST * reference_rate(lines)
@@ -78,8 +79,9 @@ def _title(line: Line, name: str) -> str:
     parts = [_TITLES[setting["task"]]]
     parts += [] if name == "training" else [name]
     parts.append(setting["precision"])
-    parts += ["a tiny model"] if work["small"] else []
-    parts.append(f"{work['threads']} threads")
+    parts += [Path(work["model"]).name] if "model" in work else []
+    parts += ["only a trial"] if work["small"] else []
+    parts.append(count(work["threads"], "thread"))
     return f"{', '.join(parts)}: {_UNITS.get(setting['task'], _SENTENCES)} on {work['machine']}"
 
 
@@ -154,9 +156,9 @@ def _range(values: list[float], form: str) -> str:
 def draw(lines: Iterable[Line], path: Path) -> None:
     """The medians as bars, with their ranges, each system's as a share of nmt's."""
     kinds = rows(lines)
-    bars = [(title, row, ranked[0].rate) for title, ranked in kinds.items() for row in ranked]
+    n_bars = sum(map(len, kinds.values()))
     with figure(path) as axes:
-        axes.figure.set_size_inches(9, 1 + 0.3 * (len(bars) + 1.5 * len(kinds)))
+        axes.figure.set_size_inches(9, 1 + 0.3 * (n_bars + 1.5 * len(kinds)))
         place, places, labels = 0.0, [], []
         for title, ranked in kinds.items():
             axes.text(0, place, title.partition(" on ")[0], fontweight="bold", va="center")
@@ -168,7 +170,8 @@ def draw(lines: Iterable[Line], path: Path) -> None:
             place += 1.7
         axes.set_yticks(places, labels)
         axes.invert_yaxis()
-        axes.set(xlabel="rate, nmt = 1; lines: range over visits", xlim=0)
+        axes.margins(x=0.15)
+        axes.set(xlabel="rate, nmt = 1; lines: range over visits")
 
 
 def _bar(axes: Any, place: float, row: Row, unit: float) -> None:

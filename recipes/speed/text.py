@@ -29,7 +29,7 @@ _CHECKED = 200  # lines whose greedy translations are compared
 _LEAST_ALIKE = 0.98  # of them; rounding decides where two pieces are almost equally likely
 
 
-@dataclass(frozen=True)
+@dataclass
 class Run:
     """A model and a text with its reference."""
 
@@ -38,6 +38,7 @@ class Run:
     reference: Path
     output: Path
     threads: int
+    peer_version: str = "CTranslate2"
 
     @cached_property
     def model(self) -> Path:
@@ -71,7 +72,7 @@ class Run:
         n = len(self.lines)
         return {
             "system": system,
-            "version": f"nmt {nmt.__version__}" if system == "nmt" else "CTranslate2",
+            "version": f"nmt {nmt.__version__}" if system == "nmt" else self.peer_version,
             "precision": precision,
             "threads": self.threads,
             "results": {

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=5, help="of training that are timed")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--gate", type=float, default=0.0, metavar="GFLOP/S",
-                        help="a phase in which a known product is slower does not count")  # fmt: skip
+                        help="a phase with a slower known product does not count")  # fmt: skip
     parser.add_argument("--small", action="store_true", help="a tiny model, to see that it runs")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import ctranslate2
 import torch

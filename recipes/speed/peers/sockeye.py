@@ -59,10 +59,10 @@ def _config(shape: Shape) -> ModelConfig:
         depth_key_value=shape.d_model,
     )
     embedding = encoder.EmbeddingConfig(shape.vocabulary, shape.d_model, shape.dropout)
-    size = shape.vocabulary
+    size, bucket = shape.vocabulary, (_LONGEST, _LONGEST)
     statistics = data_io.DataStatistics(
-        1, 0, 1, 1, 0, 0, _LONGEST, _LONGEST, size, size, 1.0, 0.1, [(_LONGEST, _LONGEST)], [1], [1.0]
-    )  # fmt: skip
+        1, 0, 1, 1, 0, 0, *bucket, size, size, 1.0, 0.1, [bucket], [1], [1.0]
+    )
     return ModelConfig(
         config_data=data_io.DataConfig(statistics, _LONGEST, _LONGEST, 1, 1),
         vocab_source_size=size,
