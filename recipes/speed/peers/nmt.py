@@ -103,3 +103,10 @@ def configuration(shape: Shape, precision: str) -> Config:
 def one_per_row(batch: Batch) -> layout.Batch:
     """The workload's own rows."""
     return layout.Batch(Tokens.of_rows(batch.src), Tokens.of_rows(batch.tgt_in), batch.tgt_out)
+
+
+def packed(batch: Batch, capacity: int) -> layout.Batch:
+    """The same pairs, several in a row of so many tokens."""
+    sides = (batch.src, batch.src_lengths), (batch.tgt_out, batch.tgt_lengths)
+    src, tgt = ([ids[:n].numpy() for ids, n in zip(*side, strict=True)] for side in sides)
+    return layout.packed(list(zip(src, tgt, strict=True)), capacity)
