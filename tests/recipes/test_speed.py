@@ -160,6 +160,8 @@ def in_process(monkeypatch) -> list[str]:
     def visits(arguments):
         def one(system, python, precision, least):
             visited.append(system)
+            if system == "sockeye":
+                raise InputError("No module named 'mxnet'")
             known = system if system.startswith("nmt") else "nmt"
             return visit(known, arguments.task, precision, arguments.steps, 1, least, True)
 
@@ -202,10 +204,11 @@ def test_a_peer_that_fails_is_left_out_in_a_line(in_process, tmp_path, monkeypat
         return Path(sys.executable)
 
     monkeypatch.setattr(compare, "installed", installed)
-    options = "--peers", "fairseq,nmt_packed", "--precision", "bf16", "--pairs", "1"
+    options = "--peers", "fairseq,sockeye,nmt_packed", "--precision", "bf16"
     _compare("train", tmp_path, *options)
     written = capsys.readouterr()
     assert "fairseq: left out: pip cannot install it" in written.err
+    assert written.err.count("sockeye, bf16: left out: No module named 'mxnet'") == 1
     assert "packed rows" in written.out
     with pytest.raises(InputError, match=r"no such peer, --peers marain, choose from .*marian"):
         _compare("train", tmp_path, "--peers", "marain")
@@ -233,7 +236,8 @@ def test_translations_are_alike_up_to_the_limit_of_either():
     assert n_alike(["a b", "a", "x"], ["a b", "a b c", "y"]) == 2
 
 
-def test_every_part_for_a_gpu_runs(capsys):
+def test_every_part_for_a_gpu_runs(capsys, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda module, **options: module)  # 20 s
     bench = gpu.Bench(torch.device("cpu"), small=True)
     gpu.run(bench, [(part, 600.0) for part, _ in gpu.PARTS])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
