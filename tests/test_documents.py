@@ -27,6 +27,7 @@ from nmt.data import test_set, workers
 from nmt.errors import InputError
 from nmt.storage import manifest
 from nmt.storage.names import TEST_SET
+from recipes.speed import compare
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
 from tests.documents import DOCUMENTS, PROGRAMS, ROOT, Command, commands, links, yaml_files
@@ -170,6 +171,8 @@ def follow(command: Command, monkeypatch) -> None:
         elif words[1].endswith("table3.py"):
             words = table3._arguments(words[2:]).words
             assert {word for word in words if "=" not in word} <= table3.PAPER.keys()
+    elif words[1:3] == ["-m", "recipes.speed.compare"]:
+        compare._arguments(words[3:])
     elif (arguments := nmt_words(command)) and "COMMAND" not in arguments:
         run(arguments, command, monkeypatch)
 
