@@ -18,7 +18,8 @@ tokenizer = sentencepiece.SentencePieceProcessor(model_file=str(Path(folder) / "
 translator = ctranslate2.Translator(
     folder, compute_type=compute_type, inter_threads=1, intra_threads=int(threads)
 )
-sources = tokenizer.encode(sys.stdin.read().splitlines(), out_type=str)
+lines = sys.stdin.read().removesuffix("\n").split("\n")
+sources = tokenizer.encode(lines, out_type=str)
 order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
 texts = [""] * len(sources)
 while order:

@@ -50,7 +50,7 @@ class Run:
 
     @cached_property
     def lines(self) -> list[str]:
-        return self.source.read_text(encoding="utf-8").splitlines()
+        return _lines(self.source.read_text(encoding="utf-8"))
 
     @property
     def converted(self) -> Path:
@@ -106,7 +106,7 @@ class Run:
         """
         lines = self.lines[:_CHECKED]
         ours, theirs = (
-            self._translated(self.command(system, path, "fp32", 1), lines)[0].splitlines()
+            _lines(self._translated(self.command(system, path, "fp32", 1), lines)[0])
             for system, path in (("nmt", Path(sys.executable)), ("ctranslate2", python))
         )
         n = n_alike(ours, theirs)
@@ -138,8 +138,13 @@ class Run:
             return out.read().decode(), usage.ru_maxrss / 2**20
 
     def _bleu(self, text: str) -> float:
-        references = self.reference.read_text(encoding="utf-8").splitlines()
-        return sacrebleu.corpus_bleu(text.splitlines(), [references]).score
+        references = _lines(self.reference.read_text(encoding="utf-8"))
+        return sacrebleu.corpus_bleu(_lines(text), [references]).score
+
+
+def _lines(text: str) -> list[str]:
+    """Lines end at LF alone, as for `nmt translate`."""
+    return text.removesuffix("\n").split("\n")
 
 
 def n_alike(ours: Sequence[str], theirs: Sequence[str]) -> int:

@@ -11,13 +11,14 @@ import torch
 
 from nmt.errors import InputError
 from nmt.training.train import _CPU_ROW
-from recipes.speed import compare, gate, gpu, install
+from recipes.speed import compare, gate, gpu, install, text
 from recipes.speed.gate import Gate
 from recipes.speed.peers import nmt as ours
 from recipes.speed.report import counted, rows, table
 from recipes.speed.text import n_alike
 from recipes.speed.visit import visit
 from recipes.speed.workload import BOS, EOS, PAD, SMALL, Batch, sources, training_batches
+from tests.fixtures.make import FROZEN
 
 
 @pytest.mark.parametrize("by_length", [True, False])
@@ -270,3 +271,36 @@ def test_an_error_or_a_deadline_ends_one_part_alone(capsys):
     assert lines[1]["error"] == "ValueError: no such kernel"
     assert lines[2]["error"].startswith("LateError: no end after")
     assert lines[3] == {"part": "last", "done": True}
+
+
+@pytest.fixture
+def run_of_text(tmp_path, monkeypatch) -> text.Run:
+    """Processes that take 2 s to start and 1 s a line, and translate line by line."""
+    (tmp_path / "a.en").write_text("a b c d e\nf g\u2028 h i\nj k l m\nn o p q\n", encoding="utf-8")
+    run = text.Run(FROZEN[-1] / "run", tmp_path / "a.en", tmp_path / "a.en", tmp_path, 1)
+    clock = [0.0]
+
+    def translated(self, command, lines):
+        clock[0] += 2 + len(lines)
+        worse = "ctranslate2" in str(command[1]) and self.threads == 2
+        return "".join(f"{'?' if worse else line}\n" for line in lines), 1.0
+
+    monkeypatch.setattr(text.Run, "_translated", translated)
+    run.gate = Gate(0.0, lambda: 1.0, lambda: clock[0])
+    return run
+
+
+def test_the_time_to_start_is_that_of_one_line(run_of_text):
+    found = run_of_text.visit("nmt", Path("python"), "fp32", run_of_text.gate)
+    # 3 s for a line, 6 s for all four
+    assert {name: result["rate"] for name, result in found["results"].items()} == {
+        "beam 3, start-up included": 4 / 6, "beam 3, start-up excluded": 4 / 3,
+    }  # fmt: skip
+    assert found["bleu"] == pytest.approx(100)
+
+
+def test_nothing_is_timed_before_both_translate_alike(run_of_text):
+    assert run_of_text.check(Path("python")).endswith("4 of 4 alike")
+    run_of_text.threads = 2
+    with pytest.raises(InputError, match=r"0 of 4 alike.*their rates say nothing"):
+        run_of_text.check(Path("python"))
