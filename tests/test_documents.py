@@ -30,6 +30,7 @@ from nmt.storage import manifest
 from nmt.storage.names import TEST_SET
 from recipes.back_translation import halves
 from recipes.paper_figures import paper_figures
+from recipes.speed import compare
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
 from tests.documents import DOCUMENTS, PROGRAMS, ROOT, Command, commands, links, yaml_files
@@ -187,6 +188,8 @@ def follow(command: Command, monkeypatch) -> None:
     elif command.program == "sed":
         *words, _, output = words  # sed ... > file
         Path(output).write_bytes(subprocess.run(words, capture_output=True, check=True).stdout)
+    elif words[1:3] == ["-m", "recipes.speed.compare"]:
+        compare._arguments(words[3:])
     elif (arguments := nmt_words(command)) and "COMMAND" not in arguments:
         run(arguments, command, monkeypatch)
 
