@@ -123,7 +123,7 @@ def test_the_model_needs_torch_and_numpy_alone():
         assert "torch" not in loaded()
         import numpy, torch
         before = loaded()
-        import nmt.model.prepacking, nmt.model.stepper
+        import nmt.model.prepacking, nmt.model.static_stepper, nmt.model.stepper
         print(sorted(loaded() - before - set(sys.stdlib_module_names)))
         print(sorted(name for name in sys.modules if name.startswith("nmt")))
         import nmt.decoding.search

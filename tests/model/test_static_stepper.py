@@ -1,0 +1,61 @@
+"""The stepper with tensors of fixed shapes equals the one whose tensors grow."""
+
+import random
+
+import pytest
+import torch
+
+from nmt.model import static_stepper
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID
+from nmt.model.static_stepper import Rooms
+from nmt.model.stepper import Stepper
+from nmt.runs.model_directory import new_transformer
+
+W = 3
+
+
+@pytest.fixture(
+    params=[
+        {},
+        {"model__attention_window": 4},
+        {"model__positions": "learned", "model__d_v": 6},
+        {"model__norm": "pre"},
+    ],
+    ids=str,
+)
+def transformer(request, settings):
+    model = new_transformer(settings(**request.param))
+    model.initialize(1)
+    return model.eval()
+
+
+def sources(lengths: list[int]) -> torch.Tensor:
+    rows = [[5 + n % 7] * (n - 1) + [EOS_ID] + [PAD_ID] * (max(lengths) - n) for n in lengths]
+    return torch.tensor(rows)
+
+
+def test_each_step_has_the_logits_of_growing_tensors(transformer, monkeypatch):
+    """Through rooms used before, rooms that become too short, and sentences that leave."""
+    monkeypatch.setattr(static_stepper, "_LEAST_STEPS", 2)
+    random.seed(1)
+    rooms = Rooms(transformer)
+    with torch.inference_mode():
+        for _ in range(2):  # the second batch finds the rooms of the first
+            src = sources([3, 7, 5, 2, 6])
+            growing = Stepper(transformer, src, W, 12)
+            with rooms.stepper(src, W, 12) as static:
+                B = len(src)
+                tokens = torch.full((B, W), BOS_ID)
+                parents = torch.arange(W).expand(B, W)
+                for step in range(12):
+                    expected, found = growing.step(tokens, parents), static.step(tokens, parents)
+                    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+                    if step in (3, 7, 8):
+                        kept = torch.tensor(sorted(random.sample(range(B), B - 1)))
+                        growing.keep(kept)
+                        static.keep(kept)
+                        B -= 1
+                    tokens = torch.randint(4, 20, (B, W))
+                    parents = torch.randint(0, W, (B, W))
+                with pytest.raises(ValueError, match="no more than 12 steps"):
+                    static.step(tokens, parents)
