@@ -16,7 +16,8 @@ ROOT = Path(nmt.__file__).parent
 # Data flows downwards: a module imports from its own room and from rooms above it.
 ROOMS = [
     "errors", "paper", "signals", "storage", "config", "model", "cpu_memory", "demo_language",
-    "data", "runs", "decoding", "evaluation", "training", "reporting", "export", "cli", "__main__",
+    "data", "runs", "decoding", "evaluation", "training", "benchmark", "reporting", "export",
+    "cli", "__main__",
 ]  # fmt: skip
 MODULES = sorted(ROOT.rglob("*.py"))
 RECIPES = sorted((ROOT.parent / "recipes").rglob("*.py"))

@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from nmt import cli
+from nmt.benchmark import machine, training, translating
 from nmt.cli import main
 from nmt.cli.parser import parse
 from nmt.config import Config, Hub, load, load_resolved
@@ -29,6 +30,7 @@ from nmt.storage import manifest
 from nmt.storage.names import TEST_SET
 from recipes.back_translation import halves
 from recipes.paper_figures import paper_figures
+from recipes.speed import compare
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
 from tests.documents import DOCUMENTS, PROGRAMS, ROOT, Command, commands, links, yaml_files
@@ -138,6 +140,10 @@ def reader(tmp_path: Path, monkeypatch) -> Path:
     """The current directory: the repository's files and the reader's own, writable."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(workers, "default_processes", lambda: 1)  # to start more takes longer
+    monkeypatch.setattr(machine, "probe", lambda device: lambda: 1.0)  # none waits for a better
+    monkeypatch.setattr(translating, "_CPU_SENTENCES", 3)
+    for module in (training, translating):
+        monkeypatch.setattr(module, "_ENOUGH_S", 0.0)
     for name in ("configs", "recipes"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name, kept in OFFERED.items():
@@ -182,6 +188,8 @@ def follow(command: Command, monkeypatch) -> None:
     elif command.program == "sed":
         *words, _, output = words  # sed ... > file
         Path(output).write_bytes(subprocess.run(words, capture_output=True, check=True).stdout)
+    elif words[1:3] == ["-m", "recipes.speed.compare"]:
+        compare._arguments(words[3:])
     elif (arguments := nmt_words(command)) and "COMMAND" not in arguments:
         run(arguments, command, monkeypatch)
 
@@ -203,6 +211,8 @@ def run(arguments: list[str], command: Command, monkeypatch) -> None:
             arguments += SMALL_DEMO
         if Path(config.training.run_directory).exists():  # a frozen one perhaps, of other settings
             arguments.append(f"training.run_directory=runs/line-{command.where}")
+    if name == "benchmark" and parsed.config.is_file():
+        arguments = [*arguments, *SMALL, *SMALL_DEMO]
     if NEEDS_A_DOWNLOAD & set(arguments):
         return
     if name == "average":  # the frozen run has three checkpoints

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from nmt.cli import (
     attention,
     average,
+    benchmark,
     config,
     evaluate,
     export,
@@ -34,8 +35,8 @@ from nmt.signals import stoppable
 
 COMMANDS = (
     prepare.COMMAND, train.COMMAND, translate.COMMAND, evaluate.COMMAND, score.COMMAND,
-    attention.COMMAND, average.COMMAND, export.COMMAND, info.COMMAND,
-    config.COMMAND, report.COMMAND,
+    attention.COMMAND, average.COMMAND, export.COMMAND, info.COMMAND, config.COMMAND,
+    report.COMMAND, benchmark.COMMAND,
 )  # fmt: skip
 
 

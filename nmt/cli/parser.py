@@ -45,9 +45,13 @@ def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
             epilog=f"example:  {command.example}",
         )
         command.add_flags(sub)
-        flags = {each.dest: [*each.option_strings, each.metavar][0] for each in sub._actions}
-        sub.set_defaults(command=command, flags=flags)
+        sub.set_defaults(command=command, flags=flag_names(sub))
     return parser
+
+
+def flag_names(parser: argparse.ArgumentParser) -> dict[str, str]:
+    """What each of a parser's arguments is called by who types it."""
+    return {each.dest: str([*each.option_strings, each.metavar][0]) for each in parser._actions}
 
 
 def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.Namespace:

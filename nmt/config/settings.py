@@ -41,11 +41,14 @@ Measure = Literal["bleu", "chrf", "nll"]  # of a validation
 # Printable ASCII without blanks, which no normalization changes; a sign at both ends, so that no
 # word is taken for a symbol.
 _SYMBOL = re.compile(r"[!-/:-@\[-`{-~][!-~]{1,14}[!-/:-@\[-`{-~]")
+_MAX_SYMBOLS = 1000
 _PIECE_OF_ALL = re.compile("<(pad|s|/s|unk|0x[0-9A-F]{2})>")
 
 
 def symbols_fault(symbols: Sequence[str]) -> str | None:
     """What is wrong with symbols of a vocabulary, if anything."""
+    if len(symbols) > _MAX_SYMBOLS:
+        return f"{len(symbols):,} symbols, more than {_MAX_SYMBOLS:,}"
     for number, symbol in enumerate(symbols):
         if not _SYMBOL.fullmatch(symbol):
             return (
@@ -235,11 +238,12 @@ class Tokenizer(Section):
         "16 random segmentations, one for each epoch in turn. Validation and translation always "
         "have the usual segmentation, which also says whether a pair exceeds data.max_length",
     )
-    symbols: Annotated[tuple[Word, ...], Field(strict=False, max_length=1000)] = Field(
+    symbols: Annotated[tuple[Word, ...], Field(strict=False)] = Field(
         default=(),
-        description="pieces of your own, such as <2de> or <BT>: 3 to 16 printable ASCII characters "
-        "without a blank, a sign at both ends. Each is one piece wherever it stands in text and "
-        "counts in vocabulary_size. One that no training target holds is never in a translation",
+        description="at most 1,000 pieces of your own, such as <2de> or <BT>: 3 to 16 printable "
+        "ASCII characters without a blank, a sign at both ends. Each is one piece wherever it "
+        "stands in text and counts in vocabulary_size. One that no training target holds is never "
+        "in a translation",
     )
 
     @model_validator(mode="after")
@@ -326,7 +330,10 @@ class Training(Section):
         default=False,
         description="only operations that give the same bits every time, perhaps slower",
     )
-    compile: bool = Field(default=False, description="run the model through torch.compile")
+    compile: bool = Field(
+        default=False,
+        description="compile the layers (torch.compile); slots are packed into rows of one shape",
+    )
     checkpoint_every: Positive = _paper("training.checkpoint_every", "steps between checkpoints")
     keep_checkpoints: Positive = Field(
         default=10,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 _ORDERS = range(1, 7)  # characters of an n-gram
 _BETA_SQUARED = 4.0  # recall counts twice as much as precision
-_MAX_COUNTS = 10_000_000  # of n-grams compared in memory at once
+_MAX_COUNTS = 10_000_000  # numbers in memory at once
 
 
 def expected_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
@@ -29,10 +29,9 @@ def pairwise_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
     precision, recall, orders = np.zeros((M, M)), np.zeros((M, M)), np.zeros((M, M))
     characters = ["".join(text.split()) for text in texts]  # white space does not count
     for n in _ORDERS:
-        counts = _ngram_counts(characters, n)  # (M, G)
-        sizes = counts.sum(1, dtype=np.float64)  # (M,)
+        sizes = np.array([max(len(text) - n + 1, 0) for text in characters])  # (M,)
         both = (sizes[:, None] > 0) & (sizes > 0)  # (M, M)
-        common = _common(counts)
+        common = _common(characters, n)
         precision += np.divide(common, sizes[:, None], out=np.zeros((M, M)), where=both)
         recall += np.divide(common, sizes, out=np.zeros((M, M)), where=both)
         orders += both
@@ -42,22 +41,27 @@ def pairwise_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
     return np.divide(product, weighted, out=np.zeros((M, M)), where=weighted > 0)
 
 
-def _ngram_counts(texts: Sequence[str], n: int) -> NDArray[np.int32]:
-    """How often each n-gram of characters is in each text: (M, G)."""
+def _common(texts: Sequence[str], n: int) -> NDArray[np.float64]:
+    """How many n-grams of characters each two texts have in common: (M, M)."""
+    M = len(texts)
     counted = [Counter(text[i : i + n] for i in range(len(text) - n + 1)) for text in texts]
-    columns = {ngram: column for column, ngram in enumerate(set().union(*counted))}
-    counts = np.zeros((len(texts), len(columns)), np.int32)
-    for row, found in zip(counts, counted, strict=True):
-        row[[columns[ngram] for ngram in found]] = list(found.values())
-    return counts
-
-
-def _common(counts: NDArray[np.int32]) -> NDArray[np.float64]:
-    """How many n-grams each two texts have in common: (M, G) -> (M, M)."""
-    M, G = counts.shape
+    texts_with = Counter(ngram for counts in counted for ngram in counts)
+    shared = [ngram for ngram, number in texts_with.items() if number > 1]
+    columns = {ngram: column for column, ngram in enumerate(shared)}
+    entries = [
+        (columns[ngram], row, times)
+        for row, counts in enumerate(counted)
+        for ngram, times in counts.items()
+        if ngram in columns
+    ]
+    entries.sort()
+    column, row, times = np.array(entries, np.int64).reshape(-1, 3).T
     common = np.zeros((M, M))
-    rows = max(1, _MAX_COUNTS // max(M * G, 1))
-    for begin in range(0, M, rows):
-        least = np.minimum(counts[begin : begin + rows, None], counts)  # (rows, M, G)
-        common[begin : begin + rows] = least.sum(2)
+    width = max(1, min(_MAX_COUNTS // max(M * M, 1), len(columns)))
+    for begin in range(0, len(columns), width):
+        some = slice(*np.searchsorted(column, (begin, begin + width)))
+        counts = np.zeros((M, width), np.int32)
+        counts[row[some], column[some] - begin] = times[some]
+        common += np.minimum(counts[:, None], counts).sum(2)  # of (M, M, width)
+    np.fill_diagonal(common, [counts.total() for counts in counted])
     return common

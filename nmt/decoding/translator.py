@@ -1,10 +1,10 @@
 """Translates sentences: cuts them to the model's length, batches, searches, restores the order."""
 
-import functools
 import re
 import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise, zip_longest
 from pathlib import Path
 from typing import Self, overload
 
@@ -120,7 +120,7 @@ class Translator:
                     "another vocabulary than that of {}, {ensemble} {}, name models trained on the "
                     "same prepared data", path, each,
                 )  # fmt: skip
-            _set_precision(model.transformer, chosen, precision)
+            set_precision(model.transformer, chosen, precision)
             models.append(model)
         transformer, *others = (model.transformer for model in models)
         symbols = set.intersection(*(set(model.target_symbols) for model in models))
@@ -175,8 +175,9 @@ class Translator:
         A source of k tokens, its end symbol not counted, gets a translation of at most
         k + decoding.max_extra_length tokens, the end symbol counted if there is one. A blank
         sentence gets `EMPTY` without a call of the model. A text longer than data.max_length is
-        split at ends of sentences, else at spaces, else between tokens, and translated in parts:
-        the n-th best translations of the parts, joined, are its n-th best.
+        split at ends of sentences, else at spaces, else between tokens, and translated in parts,
+        each with the symbols that the text begins with: the n-th best translations of the parts,
+        joined, are its n-th best.
 
         With `options.sample` they are independent samples, which may well be the same text; with
         `options.mbr` a score is the mean chrF, 0 to 100, with all samples.
@@ -262,13 +263,13 @@ class Translator:
         texts = [each for each in _SENTENCE_ENDS.split(rest) if each.strip()]
         if len(texts) == 1:
             texts = _halves(rest)
-        tag_ids, ids_of_rest = self.tokenizer.encode_batch([tag.strip(), rest])
+        tag_ids = self.tokenizer.encode(tag.strip())
         room = self.max_part - len(tag_ids)
         if room < len(tag_ids):
             return [ids[i : i + self.max_part] for i in range(0, len(ids), self.max_part)]
         if texts == [rest]:
-            pieces = range(0, len(ids_of_rest), room)
-            return [tag_ids + ids_of_rest[i : i + room] for i in pieces]
+            ids = self.tokenizer.encode(rest)
+            return [tag_ids + ids[i : i + room] for i in range(0, len(ids), room)]
         encoded = self.tokenizer.encode_batch(texts := [tag + each for each in texts])
         return [
             part
@@ -343,7 +344,7 @@ class Translator:
             translations[place] = replace(translations[place], alignment=alignment)
 
 
-def _set_precision(
+def set_precision(
     transformer: Transformer, device: torch.device, precision: Precision | None
 ) -> None:
     """Makes a model compute in `precision`, see `Translator.load`."""
@@ -407,7 +408,7 @@ def _different(translations: Sequence[Translation]) -> list[Translation]:
 
 
 def _joined(parts: list[Translation]) -> Translation:
-    text = functools.reduce(_joined_texts, [part.text for part in parts if part.text], "")
+    text = _joined_texts([part.text for part in parts if part.text])
     return Translation(
         text,
         sum(part.score for part in parts),
@@ -418,10 +419,13 @@ def _joined(parts: list[Translation]) -> Translation:
     )
 
 
-def _joined_texts(before: str, after: str) -> str:
-    """Two consecutive texts as one: with a blank, but for Chinese and Japanese on either side."""
-    is_close = not before or _UNSPACED.match(before[-1]) or _UNSPACED.match(after)
-    return before + after if is_close else f"{before} {after}"
+def _joined_texts(texts: list[str]) -> str:
+    """Consecutive texts as one: with blanks, but for Chinese or Japanese on either side."""
+    gaps = [
+        "" if _UNSPACED.match(before[-1]) or _UNSPACED.match(after) else " "
+        for before, after in pairwise(texts)
+    ]
+    return "".join(chain(*zip_longest(texts, gaps, fillvalue="")))
 
 
 def _joined_links(parts: list[Translation], text: str) -> Links | None:

@@ -9,21 +9,21 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
+from torch.nn import LayerNorm
 
 from nmt.data.cleaning import keep_spacing
-from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError
 from nmt.export.check import compare, samples_of
 from nmt.model.attention import CrossAttention, SelfAttention
-from nmt.model.layers import FeedForward
+from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from nmt.model.positions import LearnedPositions
 from nmt.model.products import Linear
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -60,27 +60,26 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: str) 
             has failed.
     """
     transformer, tokenizer = translator.transformer, translator.tokenizer
+    pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
     with tempfile.TemporaryDirectory() as exact:
-        write_ctranslate2(transformer, tokenizer, Path(exact), "float32")
+        write_ctranslate2(transformer, pieces, Path(exact), "float32")
         found = _check(translator, Path(exact))
-    write_ctranslate2(transformer, tokenizer, folder, quantization)
+    write_ctranslate2(transformer, pieces, folder, quantization)
     (folder / TOKENIZER).write_bytes(tokenizer.model)
     (folder / "translate.py").write_text(_script(translator), encoding="utf-8")
     return found
 
 
 def write_ctranslate2(
-    transformer: Transformer, tokenizer: Tokenizer, folder: Path, quantization: str
+    transformer: Transformer, pieces: Sequence[str], folder: Path, quantization: str
 ) -> None:
-    """Writes the model's own files alone; see `export_ctranslate2`."""
+    """Writes the model's own files alone, see `export_ctranslate2`; `pieces` are those of each id."""
     spec = _spec(transformer)
-    pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
-    spec.register_source_vocabulary(pieces)
-    spec.register_target_vocabulary(pieces)
+    spec.register_source_vocabulary(list(pieces))
+    spec.register_target_vocabulary(list(pieces))
     config = spec.config
-    config.bos_token, config.eos_token, config.unk_token = tokenizer.pieces(
-        [BOS_ID, EOS_ID, UNK_ID]
-    )
+    config.bos_token, config.eos_token = pieces[BOS_ID], pieces[EOS_ID]
+    config.unk_token = pieces[UNK_ID]
     config.decoder_start_token, config.add_source_eos = config.bos_token, True
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
@@ -97,7 +96,7 @@ def _spec(transformer: Transformer) -> TransformerSpec:
             "CTranslate2 has none: translate this model with nmt"
         )
     first = next(transformer.decoder_layers()).self_attention
-    pre_norm = isinstance(transformer.encoder_norm, torch.nn.LayerNorm)
+    pre_norm = isinstance(transformer.encoder_norm, LayerNorm)
     sizes = {"num_heads": first.heads, "pre_norm": pre_norm, "head_dim": max(first.d_k, first.d_v)}
     encoder = TransformerEncoderSpec(len(transformer.encoder), **sizes)
     decoder = TransformerDecoderSpec(len(transformer.decoder), **sizes)
@@ -107,22 +106,26 @@ def _spec(transformer: Transformer) -> TransformerSpec:
         side.position_encodings.encodings = table
     encoder.embeddings[0].weight = decoder.embeddings.weight = transformer.embedding.detach()
     decoder.projection.weight = transformer.embedding.detach()
-    if pre_norm:
+    if isinstance(transformer.encoder_norm, LayerNorm):
         _norm(encoder.layer_norm, transformer.encoder_norm)
+    if isinstance(transformer.decoder_norm, LayerNorm):
         _norm(decoder.layer_norm, transformer.decoder_norm)
-    for theirs, ours in zip(encoder.layer, transformer.encoder, strict=True):
-        _self_attention(theirs.self_attention, ours.self_attention)
-        _norm(theirs.self_attention.layer_norm, ours.self_attention_residual.norm)
-        _feed_forward(theirs.ffn, ours.feed_forward)
-        _norm(theirs.ffn.layer_norm, ours.feed_forward_residual.norm)
-    for theirs, ours in zip(decoder.layer, transformer.decoder_layers(), strict=True):
-        _self_attention(theirs.self_attention, ours.self_attention)
-        _norm(theirs.self_attention.layer_norm, ours.self_attention_residual.norm)
-        _cross_attention(theirs.attention, ours.cross_attention)
-        _norm(theirs.attention.layer_norm, ours.cross_attention_residual.norm)
-        _feed_forward(theirs.ffn, ours.feed_forward)
-        _norm(theirs.ffn.layer_norm, ours.feed_forward_residual.norm)
+    encoder_layers = cast(Iterable[EncoderLayer], transformer.encoder)
+    for to, layer in zip(encoder.layer, encoder_layers, strict=True):
+        _layer(to, layer)
+    for to, decoder_layer in zip(decoder.layer, transformer.decoder_layers(), strict=True):
+        _layer(to, decoder_layer)
+        _cross_attention(to.attention, decoder_layer.cross_attention)
+        _norm(to.attention.layer_norm, decoder_layer.cross_attention_residual.norm)
     return spec
+
+
+def _layer(to: Any, layer: EncoderLayer | DecoderLayer) -> None:
+    """What layers of both stacks have."""
+    _self_attention(to.self_attention, layer.self_attention)
+    _norm(to.self_attention.layer_norm, layer.self_attention_residual.norm)
+    _feed_forward(to.ffn, layer.feed_forward)
+    _norm(to.ffn.layer_norm, layer.feed_forward_residual.norm)
 
 
 def _positions(transformer: Transformer) -> Tensor:
@@ -133,32 +136,32 @@ def _positions(transformer: Transformer) -> Tensor:
     return positions(torch.arange(_POSITIONS), _POSITIONS)
 
 
-def _norm(theirs: Any, ours: torch.nn.LayerNorm) -> None:
-    theirs.gamma, theirs.beta = ours.weight.detach(), ours.bias.detach()
+def _norm(to: Any, ours: LayerNorm) -> None:
+    to.gamma, to.beta = ours.weight.detach(), ours.bias.detach()
 
 
-def _linear(theirs: Any, weight: Tensor, bias: Tensor) -> None:
-    theirs.weight, theirs.bias = weight.detach().contiguous(), bias.detach().contiguous()
+def _linear(to: Any, weight: Tensor, bias: Tensor) -> None:
+    to.weight, to.bias = weight.detach().contiguous(), bias.detach().contiguous()
 
 
-def _feed_forward(theirs: Any, ours: FeedForward) -> None:
-    _linear(theirs.linear_0, ours.inner.weight, ours.inner.bias)
-    _linear(theirs.linear_1, ours.outer.weight, ours.outer.bias)
+def _feed_forward(to: Any, ours: FeedForward) -> None:
+    _linear(to.linear_0, ours.inner.weight, ours.inner.bias)
+    _linear(to.linear_1, ours.outer.weight, ours.outer.bias)
 
 
-def _self_attention(theirs: Any, ours: SelfAttention) -> None:
+def _self_attention(to: Any, ours: SelfAttention) -> None:
     query, key, value = _stacked(ours.query_key_value, ours.stacked["query_key_value"])
     parts = [_query(ours, *query), _padded(ours, *key), _padded(ours, *value)]
-    _linear(theirs.linear[0], *map(torch.cat, zip(*parts, strict=True)))
-    _linear(theirs.linear[1], _padded_columns(ours), ours.output.bias)
+    _linear(to.linear[0], *map(torch.cat, zip(*parts, strict=True)))
+    _linear(to.linear[1], _padded_columns(ours), ours.output.bias)
 
 
-def _cross_attention(theirs: Any, ours: CrossAttention) -> None:
+def _cross_attention(to: Any, ours: CrossAttention) -> None:
     key, value = _stacked(ours.key_value, ours.stacked["key_value"])
     parts = [_padded(ours, *key), _padded(ours, *value)]
-    _linear(theirs.linear[0], *_query(ours, ours.query.weight, ours.query.bias))
-    _linear(theirs.linear[1], *map(torch.cat, zip(*parts, strict=True)))
-    _linear(theirs.linear[2], _padded_columns(ours), ours.output.bias)
+    _linear(to.linear[0], *_query(ours, ours.query.weight, ours.query.bias))
+    _linear(to.linear[1], *map(torch.cat, zip(*parts, strict=True)))
+    _linear(to.linear[2], _padded_columns(ours), ours.output.bias)
 
 
 def _stacked(linear: Linear, rows: Sequence[int]) -> list[tuple[Tensor, Tensor]]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors.torch import save_file
@@ -107,11 +108,12 @@ def weights_of(transformer: Transformer) -> _Weights:
         "model.shared.weight": model.embedding,
         "final_logits_bias": model.embedding.new_zeros(1, len(model.embedding)),
     }
-    for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
+    for side in ("encoder", "decoder"):
         norm = model.get_submodule(f"{side}_norm")
         if isinstance(norm, nn.LayerNorm):  # Pegasus, which also saves its table of positions
             weights |= _of(f"model.{side}.layer_norm", norm)
             weights[f"model.{side}.embed_positions.weight"] = _positions(model)
+        layers = cast(Iterable[EncoderLayer | DecoderLayer], model.get_submodule(side))
         for number, layer in enumerate(layers):
             weights |= _of_layer(f"model.{side}.layers.{number}", layer)
     return {name: tensor.detach().clone() for name, tensor in weights.items()}

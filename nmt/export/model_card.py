@@ -102,12 +102,12 @@ def _training(model: LoadedModel) -> list[str]:
     return [
         "## Training",
         "",
-        f"{m.encoder_layers} + {m.decoder_layers} layers, d_model {m.d_model}, d_ff {m.d_ff}, "
-        f"{m.heads} heads, {m.norm}-norm, {config.tokenizer.vocabulary_size:,} BPE pieces shared by "
-        f"both languages; {model.step:,} steps of {config.training.batch_tokens:,} target tokens, "
-        f"label smoothing {config.training.label_smoothing:g}, dropout {m.dropout:g}.",
+        f"{m.encoder_layers} + {m.decoder_layers} layers, d_model {m.d_model}, d_ff {m.d_ff},",
+        f"{m.heads} heads, {m.norm}-norm, {config.tokenizer.vocabulary_size:,} BPE pieces shared",
+        f"by both languages; {model.step:,} steps of {config.training.batch_tokens:,} target",
+        f"tokens, label smoothing {config.training.label_smoothing:g}, dropout {m.dropout:g}.",
         "",
-        f"Training data: {_names(config.data.train)}. Their licences apply; nmt does not know them.",
+        f"Data: {_names(config.data.train)}. Its licences apply; they are not recorded here.",
         "",
     ]
 

@@ -52,11 +52,10 @@ def matmul_of_transposed(a: Tensor, b: Tensor) -> Tensor:
 
 
 class _LinearFunction(torch.autograd.Function):
-    """x @ weight.T + bias in a type of its own; gradients are of the types of their tensors."""
+    """x @ weight.T + bias in a type of its own; autograd converts the gradients."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
-        ctx.types = x.dtype, weight.dtype
         x, weight = x.to(dtype), weight.to(dtype)
         ctx.save_for_backward(x, weight)
         return onednn_linear(x, weight, bias.to(dtype))
@@ -64,12 +63,11 @@ class _LinearFunction(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gradient: Tensor):
         x, weight = ctx.saved_tensors
-        of_x, of_weights = ctx.types
         rows = gradient.flatten(0, -2)
         return (
-            matmul(rows, weight).view_as(x).to(of_x),
-            matmul_of_transposed(rows, x.flatten(0, -2)).to(of_weights),
-            rows.sum(0).to(of_weights),
+            matmul(rows, weight).view_as(x),
+            matmul_of_transposed(rows, x.flatten(0, -2)),
+            rows.sum(0),
             None,
         )
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 
-from nmt.config import Config, Model
+from nmt.benchmark.flops import flops_per_token_pair
+from nmt.config import Config
 from nmt.reporting.paper_models import besides, differences_from_paper
 from nmt.runs.model_directory import new_transformer
 from nmt.training.health import rate_warning
@@ -22,7 +23,7 @@ def info(config: Config) -> dict[str, Any]:
         part = name.split(".")[0].removesuffix("_norm")
         parts[part] = parts.get(part, 0) + parameter.numel()
     settings = config.training
-    per_pair = flops_per_token_pair(config.model, config.tokenizer.vocabulary_size)
+    per_pair = flops_per_token_pair(config.model, config.tokenizer.vocabulary_size, LENGTH)
     name, differing = differences_from_paper(config)
     return {
         "vocabulary_size": config.tokenizer.vocabulary_size,
@@ -39,30 +40,6 @@ def info(config: Config) -> dict[str, Any]:
         },
         "paper": {"nearest": name, "differences": differing, "besides": besides(config)},
     }
-
-
-def flops_per_token_pair(model: Model, vocabulary_size: int, length: int = LENGTH) -> int:
-    """FLOPs to train on one source and one target token: three times those of the forward pass.
-
-    A multiply-add counts as two; norms, softmax and embedding look-ups are left out.
-
-    Args:
-        length: tokens a sentence, for attention, whose cost grows with it.
-    """
-    d, h = model.d_model, model.heads
-    self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
-    feed_forward = 2 * d * model.d_ff
-    weighing = length * h * (model.d_k + model.d_v)  # scores, and the weighted sum of values
-    encoder_layer = self_attention + feed_forward + weighing
-    cross_memory = d * h * (model.d_k + model.d_v)
-    cross_attention = d * h * model.d_k + h * model.d_v * d + weighing
-    decoder_layer = self_attention + weighing + cross_attention + cross_memory + feed_forward
-    multiply_adds = (
-        model.encoder_layers * encoder_layer
-        + model.decoder_layers * decoder_layer
-        + vocabulary_size * d
-    )
-    return 3 * 2 * multiply_adds
 
 
 def as_text(content: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ from nmt.training.run import Run
 
 # Tokens a side in a packed row. Longer rows have less padding, but cost more attention, which slows
 # a CPU (rows of 48, 64, 100: 10.9, 9.9, 9.0 thousand tokens/s on Multi30k with d_model 128).
-_CPU_ROW, _GPU_ROW = 64, 256
+CPU_ROW, GPU_ROW = 64, 256
 _AHEAD = 2  # steps; a second one, as the plan of a window or an epoch takes longer than a step
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ def shape(run: Run, slots: int) -> Shape:
     config = run.config
     if config.training.compile:
         return fixed_shape(config.training.batch_tokens, slots, config.data.max_length)
-    row = _CPU_ROW if run.ranks.device.type == "cpu" else _GPU_ROW
+    row = CPU_ROW if run.ranks.device.type == "cpu" else GPU_ROW
     return Shape(row, row)
 
 

@@ -84,6 +84,18 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "prepare CONFIG": ("nmt.data.prepare.prepare", {"processes": None}),
     "train CONFIG training.max_steps=5": ("nmt.training.train.train", {}),
+    "benchmark train CONFIG --prepared --json --picture p.svg training.max_steps=5": (
+        "nmt.benchmark.training.benchmark_training",
+        {"prepared": True, "picture": Path("p.svg")},
+    ),
+    f"benchmark translate CONFIG --json --picture p.svg --sentences 3 {ALL}": (
+        "nmt.benchmark.translating.benchmark_translation",
+        {"options": SearchOptions(**SEARCH), **ON, "sentences": 3, "picture": Path("p.svg"),
+         "input": None},
+    ),
+    "benchmark translate . --json --input i": (
+        "nmt.benchmark.translating.benchmark_translation", {0: Path(), "input": Path("i")},
+    ),
     "info CONFIG --json training.max_steps=5": ("nmt.reporting.info.info", {}),
 }  # fmt: skip
 
@@ -119,7 +131,9 @@ def test_each_option_arrives(line: str, settings, tmp_path: Path, monkeypatch, c
 
 
 def options_of(parser: argparse.ArgumentParser) -> set[str]:
-    return {option for action in parser._actions for option in action.option_strings}
+    found = {option for action in parser._actions for option in action.option_strings}
+    nested = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    return found.union(*(options_of(each) for a in nested for each in a.choices.values()))
 
 
 def test_no_option_is_forgotten_here():

@@ -53,7 +53,7 @@ def two_directions(folder: Path) -> Config:
     content["data"] |= {
         "train": [
             corpus(folder, "there", there, source_prefix="<2de>"),
-            corpus(folder, "back", back, source_prefix="<BT> <2en>"),
+            corpus(folder, "back", [*back, HELD_OUT[::-1]], source_prefix="<BT> <2en>"),
         ],
         "validation": [corpus(folder, "v", [HELD_OUT], source_prefix="<2de>")],
         "test": [corpus(folder, "t", [("Nobody answers.", "Niemand antwortet."), ("", "")],
@@ -86,6 +86,7 @@ def test_the_prefix_stands_before_each_source_and_no_rule_sees_it(prepared):
     first = data.manifest["corpora"][0]
     dropped = {rule: n for rule, n in first["dropped"].items() if n}
     assert dropped == {EMPTY: 1, COPY: 1, LEAKED: 1}
+    assert data.manifest["corpora"][1]["dropped"][LEAKED] == 1  # a validation pair in reverse
     for shard in (there, back):
         for i in range(len(shard)):
             for symbol in ("<2de>", "<2en>", "<BT>"):
@@ -229,6 +230,10 @@ def test_symbols_and_prefixes_of_a_configuration(tmp_path: Path):
         ("tokenizer.symbols=[<s>]", "<s> is a piece of every vocabulary"),
         ("tokenizer.symbols=[<0x41>]", "<0x41> is a piece of every vocabulary"),
         ("tokenizer.symbols=[<BT>, <BT>]", "<BT> is named twice"),
+        (
+            f"tokenizer.symbols=[{', '.join(f'<{i}>' for i in range(1001))}]",
+            "1,001 symbols, more than",
+        ),
         ("tokenizer.symbols=[3]", "tokenizer.symbols.0 must be a list of texts, found 3"),
         ("tokenizer.symbols=<BT>", "tokenizer.symbols must be a list of texts"),
     ],
@@ -261,3 +266,25 @@ def test_models_and_their_mean_know_the_symbols_of_their_targets(prepared, capsy
         translator = Translator.load(model, device="cpu")
         others = {i for s, i in translator.tokenizer.symbol_ids.items() if s != "<note>"}
         assert {*translator.search.untrained} == others
+
+
+def test_the_symbol_before_a_text_decides_how_it_is_translated(tmp_path: Path, capsys):
+    """The same sources with two symbols, in one model."""
+    content = tiny_settings(tmp_path)
+    texts = [f"the {first} sees the {second}" for first, _ in WORDS for second, _ in WORDS[:3]]
+    back = [(text, " ".join(text.split()[::-1])) for text in texts]
+    there = [(text, f"{text} .") for text in texts]
+    backwards = corpus(tmp_path, "b", back, source_prefix="<back>")
+    forwards = corpus(tmp_path, "t", there, source_prefix="<there>")
+    content["data"] |= {"train": [backwards, forwards], "validation": [], "test": []}
+    content["tokenizer"] = {"vocabulary_size": 310, "symbols": ["<back>", "<there>"]}
+    content["model"] |= {"encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0}
+    steps = {"max_steps": 200, "batch_tokens": 800, "warmup_steps": 40, "checkpoint_every": 200}
+    content["training"] |= steps | {"average_last": 1, "learning_rate_factor": 0.2, "log_every": 50}
+    path = tmp_path / "config.yaml"
+    path.write_text(validate(content, {}, "test").to_yaml(), encoding="utf-8")
+    assert main(["train", str(path)]) == 0
+    translator = Translator.load(tmp_path / "run", device="cpu")
+    for tag, pairs in (("<back>", back), ("<there>", there)):
+        found = translator.translate([f"{tag} {source}" for source, _ in pairs])
+        assert [each.text for each in found] == [target for _, target in pairs]

@@ -287,6 +287,7 @@ def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
         ("no symbol", sound + message(2, USER_DEFINED + b"\x03the")),
         ("utf-8", sound + message(2, USER_DEFINED + b"\x03<\xff>")),
         ("every vocabulary", sound + message(2, USER_DEFINED + b"\x06<0x41>")),
+        ("more than 1,000", sound + message(2, 1001 * (USER_DEFINED + b"\x05<2de>"))),
         ("twice", sound + message(2, 2 * (USER_DEFINED + b"\x05<2de>"))),
         ("a setting of 3 bytes", sound + message(3, message(1, b"nfc"))),
         ("without a name", sound + message(3, b"\x08\x05")),

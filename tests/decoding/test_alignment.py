@@ -8,21 +8,33 @@ from nmt.decoding import alignment
 from nmt.decoding.alignment import cross_attention, links, word_of_each_token
 from nmt.model.special_ids import EOS_ID
 
-PIECES = {4: "▁the", 5: "▁li", 6: "ons", 7: "▁", 8: "▁sleep", 9: ".", 10: b"\xc3", 11: b"\xa9"}
+PIECES = {
+    4: "▁the",
+    5: "▁li",
+    6: "ons",
+    7: "▁",
+    8: "▁sleep",
+    9: ".",
+    10: b"\xe6",
+    11: b"\xbc",
+    12: b"\xa2",
+}
 
 
 def decode(ids: list[int]) -> str:
+    """The bytes of half a character are a character each, as sentencepiece has it."""
     pieces = [PIECES[i] for i in ids]
     data = b"".join(p if isinstance(p, bytes) else p.replace("▁", " ").encode() for p in pieces)
-    return data.decode(errors="replace").removeprefix(" ")
+    return data.decode(errors="surrogateescape").removeprefix(" ")
 
 
 @pytest.mark.parametrize(
     ("ids", "words"),
     [
         ([4, 5, 6, 8, 9], [0, 1, 1, 2, 2]),
-        ([5, 10, 11, 6, 8], [0, 0, 0, 0, 1]),  # a character in two bytes
-        ([4, 10, 11, 7, 10, 11], [0, 0, 0, 0, 1, 1]),
+        ([5, 10, 11, 12, 6, 8], [0, 0, 0, 0, 0, 1]),  # a character in three bytes
+        ([4, 10, 11, 12, 8], [0, 0, 0, 0, 1]),
+        ([4, 7, 10, 11, 12, 7], [0, 0, 1, 1, 1, 1]),
         ([7, 4], [0, 0]),
         ([], []),
         ([7], []),

@@ -335,8 +335,9 @@ def test_samples_do_not_depend_on_batches(translator):
     again = translator.n_best(texts[::-1], SearchOptions(**options))
     assert [[each.tokens for each in best] for best in again[::-1]] == tokens
     for best in together:
-        assert len(best) == 11 and len({each.text for each in best}) > 4
+        assert len(best) == 11
         assert [each.score for each in best] == sorted((e.score for e in best), reverse=True)
+    assert max(len({each.text for each in best}) for best in together) > 8
     other = translator.n_best(texts, SearchOptions(**options | {"seed": 4}))
     assert [b[0].text for b in other] != [b[0].text for b in together]
     assert translator.translate(texts, SearchOptions(sample=True)) == translator.translate(

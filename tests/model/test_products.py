@@ -6,7 +6,7 @@ from torch import nn
 
 from nmt.model import prepacking, products
 from nmt.model.prepacking import Int8Linear, prepack
-from nmt.model.products import Linear, matmul
+from nmt.model.products import Linear, matmul, matmul_of_transposed
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
@@ -24,6 +24,22 @@ def test_products_equal_those_of_float64(shape):
         product = matmul(left, right)
         expected = (a.double() @ b.double()).float()
         torch.testing.assert_close(product, expected, atol=1e-5, rtol=1e-5)
+        of_transposed = matmul_of_transposed(left.t(), right)
+        torch.testing.assert_close(of_transposed, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_linear_layer_under_autocast_is_torchs_with_fp32_gradients():
+    ours, torchs, x = Linear(6, 3), nn.Linear(6, 3), random(2, 5, 6).requires_grad_()
+    torchs.load_state_dict(ours.state_dict())
+    found = []
+    for layer in (ours, torchs):
+        with torch.autocast("cpu", torch.bfloat16):
+            y = layer(x)
+        gradients = torch.autograd.grad((y.float() ** 2).sum(), (x, layer.weight, layer.bias))
+        assert y.dtype == torch.bfloat16 and {g.dtype for g in gradients} == {torch.float32}
+        found.append([y, *gradients])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, atol=0.02, rtol=0.02)
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (2, 5, 6), (1, 1, 6), (0, 6)])

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from nmt.benchmark.flops import flops_per_token_pair
 from nmt.cli import main
 from nmt.config import load
-from nmt.reporting.info import as_text, flops_per_token_pair, info
+from nmt.reporting.info import LENGTH, as_text, info
 from nmt.reporting.paper_models import differences_from_paper
 from nmt.runs.model_directory import new_transformer
 
@@ -54,7 +55,7 @@ def test_flops_and_learning_rate():
     """380.9 M and 1290 M: 3 * (168 + 168) d^2 + attention + softmax, by hand at length 27."""
     for path, d, expected in ((BASE, 512, 380.9e6), (BIG, 1024, 1290e6)):
         config = load(path)
-        found = flops_per_token_pair(config.model, 37_000)
+        found = flops_per_token_pair(config.model, 37_000, LENGTH)
         assert found == 3 * (336 * d * d + 2 * 37_000 * d + 3 * 6 * 4 * 27 * d)
         assert found == pytest.approx(expected, rel=1e-3)
         content = info(config)

@@ -15,12 +15,14 @@ from nmt.cli import main
 from nmt.data.layout import one_per_row
 from nmt.errors import DivergedError, Stopped
 from nmt.runs import checkpoint as checkpoints
+from nmt.training import distributed
 from nmt.training import train as training
 from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import adam, optimizer_step
 from nmt.training.run_log import read_log
 from tests.model.paper import new_model
+from tests.training.children import train
 from tests.training.runs import fingerprint, losses, run
 
 
@@ -63,7 +65,7 @@ def test_a_run_has_the_bits_and_the_log_of_one_that_waits(
 
 
 @pytest.mark.parametrize("value", [1.0, float("inf")])
-@pytest.mark.parametrize(("at", "log_every", "begun"), [(6, 1, 6), (7, 100, 8), (8, 100, 8)])
+@pytest.mark.parametrize(("at", "log_every", "begun"), [(6, 1, 6), (5, 100, 6), (8, 100, 8)])
 def test_r23_the_step_that_diverged_is_named_and_nothing_of_it_saved(
     settings, monkeypatch, at: int, log_every: int, begun: int, value: float
 ):
@@ -117,7 +119,7 @@ def test_a_signal_in_a_step_that_diverged_saves_nothing(settings, monkeypatch):
 
     monkeypatch.setattr(training, "optimizer_step", stopping)
     with pytest.raises(DivergedError, match="step 3,"):
-        run(settings())
+        run(settings(training__log_every=100))
     assert not (Path(settings().training.run_directory) / "checkpoints").exists()
 
 
@@ -169,8 +171,58 @@ def test_a_stop_waits_until_its_checkpoint_is_written(settings, monkeypatch):
     assert (folder / "manifest.json").exists()
 
 
+def dying_at_step_8() -> None:
+    """Dies when all of a checkpoint but its manifest is written, some steps after its own."""
+    Ranks.is_asynchronous = True  # type: ignore[assignment, method-assign]
+    write, step, at_11 = checkpoints.manifest.write, training.optimizer_step, threading.Event()
+
+    def dying(folder, kind, facts):
+        if facts.get("step") == 8:
+            at_11.wait(60)
+            os._exit(137)
+        return write(folder, kind, facts)
+
+    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+        if number == 11:
+            at_11.set()
+        return step(module, loss_module, optimizer, slots, number, *rest)
+
+    checkpoints.manifest.write, training.optimizer_step = dying, optimizer_step
+
+
+def test_r2_killed_while_a_thread_writes_it_loses_that_checkpoint_alone(settings, tmp_path):
+    changes = {"training__validate_every": 100}
+    straight, _ = run(settings(**changes, training__run_directory=str(tmp_path / "straight")))
+    child = train(settings(**changes), tmp_path / "child", dying_at_step_8)
+    assert child.wait() == 137, child.said
+    folder = tmp_path / "run/checkpoints"
+    assert [path.name for path in folder.glob("step-*")] == ["step-00000004"]
+    directory, _ = run(settings(**changes))
+    assert fingerprint(directory, 12) == fingerprint(straight, 12)
+    assert not list(directory.rglob(".tmp-*"))
+
+
+def test_r11_a_stop_that_cannot_be_saved_says_so(settings, tmp_path, monkeypatch, capsys):
+    """Not that it was."""
+    step = training.optimizer_step
+
+    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+        if number == 3:
+            signal.raise_signal(signal.SIGTERM)
+        return step(module, loss_module, optimizer, slots, number, *rest)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "checkpoints")
+
+    monkeypatch.setattr(training, "optimizer_step", optimizer_step)
+    monkeypatch.setattr(checkpoints, "save", full)
+    (tmp_path / "config.yaml").write_text(settings().to_yaml())
+    assert main(["train", str(tmp_path / "config.yaml")]) == 5
+    assert "saved in" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("at", [4, 12])
-def test_r12_a_full_disk_is_one_line_wherever_it_is_met(
+def test_r11_a_full_disk_is_one_line_wherever_it_is_met(
     settings, tmp_path, monkeypatch, capsys, at
 ):
     """The checkpoint of the last step is waited for, too."""
@@ -187,3 +239,18 @@ def test_r12_a_full_disk_is_one_line_wherever_it_is_met(
     [line] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
     assert line.startswith("nmt: error: No space left on device, checkpoints, ")
     assert not (tmp_path / "run/model").exists()
+
+
+def test_where_a_gpu_is_chosen_kernels_are_those_without_surprises(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    products, was_cudnn = torch.backends.cuda.matmul, torch.backends.cuda.cudnn_sdp_enabled()
+    was_reduced = products.allow_bf16_reduced_precision_reduction
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    try:
+        assert distributed._gpu() == torch.device("cuda", 0)
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert not products.allow_bf16_reduced_precision_reduction
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(was_cudnn)
+        products.allow_bf16_reduced_precision_reduction = was_reduced

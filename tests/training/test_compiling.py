@@ -106,7 +106,7 @@ def test_the_residual_stream_is_bf16_where_autocast_computes_norms_in_fp32(setti
         return norm(x.float(), shape, weight, bias, epsilon)
 
     monkeypatch.setattr(F, "layer_norm", in_fp32)
-    config = settings(training__precision="bf16", model__norm="pre")
+    config = settings(training__precision="bf16")
     module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
     ids = np.array([5, 6, 2], np.int32)
     add_gradients(

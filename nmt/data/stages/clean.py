@@ -29,7 +29,7 @@ def clean(job: Job, note: Note) -> None:
         pair
         for split in ("validation", "test")
         for part, path in job.text_shards(split)
-        for pair in _text_pairs(path, part)
+        for pair in _held_out_pairs(path, part)
     )
     for part in job.of("train"):
         _clean_corpus(job, part, held_out, note)
@@ -57,11 +57,18 @@ def _clean_corpus(job: Job, part: Part, held_out: cleaning.HeldOut | None, note:
     save(marker, {"shards": number})
 
 
-def _text_pairs(path: Path, part: Part) -> Iterator[tuple[str, str]]:
-    """What `clean_shard` has written, without the prefix."""
+def _held_out_pairs(path: Path, part: Part) -> Iterator[tuple[str, str]]:
+    """What `clean_shard` has written, without the prefix.
+
+    A prefix may be a direction, and training may have the other one: then each pair is yielded in
+    reverse too.
+    """
     batch, prefix = shards.read_text(path), part.corpus.source_prefix
     sources = (without_prefix(prefix, text) for text in batch.column("source").to_pylist())
-    return zip(sources, batch.column("target").to_pylist(), strict=True)
+    for source, target in zip(sources, batch.column("target").to_pylist(), strict=True):
+        yield source, target
+        if prefix is not None:
+            yield target, source
 
 
 def clean_shard(

@@ -1,0 +1,1 @@
+"""How fast training and translating are, beside what the machine can do."""

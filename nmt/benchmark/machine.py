@@ -1,0 +1,187 @@
+"""What the machine can do at best, and how much of it is used: products, copies, memory, time."""
+
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from nmt.benchmark.gate import Gate
+from nmt.config import Model
+from nmt.model.prepacking import Int8Linear, Precision, PrepackedLinear
+from nmt.model.products import has_onednn
+
+_LEAST_TIMINGS, _LEAST_S = 3, 0.1  # of a product
+_LEAST_TIMING_S = 0.003  # a timing of less has several calls
+_COPY_BYTES = 128 << 20  # far more than caches hold
+_CPU_ROWS = 4096  # more make a product no faster there, and the list slow
+_PROBE_SIZE, _GPU_PROBE_SIZE = 512, 4096  # rows and columns of the gate's product
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product (rows, inner) @ (inner, columns)."""
+
+    name: str
+    rows: int
+    inner: int
+    columns: int
+
+    @property
+    def flops(self) -> int:
+        """Of one product."""
+        return 2 * self.rows * self.inner * self.columns
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The best rates measured."""
+
+    products: list[tuple[Product, float]]  # FLOPs a second, in the order of the layers
+    copy_bytes_per_second: float  # of memory, read and written bytes counted
+
+    @property
+    def best(self) -> float:
+        """FLOPs a second of the fastest product."""
+        return max(rate for _, rate in self.products)
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys as docs/speed.md lists them."""
+        return {
+            "best_flops_per_second": self.best,
+            "copy_bytes_per_second": self.copy_bytes_per_second,
+            "products": [
+                asdict(product) | {"flops_per_second": rate} for product, rate in self.products
+            ],
+        }
+
+
+def model_products(
+    model: Model, vocabulary_size: int, rows: int, *, gradients: bool
+) -> list[Product]:
+    """A model's products with its weights for so many tokens, each shape once.
+
+    Args:
+        gradients: those of the backward pass as well: of a product's input, of its weight.
+    """
+    d, h = model.d_model, model.heads
+    forward = {
+        "query, key, value": (d, h * (2 * model.d_k + model.d_v)),
+        "key, value of source": (d, h * (model.d_k + model.d_v)),
+        "query": (d, h * model.d_k),
+        "attention output": (h * model.d_v, d),
+        "feed-forward inner": (d, model.d_ff),
+        "feed-forward outer": (model.d_ff, d),
+        "logits": (d, vocabulary_size),
+    }
+    found: dict[tuple[int, int, int], Product] = {}
+    for name, (inner, columns) in forward.items():
+        shapes = {"": (rows, inner, columns)}
+        if gradients:
+            shapes |= {
+                ", gradient of input": (rows, columns, inner),
+                ", gradient of weight": (columns, rows, inner),
+            }
+        for suffix, shape in shapes.items():
+            found.setdefault(shape, Product(name + suffix, *shape))
+    return list(found.values())
+
+
+def measured_ceilings(
+    model: Model,
+    vocabulary_size: int,
+    rows: int,
+    precision: Precision,
+    device: torch.device,
+    gate: Gate,
+    *,
+    gradients: bool,
+) -> Ceilings:
+    """The rates of a model's products and of copying memory, each begun in a fast phase.
+
+    Args:
+        rows: tokens multiplied at once; on a CPU at most 4,096 of them.
+        precision: of the products.
+    """
+    rows = min(rows, _CPU_ROWS) if device.type == "cpu" else rows
+    rates = []
+    with torch.inference_mode():
+        for product in model_products(model, vocabulary_size, rows, gradients=gradients):
+            gate.wait()
+            call = _multiplication(product, precision, device)
+            rates.append((product, product.flops / least_seconds(call, device)))
+        gate.wait()
+        source = torch.ones(_COPY_BYTES, dtype=torch.uint8, device=device)
+        target = torch.empty_like(source)
+        copying_s = least_seconds(lambda: target.copy_(source), device)
+    return Ceilings(rates, 2 * _COPY_BYTES / copying_s)
+
+
+def _multiplication(
+    product: Product, precision: Precision, device: torch.device
+) -> Callable[[], object]:
+    """A call that computes the product, by the fastest way that translating knows."""
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    x = torch.randn(product.rows, product.inner, device=device, dtype=dtype)
+    weight = torch.randn(product.columns, product.inner, device=device, dtype=dtype)
+    if precision == "int8":
+        return partial(Int8Linear(weight, None), x)
+    if device.type == "cpu" and has_onednn(dtype):
+        return partial(PrepackedLinear(weight, None), x)
+    return partial(F.linear, x, weight)
+
+
+def probe(device: torch.device) -> Callable[[], float]:
+    """What a `Gate` needs: times a product, FLOPs a second, the better of two timings."""
+    size = _PROBE_SIZE if device.type == "cpu" else _GPU_PROBE_SIZE
+    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
+    a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
+
+    def rate() -> float:
+        with torch.inference_mode():
+            return 2 * size**3 / min(seconds(lambda: torch.mm(a, b), device) for _ in range(2))
+
+    return rate
+
+
+def least_seconds(call: Callable[[], object], device: torch.device) -> float:
+    """The least time of a call; a call that is too short is timed with others after it."""
+    first = seconds(call, device)  # warms up
+    calls = max(1, round(_LEAST_TIMING_S / max(seconds(call, device), 1e-7)))
+
+    def several() -> None:
+        for _ in range(calls):
+            call()
+
+    times = [first]
+    while len(times) <= _LEAST_TIMINGS or sum(times) < _LEAST_S:
+        times.append(seconds(several, device))
+    return min(times[1:]) / calls
+
+
+def seconds(call: Callable[[], object], device: torch.device) -> float:
+    """The time until the device has done what a call asks of it."""
+    synchronize(device)
+    began = time.perf_counter()
+    call()
+    synchronize(device)
+    return time.perf_counter() - began
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits until the device has done all that it was asked for."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def peak_memory(device: torch.device) -> int:
+    """Most bytes so far: of a GPU's memory held by torch, or of this process, libraries too."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_reserved(device)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,294 @@
+"""Times optimizer steps: those of `nmt train`, on drawn or prepared sentences."""
+
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from nmt.benchmark import machine, workload
+from nmt.benchmark.flops import training_flops
+from nmt.benchmark.gate import Gate, Gated
+from nmt.benchmark.results import check_picture, write_picture
+from nmt.config import Config
+from nmt.cpu_memory import keep_freed_memory
+from nmt.data.prepared import PreparedData
+from nmt.data.shards import Shard, pairs_of
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import InputError, Note
+from nmt.model.tokens import Tokens
+from nmt.runs.run_directory import RunDirectory
+from nmt.training.distributed import Ranks, process_group, world_size
+from nmt.training.loading import Step, steps_of
+from nmt.training.loss import TransformerLoss
+from nmt.training.optimize import StepResult, optimizer_step
+from nmt.training.run import Run
+from nmt.training.train import Training, be_deterministic
+
+PARTS = ("data", "forward", "loss", "backward", "optimizer")
+_WARM_UP = 2  # steps that are not timed
+_FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # steps that are: more than five if they are short
+_ON_GPU = 10  # steps that are timed together
+_NO_END = 10**9  # steps
+_LEAST_PAIRS = 20_000  # drawn; a larger step draws ten times its own
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Steps that were timed together: one; several on a GPU, which the host keeps ahead of."""
+
+    number: int
+    parts: dict[str, float]  # seconds of each of `PARTS`, of all steps
+    source_tokens: int  # real ones, end symbols counted
+    target_tokens: int
+    computed_tokens: int  # of both sides, padding counted
+    flops: int  # of the real tokens
+
+    @property
+    def seconds(self) -> float:
+        """From the first step's beginning to the last one's end."""
+        return sum(self.parts.values())
+
+
+@dataclass(frozen=True)
+class TrainingSpeed:
+    """What `timed_training` found."""
+
+    timed: Gated[Steps]
+    peak_memory_bytes: int
+    device: str
+    parameters: int
+
+    @property
+    def target_tokens_per_second(self) -> float:
+        """Median over what was timed."""
+        return statistics.median(each.target_tokens / each.seconds for each in self.timed.kept)
+
+    @property
+    def flops_per_second(self) -> float:
+        """Median over what was timed."""
+        return statistics.median(each.flops / each.seconds for each in self.timed.kept)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Those computed, padding counted, mean of both sides and median over what was timed."""
+        return statistics.median(each.computed_tokens / each.number / 2 for each in self.timed.kept)
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Seconds of a step of median length, divided as all timed steps together are."""
+        kept = self.timed.kept
+        median = statistics.median(each.seconds / each.number for each in kept)
+        total = sum(each.seconds for each in kept)
+        return {name: median * sum(s.parts[name] for s in kept) / total for name in PARTS}
+
+    def as_json(self) -> dict[str, Any]:
+        """Keys as docs/speed.md lists them."""
+        kept, parts = self.timed.kept, self.parts
+        number = kept[0].number
+        real = sum(each.source_tokens + each.target_tokens for each in kept)
+        return {
+            "target_tokens_per_second": self.target_tokens_per_second,
+            "fill": real / sum(each.computed_tokens for each in kept),
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "flops_per_second": self.flops_per_second,
+            "step_seconds": sum(parts.values()),
+            "parts_seconds": parts,
+            "target_tokens_per_step": statistics.median(s.target_tokens / number for s in kept),
+            "steps": {"timed": len(kept) * number, "dropped": self.timed.dropped * number},
+            "parameters": self.parameters,
+            "device": self.device,
+        }
+
+
+def benchmark_training(
+    config: Config, *, prepared: bool = False, picture: Path | None = None, note: Note
+) -> dict[str, Any]:
+    """How fast a configuration trains here, as a JSON object; docs/speed.md lists its keys.
+
+    Args:
+        prepared: takes batches from the configuration's prepared data, not from drawn lengths.
+        picture: where the result is drawn, a name in .svg.
+        note: is told what is being measured, a line at a time.
+
+    Raises:
+        InputError: no such prepared data, out of memory, several processes, no such folder.
+        DivergedError: the loss is not finite.
+    """
+    check_picture(picture)
+    if world_size() > 1:
+        raise InputError("one process is measured, torchrun, start nmt benchmark without it")
+    shards = _prepared_shards(config) if prepared else [drawn_shard(config)]
+    with process_group(config.training.process_group_timeout_s) as ranks:
+        gate = Gate(machine.probe(ranks.device))
+        speed = timed_training(config, shards, ranks, gate, note)
+        note("measuring the machine's ceilings")
+        precision = config.training.precision
+        ceilings = machine.measured_ceilings(
+            config.model, config.tokenizer.vocabulary_size, round(speed.tokens_per_step),
+            precision, ranks.device, gate, gradients=True,
+        )  # fmt: skip
+    found = speed.as_json() | {
+        "ceiling_share": speed.flops_per_second / ceilings.best,
+        "ceilings": ceilings.as_json(),
+        "precision": precision,
+        "workload": "prepared" if prepared else "drawn",
+        "torch": str(torch.__version__),
+    }
+    write_picture(found, picture)
+    return found
+
+
+def _prepared_shards(config: Config) -> list[Shard]:
+    data = PreparedData.of(config)
+    shards = data.shards("train")
+    for shard in shards:
+        data.verify(shard)
+    return shards
+
+
+def drawn_shard(config: Config) -> Shard:
+    """Enough drawn sentence pairs for a configuration's steps."""
+    per_step = config.training.batch_tokens // workload.MEAN_LENGTH
+    lengths = workload.lengths(max(_LEAST_PAIRS, 10 * per_step), config.data.max_length)
+    return workload.shard(lengths, config.tokenizer.vocabulary_size)
+
+
+def timed_training(
+    config: Config, shards: list[Shard], ranks: Ranks, gate: Gate, note: Note
+) -> TrainingSpeed:
+    """Times steps of a new model on pairs of `shards`, as `nmt train` makes them."""
+    keep_freed_memory()
+    be_deterministic(config.training.deterministic)
+    run = _run_without_files(config, shards, ranks)
+    training, clock = Training.begin(run, None, note), _Clock(ranks.device)
+    watched = clock.watching(training.loss_module)
+    with steps_of(run, after=0) as planned, watched:
+
+        def timed(number: int) -> Steps:
+            return _timed_steps(training, islice(planned, number), clock)
+
+        note(f"warming up: {_WARM_UP} steps on {ranks.device_name}")
+        for _ in range(_WARM_UP):
+            one_s = timed(1).seconds
+        wanted = min(max(_FEWEST, round(_ENOUGH_S / one_s)), _MOST)
+        number = _ON_GPU if ranks.is_asynchronous else 1
+        note(f"timing {wanted * number} steps of about {one_s:.2g} s")
+        measured = gate.measured(lambda: (timed(number), ()), wanted)
+    parameters = sum(each.numel() for each in training.module.parameters())
+    peak = machine.peak_memory(ranks.device)
+    return TrainingSpeed(measured, peak, ranks.device_name, parameters)
+
+
+def _timed_steps(training: Training, planned: Iterator[Step], clock: "_Clock") -> Steps:
+    """Takes steps as `nmt train` does: on a GPU a result is read when the next step has begun."""
+    run, plans = training.run, []
+    result: StepResult | None = None
+    clock.start()
+    for plan, slots in planned:
+        clock.ends("data")
+        former = result
+        result = optimizer_step(
+            training.module, training.loss_module, training.optimizer, slots,
+            plan.step, plan.target_tokens, run.config, run.ranks,
+        )  # fmt: skip
+        if former:
+            _ = former.nll
+        clock.ends("optimizer")
+        plans.append(plan)
+    parts = clock.stop()
+    if result:
+        _ = result.nll  # raises if a step diverged
+    pairs = [pair for plan in plans for slot in plan.slots for pair in pairs_of(run.training, slot)]
+    source, target = ([len(pair[side]) for pair in pairs] for side in (0, 1))
+    flops = training_flops(run.config.model, run.config.tokenizer.vocabulary_size, source, target)
+    return Steps(len(plans), parts, sum(source), sum(target), clock.tokens, flops)
+
+
+def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run:
+    """A run that only steps: it neither validates nor saves, and so needs no tokenizer."""
+    settings = config.training.model_copy(update={"initialize_from": None, "max_steps": _NO_END})
+    return Run(
+        config=config.model_copy(update={"training": settings}),
+        directory=RunDirectory(Path(settings.run_directory)),
+        ranks=ranks,
+        lock=None,
+        tokenizer=cast(Tokenizer, None),
+        tokenizer_file=b"",
+        hashes={},
+        training=shards,
+        validation=[],
+        verify=lambda shard: None,
+        target_symbols=[],
+    )
+
+
+class _Clock:
+    """Divides steps into their parts, by what model, loss and gradients report as they end.
+
+    On a GPU the marks are events of its stream: the host is ahead of it.
+
+    Attributes:
+        tokens: of both sides that the model was given since the start, padding counted.
+    """
+
+    def __init__(self, device: torch.device):
+        self._is_gpu = device.type == "cuda"
+        self._device = device
+        self._marks: list[tuple[str, Any]] = []  # what ended, and when
+        self.tokens = 0
+
+    def start(self) -> None:
+        """Steps begin."""
+        self._marks, self.tokens = [], 0
+        machine.synchronize(self._device)
+        self.ends("")
+
+    @torch.compiler.disable
+    def begins_slot(self, src: Tokens, tgt_in: Tokens) -> None:
+        """The forward pass of a slot begins."""
+        self.ends("optimizer")
+        self.tokens += src.tokens.numel() + tgt_in.tokens.numel()
+
+    @torch.compiler.disable
+    def ends(self, part: str) -> None:
+        """A part ends that began with the former mark."""
+        if not self._is_gpu:
+            self._marks.append((part, time.perf_counter()))
+            return
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        self._marks.append((part, event))
+
+    def stop(self) -> dict[str, float]:
+        """Seconds of each part since the start, once the device is done."""
+        machine.synchronize(self._device)
+        seconds = dict.fromkeys(PARTS, 0.0)
+        for (_, began), (name, ended) in zip(self._marks, self._marks[1:], strict=False):
+            seconds[name] += began.elapsed_time(ended) / 1e3 if self._is_gpu else ended - began
+        return seconds
+
+    @contextmanager
+    def watching(self, loss: TransformerLoss) -> Iterator[None]:
+        """Marks the ends of forward, loss and backward of each slot in the block.
+
+        What is between them (zeroed gradients, their norm, the finite check, Adam) is the
+        optimizer's. The embedding's gradient is the last: source and loss both add to it.
+        """
+        model = loss.transformer
+        hooks = [
+            model.register_forward_pre_hook(lambda _, sides: self.begins_slot(*sides)),
+            model.register_forward_hook(lambda *_: self.ends("forward")),
+            loss.register_forward_hook(lambda *_: self.ends("loss")),
+            model.embedding.register_post_accumulate_grad_hook(lambda _: self.ends("backward")),
+        ]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()

@@ -1,0 +1,305 @@
+"""Times translating, by the `Translator` that `nmt translate` uses.
+
+Two kinds of work. Drawn sentences: the search is kept from ending one early, so that each gets as
+many tokens as its source has, with random weights as with trained ones, and all machines do the
+same. Or a text of the user's, by a trained model, each translation ending where the model ends it.
+"""
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from nmt.benchmark import machine, workload
+from nmt.benchmark.flops import translation_flops
+from nmt.benchmark.gate import Gate
+from nmt.benchmark.results import check_picture, write_picture
+from nmt.config import Config
+from nmt.cpu_memory import keep_freed_memory
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.translator import (
+    SearchOptions,
+    Translation,
+    Translator,
+    choose_device,
+    set_precision,
+)
+from nmt.errors import ArgumentError, InputError, Note
+from nmt.model.prepacking import Precision
+from nmt.model.special_ids import EOS_ID
+from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import new_transformer
+from nmt.storage.opening import read_lines
+from nmt.training.distributed import Ranks
+
+_CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # by default; newstest2014 has 3,003
+_FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # passes over all sentences: more than three if short
+_SINGLE = 7  # times that one sentence is translated
+_TOGETHER = 32  # sentences in the batch whose steps are timed
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is translated, and by what."""
+
+    translator: Translator
+    options: SearchOptions
+    sentences: list[str]  # or ids, for a translator of ids
+    one: str  # a sentence of usual length
+    is_forced: bool = False  # whether each translation has as many tokens as its source
+
+
+def benchmark_translation(
+    origin: Path | Config,
+    *,
+    options: SearchOptions,
+    device: str | None = None,
+    precision: Precision | None = None,
+    input: Path | None = None,
+    sentences: int | None = None,
+    picture: Path | None = None,
+    note: Note,
+) -> dict[str, Any]:
+    """How fast a model translates here, as a JSON object; docs/speed.md lists its keys.
+
+    Args:
+        origin: a model, or a configuration, whose model gets random weights.
+        input: what a model translates, a sentence a line; None: drawn sentences.
+        sentences: how many; None: the whole text, or 200 drawn ones, on a GPU 3,003.
+        picture: where the result is drawn, a name in .svg.
+        note: is told what is being measured, a line at a time.
+
+    Raises:
+        InputError: there is no such model, device, precision, text or folder.
+    """
+    check_picture(picture)
+    keep_freed_memory()
+    if input is not None and isinstance(origin, Config):
+        raise ArgumentError("random weights translate no text, {input} {}, name a model", input)
+    lines = _lines(input, sentences) if input is not None else None
+    began = time.perf_counter()
+    if isinstance(origin, Config):
+        transformer = random_transformer(origin, device, precision)
+        translator, load_s = forced(transformer, origin), None
+    else:
+        translator = Translator.load(origin, device=device, precision=precision, note=note)
+        load_s = time.perf_counter() - began
+        if lines is None:
+            translator = forced(translator.transformer, translator.config)
+    if lines is None:
+        work = _drawn(translator, options, sentences)
+    else:
+        work = Work(translator, options, lines, sorted(lines, key=len)[len(lines) // 2])
+    where = translator.device
+    chosen: Precision = precision or ("fp32" if where.type == "cpu" else "bf16")
+    found = _measured(work, chosen, note) | {
+        "load_seconds": load_s,
+        "beam": translator.beam(options),
+        "precision": chosen,
+        "lengths": "forced" if work.is_forced else "natural",
+        "device": Ranks(0, 1, where).device_name,
+        "torch": str(torch.__version__),
+    }
+    write_picture(found, picture)
+    return found
+
+
+def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
+    """All that is measured, the first sentence first and what needs no model last."""
+    translator = work.translator
+    note("translating the first sentence")
+    first_s = _seconds(work, [work.one])
+    gate = Gate(machine.probe(translator.device))
+    found, largest_batch = _timed(work, gate, note)
+    if work.is_forced:
+        found["milliseconds_per_step"] = _milliseconds_per_step(work, gate)
+    found["peak_memory_bytes"] = machine.peak_memory(translator.device)
+    note("measuring the machine's ceilings")
+    ceilings = machine.measured_ceilings(
+        translator.config.model,
+        translator.config.tokenizer.vocabulary_size,
+        translator.beam(work.options) * largest_batch,
+        precision,
+        translator.device,
+        gate,
+        gradients=False,
+    )
+    return found | {
+        "first_translation_seconds": first_s,
+        "ceiling_share": found["flops_per_second"] / ceilings.best,
+        "ceilings": ceilings.as_json(),
+    }
+
+
+def _lines(text: Path, sentences: int | None) -> list[str]:
+    lines = [line for line in islice(read_lines(text), sentences) if line.strip()]
+    if not lines:
+        raise InputError(f"nothing to translate, {text}, name a file with text")
+    return lines
+
+
+def _drawn(translator: Translator, options: SearchOptions, sentences: int | None) -> Work:
+    """Drawn sentences for a translator of ids."""
+    is_cpu, config = translator.device.type == "cpu", translator.config
+    number = sentences or (_CPU_SENTENCES if is_cpu else _GPU_SENTENCES)
+    longest = min(config.data.max_length, translator.transformer.max_length or workload.MAX_LENGTH)
+    usual = np.array([min(workload.MEAN_LENGTH, longest)])
+    texts, (one,) = (
+        _as_texts(lengths, config.tokenizer.vocabulary_size)
+        for lengths in (workload.lengths(number, longest)[0], usual)
+    )
+    return Work(translator, options, texts, one, is_forced=True)
+
+
+def _as_texts(lengths: np.ndarray, vocabulary_size: int) -> list[str]:
+    """Drawn sources of these lengths as `_Ids` reads them."""
+    side = workload.side(lengths, vocabulary_size)
+    return [" ".join(map(str, side[i][:-1])) for i in range(len(lengths))]
+
+
+class _Ids:
+    """Stands for a tokenizer: its texts are ids."""
+
+    symbol_ids: Mapping[str, int] = {}
+
+    def normalize(self, text: str) -> str:
+        """The text itself."""
+        return text
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers in each text."""
+        return [[int(word) for word in text.split()] for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The ids, with spaces between them."""
+        return " ".join(map(str, ids))
+
+
+class _NeverEnding(nn.Module):
+    """An output projection that gives the end symbol no probability."""
+
+    def __init__(self, projection: nn.Module):
+        super().__init__()
+        self.projection = projection
+
+    def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:
+        """(..., D), (V, D) -> (..., V)"""
+        logits = self.projection(hidden, embedding)
+        logits[..., EOS_ID].fill_(-torch.inf)
+        return logits
+
+
+def random_transformer(
+    config: Config, device: str | None, precision: Precision | None
+) -> Transformer:
+    """A model with random weights, ready to translate."""
+    transformer = new_transformer(config)
+    transformer.initialize(config.training.seed)
+    chosen = choose_device(device)
+    set_precision(transformer.to(chosen).eval(), chosen, precision)
+    return transformer
+
+
+def forced(transformer: Transformer, config: Config) -> Translator:
+    """A translator of texts of ids; each translation has a token more than its text."""
+    transformer.projection = _NeverEnding(transformer.projection)
+    decoding = config.decoding.model_copy(update={"max_extra_length": 1})
+    config = config.model_copy(update={"decoding": decoding})
+    return Translator(transformer, cast(Tokenizer, _Ids()), config)
+
+
+def _seconds(work: Work, sentences: Sequence[str]) -> float:
+    return machine.seconds(
+        lambda: work.translator.translate(sentences, work.options), work.translator.device
+    )
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One translation of all sentences."""
+
+    seconds: float
+    translations: list[Translation]
+    batches: int
+    largest_batch: int  # sentences, or parts of long ones
+
+
+def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
+    """Times passes over all sentences, and one by itself; also the sentences of a full batch."""
+    note(f"warming up: {len(work.sentences):,} sentences")
+    warm, _ = _pass(work, gate)
+    wanted = min(max(_FEWEST, round(_ENOUGH_S / warm.seconds)), _MOST)
+    note(f"timing {wanted} passes of about {warm.seconds:.2g} s")
+    passes = gate.measured(partial(_pass, work, gate), wanted)
+    single = gate.measured(lambda: (_seconds(work, [work.one]), ()), _SINGLE)
+    seconds = statistics.median(each.seconds for each in passes.kept)
+    found = passes.kept[0].translations
+    target = [len(each.tokens) for each in found]
+    translator = work.translator
+    tokenizer = translator.tokenizer
+    ids = tokenizer.encode_batch([tokenizer.normalize(text) for text in work.sentences])
+    source = [len(each) + 1 for each in ids]
+    flops = translation_flops(
+        translator.config.model, translator.config.tokenizer.vocabulary_size, source, target,
+        translator.beam(work.options),
+    )  # fmt: skip
+    return {
+        "sentences_per_second": len(found) / seconds,
+        "target_tokens_per_second": sum(target) / seconds,
+        "flops_per_second": flops / seconds,
+        "sentence_seconds": statistics.median(single.kept),
+        "sentences": len(found),
+        "source_tokens": sum(source),
+        "target_tokens": sum(target),
+        "passes": {
+            "timed": len(passes.kept),
+            "dropped": passes.dropped,
+            "seconds": [each.seconds for each in passes.kept],
+        },
+    }, warm.largest_batch
+
+
+def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
+    """Translates all sentences; also the probe's rates between batches, whose time is not counted.
+
+    On a GPU there are none, as the host may be ahead of it.
+    """
+    translator, is_cpu = work.translator, work.translator.device.type == "cpu"
+    rates: list[float] = []
+    batches: list[int] = []
+    found: list[Translation] = []
+    paused_s = 0.0
+
+    def progress(parts: int) -> None:
+        nonlocal paused_s
+        batches.append(parts)
+        if is_cpu:
+            began = time.perf_counter()
+            rates.append(gate.rate())
+            paused_s += time.perf_counter() - began
+
+    def translate() -> None:
+        found.extend(translator.translate(work.sentences, work.options, progress=progress))
+
+    seconds = machine.seconds(translate, translator.device) - paused_s
+    return Pass(seconds, found, len(batches), max(batches)), rates
+
+
+def _milliseconds_per_step(work: Work, gate: Gate) -> dict[str, float]:
+    """Of decoding usual sentences, by their number, the encoder's share in it."""
+    steps = len(work.one.split()) + 1
+    found = {}
+    for number in (1, _TOGETHER):
+        several = replace(work, sentences=[work.one] * number)
+        passes = gate.measured(partial(_pass, several, gate), _FEWEST)
+        seconds = [each.seconds / each.batches for each in passes.kept]
+        found[str(number)] = 1e3 * statistics.median(seconds) / steps
+    return found

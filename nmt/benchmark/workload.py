@@ -1,0 +1,46 @@
+"""What a benchmark trains on and translates: random ids in sentences as long as those of text.
+
+Lengths count the end symbol. A source's is drawn from a lognormal distribution with mean 25 and
+sigma 0.6 and brought between 3 and 100; its target has exp(N(0, 0.12)) times as many. Ids have
+probabilities close to 1 / rank (Zipf), so that embeddings see repeats as in text. The same
+seed draws the same on every machine.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from nmt.data.shards import Shard, Side
+from nmt.model.special_ids import EOS_ID, UNK_ID
+
+MEAN_LENGTH, LEAST_LENGTH, MAX_LENGTH = 25, 3, 100
+_SIGMA, _SIGMA_OF_RATIO = 0.6, 0.12
+_SEED = 1
+
+
+def lengths(pairs: int, longest: int = MAX_LENGTH, seed: int = _SEED) -> np.ndarray:
+    """Tokens of each source and target: (2, pairs) int64."""
+    rng = np.random.Generator(np.random.Philox(seed))
+    normal = rng.normal(size=(2, pairs))
+    source = MEAN_LENGTH * np.exp(_SIGMA * normal[0] - _SIGMA**2 / 2)
+    target = source * np.exp(_SIGMA_OF_RATIO * normal[1])
+    longest = min(longest, MAX_LENGTH)
+    least = min(LEAST_LENGTH, longest)
+    return np.clip(np.rint([source, target]), least, longest).astype(np.int64)
+
+
+def side(lengths: np.ndarray, vocabulary_size: int, seed: int = _SEED) -> Side:
+    """Sentences of these lengths, (pairs,): ids from `UNK_ID` + 1 on, then the end symbol."""
+    rng = np.random.Generator(np.random.Philox((_SEED, seed)))
+    first = UNK_ID + 1
+    ends = np.cumsum(lengths)
+    ranks = np.exp(rng.random(int(ends[-1])) * np.log(vocabulary_size - first + 1))
+    values = (ranks.astype(np.int32) + (first - 1)).astype(np.int32)
+    values[ends - 1] = EOS_ID
+    return Side(values, np.concatenate([[0], ends]).astype(np.int32))
+
+
+def shard(lengths: np.ndarray, vocabulary_size: int) -> Shard:
+    """Pairs of these lengths, (2, pairs), as training reads them."""
+    source, target = (side(row, vocabulary_size, seed) for seed, row in enumerate(lengths))
+    return Shard(Path("drawn by chance"), source, target, weight=1.0, first=0)

@@ -1,0 +1,98 @@
+"""`nmt benchmark`: how fast this machine trains and translates, and how fast it could."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from nmt.cli.flags import (
+    add_config,
+    add_decoding,
+    add_overrides,
+    load_config,
+    positive,
+    search_options,
+)
+from nmt.cli.parser import Command, flag_names
+from nmt.cli.terminal import print_result, say
+from nmt.errors import InputError
+
+
+def _add_flags(parser: argparse.ArgumentParser) -> None:
+    below = parser.add_subparsers(metavar="train|translate", required=True)
+    for name, add, measure, summary, example in (
+        ("train", _add_train, _train, "optimizer steps: tokens a second, memory, parts of a step",
+         "nmt benchmark train configs/demo.yaml training.batch_tokens=2000"),
+        ("translate", _add_translate, _translate, "sentences a second, latency, memory",
+         "nmt benchmark translate runs/demo --precision bf16"),
+    ):  # fmt: skip
+        sub = below.add_parser(
+            name, help=summary, description=summary, epilog=f"example:  {example}"
+        )
+        add(sub)
+        sub.add_argument("--json", action="store_true", help="print JSON")
+        sub.add_argument("--picture", type=Path, metavar="F.svg", help="draw the result")
+        sub.set_defaults(measure=measure, flags=flag_names(sub) | {"output": "--picture"})
+
+
+def _add_train(parser: argparse.ArgumentParser) -> None:
+    add_config(parser)
+    parser.add_argument("--prepared", action="store_true",
+                        help="train on the configuration's prepared data "
+                             "(default: on drawn sentences)")  # fmt: skip
+
+
+def _add_translate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("config", metavar="CONFIG|MODEL", type=Path,
+                        help="configuration, for random weights, or a model")  # fmt: skip
+    add_overrides(parser, "settings to override")
+    parser.add_argument("--input", type=Path, metavar="F",
+                        help="text that a model translates, each sentence as far as the model goes "
+                             "(default: drawn sentences, as many tokens out as in)")  # fmt: skip
+    parser.add_argument("--sentences", type=positive, metavar="N",
+                        help="how many (default: the whole text, or 200 drawn sentences, 3003 on "
+                             "a GPU)")  # fmt: skip
+    add_decoding(parser)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from nmt.benchmark.results import as_text
+
+    found = arguments.measure(arguments)
+    print_result(json.dumps(found, indent=1) if arguments.json else as_text(found))
+
+
+def _train(arguments: argparse.Namespace) -> dict[str, Any]:
+    from nmt.benchmark.training import benchmark_training
+
+    return benchmark_training(
+        load_config(arguments), prepared=arguments.prepared, picture=arguments.picture, note=say
+    )
+
+
+def _translate(arguments: argparse.Namespace) -> dict[str, Any]:
+    from nmt.benchmark.translating import benchmark_translation
+
+    is_model = arguments.config.is_dir()
+    if is_model and arguments.overrides:
+        raise InputError("a model's settings cannot change, command line, leave out KEY=VALUE")
+    return benchmark_translation(
+        arguments.config if is_model else load_config(arguments),
+        options=search_options(arguments),
+        device=arguments.device,
+        precision=arguments.precision,
+        input=arguments.input,
+        sentences=arguments.sentences,
+        picture=arguments.picture,
+        note=say,
+    )
+
+
+COMMAND = Command(
+    "benchmark",
+    "measure how fast training or translating is here, beside what the machine can do",
+    "nmt benchmark train configs/demo.yaml",
+    _add_flags,
+    _run,
+    if_out_of_memory="lower training.batch_tokens, or --batch-tokens in translating",
+)

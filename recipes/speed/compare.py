@@ -1,0 +1,243 @@
+"""nmt beside other systems: the same work, on this machine, in one run.
+
+    python -m recipes.speed.compare train [--peers fairseq,sockeye] [--precision bf16] [--pairs 5]
+    python -m recipes.speed.compare translate
+    python -m recipes.speed.compare text MODEL SOURCE REFERENCE
+
+Each pair is a visit to nmt and one to a peer, processes that follow each other at once, so that
+both meet the machine in the same state; who comes first alternates. Pairs are added to
+OUTPUT/pairs.jsonl as they are done: the same command continues an interrupted run. At the end
+OUTPUT/table.md and OUTPUT/speed.png show all that is there.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.cli.flags import positive
+from nmt.cli.terminal import run_script, say
+from nmt.errors import InputError
+from nmt.training.distributed import Ranks
+from recipes.speed import text
+from recipes.speed.gate import FAST, Gate, fast_rate
+from recipes.speed.install import ENVIRONMENTS, ROOT, installed
+from recipes.speed.report import counted, draw, reference_rate, table
+from recipes.speed.visit import TASKS
+
+PEERS = {
+    "train": ("nmt_packed", "torch_transformer", "marian", "fairseq", "sockeye", "joeynmt"),
+    "translate": ("ctranslate2",),
+    "text": ("ctranslate2",),
+}
+PRECISIONS = {
+    "train": ("fp32", "bf16"),
+    "translate": ("fp32", "bf16", "int8"),
+    "text": ("fp32", "bf16", "int8"),
+}
+_HAS_NOT = {("ctranslate2", "bf16"): "fp32"}  # what a peer lacks, and what it does instead
+_TRIES = 2  # pairs are measured at most so many times as often as are wanted
+_LIMIT_S = 1800.0  # for a visit
+
+Visit = Callable[[str, Path, str, float], dict[str, Any]]  # system, its Python, precision, gate
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What pairs have in common."""
+
+    task: str
+    peer: str
+    precision: str  # nmt's
+    peer_precision: str
+    work: dict[str, Any]  # its size, and on which machine
+
+    def as_json(self) -> dict[str, Any]:
+        return vars(self)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measures the pairs that are missing, and writes table and picture."""
+    arguments = _arguments(argv)
+    pairs = Pairs(arguments.output / "pairs.jsonl")
+    try:
+        _measure(arguments, pairs)
+    finally:
+        if pairs.lines:
+            _report(arguments.output, pairs.lines)
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measures nmt beside other systems, in pairs.")
+    tasks = parser.add_subparsers(dest="task", required=True)
+    for name in (*TASKS, "text"):
+        task = tasks.add_parser(name)
+        if name == "text":
+            task.add_argument("model", type=Path, metavar="MODEL", help="of nmt")
+            task.add_argument("source", type=Path, metavar="SOURCE", help="plain text")
+            task.add_argument("reference", type=Path, metavar="REFERENCE")
+        task.add_argument("--peers", type=lambda words: words.split(","), default=PEERS[name],
+                          help=f"default: {','.join(PEERS[name])}")  # fmt: skip
+        task.add_argument("--precision", nargs="+", choices=PRECISIONS[name],
+                          default=PRECISIONS[name])  # fmt: skip
+        task.add_argument("--pairs", type=positive, default=5, metavar="N")
+        task.add_argument("--steps", type=positive, default=5, metavar="N",
+                          help="of training in a visit")  # fmt: skip
+        task.add_argument("--threads", type=positive, default=torch.get_num_threads(), metavar="N")
+        task.add_argument("--output", type=Path, default=Path("runs/speed"), metavar="DIR")
+        task.add_argument("--environments", type=Path, default=ENVIRONMENTS, metavar="DIR",
+                          help="of the peers, which are installed there")  # fmt: skip
+        task.add_argument("--small", action="store_true",
+                          help="a trial: a tiny model, whatever the phase")  # fmt: skip
+    arguments = parser.parse_args(argv)
+    if unknown := set(arguments.peers) - set(PEERS[arguments.task]):
+        known = ", ".join(PEERS[arguments.task])
+        raise InputError(f"no such peer, --peers {','.join(sorted(unknown))}, choose from {known}")
+    return arguments
+
+
+class Pairs:
+    """The pairs of a file, to which those measured are added."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        self.lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+
+    def add(self, setting: Setting, nmt: dict[str, Any], peer: dict[str, Any]) -> None:
+        line = {"setting": setting.as_json(), "nmt": nmt, "peer": peer}
+        self.lines.append(line)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            print(json.dumps(line), file=file, flush=True)
+
+    def of(self, setting: Setting) -> list[dict[str, Any]]:
+        """All of one setting."""
+        return [line for line in self.lines if line["setting"] == setting.as_json()]
+
+    def missing(self, setting: Setting, wanted: int) -> int:
+        """How many more are needed until enough of them count."""
+        return wanted - sum(line in self.of(setting) for line in counted(self.lines))
+
+
+def _measure(arguments: argparse.Namespace, pairs: Pairs) -> None:
+    """Round by round, one pair of each setting that has too few."""
+    settings = list(_settings(arguments))
+    visit = _visits_of_text(arguments, settings) if arguments.task == "text" else _visits(arguments)
+    for _ in range(_TRIES * arguments.pairs):
+        for setting, python in list(settings):
+            if (missing := pairs.missing(setting, arguments.pairs)) <= 0:
+                continue
+            # tiny work, which shows no speed, need not wait for a fast phase
+            least = 0.0 if arguments.small else FAST * reference_rate(pairs.lines, fast_rate())
+            visits = [("nmt", Path(sys.executable), setting.precision)]
+            visits.append((setting.peer, python, setting.peer_precision))
+            order = (0, 1) if len(pairs.of(setting)) % 2 == 0 else (1, 0)
+            try:
+                found = {index: visit(*visits[index], least) for index in order}
+            except InputError as error:
+                say(f"{setting.peer}, {setting.precision}: left out: {error}")
+                settings.remove((setting, python))
+                continue
+            pairs.add(setting, found[0], found[1])
+            say(_told(setting, found[0], found[1], missing))
+
+
+def _told(setting: Setting, nmt: dict[str, Any], peer: dict[str, Any], missing: int) -> str:
+    rates = [
+        f"{name} {_rounded(nmt['results'][name]['rate'])} : "
+        f"{_rounded(peer['results'][name]['rate'])}"
+        for name in nmt["results"]
+    ]
+    return f"{setting.task}, {setting.precision}, {setting.peer} (-{missing}): {', '.join(rates)}"
+
+
+def _rounded(rate: float | None) -> str:
+    return "too slow a phase" if rate is None else f"{rate:.4g}"
+
+
+def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
+    """All that is to be measured, with the peers' Pythons; a line for each peer left out."""
+    threads = arguments.threads
+    work: dict[str, Any] = {
+        "machine": Ranks(0, 1, torch.device("cpu")).device_name.rpartition(",")[0],
+        "threads": threads,
+        "small": arguments.small,
+    }
+    if arguments.task == "train":
+        work["steps"] = arguments.steps
+    if arguments.task == "text":
+        work |= {"model": str(arguments.model), "source": str(arguments.source)}
+    for peer in arguments.peers:
+        try:
+            python = installed(peer, arguments.environments)
+        except InputError as error:
+            say(f"{peer}: left out: {error}")
+            continue
+        for precision in arguments.precision:
+            theirs = _HAS_NOT.get((peer, precision), precision)
+            yield Setting(arguments.task, peer, precision, theirs, work), python
+
+
+def _visits(arguments: argparse.Namespace) -> Visit:
+    """Visits in processes of their own, see `recipes.speed.visit`."""
+
+    def visit(system: str, python: Path, precision: str, gate: float) -> dict[str, Any]:
+        command = [
+            str(python), "-W", "ignore", "-m", "recipes.speed.visit", system, arguments.task,
+            "--precision", precision, "--steps", str(arguments.steps),
+            "--threads", str(arguments.threads), "--gate", str(gate),
+        ]  # fmt: skip
+        if arguments.small:
+            command.append("--small")
+        return json.loads(_output(command, arguments.threads).splitlines()[-1])
+
+    return visit
+
+
+def _output(command: Sequence[str], threads: int) -> str:
+    """What a child prints, with this project's code and so many threads."""
+    variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
+    try:
+        done = subprocess.run(
+            command, env=os.environ | variables, capture_output=True, text=True, timeout=_LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        raise InputError(f"no end after {_LIMIT_S:.0f} s, {command[4]}, free the machine") from None
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+        raise InputError(last)
+    return done.stdout
+
+
+def _visits_of_text(arguments: argparse.Namespace, settings: list[tuple[Setting, Path]]) -> Visit:
+    """Visits that are commands from text to text, once both translate alike; see `text`."""
+    if not settings:
+        raise InputError("no system to compare with, this machine, see the lines above")
+    _, python = settings[0]
+    threads, convert = arguments.threads, "recipes.speed.ctranslate2_model"
+    run = text.Run(
+        arguments.model, arguments.source, arguments.reference, arguments.output, threads
+    )
+    command = [str(python), "-W", "ignore", "-m", convert, str(run.model), str(run.converted)]
+    run.peer_version = _output(command, threads).strip()
+    say(run.check(python))
+    return lambda system, python, precision, gate: run.visit(system, python, precision, Gate(gate))
+
+
+def _report(output: Path, lines: list[dict[str, Any]]) -> None:
+    content = table(lines)
+    (output / "table.md").write_text(content, encoding="utf-8")
+    draw(lines, output / "speed.png")
+    print(content, end="")
+
+
+if __name__ == "__main__":
+    run_script("compare", main)

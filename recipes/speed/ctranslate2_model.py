@@ -1,0 +1,65 @@
+"""An nmt model as CTranslate2 reads it, with the same weights.
+
+    python -m recipes.speed.ctranslate2_model MODEL FOLDER
+
+run where `ctranslate2` is installed, writes the model directory MODEL as FOLDER, beside it the
+tokenizer. `random` as MODEL stands for the workload's model with its first weights.
+
+`nmt export` does it for a person, with a comparison; here it is done once a visit.
+"""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import ctranslate2
+import torch
+
+from nmt.export.ctranslate2 import write_ctranslate2
+from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import load_model, new_transformer
+from nmt.storage.names import TOKENIZER
+from recipes.speed.peers.nmt import configuration
+from recipes.speed.workload import BASE, SMALL, Shape
+
+_SPECIAL = "<pad>", "<s>", "</s>", "<unk>"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Converts the model named in `argv`."""
+    parser = argparse.ArgumentParser(description="Writes an nmt model as CTranslate2 reads it.")
+    parser.add_argument("model", help="a model or run directory; random, small")
+    parser.add_argument("folder", type=Path)
+    arguments = parser.parse_args(argv)
+    shape = {"random": BASE, "small": SMALL}.get(arguments.model)
+    if shape:
+        convert_random(shape, arguments.folder)
+    else:
+        convert_directory(Path(arguments.model), arguments.folder)
+
+
+def convert_random(shape: Shape, folder: Path) -> None:
+    """The model that `peers.nmt` translates with."""
+    transformer = new_transformer(configuration(shape, "fp32"))
+    transformer.initialize(1)
+    pieces = [*_SPECIAL, *(f"w{number}" for number in range(len(_SPECIAL), shape.vocabulary))]
+    write(transformer, pieces, folder)
+
+
+def convert_directory(model: Path, folder: Path) -> None:
+    """A model directory and its tokenizer."""
+    loaded = load_model(model, device=torch.device("cpu"))
+    pieces = loaded.tokenizer.pieces(range(loaded.tokenizer.vocabulary_size))
+    write(loaded.transformer, pieces, folder)
+    (folder / TOKENIZER).write_bytes(loaded.tokenizer.model)
+
+
+def write(transformer: Transformer, pieces: Sequence[str], folder: Path) -> None:
+    """Writes a model into a folder, which is made if it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_ctranslate2(transformer, pieces, folder, "float32")
+
+
+if __name__ == "__main__":
+    print(f"CTranslate2 {ctranslate2.__version__}")
+    main()

@@ -1,0 +1,57 @@
+"""CTranslate2, which only translates, with the weights that this project has."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+
+import ctranslate2
+import torch
+
+from recipes.speed.workload import BASE, Shape, Sources
+
+# bf16 is not among what it can do on a CPU
+_COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
+
+
+def version() -> str:
+    return f"CTranslate2 {ctranslate2.__version__}"
+
+
+def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[int]]:
+    with tempfile.TemporaryDirectory() as folder:
+        # in a process of its own: this one's peak of memory is measured
+        name = "random" if shape == BASE else "small"
+        convert = [sys.executable, "-m", "recipes.speed.ctranslate2_model", name, folder]
+        subprocess.run(convert, check=True, stdout=subprocess.DEVNULL)
+        translator = ctranslate2.Translator(
+            folder,
+            device="cpu",
+            compute_type=_COMPUTE_TYPES[precision],
+            inter_threads=1,
+            intra_threads=torch.get_num_threads(),
+        )
+
+    def translate(batch: Sources, beam: int) -> list[int]:
+        results = translator.translate_batch(
+            _tokens(batch),
+            beam_size=beam,
+            length_penalty=0.6 if beam > 1 else 1.0,
+            min_decoding_length=batch.output_length,
+            max_decoding_length=batch.output_length,
+            max_input_length=0,
+            disable_unk=True,
+            suppress_sequences=[["<pad>"], ["<s>"]],
+            return_scores=True,
+        )
+        return [len(result.hypotheses[0]) for result in results]
+
+    return translate
+
+
+def _tokens(batch: Sources) -> list[list[str]]:
+    """Without the end, which it adds itself."""
+    return [
+        [f"w{number}" for number in ids[: length - 1].tolist()]
+        for ids, length in zip(batch.src, batch.src_lengths.tolist(), strict=True)
+    ]

@@ -1,0 +1,112 @@
+"""This project: the step of `nmt train` and the search of `nmt translate`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+import nmt
+from nmt.config import Config, load
+from nmt.cpu_memory import keep_freed_memory
+from nmt.data import layout
+from nmt.decoding.search import search
+from nmt.model.prepacking import prepack
+from nmt.model.stepper import Stepper
+from nmt.model.tokens import Tokens
+from nmt.runs.model_directory import new_transformer
+from nmt.training.distributed import Ranks
+from nmt.training.loss import TransformerLoss
+from nmt.training.optimize import adam, optimizer_step
+from recipes.speed.plain_step import Step
+from recipes.speed.workload import EOS, Batch, Shape, Sources
+
+CONFIG = Path(__file__).parents[3] / "configs" / "transformer_base.yaml"
+
+
+def version() -> str:
+    return f"nmt {nmt.__version__}"
+
+
+def training_step(
+    shape: Shape, precision: str, of_batch: Callable[[Batch], layout.Batch] | None = None
+) -> Step:
+    """Everything a user's run does in a step: schedule, finite check, Adam."""
+    of_batch = of_batch or one_per_row
+    keep_freed_memory()
+    config = configuration(shape, precision)
+    transformer = new_transformer(config)
+    transformer.initialize(1)
+    module = TransformerLoss(transformer.train(), config.training.label_smoothing)
+    optimizer = adam(module)
+    ranks = Ranks(0, 1, torch.device("cpu"))
+    number = 0
+
+    def step(batch: Batch) -> float:
+        nonlocal number
+        number += 1
+        slots = [(0, of_batch(batch))]
+        result = optimizer_step(
+            module, module, optimizer, slots, number, batch.target_tokens, config, ranks
+        )
+        return result.loss
+
+    return step
+
+
+def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[int]]:
+    """The weights that `configuration` and seed 1 give, which other systems are given too."""
+    keep_freed_memory()
+    config = configuration(shape, "fp32")
+    transformer = new_transformer(config)
+    transformer.initialize(1)
+    prepack(transformer.eval(), precision)
+
+    def translate(batch: Sources, beam: int) -> list[int]:
+        length = batch.output_length
+        with torch.inference_mode():
+            steps = Endless(transformer, batch.src, beam, length)
+            found = search(steps, [length] * len(batch.src), beam=beam, alpha=0.6)
+        return [len(hypotheses[0].tokens) for hypotheses in found]
+
+    return translate
+
+
+class Endless(Stepper):
+    """Steps at which no sentence ends, so that all translations have the greatest length."""
+
+    def step(self, last_tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+        logits = super().step(last_tokens, parents)
+        logits[..., EOS] = -torch.inf
+        return logits
+
+
+def configuration(shape: Shape, precision: str) -> Config:
+    """The paper's base model, in the workload's shape."""
+    d_k = shape.d_model // shape.heads
+    return load(
+        CONFIG,
+        [
+            f"tokenizer.vocabulary_size={shape.vocabulary}",
+            f"model.encoder_layers={shape.layers}",
+            f"model.decoder_layers={shape.layers}",
+            f"model.d_model={shape.d_model}",
+            f"model.d_ff={shape.d_ff}",
+            f"model.heads={shape.heads}",
+            f"model.d_k={d_k}",
+            f"model.d_v={d_k}",
+            f"model.dropout={shape.dropout}",
+            f"training.precision={precision}",
+        ],
+    )
+
+
+def one_per_row(batch: Batch) -> layout.Batch:
+    """The workload's own rows."""
+    return layout.Batch(Tokens.of_rows(batch.src), Tokens.of_rows(batch.tgt_in), batch.tgt_out)
+
+
+def packed(batch: Batch, capacity: int) -> layout.Batch:
+    """The same pairs, several in a row of so many tokens."""
+    sides = (batch.src, batch.src_lengths), (batch.tgt_out, batch.tgt_lengths)
+    src, tgt = ([ids[:n].numpy() for ids, n in zip(*side, strict=True)] for side in sides)
+    return layout.packed(list(zip(src, tgt, strict=True)), capacity)

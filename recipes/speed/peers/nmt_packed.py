@@ -1,0 +1,18 @@
+"""This project as `nmt train` arranges sentences: of any length, several packed into a row."""
+
+from functools import partial
+
+from nmt.training.loading import CPU_ROW
+from recipes.speed.peers import nmt
+from recipes.speed.plain_step import Step
+from recipes.speed.workload import Shape
+
+BY_LENGTH = False
+
+
+def version() -> str:
+    return f"{nmt.version()}, packed rows"
+
+
+def training_step(shape: Shape, precision: str) -> Step:
+    return nmt.training_step(shape, precision, partial(nmt.packed, capacity=CPU_ROW))

@@ -1,0 +1,29 @@
+"""A training step around a library's model and loss, as its own loop has it on one CPU."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from recipes.speed.workload import Batch
+
+Step = Callable[[Batch], float]
+
+
+def plain_step(model: nn.Module, loss: Callable[[Batch], Tensor], precision: str) -> Step:
+    """Forward, backward, torch's Adam with the paper's settings; bf16 is torch's autocast.
+
+    Args:
+        loss: mean over target tokens, nats.
+    """
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
+
+    def step(batch: Batch) -> float:
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            value = loss(batch)
+        value.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return value.item()
+
+    return step

@@ -1,0 +1,153 @@
+"""Text to text: `nmt translate` as a process beside CTranslate2 in one, on the same weights.
+
+A process is started on the whole text and on its first line alone. The second has hardly more to
+do than to start, so that their difference is the time without start-up.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import sacrebleu
+
+import nmt
+from nmt.config import Decoding
+from nmt.errors import InputError
+from nmt.runs.model_directory import find_model, read_config
+from recipes.speed.gate import Gate
+from recipes.speed.install import ROOT
+
+_SCRIPT = Path(__file__).with_name("ctranslate2_text.py")
+_COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
+_CHECKED = 200  # lines whose greedy translations are compared
+_LEAST_ALIKE = 0.98  # of them; rounding decides where two pieces are almost equally likely
+
+
+@dataclass
+class Run:
+    """A model and a text with its reference."""
+
+    path: Path  # of the nmt model
+    source: Path
+    reference: Path
+    output: Path
+    threads: int
+    peer_version: str = "CTranslate2"
+
+    @cached_property
+    def model(self) -> Path:
+        return find_model(self.path)[0]
+
+    @cached_property
+    def decoding(self) -> Decoding:
+        return read_config(self.model).decoding
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return _lines(self.source.read_text(encoding="utf-8"))
+
+    @property
+    def converted(self) -> Path:
+        return self.output / "ctranslate2" / self.path.resolve().name
+
+    def visit(self, system: str, python: Path, precision: str, gate: Gate) -> dict[str, Any]:
+        """One system's time for the text, and how good its translation is."""
+        beam = self.decoding.beam
+        command = self.command(system, python, precision, beam)
+        outputs: list[str] = []
+        peaks: list[float] = []
+
+        def work(lines: Sequence[str]) -> None:
+            text, peak_gib = self._translated(command, lines)
+            outputs.append(text)
+            peaks.append(peak_gib)
+
+        seconds = gate.times([partial(work, self.lines[:1]), partial(work, self.lines)])
+        n = len(self.lines)
+        return {
+            "system": system,
+            "version": f"nmt {nmt.__version__}" if system == "nmt" else self.peer_version,
+            "precision": precision,
+            "threads": self.threads,
+            "results": {
+                f"beam {beam}, start-up included": {"rate": n / seconds[1] if seconds else None},
+                f"beam {beam}, start-up excluded": {
+                    "rate": n / (seconds[1] - seconds[0]) if seconds else None
+                },
+            },
+            "seconds": seconds,
+            "bleu": self._bleu(outputs[-1]),
+            "repeated": gate.repeated,
+            "products": [min(gate.rates, default=0.0), max(gate.rates, default=0.0)],
+            "peak_gib": max(peaks),
+        }
+
+    def command(self, system: str, python: Path, precision: str, beam: int) -> list[str]:
+        """A process that translates standard input."""
+        if system == "nmt":
+            options = ["--beam", str(beam), "--precision", precision, "--device", "cpu"]
+            return [str(python), "-m", "nmt", "translate", str(self.model), *options]
+        settings = self.decoding
+        alpha, extra = str(settings.length_penalty), str(settings.max_extra_length)
+        options = [_COMPUTE_TYPES[precision], str(beam), alpha, extra, str(self.threads)]
+        return [str(python), str(_SCRIPT), str(self.converted), *options]
+
+    def check(self, python: Path) -> str:
+        """Says how alike the two systems' greedy translations in fp32 are.
+
+        Raises:
+            InputError: they are not: something other than speed differs.
+        """
+        lines = self.lines[:_CHECKED]
+        ours, theirs = (
+            _lines(self._translated(self.command(system, path, "fp32", 1), lines)[0])
+            for system, path in (("nmt", Path(sys.executable)), ("ctranslate2", python))
+        )
+        n = n_alike(ours, theirs)
+        said = f"greedy translations in fp32: {n} of {len(lines)} alike"
+        if n < _LEAST_ALIKE * len(lines):
+            raise InputError(f"{said}, {self.model} and {self.converted}, their rates say nothing")
+        return said
+
+    def _translated(self, command: Sequence[str], lines: Sequence[str]) -> tuple[str, float]:
+        """What a process makes of lines, and its peak of memory, GiB."""
+        variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(self.threads)}
+        with (
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as problems,
+        ):
+            given.write("".join(f"{line}\n" for line in lines).encode())
+            given.seek(0)
+            process = subprocess.Popen(
+                command, stdin=given, stdout=out, stderr=problems, env=os.environ | variables
+            )
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                problems.seek(0)
+                last = problems.read().decode(errors="replace").strip().splitlines()[-1:]
+                raise InputError(*last or [f"status {process.returncode}, {command[0]}"])
+            out.seek(0)
+            return out.read().decode(), usage.ru_maxrss / 2**20
+
+    def _bleu(self, text: str) -> float:
+        references = _lines(self.reference.read_text(encoding="utf-8"))
+        return sacrebleu.corpus_bleu(_lines(text), [references]).score
+
+
+def _lines(text: str) -> list[str]:
+    """Lines end at LF alone, as for `nmt translate`."""
+    return text.removesuffix("\n").split("\n")
+
+
+def n_alike(ours: Sequence[str], theirs: Sequence[str]) -> int:
+    """How many translations are the same, up to the limit of either."""
+    pairs = zip(ours, theirs, strict=True)
+    return sum(b.startswith(a) or a.startswith(b) for a, b in pairs)

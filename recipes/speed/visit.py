@@ -1,0 +1,131 @@
+"""One visit: a process of its own in which one system does the work, and is timed.
+
+    python -m recipes.speed.visit marian train --precision bf16
+
+prints a JSON object. Systems are modules of `peers`, each with some of
+
+    version() -> str
+    training_step(shape, precision) -> a function: Batch -> loss, nats per token
+    translation(shape, precision) -> a function: Sources, beam -> tokens of every translation
+"""
+
+import argparse
+import json
+import math
+import resource
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from nmt.errors import InputError
+from recipes.speed.gate import Gate
+from recipes.speed.workload import BASE, SMALL, Sources, sources, training_batches
+
+WARM_UP = 2  # steps that are not timed
+TASKS = "train", "translate"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Does one system's part of a pair."""
+    parser = argparse.ArgumentParser(description="Times one system in this process.")
+    parser.add_argument("system")
+    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--steps", type=int, default=5, help="of training that are timed")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--gate", type=float, default=0.0, metavar="GFLOP/S",
+                        help="a phase with a slower known product does not count")  # fmt: skip
+    parser.add_argument("--small", action="store_true", help="a tiny model, to see that it runs")
+    arguments = parser.parse_args(argv)
+    torch.set_num_threads(arguments.threads)
+    print(json.dumps(visit(**vars(arguments))))
+
+
+def visit(
+    system: str, task: str, precision: str, steps: int, threads: int, gate: float, small: bool
+) -> dict[str, Any]:
+    """What a system did and how fast.
+
+    Returns:
+        `results` has for each kind of work its rate, tokens or sentences a second, or None if the
+        machine was slow all the time; `products` the slowest and the fastest known product around
+        the steps that count, GFLOP/s.
+    """
+    module = import_module(f"recipes.speed.peers.{system}")
+    clock = Gate(gate)
+    if task == "train":
+        results = _train(module, precision, steps, clock, small)
+    else:
+        results = _translate(module, precision, clock, small)
+    return {
+        "system": system,
+        "version": module.version(),
+        "precision": precision,
+        "threads": threads,
+        "results": results,
+        "repeated": clock.repeated,
+        "products": [min(clock.rates, default=0.0), max(clock.rates, default=0.0)],
+        "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+
+
+def _train(
+    module: ModuleType, precision: str, steps: int, clock: Gate, small: bool
+) -> dict[str, Any]:
+    """Every system's visits train on the same batches, in the same order."""
+    shape, tokens = (SMALL, 200) if small else (BASE, 2_400)
+    by_length = getattr(module, "BY_LENGTH", True)
+    n = WARM_UP + steps
+    batches = training_batches(shape, n=n, tokens=tokens, by_length=by_length)
+    step = module.training_step(shape, precision)
+    losses: list[float] = []
+
+    def work(batch: Any) -> None:
+        losses.append(step(batch))
+
+    for batch in batches[:WARM_UP]:
+        work(batch)
+    timed = batches[WARM_UP:]
+    seconds = clock.times([partial(work, batch) for batch in timed])
+    if not all(map(math.isfinite, losses)):
+        raise InputError(f"loss {losses}, {module.__name__}, its figures mean nothing; mend it")
+    amount = sum(batch.target_tokens for batch in timed)
+    return {"training": _result(amount, seconds) | {"losses": [losses[0], losses[-1]]}}
+
+
+def _translate(module: ModuleType, precision: str, clock: Gate, small: bool) -> dict[str, Any]:
+    shape, n = (SMALL, 8) if small else (BASE, 200)
+    batches = sources(shape, n=n)
+    translate = module.translation(shape, precision)
+    results = {}
+    for name, beam in (("beam 4", 4), ("greedy", 1)):
+        translate(batches[-1], beam)  # the smallest batch, of the longest sentences
+        seconds = clock.times([_forced(translate, batch, beam) for batch in batches])
+        results[name] = _result(n, seconds)
+    return results
+
+
+def _forced(
+    translate: Callable[[Sources, int], list[int]], batch: Sources, beam: int
+) -> Callable[[], None]:
+    def work() -> None:
+        lengths = set(translate(batch, beam))
+        if lengths != {batch.output_length}:
+            raise InputError(
+                f"translations of {lengths} tokens, beam {beam}, "
+                f"all must have {batch.output_length} to be compared"
+            )
+
+    return work
+
+
+def _result(amount: int, seconds: list[float] | None) -> dict[str, Any]:
+    return {"rate": amount / sum(seconds) if seconds else None, "seconds": seconds}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,306 @@
+"""The comparison: everybody has the same work, slow phases do not count, pairs are of one hour."""
+
+import json
+import subprocess
+import sys
+from itertools import cycle
+from pathlib import Path
+
+import pytest
+import torch
+
+from nmt.errors import InputError
+from nmt.training.train import _CPU_ROW
+from recipes.speed import compare, gate, gpu, install, text
+from recipes.speed.gate import Gate
+from recipes.speed.peers import nmt as ours
+from recipes.speed.report import counted, rows, table
+from recipes.speed.text import n_alike
+from recipes.speed.visit import visit
+from recipes.speed.workload import BOS, EOS, PAD, SMALL, Batch, sources, training_batches
+from tests.fixtures.make import FROZEN
+
+
+@pytest.mark.parametrize("by_length", [True, False])
+def test_the_work_is_the_same_for_everybody(by_length: bool):
+    ones, others = (training_batches(SMALL, n=4, tokens=300, by_length=by_length) for _ in range(2))
+    for one, other in zip(ones, others, strict=True):
+        assert all(
+            torch.equal(a, b) for a, b in zip(vars(one).values(), vars(other).values(), strict=True)
+        )
+        assert one.src.numel() <= 300 and one.tgt_out.numel() <= 300
+        assert one.src.max() < SMALL.vocabulary
+        for side, lengths in ((one.src, one.src_lengths), (one.tgt_out, one.tgt_lengths)):
+            assert torch.equal((side != PAD).sum(1), lengths)
+            assert (side.gather(1, lengths[:, None] - 1) == EOS).all()
+        assert (one.tgt_in[:, 0] == BOS).all()
+        ends = one.tgt_out[:, :-1] == EOS
+        assert torch.equal(one.tgt_in[:, 1:], one.tgt_out[:, :-1].masked_fill(ends, PAD))
+
+
+def test_batches_of_like_length_have_hardly_any_padding():
+    fill = [
+        sum(batch.target_tokens for batch in batches)
+        / sum(batch.tgt_out.numel() for batch in batches)
+        for batches in (training_batches(SMALL, by_length=by) for by in (True, False))
+    ]
+    assert fill[0] > 0.98 and fill[1] < 0.5
+
+
+def test_sources_are_sorted_and_all_outputs_of_a_batch_have_one_length():
+    batches = sources(SMALL)
+    assert sum(len(batch.src) for batch in batches) == 200
+    lengths = torch.cat([batch.src_lengths for batch in batches])
+    assert torch.equal(lengths, lengths.sort().values)
+    assert all(batch.output_length == batch.src.shape[1] + 5 for batch in batches)
+
+
+def _pairs_of(batch: Batch) -> list[tuple[list[int], list[int]]]:
+    sides = [side.tolist() for side in (batch.src, batch.tgt_out)]
+    return sorted(
+        tuple([token for token in row if token != PAD] for row in pair)
+        for pair in zip(*sides, strict=True)
+    )
+
+
+def test_packing_changes_rows_not_pairs():
+    (batch,) = training_batches(SMALL, n=1, tokens=800, by_length=False)
+    packed = ours.packed(batch, _CPU_ROW)
+    assert len(packed.tgt_out) < len(batch.tgt_out)
+    found = []
+    for row in range(len(packed.tgt_out)):
+        for segment in range(1, int(packed.src.segments[row].max()) + 1):
+            src = packed.src.tokens[row][packed.src.segments[row] == segment]
+            tgt = packed.tgt_out[row][packed.tgt_in.segments[row] == segment]
+            found.append((src.tolist(), tgt.tolist()))
+    assert sorted(found) == _pairs_of(batch)
+
+
+class Machine:
+    """A clock that work and waiting move, and a product's rate for each time it is asked."""
+
+    def __init__(self, rates):
+        self.now, self.rates = 0.0, iter(rates)
+
+    def gate(self, patience_s: float = 60.0) -> Gate:
+        return Gate(100.0, lambda: next(self.rates), lambda: self.now, self.pass_by, patience_s)
+
+    def pass_by(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_step_touched_by_a_slow_phase_is_repeated():
+    # rates: wait until fast; a step that ends slow; the same again; the second
+    machine = Machine([50, 50, 170, 60, 180, 175, 160, 165])
+    clock = machine.gate()
+    seconds = iter([9.0, 2.0, 3.0])
+    work = [lambda: machine.pass_by(next(seconds))] * 2
+    assert clock.times(work) == [2.0, 3.0]
+    assert clock.repeated == 1
+    assert clock.rates == [180, 175, 160, 165]
+
+
+def test_slow_phases_without_end_give_no_time():
+    machine = Machine(cycle([50]))
+    assert machine.gate().times([lambda: machine.pass_by(1.0)]) is None
+    assert machine.now == pytest.approx(61)  # one patience, not one a try
+
+
+def test_slow_ends_of_steps_give_no_time_either():
+    machine = Machine(cycle([170, 50]))
+    assert machine.gate(10.0).times([lambda: machine.pass_by(4.0)]) is None
+    assert machine.now == pytest.approx(16)
+
+
+def _line(peer: str, nmt_rate, peer_rate, slowest=180.0, task="train", small=False) -> dict:
+    work = {"machine": "M", "threads": 2, "small": small}
+    name = "training" if task == "train" else "beam 4"
+
+    def of(version: str, rate) -> dict:
+        return {
+            "version": version, "precision": "bf16", "peak_gib": 2.0,
+            "products": [slowest, 200.0], "results": {name: {"rate": rate}},
+        }  # fmt: skip
+
+    setting = {"task": task, "peer": peer, "precision": "bf16", "peer_precision": "bf16"}
+    return {"setting": setting | {"work": work}, "nmt": of("nmt", nmt_rate),
+            "peer": of(peer, peer_rate)}  # fmt: skip
+
+
+def test_ratios_are_of_pairs_and_medians_of_all_visits():
+    # the machine halves its speed between pairs: ratios do not see it, quotients of medians would
+    lines = [_line("a", 100, 50), _line("a", 50, 20), _line("a", 60, 40), _line("b", 80, 160)]
+    ((title, (nmt, b, a)),) = rows(lines).items()
+    assert title == "Training, bf16, 2 threads: target tokens/s on M"
+    assert (nmt.rate, nmt.ratios) == (70, [])
+    assert (a.name, a.rate, a.ratios) == ("a", 40, [2.0, 2.5, 1.5])
+    assert (b.name, b.ratios) == ("b", [0.5])
+    assert "| a | 40 (20–50) | 2.00 (1.50–2.50) | 3 | 2.00 |" in table(lines)
+
+
+def test_pairs_of_slow_phases_are_left_out():
+    good, slow, none = _line("a", 9, 3), _line("a", 1, 3, slowest=159.0), _line("a", None, 3)
+    assert counted([good, slow, none]) == [good]
+    assert "left out: 2." in table([good, slow, none])
+    trial = _line("a", 1, 3, slowest=0.0, small=True)
+    assert counted([trial]) == [trial]
+
+
+def _compare(task: str, output: Path, *options: str) -> None:
+    compare.main(
+        [task, "--small", "--pairs", "2", "--steps", "1", "--threads", "1",
+         "--output", str(output), *options]
+    )  # fmt: skip
+
+
+@pytest.fixture
+def in_process(monkeypatch) -> list[str]:
+    """Visits without processes, nmt in the peer's place too; the names of those visited."""
+    visited = []
+
+    def visits(arguments):
+        def one(system, python, precision, least):
+            visited.append(system)
+            if system == "sockeye":
+                raise InputError("No module named 'mxnet'")
+            known = system if system.startswith("nmt") else "nmt"
+            return visit(known, arguments.task, precision, arguments.steps, 1, least, True)
+
+        return one
+
+    monkeypatch.setattr(compare, "_visits", visits)
+    monkeypatch.setattr(gate, "_ROWS", 16)
+    monkeypatch.setattr(compare, "installed", lambda peer, folder: Path(sys.executable))
+    return visited
+
+
+def test_pairs_alternate_and_a_finished_comparison_visits_nobody(in_process, tmp_path, capsys):
+    options = "--peers", "nmt_packed", "--precision", "bf16"
+    _compare("train", tmp_path, *options)
+    assert in_process == ["nmt", "nmt_packed", "nmt_packed", "nmt"]
+    first = capsys.readouterr().out
+    assert "nmt 0.1.0, packed rows" in first
+    assert first == (tmp_path / "table.md").read_text()
+    assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
+    _compare("train", tmp_path, *options)
+    assert len(in_process) == 4 and capsys.readouterr().out == first
+    # what an interruption has cut off is measured again
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text(pairs.read_text()[:-30])
+    _compare("train", tmp_path, *options)
+    assert len(in_process) == 6
+    assert "| 2 |" in capsys.readouterr().out
+
+
+def test_translations_have_the_forced_length_at_every_beam(in_process, tmp_path):
+    _compare("translate", tmp_path, "--precision", "fp32", "--pairs", "1")
+    (line,) = map(json.loads, (tmp_path / "pairs.jsonl").read_text().splitlines())
+    assert set(line["nmt"]["results"]) == {"beam 4", "greedy"}
+
+
+def test_a_peer_that_fails_is_left_out_in_a_line(in_process, tmp_path, monkeypatch, capsys):
+    def installed(peer, folder):
+        if peer == "fairseq":
+            raise InputError("pip cannot install it")
+        return Path(sys.executable)
+
+    monkeypatch.setattr(compare, "installed", installed)
+    options = "--peers", "fairseq,sockeye,nmt_packed", "--precision", "bf16"
+    _compare("train", tmp_path, *options)
+    written = capsys.readouterr()
+    assert "fairseq: left out: pip cannot install it" in written.err
+    assert written.err.count("sockeye, bf16: left out: No module named 'mxnet'") == 1
+    assert "packed rows" in written.out
+    with pytest.raises(InputError, match=r"no such peer, --peers marain, choose from .*marian"):
+        _compare("train", tmp_path, "--peers", "marain")
+
+
+def test_an_environment_is_complete_or_made_anew(tmp_path, monkeypatch):
+    calls = []
+
+    def pip(command, **options):
+        calls.append(command)
+        return subprocess.CompletedProcess(command, returncode=len(calls) == 1)
+
+    monkeypatch.setattr(install.subprocess, "run", pip)
+    with pytest.raises(InputError, match="pip cannot install it"):
+        install.installed("marian", tmp_path)
+    python = install.installed("marian", tmp_path)
+    assert install.installed("marian", tmp_path) == python and len(calls) == 2
+    assert f"{python}" in calls[1]
+    (paths,) = tmp_path.glob("marian/lib/*/site-packages/base.pth")
+    assert str(Path(torch.__file__).parents[1]) in paths.read_text().splitlines()
+    assert install.installed("torch_transformer", tmp_path) == Path(sys.executable)
+
+
+def test_translations_are_alike_up_to_the_limit_of_either():
+    assert n_alike(["a b", "a", "x"], ["a b", "a b c", "y"]) == 2
+
+
+def test_every_part_for_a_gpu_runs(capsys, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda module, **options: module)  # 20 s
+    bench = gpu.Bench(torch.device("cpu"), small=True)
+    gpu.run(bench, [(part, 600.0) for part, _ in gpu.PARTS])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in lines if "error" in line] == []
+    assert [line["part"] for line in lines if "seconds" in line] == [
+        part.__name__ for part, _ in gpu.PARTS
+    ]
+    (found,) = (line for line in lines if "same" in line)
+    assert found["same"]
+    assert all(line["loss_difference"] == 0 for line in lines if "loss_difference" in line)
+    assert sum(limit_s for _, limit_s in gpu.PARTS) < 8 * 60
+
+
+def test_an_error_or_a_deadline_ends_one_part_alone(capsys):
+    def broken(bench):
+        yield {"first": 1}
+        raise ValueError("no such kernel")
+
+    def endless(bench):
+        while True:
+            pass
+        yield {}
+
+    def last(bench):
+        yield {"done": True}
+
+    gpu.run(gpu.Bench(torch.device("cpu"), True), [(broken, 9), (endless, 0.01), (last, 9)])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0] == {"part": "broken", "first": 1}
+    assert lines[1]["error"] == "ValueError: no such kernel"
+    assert lines[2]["error"].startswith("LateError: no end after")
+    assert lines[3] == {"part": "last", "done": True}
+
+
+@pytest.fixture
+def run_of_text(tmp_path, monkeypatch) -> text.Run:
+    """Processes that take 2 s to start and 1 s a line, and translate line by line."""
+    (tmp_path / "a.en").write_text("a b c d e\nf g\u2028 h i\nj k l m\nn o p q\n", encoding="utf-8")
+    run = text.Run(FROZEN[-1] / "run", tmp_path / "a.en", tmp_path / "a.en", tmp_path, 1)
+    clock = [0.0]
+
+    def translated(self, command, lines):
+        clock[0] += 2 + len(lines)
+        worse = "ctranslate2" in str(command[1]) and self.threads == 2
+        return "".join(f"{'?' if worse else line}\n" for line in lines), 1.0
+
+    monkeypatch.setattr(text.Run, "_translated", translated)
+    run.gate = Gate(0.0, lambda: 1.0, lambda: clock[0])
+    return run
+
+
+def test_the_time_to_start_is_that_of_one_line(run_of_text):
+    found = run_of_text.visit("nmt", Path("python"), "fp32", run_of_text.gate)
+    # 3 s for a line, 6 s for all four
+    assert {name: result["rate"] for name, result in found["results"].items()} == {
+        "beam 3, start-up included": 4 / 6, "beam 3, start-up excluded": 4 / 3,
+    }  # fmt: skip
+    assert found["bleu"] == pytest.approx(100)
+
+
+def test_nothing_is_timed_before_both_translate_alike(run_of_text):
+    assert run_of_text.check(Path("python")).endswith("4 of 4 alike")
+    run_of_text.threads = 2
+    with pytest.raises(InputError, match=r"0 of 4 alike.*their rates say nothing"):
+        run_of_text.check(Path("python"))
