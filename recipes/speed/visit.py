@@ -15,7 +15,6 @@ import math
 import resource
 from collections.abc import Callable, Sequence
 from functools import partial
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -55,7 +54,7 @@ def visit(
         machine was slow all the time; `products` the slowest and the fastest known product around
         the steps that count, GFLOP/s.
     """
-    module = import_module(f"recipes.speed.peers.{system}")
+    module = _module(system)
     clock = Gate(gate)
     if task == "train":
         results = _train(module, precision, steps, clock, small)
@@ -71,6 +70,30 @@ def visit(
         "products": [min(clock.rates, default=0.0), max(clock.rates, default=0.0)],
         "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }
+
+
+def _module(system: str) -> ModuleType:
+    """How a system trains or translates; only its own environment can import it."""
+    match system:
+        case "nmt":
+            from recipes.speed.peers import nmt as module
+        case "nmt_packed":
+            from recipes.speed.peers import nmt_packed as module
+        case "ctranslate2":
+            from recipes.speed.peers import ctranslate2 as module
+        case "fairseq":
+            from recipes.speed.peers import fairseq as module
+        case "joeynmt":
+            from recipes.speed.peers import joeynmt as module
+        case "marian":
+            from recipes.speed.peers import marian as module
+        case "sockeye":
+            from recipes.speed.peers import sockeye as module
+        case "torch_transformer":
+            from recipes.speed.peers import torch_transformer as module
+        case _:
+            raise ValueError(f"no such system: {system}")
+    return module
 
 
 def _train(

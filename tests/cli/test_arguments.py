@@ -195,12 +195,15 @@ def test_defaults_are_those_that_help_names_and_the_papers(capsys):
 def test_precision_of_a_cpu_is_fp32_unless_asked_for(settings, tiny_data, monkeypatch):
     import torch
 
+    from nmt.data.tokenizer import Tokenizer
     from nmt.runs.model_directory import LoadedModel, new_transformer
 
     config = settings()
 
+    tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
+
     def load_model(path, *, device, note):
-        return LoadedModel(config, None, new_transformer(config), 1, path)  # type: ignore[arg-type]
+        return LoadedModel(config, tokenizer, new_transformer(config), 1, path)
 
     monkeypatch.setattr(translator, "load_model", load_model)
     for precision, dtype in (

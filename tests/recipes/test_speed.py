@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nmt.errors import InputError
-from nmt.training.train import _CPU_ROW
+from nmt.training.loading import CPU_ROW
 from recipes.speed import compare, gate, gpu, install, text
 from recipes.speed.gate import Gate
 from recipes.speed.peers import nmt as ours
@@ -65,7 +65,7 @@ def _pairs_of(batch: Batch) -> list[tuple[list[int], list[int]]]:
 
 def test_packing_changes_rows_not_pairs():
     (batch,) = training_batches(SMALL, n=1, tokens=800, by_length=False)
-    packed = ours.packed(batch, _CPU_ROW)
+    packed = ours.packed(batch, CPU_ROW)
     assert len(packed.tgt_out) < len(batch.tgt_out)
     found = []
     for row in range(len(packed.tgt_out)):
