@@ -73,7 +73,7 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: str) 
 def write_ctranslate2(
     transformer: Transformer, pieces: Sequence[str], folder: Path, quantization: str
 ) -> None:
-    """Writes the model's own files alone, see `export_ctranslate2`; `pieces` are those of each id."""
+    """Writes the model's own files alone; `pieces` are those of each id, in order."""
     spec = _spec(transformer)
     spec.register_source_vocabulary(list(pieces))
     spec.register_target_vocabulary(list(pieces))

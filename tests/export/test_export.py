@@ -1,0 +1,181 @@
+"""A model in the formats of other programs: it translates there as it does here."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from nmt.cli import main
+from nmt.config import Config
+from nmt.data.cleaning import keep_spacing, normalize
+from nmt.data.tokenizer import Tokenizer
+from nmt.export import check, ctranslate2, huggingface
+from nmt.export.tokenizer_json import tokenizer_json
+from nmt.model.special_ids import EOS_ID
+from nmt.runs.model_directory import new_transformer, save_model
+
+EQUAL_HEADS = {"model__d_k": 16, "model__d_v": 16}
+PRE = {"model__norm": "pre"}
+LEARNED = {"model__positions": "learned", "model__encoder_layers": 3}
+
+
+def saved(config: Config, folder: Path) -> str:
+    """A model whose biases and norms are random, too."""
+    transformer = new_transformer(config)
+    transformer.initialize(1)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in transformer.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+    tokenizer = (Path(config.data.directory) / "tokenizer.model").read_bytes()
+    facts = {"step": 1, "tokenizer_sha256": Tokenizer(tokenizer).sha256, "data_sha256": ""}
+    save_model(folder, config, tokenizer, transformer.state_dict(), facts)
+    return str(folder)
+
+
+def export(model: str, format: str, output: Path, *more: str) -> int:
+    return main(["export", model, "--format", format, "--output", str(output), *more])
+
+
+@pytest.mark.parametrize("changes", [EQUAL_HEADS, PRE, LEARNED | EQUAL_HEADS, {}], ids=str)
+def test_ctranslate2_gives_our_translations(changes, settings, tmp_path: Path, capsys):
+    model = saved(settings(**changes), tmp_path / "model")
+    assert export(model, "ctranslate2", tmp_path / "out") == 0
+    assert "40 greedy translations equal ours" in capsys.readouterr().err
+    found = {path.name for path in (tmp_path / "out").iterdir()}
+    assert found >= {"model.bin", "config.json", "tokenizer.model", "translate.py"}
+
+
+@pytest.mark.parametrize("changes", [{}, PRE, PRE | LEARNED], ids=str)
+def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, capsys):
+    """As written, and as transformers writes it again."""
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    model = saved(settings(**EQUAL_HEADS | changes), tmp_path / "model")
+    out, again = tmp_path / "out", tmp_path / "again"
+    assert export(model, "huggingface", out) == 0
+    assert "40 greedy translations equal ours" in capsys.readouterr().err
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(out).eval()
+    tokenizer = AutoTokenizer.from_pretrained(out)
+    theirs.save_pretrained(again)
+    tokenizer.save_pretrained(again)
+    tokens = tokenizer(["the man reads a book", "the dog"], return_tensors="pt", padding=True)
+    assert set(tokens) == {"input_ids", "attention_mask"}
+    assert tokenizer("<s> the </s>").input_ids.count(EOS_ID) == 1  # text, whatever it looks like
+    other = AutoModelForSeq2SeqLM.from_pretrained(again).eval()
+    with torch.inference_mode():
+        read = torch.tensor([[1, 300, 301], [1, 302, 303]])
+        before, after = (m(**tokens, decoder_input_ids=read).logits for m in (theirs, other))
+    torch.testing.assert_close(before, after, rtol=0, atol=1e-4)
+    reread = AutoTokenizer.from_pretrained(again)
+    assert reread("the man <s>").input_ids == tokenizer("the man <s>").input_ids
+
+
+CHARACTERS = [
+    *map(chr, [*range(0x20, 0x7F), *range(0x100), 0x301, 0x308, 0xFB01, 0x4E2D, 0x1F600]),
+    *map(chr, [0x1680, 0x180E, *range(0x2000, 0x2070), 0x3000, 0xFEFF, 0x2581, 0xF2581] * 2),
+]
+WORDS = [" ", "the", "\u2581", "\U000f25811", "\U000f25810", "<s>", "</s>", "<unk>", "<0x41>"]
+
+
+@pytest.mark.parametrize("treatment", [normalize, keep_spacing])
+def test_the_tokenizers_library_gives_our_ids_and_texts(treatment, tiny_data: Path, monkeypatch):
+    tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
+    monkeypatch.setattr(tokenizer, "normalize", treatment)
+    made = tokenizer_json(tokenizer)
+    theirs = type(made).from_str(made.to_str())
+    theirs.encode_special_tokens = True  # as tokenizer_config.json asks for
+    drawn = random.Random(1)
+    texts = ["".join(drawn.choices(CHARACTERS, k=drawn.randint(0, 30))) for _ in range(2000)]
+    texts += ["".join(drawn.choices(WORDS, k=drawn.randint(0, 9))) for _ in range(500)]
+    for text in texts:
+        ids = tokenizer.encode(treatment(text))
+        assert theirs.encode(text).ids == [*ids, EOS_ID], ascii(text)
+        assert theirs.decode(ids) == tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize("treatment", [normalize, keep_spacing])
+def test_the_script_beside_the_model_translates_as_nmt_does(
+    treatment, settings, tmp_path: Path, monkeypatch
+):
+    """Where neither nmt nor torch is to be had."""
+    config = settings(decoding__beam=1)
+    model = saved(config, tmp_path / "model")
+    monkeypatch.setattr("nmt.data.tokenizer_model.normalize", treatment)
+    out, lines = tmp_path / "out", tmp_path / "lines"
+    assert export(model, "ctranslate2", out, "--quantization", "int8") == 0
+    texts = ["the man reads", "", "the\u00a0old  dog", "\u2581 of \x07 it", "a\tb"]
+    lines.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+    text = (out / "translate.py").read_text(encoding="utf-8")
+    namespace: dict = {"__file__": str(out / "translate.py"), "__name__": "imported"}
+    exec(compile(text, "translate.py", "exec"), namespace)  # noqa: S102
+    assert [namespace["normalize"](each) for each in texts] == list(map(treatment, texts))
+    code = "import sys; sys.modules['nmt'] = sys.modules['torch'] = None; sys.argv = ['x']\n"
+    code += f"import runpy; runpy.run_path({str(out / 'translate.py')!r}, run_name='__main__')"
+    with lines.open() as file:
+        run = subprocess.run(
+            [sys.executable, "-c", code], stdin=file, capture_output=True, text=True, check=True
+        )
+    assert len(run.stdout.split("\n")) == len(texts) + 1 and run.stdout.split("\n")[1] == ""
+
+
+def test_a_difference_exports_nothing(settings, tmp_path: Path, monkeypatch, capsys):
+    model = saved(settings(**EQUAL_HEADS), tmp_path / "model")
+    for format, module in (("ctranslate2", ctranslate2), ("huggingface", huggingface)):
+        original = module._check
+        with monkeypatch.context() as patched:
+            patched.setattr(check, "TOLERANCE", -1.0)
+            assert export(model, format, tmp_path / format) == 2
+        assert original is module._check
+        *_, line = capsys.readouterr().err.splitlines()
+        assert f"{format}, nothing was exported" in line
+        assert not (tmp_path / format).exists()
+
+
+@pytest.mark.parametrize(
+    ("format", "changes", "reason"),
+    [
+        ("ctranslate2", {"model__attention_window": 4}, "attention_window, CTranslate2 has none"),
+        ("huggingface", {"model__attention_window": 4} | EQUAL_HEADS, "an attention window"),
+        ("huggingface", {}, "heads whose size is not d_model / heads"),
+        ("huggingface", LEARNED | EQUAL_HEADS, "learned positions with post-norm"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_expressed_is_refused(format, changes, reason, settings, tmp_path, capsys):
+    model = saved(settings(**changes), tmp_path / "model")
+    assert export(model, format, tmp_path / "out") == 2
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.startswith("nmt: error: ") and reason in line
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("format", "package"), [("ctranslate2",) * 2, ("huggingface", "transformers")]
+)
+def test_a_missing_extra_is_told(format, package, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, package, None)
+    assert export(str(tmp_path), format, tmp_path / "out") == 2
+    assert f"{package} is not installed, --format {format}, pip install" in capsys.readouterr().err
+
+
+def test_a_quantization_is_ctranslate2s(tmp_path, capsys):
+    assert export(str(tmp_path), "huggingface", tmp_path / "out", "--quantization", "int8") == 2
+    assert "only for ctranslate2, --quantization int8" in capsys.readouterr().err
+
+
+def test_the_model_card_says_what_the_run_says(settings, tmp_path: Path, capsys):
+    config = settings(**EQUAL_HEADS)
+    assert export(saved(config, tmp_path / "model"), "huggingface", tmp_path / "out") == 0
+    _, head, body = (tmp_path / "out" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    metadata = yaml.safe_load(head)
+    assert metadata["language"] == ["en", "de"] and metadata["pipeline_tag"] == "translation"
+    assert "model-index" not in metadata and "Not evaluated" in body
+    assert "demo 200 pairs" in body and "1 steps" in body
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["d_model"] == 32
