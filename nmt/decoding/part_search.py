@@ -5,6 +5,7 @@ B parts in a batch, W hypotheses or samples of each, S source length.
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from nmt.decoding.sampling import random_numbers, sample
 from nmt.decoding.search import Hypothesis, ReadsAs, Steps, search
 from nmt.errors import ArgumentError, is_out_of_memory
 from nmt.model.special_ids import EOS_ID, PAD_ID
+from nmt.model.static_stepper import Rooms
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 
@@ -65,6 +67,8 @@ class PartSearch:
         self.untrained = untrained
         self.transformers, self.defaults, self.reads_as = transformers, defaults, reads_as
         self.device = transformers[0].embedding.device
+        is_gpu = self.device.type == "cuda"
+        self.rooms = [Rooms(each) for each in transformers] if is_gpu else None
         self.max_tokens = min((t.max_length for t in transformers if t.max_length), default=None)
 
     def beam(self, options: SearchOptions) -> int:
@@ -107,7 +111,19 @@ class PartSearch:
 
     def started(self, src: Tensor, width: int, max_length: int) -> Steps:
         """The model before its first step; `src` is (B, S), padded, with end symbols."""
-        members = [Stepper(each, src, width, max_length) for each in self.transformers]
+        return self._as_one([Stepper(each, src, width, max_length) for each in self.transformers])
+
+    @contextmanager
+    def _started(self, src: Tensor, width: int, max_length: int) -> Iterator[Steps]:
+        """The same, on a GPU by graphs that later batches use again."""
+        if self.rooms is None:
+            yield self.started(src, width, max_length)
+            return
+        with ExitStack() as stack:
+            steppers = [rooms.stepper(src, width, max_length) for rooms in self.rooms]
+            yield self._as_one([stack.enter_context(stepper) for stepper in steppers])
+
+    def _as_one(self, members: Sequence[Steps]) -> Steps:
         steps = members[0] if len(members) == 1 else Ensemble(members)
         return Without(steps, self.untrained) if self.untrained else steps
 
@@ -140,9 +156,9 @@ class PartSearch:
         if alpha is None:
             alpha = self.defaults.length_penalty
         try:
-            with torch.inference_mode():
-                src = torch.tensor(rows, device=self.device)  # (B, S)
-                steps = _constrained(self.started(src, width, max(limits)), parts, options)
+            src = torch.tensor(rows, device=self.device)  # (B, S)
+            with torch.inference_mode(), self._started(src, width, max(limits)) as free:
+                steps = _constrained(free, parts, options)
                 if options.samples:
                     return sample(
                         steps, limits, _numbers(parts, copies, width, max(limits), options),

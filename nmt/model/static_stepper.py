@@ -123,15 +123,29 @@ class _Room:
 
 
 def _captured(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """The same step as a CUDA graph: it always returns the same tensor, with new content."""
+    """The same step as a CUDA graph: it always returns the same tensor, with new content.
+
+    If it cannot be captured, the step as it is.
+    """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):  # libraries choose kernels and allocate at their first call
-        step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        logits = step()
+    # weights that autocast converts once and keeps would be freed at its end
+    kept = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        with torch.cuda.stream(stream):  # libraries choose kernels and allocate at the first call
+            step()
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        # other threads, such as a loader's, may use the GPU meanwhile
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            logits = step()
+    except RuntimeError as error:
+        if isinstance(error, torch.cuda.OutOfMemoryError):
+            raise
+        return step
+    finally:
+        torch.set_autocast_cache_enabled(kept)
 
     def replay() -> Tensor:
         graph.replay()

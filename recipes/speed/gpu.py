@@ -16,8 +16,10 @@ import signal
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import eq
 from types import FrameType
 from typing import Any
 
@@ -29,17 +31,21 @@ from torch.profiler import ProfilerActivity, profile
 import nmt
 from nmt.config import Config
 from nmt.data import layout
-from nmt.decoding.search import Hypothesis, search
+from nmt.decoding.constraints import Without
+from nmt.decoding.search import Hypothesis, Steps, search
 from nmt.model.attention import Visibility, attention
 from nmt.model.dropout import Dropout, Randomness
+from nmt.model.special_ids import EOS_ID
+from nmt.model.static_stepper import Rooms
 from nmt.model.stepper import Stepper
 from nmt.reporting.info import flops_per_token_pair
 from nmt.runs.model_directory import new_transformer
-from nmt.training.distributed import Ranks
+from nmt.training.compiling import compile_layers
+from nmt.training.distributed import Ranks, process_group
 from nmt.training.loading import CPU_ROW, GPU_ROW
 from nmt.training.loss import TransformerLoss, smoothed_cross_entropy
 from nmt.training.optimize import adam, optimizer_step
-from recipes.speed.peers.nmt import Endless, configuration, packed
+from recipes.speed.peers.nmt import configuration, packed
 from recipes.speed.workload import BASE, SMALL, Batch, Shape, sources, training_batches
 
 BIG = replace(BASE, d_model=1024, d_ff=4096, heads=16, dropout=0.3)
@@ -90,7 +96,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--small", action="store_true", help="tiny sizes, to see that all runs")
     arguments = parser.parse_args(argv)
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first product
-    run(Bench(arguments.device, arguments.small), PARTS)
+    with process_group(600) if arguments.device.type == "cuda" else nullcontext():  # sets it up
+        run(Bench(arguments.device, arguments.small), PARTS)
 
 
 def run(bench: Bench, parts: Sequence[tuple[Callable[[Bench], Iterator[Result]], float]]) -> None:
@@ -204,13 +211,15 @@ def _translated(shape: Shape, beam: int, device: torch.device) -> list[list[int]
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
     src = sources(shape, n=16, tokens=4_000)[0].src.to(device)
-    found = _searched(Stepper(transformer.to(device).eval(), src, beam, 20), len(src), beam, 20)
+    steps = Stepper(transformer.to(device).eval(), src, beam, 20)
+    found = _searched(steps, len(src), beam, 20, device)
     return [hypotheses[0].tokens for hypotheses in found]
 
 
-def _searched(steps: Stepper, n: int, beam: int, length: int) -> list[list[Hypothesis]]:
+def _searched(
+    steps: Steps, n: int, beam: int, length: int, device: torch.device
+) -> list[list[Hypothesis]]:
     with torch.inference_mode():
-        device = steps.positions.device
         return search(steps, [length] * n, beam=beam, alpha=0.6, device=device)
 
 
@@ -250,10 +259,11 @@ def against_fp64(bench: Bench) -> Iterator[Result]:
 
 def _packed(batch: Batch, device: torch.device) -> layout.Batch:
     """As `nmt train` packs them for this device."""
-    return packed(batch, CPU_ROW if device.type == "cpu" else GPU_ROW).to(device)
+    row = CPU_ROW if device.type == "cpu" else GPU_ROW
+    return packed(batch, layout.Shape(row, row), device)
 
 
-class Steps:
+class Training:
     """Training steps on a few batches of the paper's size, which are on the device already."""
 
     def __init__(self, bench: Bench, shape: Shape, *, is_compiled: bool = False):
@@ -262,15 +272,17 @@ class Steps:
         # sentences of any length: in a batch as many as have so many tokens in the mean
         tokens = 400 if bench.small else TOKENS // _MEAN * _LONGEST
         self.batches = training_batches(self.shape, n=4, tokens=tokens, by_length=False)
-        self.tensors = [_packed(batch, bench.device) for batch in self.batches]
+        fixed = layout.fixed_shape(tokens if bench.small else TOKENS, 1, _LONGEST)
+        self.tensors = [
+            packed(batch, fixed, bench.device) if is_compiled else _packed(batch, bench.device)
+            for batch in self.batches
+        ]
         transformer = new_transformer(self.config)
         transformer.initialize(1)
-        self.loss_module = TransformerLoss(transformer.to(bench.device).train(), 0.1)
-        self.module: torch.nn.Module = self.loss_module
         if is_compiled:  # as training.compile has it; tiny, only traced
-            backend = "eager" if bench.small else "inductor"
-            self.module = torch.compile(self.loss_module, dynamic=True, backend=backend)  # type: ignore[assignment]
-        self.optimizer = adam(self.module)
+            compile_layers(transformer, backend="eager" if bench.small else "inductor")
+        self.loss_module = TransformerLoss(transformer.to(bench.device).train(), 0.1)
+        self.optimizer = adam(transformer)
         self.ranks = Ranks(0, 1, bench.device)
         self.taken = 0
 
@@ -279,7 +291,7 @@ class Steps:
         place = self.taken % len(self.batches)
         self.taken += 1
         return optimizer_step(
-            self.module, self.loss_module, self.optimizer, [(0, self.tensors[place])],
+            self.loss_module, self.loss_module, self.optimizer, [(0, self.tensors[place])],
             self.taken, self.batches[place].target_tokens, self.config, self.ranks,
         ).loss  # fmt: skip
 
@@ -316,39 +328,48 @@ class Steps:
 
 def base_eager(bench: Bench) -> Iterator[Result]:
     """A step of the base model, uncompiled."""
-    yield Steps(bench, BASE).measured()
+    yield Training(bench, BASE).measured()
 
 
 def base_compiled(bench: Bench) -> Iterator[Result]:
     """A step of the base model with `training.compile`."""
-    yield Steps(bench, BASE, is_compiled=True).measured()
+    yield Training(bench, BASE, is_compiled=True).measured()
 
 
 def big_compiled(bench: Bench) -> Iterator[Result]:
     """A step of the big model with `training.compile`."""
-    yield Steps(bench, BIG, is_compiled=True).measured()
+    yield Training(bench, BIG, is_compiled=True).measured()
 
 
 def decoding(bench: Bench) -> Iterator[Result]:
-    """Beam search in bf16, every output of the same length."""
+    """Beam search in bf16, every output of the same length: step by step, and by graphs."""
     shape, length = bench.shape(BASE), 4 if bench.small else 30
     transformer = new_transformer(configuration(shape, "bf16"))
     transformer.initialize(1)
     transformer = transformer.to(bench.device, torch.bfloat16).eval()
+    rooms = Rooms(transformer)
+
+    def eager(src: Tensor, beam: int) -> list[list[Hypothesis]]:
+        steps = Without(Stepper(transformer, src, beam, length), [EOS_ID])
+        return _searched(steps, len(src), beam, length, bench.device)
+
+    def graph(src: Tensor, beam: int) -> list[list[Hypothesis]]:
+        with torch.inference_mode(), rooms.stepper(src, beam, length) as steps:
+            return _searched(Without(steps, [EOS_ID]), len(src), beam, length, bench.device)
+
     for n in (1, 4) if bench.small else (32, 1, 1024):
         src = torch.randint(4, shape.vocabulary, (n, _MEAN), device=bench.device)
         for beam in (4, 1):
-            seconds = bench.seconds(
-                lambda src=src, n=n, beam=beam: _searched(
-                    Endless(transformer, src, beam, length), n, beam, length
-                ),
-                repeats=3,
-                warm_up=1,
-            )
-            yield {
-                "sentences": n, "beam": beam, "ms_per_step": round(1e3 * seconds / length, 3),
-                "sentences_s": round(n / seconds, 1),
-            }  # fmt: skip
+            found = {}
+            for way in (eager, graph):
+                found[way] = [hypotheses[0].tokens for hypotheses in way(src, beam)]
+                seconds = bench.seconds(partial(way, src, beam), repeats=3, warm_up=1)
+                yield {
+                    "way": way.__name__, "sentences": n, "beam": beam,
+                    "ms_per_step": round(1e3 * seconds / length, 3),
+                    "sentences_s": round(n / seconds, 1),
+                    "like_eager": sum(map(eq, found[way], found[eager])),
+                }  # fmt: skip
 
 
 def deterministic(bench: Bench) -> Iterator[Result]:
@@ -357,7 +378,7 @@ def deterministic(bench: Bench) -> Iterator[Result]:
     try:
         hashes = []
         for _ in range(2):
-            steps = Steps(bench, BASE)
+            steps = Training(bench, BASE)
             for _ in range(4):
                 steps.step()
             hashes.append(_hash(steps.loss_module))
@@ -376,7 +397,7 @@ def _hash(module: torch.nn.Module) -> str:
 
 def profiled(bench: Bench) -> Iterator[Result]:
     """Where the time of an eager step goes: the first 15."""
-    steps = Steps(bench, BASE)
+    steps = Training(bench, BASE)
     steps.step()
     bench.wait()
     is_gpu = bench.device.type == "cuda"

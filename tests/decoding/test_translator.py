@@ -13,6 +13,7 @@ from nmt.config import Config, validate
 from nmt.data.cleaning import keep_spacing, normalize
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
+from nmt.decoding import part_search
 from nmt.decoding.lines import LineOptions, translate_stream
 from nmt.decoding.translator import (
     EMPTY,
@@ -24,6 +25,7 @@ from nmt.decoding.translator import (
 )
 from nmt.errors import InputError
 from nmt.model.special_ids import BOS_ID, EOS_ID
+from nmt.model.static_stepper import Rooms
 from nmt.model.stepper import Stepper
 from nmt.model.tokens import Tokens
 from nmt.runs.model_directory import new_transformer
@@ -522,3 +524,17 @@ def test_alignments_number_the_words_of_whole_texts(translator, monkeypatch):
 def test_options_that_do_not_go_together(options, message):
     with pytest.raises(InputError, match=message):
         SearchOptions(**options)
+
+
+@pytest.mark.parametrize("options", [{"beam": 4, "n_best": 4}, {"beam": 1}, {"mbr": 8}], ids=str)
+def test_steps_in_tensors_of_fixed_shapes_find_the_same(translator, options, monkeypatch):
+    """As on a GPU, where they are captured; rooms are used again by the second call."""
+    search = SearchOptions(**options)
+    expected = translator.n_best(short(9), search, prefix="der")
+    monkeypatch.setattr(translator.search, "rooms", [Rooms(translator.transformer)])
+    monkeypatch.setattr(part_search, "Stepper", None)
+    for _ in range(2):
+        found = translator.n_best(short(9), search, prefix="der")
+        for ours, theirs in zip(found, expected, strict=True):
+            assert [each.tokens for each in ours] == [each.tokens for each in theirs]
+            assert [e.score for e in ours] == pytest.approx([e.score for e in theirs], abs=1e-4)

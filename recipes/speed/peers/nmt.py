@@ -22,6 +22,8 @@ from recipes.speed.workload import EOS, Batch, Shape, Sources
 
 CONFIG = Path(__file__).parents[3] / "configs" / "transformer_base.yaml"
 
+CPU = torch.device("cpu")
+
 
 def version() -> str:
     return f"nmt {nmt.__version__}"
@@ -105,8 +107,9 @@ def one_per_row(batch: Batch) -> layout.Batch:
     return layout.Batch(Tokens.of_rows(batch.src), Tokens.of_rows(batch.tgt_in), batch.tgt_out)
 
 
-def packed(batch: Batch, capacity: int) -> layout.Batch:
-    """The same pairs, several in a row of so many tokens."""
+def packed(batch: Batch, shape: layout.Shape, device: torch.device = CPU) -> layout.Batch:
+    """The same pairs, several in a row."""
     sides = (batch.src, batch.src_lengths), (batch.tgt_out, batch.tgt_lengths)
     src, tgt = ([ids[:n].numpy() for ids, n in zip(*side, strict=True)] for side in sides)
-    return layout.packed(list(zip(src, tgt, strict=True)), capacity)
+    pairs = list(zip(src, tgt, strict=True))
+    return layout.pack(pairs, shape, is_pinned=device.type == "cuda").to(device)

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from nmt.data import layout
 from nmt.training.loading import CPU_ROW
 from recipes.speed.peers import nmt
 from recipes.speed.plain_step import Step
@@ -15,4 +16,6 @@ def version() -> str:
 
 
 def training_step(shape: Shape, precision: str) -> Step:
-    return nmt.training_step(shape, precision, partial(nmt.packed, capacity=CPU_ROW))
+    return nmt.training_step(
+        shape, precision, partial(nmt.packed, shape=layout.Shape(CPU_ROW, CPU_ROW))
+    )
