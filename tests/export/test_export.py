@@ -2,8 +2,10 @@
 
 import json
 import random
+import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from nmt.cli import main
 from nmt.config import Config
 from nmt.data.cleaning import keep_spacing, normalize
 from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer_model import SINGLE_SPACES
+from nmt.decoding.translator import Translator
 from nmt.export import check, ctranslate2, huggingface
 from nmt.export.tokenizer_json import tokenizer_json
 from nmt.model.special_ids import EOS_ID
@@ -24,8 +28,8 @@ PRE = {"model__norm": "pre"}
 LEARNED = {"model__positions": "learned", "model__encoder_layers": 3}
 
 
-def saved(config: Config, folder: Path) -> str:
-    """A model whose biases and norms are random, too."""
+def saved(config: Config, folder: Path, treatment: Callable[[str], str] = normalize) -> str:
+    """A model whose biases and norms are random, too, for texts so treated."""
     transformer = new_transformer(config)
     transformer.initialize(1)
     torch.manual_seed(1)
@@ -34,6 +38,8 @@ def saved(config: Config, folder: Path) -> str:
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
     tokenizer = (Path(config.data.directory) / "tokenizer.model").read_bytes()
+    if treatment is keep_spacing:
+        tokenizer = tokenizer.removesuffix(SINGLE_SPACES)
     facts = {"step": 1, "tokenizer_sha256": Tokenizer(tokenizer).sha256, "data_sha256": ""}
     save_model(folder, config, tokenizer, transformer.state_dict(), facts)
     return str(folder)
@@ -101,20 +107,15 @@ def test_the_tokenizers_library_gives_our_ids_and_texts(treatment, tiny_data: Pa
 
 
 @pytest.mark.parametrize("treatment", [normalize, keep_spacing])
-def test_the_script_beside_the_model_translates_as_nmt_does(
-    treatment, settings, tmp_path: Path, monkeypatch
-):
+def test_the_script_beside_the_model_translates_as_nmt_does(treatment, settings, tmp_path: Path):
     """Where neither nmt nor torch is to be had."""
     config = settings(decoding__beam=1)
-    model = saved(config, tmp_path / "model")
-    monkeypatch.setattr("nmt.data.tokenizer_model.normalize", treatment)
+    model = saved(config, tmp_path / "model", treatment)
     out, lines = tmp_path / "out", tmp_path / "lines"
     assert export(model, "ctranslate2", out, "--quantization", "int8") == 0
     texts = ["the man reads", "", "the\u00a0old  dog", "\u2581 of \x07 it", "a\tb"]
     lines.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-    text = (out / "translate.py").read_text(encoding="utf-8")
-    namespace: dict = {"__file__": str(out / "translate.py"), "__name__": "imported"}
-    exec(compile(text, "translate.py", "exec"), namespace)  # noqa: S102
+    namespace = runpy.run_path(str(out / "translate.py"))
     assert [namespace["normalize"](each) for each in texts] == list(map(treatment, texts))
     code = "import sys; sys.modules['nmt'] = sys.modules['torch'] = None; sys.argv = ['x']\n"
     code += f"import runpy; runpy.run_path({str(out / 'translate.py')!r}, run_name='__main__')"
@@ -122,7 +123,14 @@ def test_the_script_beside_the_model_translates_as_nmt_does(
         run = subprocess.run(
             [sys.executable, "-c", code], stdin=file, capture_output=True, text=True, check=True
         )
-    assert len(run.stdout.split("\n")) == len(texts) + 1 and run.stdout.split("\n")[1] == ""
+    found = run.stdout.split("\n")
+    assert len(found) == len(texts) + 1 and found[1] == ""
+    exact = tmp_path / "exact"
+    assert export(model, "ctranslate2", exact) == 0
+    namespace = runpy.run_path(str(exact / "translate.py"))
+    ours = [each.text for each in Translator.load(model, device="cpu").translate(texts)]
+    each = [namespace["translate"]([text])[0] for text in texts]  # a batch has one limit for all
+    assert each == ours
 
 
 def test_a_difference_exports_nothing(settings, tmp_path: Path, monkeypatch, capsys):
