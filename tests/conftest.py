@@ -60,3 +60,13 @@ def make_settings(data: Path, folder: Path, **changes) -> Config:
 def settings(tiny_data: Path, tmp_path: Path) -> Settings:
     """`make_settings` on the prepared tiny data, a run in a folder of the test's own."""
     return partial(make_settings, tiny_data, tmp_path)
+
+
+# Longest first, so that no worker is left with one of them at the end.
+_LONG = ["test_ranks.py", "test_faults.py", "test_cli.py", "test_prepare_interrupted.py"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the files that take longest first."""
+    places = {name: place for place, name in enumerate(_LONG)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))

@@ -48,10 +48,13 @@ def export(model: Path, output: Path, format: Format, quantization: str | None, 
 
 
 def _refuse_missing(format: Format) -> None:
-    package = {"ctranslate2": "ctranslate2", "huggingface": "transformers"}[format]
     try:
-        __import__(package)
+        if format == "ctranslate2":
+            import ctranslate2  # noqa: F401
+        else:
+            import transformers  # noqa: F401
     except ImportError:
+        package = {"ctranslate2": "ctranslate2", "huggingface": "transformers"}[format]
         raise ArgumentError(
             "{} is not installed, {format} {}, pip install '.[{}]'", package, format, format
         ) from None

@@ -30,6 +30,7 @@ from nmt.model.products import Linear
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import LoadedModel
+from nmt.storage.names import WEIGHTS
 
 _SPECIAL = ("pad_token", "bos_token", "eos_token", "unk_token")
 _POSITIONS = 4096  # of a sinusoidal table
@@ -203,7 +204,7 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
     for name, content in contents.items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     weights = weights_of(model.transformer)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
     (folder / "README.md").write_text(model_card(model), encoding="utf-8")
     return _check(translator, folder)
 

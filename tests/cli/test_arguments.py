@@ -69,6 +69,10 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
         {0: Path("M"), 1: Path("s"), 2: Path("t"), "each_token": True, **ON},
     ),
     "score M --source s --target t": ("nmt.decoding.score.run_score", {"each_token": False}),
+    "export M --format ctranslate2 --output o --quantization int8": (
+        "nmt.export.export.export",
+        {0: Path("M"), 1: Path("o"), 2: "ctranslate2", 3: "int8"},
+    ),
     "attention M --source s --target t --output o.html": (
         "nmt.evaluation.attention_maps.run_attention", {0: Path("M"), 1: "s", 2: "t",
                                                         3: Path("o.html")},
