@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ from nmt.storage.names import TOKENIZER
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
-QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32")
+Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 # as `cleaning` has them, in the exported script
 _KEEP_SPACING = r"""    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", text)
     text = re.sub("[\x00-\x1f\x7f-\x9f\ufeff]", "", text)"""
@@ -43,14 +43,14 @@ _NORMALIZE = r"""    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", text
 _POSITIONS = 4096  # of a sinusoidal table: CTranslate2 reports a longer text as an error
 
 
-def export_ctranslate2(translator: Translator, folder: Path, quantization: str) -> str:
+def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
     """Fills a folder with a CTranslate2 model, the tokenizer and a script that needs no nmt.
 
     The model is checked in float32, whatever it is written in.
 
     Args:
         translator: in fp32 on a CPU, its weights not prepacked.
-        quantization: one of QUANTIZATIONS.
+        quantization: of the weights on disk.
 
     Returns:
         What the check has found, for a person.
@@ -71,7 +71,7 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: str) 
 
 
 def write_ctranslate2(
-    transformer: Transformer, pieces: Sequence[str], folder: Path, quantization: str
+    transformer: Transformer, pieces: Sequence[str], folder: Path, quantization: Quantization
 ) -> None:
     """Writes the model's own files alone; `pieces` are those of each id, in order."""
     spec = _spec(transformer)

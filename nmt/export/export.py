@@ -7,13 +7,17 @@ import torch
 
 from nmt.decoding.translator import Translator
 from nmt.errors import ArgumentError, Note
+from nmt.export.ctranslate2 import Quantization, export_ctranslate2
+from nmt.export.huggingface import export_huggingface
 from nmt.runs.model_directory import load_model
 from nmt.storage.atomic import new_directory, refuse_existing
 
 Format = Literal["ctranslate2", "huggingface"]
 
 
-def export(model: Path, output: Path, format: Format, quantization: str | None, note: Note) -> None:
+def export(
+    model: Path, output: Path, format: Format, quantization: Quantization | None, note: Note
+) -> None:
     """Writes a model in another format, whole or not at all, after comparing it with ours.
 
     Args:
@@ -37,12 +41,8 @@ def export(model: Path, output: Path, format: Format, quantization: str | None, 
     )
     with new_directory(output) as folder:
         if format == "ctranslate2":
-            from nmt.export.ctranslate2 import export_ctranslate2
-
             found = export_ctranslate2(translator, folder, quantization or "float32")
         else:
-            from nmt.export.huggingface import export_huggingface
-
             found = export_huggingface(translator, folder, loaded)
         note(f"{format}: {found}")
 
