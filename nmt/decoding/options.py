@@ -84,6 +84,17 @@ class SearchOptions:
         """How many are drawn for each sentence; 0: none, it is a search."""
         return self.mbr or (self.n_best if self.sample else 0)
 
+    def width(self, default: int) -> int:
+        """The beam width; ArgumentError if `n_best` exceeds it. `default`: if none was given."""
+        beam = self.beam or default
+        if self.n_best > beam and not self.samples:
+            raise ArgumentError(
+                "more translations wanted than hypotheses kept, {n_best} {} with {beam} {}, "
+                "raise {beam} or lower {n_best}",
+                self.n_best, beam,
+            )  # fmt: skip
+        return beam
+
     @property
     def distribution(self) -> Distribution:
         """From which distribution samples are drawn."""

@@ -20,8 +20,8 @@ from nmt.decoding.search import (
     NOT_NUMBERS,
     Hypothesis,
     Steps,
-    length_penalty,
 )
+from nmt.decoding.translation import length_penalty
 from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID
 

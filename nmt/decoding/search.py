@@ -9,7 +9,6 @@ sentence have places 0 to W - 1 in its beam. A hypothesis's parent is the place,
 earlier, of the hypothesis that it continues.
 """
 
-import sys
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -19,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt.decoding.translation import length_penalty
 from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -61,17 +61,6 @@ class Hypothesis:
     score: float  # log_probability / length_penalty(len(tokens), alpha)
     finished: bool  # False: cut at the limit
     token_log_probabilities: list[float] = field(default_factory=list)  # they sum to the whole's
-
-
-def length_penalty(n_tokens: float, alpha: float) -> float:
-    """Divisor that offsets the preference of summed log-probabilities for short hypotheses.
-
-    Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha. The end symbol counts, the start does not.
-    """
-    try:
-        return float(((5 + n_tokens) / 6) ** alpha)
-    except OverflowError:
-        return sys.float_info.max
 
 
 @torch.inference_mode()

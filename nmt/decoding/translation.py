@@ -1,6 +1,7 @@
 """What a translation is made of, and how those of consecutive parts become one."""
 
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise, zip_longest
@@ -57,6 +58,17 @@ class NextToken:
 
 
 EMPTY = Translation("", 0.0, 0.0, [], 0)
+
+
+def length_penalty(n_tokens: float, alpha: float) -> float:
+    """Divisor that offsets the preference of summed log-probabilities for short hypotheses.
+
+    Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha. The end symbol counts, the start does not.
+    """
+    try:
+        return float(((5 + n_tokens) / 6) ** alpha)
+    except OverflowError:
+        return sys.float_info.max
 
 
 def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:

@@ -312,7 +312,7 @@ class Translator:
 
     def beam(self, options: SearchOptions) -> int:
         """The beam width, W. Raises ArgumentError if `n_best` exceeds it."""
-        return self.search.beam(options)
+        return options.width(self.config.decoding.beam)
 
     def _translations(
         self, hypotheses: list[Hypothesis], options: SearchOptions
