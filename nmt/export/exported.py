@@ -164,23 +164,36 @@ class ExportedTranslator:
         return found
 
     def _batch(self, parts: Sequence[_Part], options: SearchOptions) -> list[list[Translation]]:
-        """The limit on translations is that of the longest: CTranslate2 knows one for a batch."""
-        beam, alpha = self.beam(options), options.length_penalty
+        """As each would be alone: a translation longer than its own limit is made again so.
+
+        CTranslate2 knows one limit for a batch, that of its longest part.
+        """
+        alpha = options.length_penalty
         if alpha is None:
             alpha = self.config.decoding.length_penalty
-        pieces = self.tokenizer.pieces
-        longest = max(max(map(len, part)) for part in parts)
+        limits = [self._limit(part) for part in parts]
         results = self.engine.translate_batch(
-            [pieces(tokens) for tokens, _ in parts], [pieces(prefix) for _, prefix in parts],
-            beam_size=beam, num_hypotheses=options.n_best, length_penalty=alpha,
+            [self.tokenizer.pieces(tokens) for tokens, _ in parts],
+            [self.tokenizer.pieces(prefix) for _, prefix in parts],
+            beam_size=self.beam(options), num_hypotheses=options.n_best, length_penalty=alpha,
             no_repeat_ngram_size=options.no_repeat_ngram or 0,
             max_batch_size=options.batch_tokens or 0, batch_type="tokens", max_input_length=0,
-            min_decoding_length=0,
-            max_decoding_length=min(longest + self.config.decoding.max_extra_length, self._most),
+            min_decoding_length=0, max_decoding_length=max(limits),
             disable_unk=True, suppress_sequences=self._never,
             return_scores=True, return_end_token=True,
         )  # fmt: skip
-        return [self._translations(result, alpha) for result in results]
+        found = []
+        for part, limit, result in zip(parts, limits, results, strict=True):
+            if max(map(len, result.hypotheses)) > limit < max(limits):
+                found += self._batch([part], options)
+            else:
+                found.append(self._translations(result, alpha))
+        return found
+
+    def _limit(self, part: _Part) -> int:
+        """Most tokens of its translation, the end symbol counted, as of `PartSearch`."""
+        longest = max(map(len, part)) + self.config.decoding.max_extra_length
+        return min(max(longest, len(part[1]) + 1), self._most)
 
     def _translations(self, result: "TranslationResult", alpha: float) -> list[Translation]:
         translations = []

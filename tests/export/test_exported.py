@@ -44,18 +44,15 @@ def both(request, settings, tmp_path: Path) -> tuple[Translator, ExportedTransla
 def test_greedy_translations_are_the_models_own(both):
     ours, theirs = both
     greedy = SearchOptions(beam=1)
-    for text in TEXTS:  # one at a time: CTranslate2 has one limit for a batch
-        [[expected]], [[found]] = ours.n_best([text], greedy), theirs.n_best([text], greedy)
-        assert (found.text, found.parts, found.tokens) == (
-            expected.text, expected.parts, expected.tokens
-        )  # fmt: skip
-        assert found.pieces == expected.pieces
+    for expected, found in zip(
+        ours.translate(TEXTS, greedy), theirs.n_best(TEXTS, greedy), strict=True
+    ):
+        assert [(each.text, each.parts, each.tokens, each.pieces) for each in found] == [
+            (expected.text, expected.parts, expected.tokens, expected.pieces)
+        ]
         # this model, of random numbers, gives some probability to what CTranslate2 leaves out
-        assert found.log_probability == pytest.approx(expected.log_probability, rel=0.02)
-        assert found.score == pytest.approx(expected.score, rel=0.02)
-    together = theirs.n_best(TEXTS, greedy)
-    assert [len(each) for each in together] == [1] * len(TEXTS)
-    assert together[0][0].text == ours.translate(TEXTS[0], greedy).text
+        assert found[0].log_probability == pytest.approx(expected.log_probability, rel=0.02)
+        assert found[0].score == pytest.approx(expected.score, rel=0.02)
 
 
 def test_several_translations_are_in_order_and_different(both):
