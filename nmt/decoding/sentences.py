@@ -2,8 +2,8 @@
 
 A sentence ends after `.`, `!`, `?` or an ellipsis, closing quotes and brackets counted in, if white
 space follows and then something that may begin a sentence: no lower-case letter and none of the
-signs `,;:-`. A full stop does not end one after single letters (J. S., e.g., U.S.),
-after an abbreviation that is rarely a sentence's last word, and, in languages that write ordinals so, after
+signs `,;:-`. A full stop does not end one after single letters (J. S., e.g., U.S.), after an
+abbreviation that is rarely a sentence's last word, and, in languages that write ordinals so, after
 a number of one or two digits. After Chinese and Japanese full stops no white space is needed. Where
 the rule is in doubt it does not split: two sentences translated as one are a smaller harm than a
 half.
@@ -18,8 +18,8 @@ _END = re.compile(
     re.DOTALL,
 )
 _LAST_WORD = re.compile(r"[^\s(\[\"'“”„»«/]+$")
-# Before which a full stop belongs to the word; compared without case and full stop.
-_ABBREVIATIONS = frozenset(
+# After which a full stop belongs to the word
+_ABBREVIATIONS = (
     # English
     "mr mrs ms dr prof rev hon gen col capt lt sgt st mt ft vs cf approx fig figs eq eqs "
     "sec vol vols ed eds pp nos al jan feb mar apr jun jul aug sept oct nov dec "
@@ -27,11 +27,15 @@ _ABBREVIATIONS = frozenset(
     "bzw ca evtl ggf hr hrn fr frl str nr bd bde abb tab "
     "kap jh mio mrd inkl exkl vgl sog geb gest jr usf dipl ing "
     # French, Spanish, Italian
-    "mm mme mmes mlle env éd chap sr sra srta dña ud uds sig sigg dott ecc".split()
+    "mm mme mmes mlle env éd chap sr sra srta dña ud uds sig sigg dott ecc"
 )
 # In which "3." is "the third"
-_ORDINALS = frozenset("bs cs da de et fi fo hr hu is lb lv mk nb nn no pl sk sl sr tr".split())
+_ORDINALS = {
+    "bs", "cs", "da", "de", "et", "fi", "fo", "hr", "hu", "is", "lb", "lv", "mk", "nb", "nn", "no",
+    "pl", "sk", "sl", "sr", "tr",
+}  # fmt: skip
 _INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # J, e.g, U.S
+_ABBREVIATION = re.compile(_ABBREVIATIONS.replace(" ", "|"), re.IGNORECASE)
 _SHORT_NUMBER = re.compile(r"\d{1,2}$")
 
 
@@ -63,4 +67,4 @@ def _is_end(text: str, begin: int, end: re.Match[str], language: str) -> bool:
     word = before[0] if before else ""
     is_initial = _INITIALS.fullmatch(word) is not None and word != "I"
     is_ordinal = language[:2] in _ORDINALS and _SHORT_NUMBER.fullmatch(word) is not None
-    return not (is_initial or is_ordinal or word.casefold() in _ABBREVIATIONS)
+    return not (is_initial or is_ordinal or _ABBREVIATION.fullmatch(word))
