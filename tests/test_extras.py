@@ -50,6 +50,7 @@ WITH_EXTRAS = {
     "benchmark train demo.yaml": "train",
     "benchmark translate run": "train",
     "attention run --source A --output attention.png": "plots",
+    "serve run --port 0": "serve",
     "export run --format ctranslate2 --output exported": "ctranslate2",
     "export run --format huggingface --output exported": "huggingface",
 }

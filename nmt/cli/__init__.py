@@ -18,6 +18,7 @@ from nmt.cli import (
     prepare,
     report,
     score,
+    serve,
     train,
     translate,
 )
@@ -37,6 +38,7 @@ _EXTRAS = {  # packages that some commands alone need
     "ctranslate2": ("ctranslate2",),
     "huggingface": ("transformers",),
     "plots": ("matplotlib",),
+    "serve": ("fastapi", "prometheus_client", "uvicorn"),
     "train": (
         "datasets", "jinja2", "pyarrow", "regex", "sacrebleu", "sacremoses", "tensorboard",
     ),
@@ -45,7 +47,7 @@ _EXTRAS = {  # packages that some commands alone need
 COMMANDS = (
     prepare.COMMAND, train.COMMAND, translate.COMMAND, evaluate.COMMAND, score.COMMAND,
     attention.COMMAND, average.COMMAND, export.COMMAND, info.COMMAND, config.COMMAND,
-    report.COMMAND, benchmark.COMMAND,
+    report.COMMAND, serve.COMMAND, benchmark.COMMAND,
 )  # fmt: skip
 
 

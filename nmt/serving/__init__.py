@@ -1,0 +1,1 @@
+"""A translator behind HTTP: the calls of LibreTranslate, ours, and the page."""
