@@ -1,5 +1,6 @@
 """What works without the packages of extras, and what is said of the rest."""
 
+import json
 import os
 import re
 import subprocess
@@ -8,7 +9,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from nmt.cli import _EXTRAS
+from nmt.cli import _EXTRAS, COMMANDS
+from nmt.cli.parser import parse
 from tests.documents import ROOT
 from tests.fixtures.make import FROZEN
 from tests.test_formats import copied
@@ -95,3 +97,19 @@ def test_the_packages_of_extras_are_those_that_are_installed():
     assert not packages(project()["dependencies"]) & {*sum(_EXTRAS.values(), ())}
     [all_of_them] = [each for each in project()["optional-dependencies"]["dev"] if "nmt[" in each]
     assert set(all_of_them[4:-1].split(",")) == {*_EXTRAS}
+
+
+def test_the_image_has_what_serving_an_export_needs():
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+    [installed] = re.findall(r"--constraint \S+ +([^&]*?) +&&", text)
+    without = {"torch", "safetensors", "tqdm"}  # which that needs not, see test_exported.py
+    wanted = packages(project()["dependencies"]) - without
+    for extra in ("ctranslate2", "serve"):
+        wanted |= packages(project()["optional-dependencies"][extra])
+    assert set(installed.split()) == wanted
+    entry, command = map(json.loads, re.findall("^(?:ENTRYPOINT|CMD) (.*)$", text, re.M))
+    assert entry[0] == "nmt"
+    assert parse(COMMANDS, entry[1:] + command).host == "0.0.0.0"
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
+    for name in ("nmt", "configs", "pyproject.toml", "README.md", "LICENSE", "constraints.txt"):
+        assert f"!{name}" in ignored

@@ -27,6 +27,8 @@ class Missing:
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
 from pathlib import Path
+import nmt.cli.serve, nmt.serving.server
+from nmt.cpu_memory import keep_freed_memory
 from nmt.export.exported import ExportedTranslator
 print(ExportedTranslator.load(Path(sys.argv[1])).n_best(["the old man"])[0][0].text)
 """
@@ -106,7 +108,7 @@ def test_an_exported_directory_is_checked_and_told_from_a_model(settings, tmp_pa
         ExportedTranslator.load(out)
 
 
-def test_it_is_loaded_without_torch(settings, tmp_path):
+def test_it_is_loaded_and_served_without_torch(settings, tmp_path):
     out = tmp_path / "out"
     assert export(saved(settings(**EQUAL_HEADS), tmp_path / "model"), "ctranslate2", out) == 0
     done = subprocess.run(
