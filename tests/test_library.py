@@ -15,6 +15,7 @@ from nmt import errors
 from nmt.errors import ArgumentError, InputError, Status
 from tests.documents import ROOT
 from tests.fixtures.make import FROZEN
+from tests.library_example import use
 
 
 def test_a_text_gives_a_translation_and_texts_give_as_many():
@@ -30,6 +31,12 @@ def test_a_text_gives_a_translation_and_texts_give_as_many():
     assert translator.translate(text, options) == replace(best[0], alternatives=best[1:])
     assert translator.translate(text, beam=3, n_best=3) == translator.translate(text, options)
     assert [each.score for each in best] == sorted((each.score for each in best), reverse=True)
+
+
+def test_the_example_of_a_typed_program_runs():
+    texts = ["The dog sees a cat.", "", "A child reads."]
+    expected = nmt.Translator.load(FROZEN[-1] / "run", device="cpu").translate(texts)
+    assert use(str(FROZEN[-1] / "run"), texts) == [each.text for each in expected]
 
 
 def test_a_configuration_is_loaded():
