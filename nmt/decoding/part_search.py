@@ -4,7 +4,7 @@ B parts in a batch, W hypotheses or samples of each, S source length.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -18,7 +18,7 @@ from nmt.decoding.constraints import ForcedPrefix, NoRepeatedNgrams, Without
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import random_numbers, sample
-from nmt.decoding.search import Hypothesis, ReadsAs, Steps, search
+from nmt.decoding.search import Hypothesis, ReadsAs, Steps, search_step_by_step, take_turns
 from nmt.errors import ArgumentError, is_out_of_memory
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.static_stepper import Rooms
@@ -31,6 +31,8 @@ Progress = Callable[[int], object]
 # and half of that in bf16: together 0.4 GB, and 1.6 GB on a GPU.
 _CPU_BATCH_TOKENS = 16_384
 _GPU_BATCH_TOKENS = 131_072
+
+_GPU_BATCHES = 2  # under way at once: while the host ranks candidates, the GPU has work
 
 _ROW_SAMPLES = 8  # at most, of one source: they share its keys, but score each other's, too
 _FIRST_SEED = 1
@@ -49,6 +51,7 @@ class PartSearch:
 
     Attributes:
         max_tokens: of a sequence, as the positions of all models allow; None: no bound.
+        batches_at_once: between which the search alternates.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class PartSearch:
         self.device = transformers[0].embedding.device
         is_gpu = self.device.type == "cuda"
         self.rooms = [Rooms(each) for each in transformers] if is_gpu else None
+        self.batches_at_once = _GPU_BATCHES if is_gpu else 1
         self.max_tokens = min((t.max_length for t in transformers if t.max_length), default=None)
 
     def find(
@@ -86,15 +90,19 @@ class PartSearch:
         width = -(-options.samples // copies) or options.width(self.defaults.beam)
         found: list[list[list[Hypothesis]]] = [[[]] * copies for _ in parts]
         rows = [(index, copy) for index in range(len(parts)) for copy in range(copies)]
-        for batch in self._batches([parts[index] for index, _ in rows], width, options):
+
+        def search_batch(batch: list[int]) -> Generator[None, None, None]:
             some = [rows[at] for at in batch]
-            of_some = self._search(
+            of_some = yield from self._search(
                 [parts[index] for index, _ in some], [copy for _, copy in some], width, options
             )
             for (index, copy), hypotheses in zip(some, of_some, strict=True):
                 found[index][copy] = hypotheses
             if progress:
                 progress(sum(copy == 0 for _, copy in some))
+
+        batches = self._batches([parts[index] for index, _ in rows], width, options)
+        take_turns(map(search_batch, batches), self.batches_at_once)
         each = [[one for row in part for one in row] for part in found]
         return [part[: options.samples or None] for part in each]
 
@@ -135,9 +143,11 @@ class PartSearch:
             yield order[begin:end]
             begin = end
 
+    @torch.inference_mode()
     def _search(
         self, parts: list[Part], copies: list[int], width: int, options: SearchOptions
-    ) -> list[list[Hypothesis]]:
+    ) -> Generator[None, None, list[list[Hypothesis]]]:
+        """Yields when it has to wait for the device, and returns what it has found."""
         longest = max(len(part.tokens) for part in parts)
         rows = [[*part.tokens, EOS_ID] + [PAD_ID] * (longest - len(part.tokens)) for part in parts]
         limits = [self._limit(part) for part in parts]
@@ -146,17 +156,17 @@ class PartSearch:
             alpha = self.defaults.length_penalty
         try:
             src = torch.tensor(rows, device=self.device)  # (B, S)
-            with torch.inference_mode(), self._started(src, width, max(limits)) as free:
+            with self._started(src, width, max(limits)) as free:
                 steps = _constrained(free, parts, options)
                 if options.samples:
                     return sample(
                         steps, limits, _numbers(parts, copies, width, max(limits), options),
                         options.distribution, alpha=alpha, device=self.device,
                     )  # fmt: skip
-                return search(
+                return (yield from search_step_by_step(
                     steps, limits, beam=width, alpha=alpha, n_best=options.n_best,
                     reads_as=self.reads_as if options.n_best > 1 else None, device=self.device,
-                )  # fmt: skip
+                ))  # fmt: skip
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -9,8 +9,10 @@ sentence have places 0 to W - 1 in its beam. A hypothesis's parent is the place,
 earlier, of the hypothesis that it continues.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -63,7 +65,6 @@ class Hypothesis:
     token_log_probabilities: list[float] = field(default_factory=list)  # they sum to the whole's
 
 
-@torch.inference_mode()
 def search(
     steps: Steps,
     max_lengths: Sequence[int],
@@ -97,6 +98,28 @@ def search(
         ValueError: an argument out of its range.
         NoModelError: the model's scores are not numbers.
     """
+    steps_of_search = search_step_by_step(
+        steps, max_lengths, beam=beam, alpha=alpha, n_best=n_best, reads_as=reads_as, device=device
+    )
+    while True:
+        try:
+            next(steps_of_search)
+        except StopIteration as end:
+            return end.value
+
+
+@torch.inference_mode()
+def search_step_by_step(
+    steps: Steps,
+    max_lengths: Sequence[int],
+    *,
+    beam: int,
+    alpha: float,
+    n_best: int,
+    reads_as: ReadsAs | None,
+    device: torch.device | str,
+) -> Generator[None, None, list[list[Hypothesis]]]:
+    """`search`, which yields when it has to wait for the device."""
     if not (1 <= n_best <= beam and alpha >= 0 and min(max_lengths, default=1) >= 1):
         raise ValueError(f"out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}")
     beams = _Beams(max_lengths, beam, alpha, n_best, reads_as)
@@ -105,27 +128,70 @@ def search(
     live = torch.full_like(last_tokens, -torch.inf, dtype=torch.float32)  # (B, W)
     live[:, 0] = 0.0  # at first all W hypotheses are the same
     while beams.in_batch.size:
-        candidates = _candidates(steps.step(last_tokens, parents), live)
-        kept = beams.advance(*candidates)
+        logits = steps.step(last_tokens, parents)
+        vocabulary_size = logits.shape[-1]
+        candidates = _ToHost(_candidates(logits, live))
+        yield
+        kept = beams.advance(*_in_order(candidates.wait(), vocabulary_size))
         if 0 < kept.size < len(last_tokens):
-            steps.keep(torch.from_numpy(kept).to(device))
-        last_tokens = torch.from_numpy(beams.tokens).to(device)  # (b, W)
-        parents = torch.from_numpy(beams.parents).to(device)
-        live = torch.from_numpy(beams.live).to(device)
+            steps.keep(_to(device, kept))
+        last_tokens = _to(device, beams.tokens)  # (b, W)
+        parents, live = _to(device, beams.parents), _to(device, beams.live)
     return beams.hypotheses()
 
 
-def _candidates(
-    logits: Tensor, live: Tensor
-) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-    """The 2 W likeliest continuations of each sentence, likeliest first.
+def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) -> None:
+    """Runs all searches to their ends, `at_once` of them a step each in turn.
+
+    While the host ranks the candidates of one, the device computes the next step of another.
+    """
+    waiting = iter(searches)
+    running = deque(islice(waiting, at_once))
+    while running:
+        search = running.popleft()
+        try:
+            next(search)
+        except StopIteration:
+            running.extendleft(islice(waiting, 1))
+        else:
+            running.append(search)
+
+
+class _ToHost:
+    """A tensor on its way to the host, for which only `wait` waits, and for nothing behind it."""
+
+    def __init__(self, tensor: Tensor):
+        self.event = torch.cuda.Event() if tensor.is_cuda else None
+        if self.event:
+            on_host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            tensor = on_host.copy_(tensor, non_blocking=True)
+            self.event.record()
+        self.tensor = tensor
+
+    def wait(self) -> NDArray[np.int64]:
+        if self.event:
+            self.event.synchronize()
+        return self.tensor.numpy()
+
+
+def _to(device: torch.device | str, array: NDArray[np.generic]) -> Tensor:
+    """Copies to the device without a wait, which only pinned memory allows."""
+    tensor = torch.from_numpy(array)
+    if torch.device(device).type == "cuda":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+def _candidates(logits: Tensor, live: Tensor) -> Tensor:
+    """The 2 W likeliest continuations of each sentence.
 
     Args:
         logits: (b, W, V), written into.
         live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf: there is none.
 
     Returns:
-        (b, 2 W) each: log-probabilities with the new token, parents, tokens.
+        (2, b, 2 W) int64, so that one copy takes all to the host: the bits of the fp32
+        log-probabilities with the new token, and parent * V + token.
     """
     b, W, V = logits.shape
     # Log-probabilities are the model's, so they are taken before tokens are ruled out. One of them
@@ -139,14 +205,19 @@ def _candidates(
     totals = live[..., None] + (top.float() - normalizer).clamp(max=0)  # (b, W, k)
     best, picked = totals.view(b, W * k).topk(2 * W)  # (b, 2W)
     codes = picked // k * V + tokens.view(b, W * k).gather(1, picked)  # parent and token in one
-    # One copy to the host a step: the float32 bits travel as integers beside the codes.
-    both = torch.stack((best.view(torch.int32).long(), codes)).cpu().numpy()  # (2, b, 2W)
-    values = both[0].astype(np.int32).view(np.float32)
+    return torch.stack((best.view(torch.int32).long(), codes))
+
+
+def _in_order(
+    candidates: NDArray[np.int64], vocabulary_size: int
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
+    """Log-probabilities, parents and tokens, (b, 2 W) each and likeliest first."""
+    values = candidates[0].astype(np.int32).view(np.float32)
     if np.isnan(values).any():
         raise NoModelError(NOT_NUMBERS)
-    order = np.lexsort((both[1], -values))  # equal values: by parent, then token
-    codes_in_order = np.take_along_axis(both[1], order, 1)
-    return np.take_along_axis(values, order, 1), codes_in_order // V, codes_in_order % V
+    order = np.lexsort((candidates[1], -values))  # equal values: by parent, then token
+    codes = np.take_along_axis(candidates[1], order, 1)
+    return np.take_along_axis(values, order, 1), codes // vocabulary_size, codes % vocabulary_size
 
 
 def _top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.decoding.search import _candidates, _top, search
+from nmt.decoding.search import _candidates, _top, search, take_turns
 from nmt.errors import NoModelError
 from nmt.model.special_ids import EOS_ID
 from tests.decoding.toy import (
@@ -191,3 +191,16 @@ def test_arguments_out_of_range(wrong):
 
 def test_no_sentences():
     assert search(ToySteps([], 2), [], beam=2, alpha=0.6) == []
+
+
+def test_searches_take_turns():
+    """With at most so many under way, a step each; one that ends makes way for the next."""
+    steps = []
+
+    def counting(name: str, n: int):
+        for step in range(n):
+            steps.append(f"{name}{step}")
+            yield
+
+    take_turns((counting(name, n) for name, n in zip("abcd", (2, 4, 0, 1), strict=True)), 2)
+    assert steps == ["a0", "b0", "a1", "b1", "d0", "b2", "b3"]
