@@ -7,21 +7,25 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted(ROOT.glob("recipes/*/README.md")), *ROOT.glob("docs/*.md")]
 PROGRAMS = {
-    "cd", "echo", "for", "make", "nmt", "pip", "python", "python3", "sacrebleu", "sbatch",
-    "sed", "tensorboard", "torchrun",
+    "cat", "cd", "curl", "docker", "echo", "for", "git", "head", "make", "nmt", "pip", "python",
+    "python3", "sacrebleu", "sacremoses", "sbatch", "sed", "tensorboard", "torchrun", "wget",
 }  # fmt: skip
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)(?:(?:    .*)?\n)+")  # after a blank line
+_LINE = re.compile(r"(?:[^\n]*\\\n)*[^\n]+")  # with those that continue it
 _INLINE = re.compile(r"`([^`]+)`")
+_NOT_RUN = re.compile(r"<!-- not run: (.+) -->\n+\Z")  # before a block; a reader does not see it
 
 
 @dataclass(frozen=True)
 class Command:
-    """What a reader types: one line, those that end in a backslash joined."""
+    """What a reader types: one line, those that end in a backslash joined, or a Python block."""
 
     where: str  # document:line
     text: str
     is_block: bool  # else it stands within a sentence, perhaps with words such as MODEL in it
+    not_run: str = ""  # why no test can run it, as the document says
+    is_python: bool = False
 
     @property
     def program(self) -> str:
@@ -29,25 +33,35 @@ class Command:
 
 
 def commands(document: Path) -> list[Command]:
-    """All lines of code blocks, and all code within sentences that begins with a program."""
+    """All blocks of commands and of Python, and all code in sentences that begins with a program.
+
+    A block whose first word is no program shows what is printed, or a formula.
+    """
     text, name = document.read_text(encoding="utf-8"), str(document.relative_to(ROOT))
     found: list[tuple[int, Command]] = []
 
-    def add(at: int, line: str, is_block: bool) -> None:
+    def add(at: int, line: str, *how: bool | str) -> None:
         where = f"{name}:{text.count(chr(10), 0, at) + 1}"
-        found.append((at, Command(where, line, is_block)))
+        found.append((at, Command(where, line, *how)))  # type: ignore[arg-type]
 
     def blank(match: re.Match[str]) -> str:
         return re.sub(r"[^\n]", " ", match[0])
 
-    fenced = [m for m in _FENCED.finditer(text) if m[1] in ("", "sh", "bash", "console", "text")]
+    fenced = list(_FENCED.finditer(text))
     prose = _FENCED.sub(blank, text)
-    blocks = [(m.start(2), m[2]) for m in fenced]
-    blocks += [(m.start(), m[0]) for m in _INDENTED.finditer(prose)]
-    for start, block in blocks:
-        for line in re.finditer(r"(?:[^\n]*\\\n)*[^\n]+", block):
-            if joined := re.sub(r"\\\n\s*", "", line[0]).strip():
-                add(start + line.end() - len(line[0].lstrip()), joined, True)
+    blocks = [(m.start(), m.start(2), m[2], m[1]) for m in fenced]
+    blocks += [(m.start(), m.start(), m[0], "") for m in _INDENTED.finditer(prose)]
+    for begin, start, block, language in blocks:
+        mark = _NOT_RUN.search(text[:begin])
+        reason = mark[1] if mark else ""
+        if language == "python":
+            add(start, block, True, reason, True)
+        elif language in ("", "sh", "bash", "console"):
+            lines = list(_LINE.finditer(block))
+            if lines and Command("", lines[0][0].strip(), True).program in PROGRAMS:
+                for line in lines:
+                    if joined := re.sub(r"\\\n\s*", "", line[0]).strip():
+                        add(start + line.end() - len(line[0].lstrip()), joined, True, reason)
     for match in _INLINE.finditer(_INDENTED.sub(blank, prose)):
         line = " ".join(match[1].split())
         if line.split(" ")[0].removeprefix(".venv/bin/") in PROGRAMS:
