@@ -1,6 +1,8 @@
 """The commands that README and recipes tell a reader to type, as they stand there."""
 
+import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,8 +82,54 @@ def yaml_files(document: Path) -> dict[str, str]:
     return found
 
 
-def links(document: Path) -> list[str]:
-    """Relative links, without the part that names a heading."""
+def broken_links(document: Path) -> list[str]:
+    """Relative links to what is not there, a file or a heading of a page."""
     text = document.read_text(encoding="utf-8")
-    found = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
-    return [link for link in found if "://" not in link]
+    found = []
+    for link in re.findall(r"\]\(([^)]+)\)", text):
+        name, _, heading = link.partition("#")
+        target = document.parent / name if name else document
+        if "://" not in link and not (
+            target.exists() and (not heading or heading in _anchors(target))
+        ):
+            found.append(link)
+    return found
+
+
+def _anchors(document: Path) -> set[str]:
+    """The names by which headings are linked to."""
+    headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
+
+
+def messages(document: Path) -> list[str]:
+    """The errors and warnings that a document quotes in blocks, without `nmt: error:`."""
+    text = document.read_text(encoding="utf-8")
+    return re.findall(r"^ *nmt: (?:error|warning): (.+)$", text, re.MULTILINE)
+
+
+def what_the_code_says() -> list[re.Pattern[str]]:
+    """All texts in the code, as the beginning or end of a message; what is filled in may differ."""
+    found = []
+    for path in (ROOT / "nmt").rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        inside = {v for node in nodes if isinstance(node, ast.JoinedStr) for v in node.values}
+        for node in nodes:
+            if node in inside:
+                continue
+            fixed = list(_fixed_parts(node))
+            # "{problem}, {remedy}" would fit any message
+            if sum(map(len, fixed)) >= 15:
+                pattern = ".+".join(map(re.escape, fixed)).removeprefix("nmt:\\ warning:\\ ")
+                found.append(re.compile(f"^{pattern}|{pattern}$"))  # of either end of a message
+    return found
+
+
+def _fixed_parts(node: ast.AST) -> Iterator[str]:
+    """The text between what is filled in, by an f-string or later by braces."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield from re.split(r"\{\w*\}", text)
+        case ast.JoinedStr(values=values):
+            parts = [v.value if isinstance(v, ast.Constant) else "\0" for v in values]
+            yield from re.split(r"\0|\{\w*\}", "".join(map(str, parts)))

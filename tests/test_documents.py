@@ -11,6 +11,7 @@ import difflib
 import io
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -35,7 +36,10 @@ from recipes.paper_figures import paper_figures
 from recipes.speed import compare
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
-from tests.documents import DOCUMENTS, PROGRAMS, ROOT, Command, commands, links, yaml_files
+from tests.documents import (
+    DOCUMENTS, PROGRAMS, ROOT, Command, broken_links, commands, messages, what_the_code_says,
+    yaml_files,
+)  # fmt: skip
 from tests.fixtures.make import FROZEN
 
 COMMANDS = {document: commands(document) for document in DOCUMENTS}
@@ -74,6 +78,7 @@ TEXT_DATA = [
     for part, name in (("train", "train"), ("validation", "valid"), ("test", "test"))
 ]
 SCRIPTS = {  # what makes all that these scripts make takes long; where they are run in small
+    "docs/reference.py": "test_documents.py",
     "recipes/back_translation/halves.py": "recipes/test_demo_scripts.py",  # unless text is there
     "recipes/paper_figures/paper_figures.py": "recipes/test_paper_figures.py",
     "recipes/scaling/scaling.py": "recipes/test_scaling.py",
@@ -154,8 +159,21 @@ def test_extras_and_constraints_are_there():
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=IDS)
 def test_links_lead_somewhere(document: Path):
-    missing = [link for link in links(document) if not (document.parent / link).exists()]
-    assert missing == []
+    assert broken_links(document) == []
+
+
+def test_messages_are_those_of_the_program():
+    said = what_the_code_says()
+    quoted = [message for document in DOCUMENTS for message in messages(document)]
+    assert len(quoted) > 15
+    unsaid = [m for m in quoted if not any(pattern.search(m) for pattern in said)]
+    assert unsaid == []
+
+
+def test_the_reference_is_current():
+    page = runpy.run_path(str(ROOT / "docs" / "reference.py"))["page"]()
+    written = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    assert page == written, "python docs/reference.py > docs/reference.md"
 
 
 def test_the_table_of_promises_names_every_test_of_a_row():
@@ -219,11 +237,11 @@ def follow(command: Command, monkeypatch) -> None:
     Sentences need not name what is run: they may describe it.
     """
     arguments = nmt_words(command)
-    if command.is_python:
-        python(command.text)
-    elif command.not_run:
+    if command.not_run:
         if arguments:
             parse(cli.COMMANDS, arguments)
+    elif command.is_python:
+        python(command.text)
     elif arguments:
         if "COMMAND" not in arguments:
             run(arguments, command, monkeypatch)
