@@ -17,8 +17,8 @@ from nmt.reporting.settings import settings_text
 _HEAD = """\
 # Reference
 
-Made from the source by `python docs/reference.py`; a test holds it to that. What is listed here is what
-`import nmt` offers. Other modules can be imported as well, but change without notice;
+Made from the source by `python docs/reference.py`; a test holds it to that. What is listed here is
+what `import nmt` offers. Other modules can be imported as well, but change without notice;
 [The code](code.md) is their map. Every option of a command: `nmt COMMAND --help`.
 """
 _SETTINGS = """\
@@ -50,7 +50,9 @@ def _section(name: str) -> str:
     )
     heading = f"## {name}\n\n<!-- not run: stubs -->\n"
     import_line = f"from nmt import {name}\n\n\n"
-    stub = _stub(node, source.splitlines()).replace(f"def {thing.__name__}(", f"def {name}(", 1)
+    stub = _stub(node, source.splitlines())
+    if name != thing.__name__:  # which may make the line too long
+        stub = re.sub(r"def \w+\((.+)\) -> (.+):", rf"def {name}(\n    \1\n) -> \2:", stub, count=1)
     stub = re.sub(r" *# type: ignore\S*", "", stub)
     return f"{heading}\n{_fenced(import_line + stub, 'python')}"
 

@@ -37,9 +37,16 @@ from recipes.speed import compare
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
 from tests.documents import (
-    DOCUMENTS, PROGRAMS, ROOT, Command, broken_links, commands, messages, what_the_code_says,
+    DOCUMENTS,
+    PROGRAMS,
+    ROOT,
+    Command,
+    broken_links,
+    commands,
+    messages,
+    what_the_code_says,
     yaml_files,
-)  # fmt: skip
+)
 from tests.fixtures.make import FROZEN
 
 COMMANDS = {document: commands(document) for document in DOCUMENTS}
@@ -246,7 +253,7 @@ def test_commands_work_in_their_order(document: Path, reader: Path, monkeypatch,
 
 
 def follow(command: Command, monkeypatch) -> None:
-    """Does what a line or a Python block says; where another test does, sees to it that it is there.
+    """Does what a line or a Python block says, or sees to it that another test is there that does.
 
     Sentences need not name what is run: they may describe it.
     """
@@ -326,7 +333,10 @@ def run(arguments: list[str], command: Command, monkeypatch) -> None:
             if isinstance(path, Path):
                 bring(path)
     if name in ("prepare", "train"):
-        arguments = [*arguments, *in_small(load(parsed.config, [*parsed.overrides, *SMALL]), command)]
+        arguments = [
+            *arguments,
+            *in_small(load(parsed.config, [*parsed.overrides, *SMALL]), command),
+        ]
     if name == "benchmark" and parsed.config.is_file():
         arguments = [*arguments, *SMALL, *SMALL_DEMO]
     if {"--test-set", "--comet"} & set(arguments):
