@@ -1,6 +1,7 @@
 """The commands that README and recipes tell a reader to type, as they stand there."""
 
 import ast
+import difflib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,10 +35,16 @@ class Command:
         return re.split(r"[\s;]", self.text, maxsplit=1)[0].removeprefix(".venv/bin/")
 
 
+def nearest(word: str) -> str | None:
+    """The program that is meant, perhaps misspelt."""
+    return next(iter(difflib.get_close_matches(word, PROGRAMS, n=1, cutoff=0.7)), None)
+
+
 def commands(document: Path) -> list[Command]:
     """All blocks of commands and of Python, and all code in sentences that begins with a program.
 
-    A block whose first word is no program shows what is printed, or a formula.
+    A block in which no line begins with a program, nor with what may be meant for one, shows what
+    is printed, or a formula.
     """
     text, name = document.read_text(encoding="utf-8"), str(document.relative_to(ROOT))
     found: list[tuple[int, Command]] = []
@@ -60,7 +67,7 @@ def commands(document: Path) -> list[Command]:
             add(start, block, True, reason, True)
         elif language in ("", "sh", "bash", "console"):
             lines = list(_LINE.finditer(block))
-            if lines and Command("", lines[0][0].strip(), True).program in PROGRAMS:
+            if any(nearest(Command("", line[0].strip(), True).program) for line in lines):
                 for line in lines:
                     if joined := re.sub(r"\\\n\s*", "", line[0]).strip():
                         add(start + line.end() - len(line[0].lstrip()), joined, True, reason)

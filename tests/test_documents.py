@@ -7,7 +7,6 @@ for it. Python blocks are run too. What no test can run says why in the document
 `<!-- not run: REASON -->` before its block; its `nmt` lines are parsed all the same.
 """
 
-import difflib
 import io
 import os
 import re
@@ -44,6 +43,7 @@ from tests.documents import (
     broken_links,
     commands,
     messages,
+    nearest,
     what_the_code_says,
     yaml_files,
 )
@@ -149,8 +149,7 @@ BLOCKS = [c for c in ALL if c.is_block and not c.is_python]
 @pytest.mark.parametrize("command", BLOCKS, ids=lambda c: c.where)
 def test_a_block_of_commands_holds_nothing_else(command: Command):
     """So that no command is taken for something printed, and left out."""
-    near = difflib.get_close_matches(command.program, PROGRAMS, n=1, cutoff=0.7)
-    assert command.program in PROGRAMS, f"{command.where}: neither known nor {near or 'like one'}"
+    assert command.program in PROGRAMS, f"{command.program}: {nearest(command.program)}?"
 
 
 def test_extras_and_constraints_are_there():
