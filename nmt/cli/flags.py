@@ -89,8 +89,8 @@ def add_device(
     parser.add_argument("--device", metavar="D",
                         help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"),
-                        help="fp32 does not depend on batch size or order; bf16 is faster, and "
-                             "on a CPU int8, their BLEU within 0.2 "
+                        help="fp32 does not depend on batch size or order; bf16, and on a CPU "
+                             "int8, are faster, with BLEU within 0.2 "
                              f"(default: {precision})")  # fmt: skip
 
 

@@ -34,6 +34,7 @@ def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
     parser = _Parser(
         prog="nmt",
         description="Machine translation with the Transformer of Vaswani et al. (2017).",
+        epilog="nmt COMMAND --help lists a command's options, with an example",
     )
     parser.add_argument("--version", action="version", version=f"nmt {__version__}")
     below = parser.add_subparsers(metavar="COMMAND", required=True)

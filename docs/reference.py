@@ -1,0 +1,84 @@
+"""Writes docs/reference.md: the library's names as their docstrings describe them, every setting.
+
+    python docs/reference.py > docs/reference.md
+
+A page of stubs, read from the source: signatures as they are written there, with their comments.
+"""
+
+import ast
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+import nmt
+from nmt.reporting.settings import settings_text
+
+_HEAD = """\
+# Reference
+
+Made from the source by `python docs/reference.py`; a test holds it to that. What is listed here is
+what `import nmt` offers. Other modules can be imported as well, but change without notice;
+[The code](code.md) is their map. Every option of a command: `nmt COMMAND --help`.
+"""
+_SETTINGS = """\
+## Settings
+
+What `nmt config` prints. [Your data](data.md) has examples.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    names = [name for name in nmt.__all__ if not name.startswith("_")]
+    parts = [_HEAD, *map(_section, sorted(names, key=_rank)), _SETTINGS, _fenced(settings_text())]
+    return "\n".join(parts)
+
+
+def _rank(name: str) -> tuple[bool, bool, str]:
+    """The Translator first, errors last."""
+    return name.endswith("Error"), name != "Translator", name
+
+
+def _section(name: str) -> str:
+    thing = getattr(nmt, name)
+    source = Path(inspect.getsourcefile(thing) or "").read_text(encoding="utf-8")
+    node = next(
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == thing.__name__
+    )
+    heading = f"## {name}\n\n<!-- not run: stubs -->\n"
+    import_line = f"from nmt import {name}\n\n\n"
+    stub = _stub(node, source.splitlines())
+    if name != thing.__name__:  # which may make the line too long
+        stub = re.sub(r"def \w+\((.+)\) -> (.+):", rf"def {name}(\n    \1\n) -> \2:", stub, count=1)
+    stub = re.sub(r" *# type: ignore\S*", "", stub)
+    return f"{heading}\n{_fenced(import_line + stub, 'python')}"
+
+
+def _fenced(text: str, language: str = "text") -> str:
+    return f"```{language}\n{text.rstrip()}\n```\n"
+
+
+def _stub(node: ast.ClassDef | ast.FunctionDef, lines: list[str]) -> str:
+    """Signature and docstring; of a class also its fields, with comments, and public methods."""
+    first = node.body[0]
+    begin = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    is_one_line = lines[first.lineno - 1].endswith(": ...")
+    head = lines[begin - 1 : first.lineno - (not is_one_line)]
+    if not ast.get_docstring(node):  # __init__, whose class says it; or an overload
+        return textwrap.dedent("\n".join(head)).removesuffix(" ...") + " ..."
+    parts = [textwrap.dedent("\n".join([*head, *lines[first.lineno - 1 : first.end_lineno]]))]
+    members = node.body[1:] if isinstance(node, ast.ClassDef) else []
+    fields = [each for each in members if isinstance(each, ast.AnnAssign)]
+    if fields:
+        parts.append("\n".join(lines[fields[0].lineno - 1 : fields[-1].end_lineno]))
+    for each in members:
+        if isinstance(each, ast.FunctionDef) and (each.name == "__init__" or each.name[0] != "_"):
+            parts.append(textwrap.indent(_stub(each, lines), "    "))
+    return "\n\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(page(), end="")
