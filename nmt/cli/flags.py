@@ -46,7 +46,8 @@ def add_decoding(
                              "(default: the model's decoding.length_penalty)")  # fmt: skip
     parser.add_argument("--batch-tokens", type=positive, metavar="N",
                         help="tokens decoded at once; fewer need less memory "
-                             "(default: 16384 on a CPU, 131072 on a GPU)")  # fmt: skip
+                             "(default: 16384 on a CPU, up to 49152 for a model smaller "
+                             "than the base model, 131072 on a GPU)")  # fmt: skip
     add_device(parser, precision)
 
 

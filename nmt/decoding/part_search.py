@@ -28,8 +28,11 @@ from nmt.model.transformer import Transformer
 Progress = Callable[[int], object]
 
 # Tokens that a batch may hold. In the paper's base model each has 24 KB of keys and values in fp32
-# and half of that in bf16: together 0.4 GB, and 1.6 GB on a GPU.
-_CPU_BATCH_TOKENS = 16_384
+# and half of that in bf16: together 0.4 GB, and 1.6 GB on a GPU. A step of a small model is cheap
+# beside what a step costs in any case: its batches hold as many tokens as that memory does, but not
+# more than the second bound.
+_CPU_BATCH_TOKENS, _MOST_CPU_BATCH_TOKENS = 16_384, 49_152
+_CPU_CACHE_FLOATS = _CPU_BATCH_TOKENS * 6 * 2 * 512
 _GPU_BATCH_TOKENS = 131_072
 
 _GPU_BATCHES = 2  # under way at once: while the host ranks candidates, the GPU has work
@@ -129,17 +132,28 @@ class PartSearch:
         longest = max(len(part.tokens), len(part.prefix)) + self.defaults.max_extra_length
         return min(max(longest, len(part.prefix) + 1), self.max_tokens or sys.maxsize)
 
+    @property
+    def default_batch_tokens(self) -> int:
+        """The bound on a batch where `SearchOptions.batch_tokens` is not given."""
+        if self.device.type != "cpu":
+            return _GPU_BATCH_TOKENS
+        layers = [
+            layer.self_attention for each in self.transformers for layer in each.decoder_layers()
+        ]
+        floats = sum(layer.heads * (layer.d_k + layer.d_v) for layer in layers)  # of a token
+        return min(max(_CPU_BATCH_TOKENS, _CPU_CACHE_FLOATS // floats), _MOST_CPU_BATCH_TOKENS)
+
     def _batches(
         self, parts: Sequence[Part], width: int, options: SearchOptions
     ) -> Iterator[list[int]]:
         """Indices of the parts of each batch: of similar length, the longest first."""
-        default = _CPU_BATCH_TOKENS if self.device.type == "cpu" else _GPU_BATCH_TOKENS
+        bound = options.batch_tokens or self.default_batch_tokens
         order = sorted(range(len(parts)), key=lambda i: len(parts[i].tokens), reverse=True)
         begin = 0
         while begin < len(order):
             longest = parts[order[begin]]
             tokens = len(longest.tokens) + 1 + width * self._limit(longest)
-            end = begin + max(1, (options.batch_tokens or default) // tokens)
+            end = begin + max(1, bound // tokens)
             yield order[begin:end]
             begin = end
 

@@ -188,7 +188,8 @@ def test_defaults_are_those_that_help_names_and_the_papers(capsys):
     with pytest.raises(SystemExit):
         main(["translate", "--help"])
     text = capsys.readouterr().out
-    assert f"{part_search._CPU_BATCH_TOKENS} on a CPU" in " ".join(text.split())
+    least, most = part_search._CPU_BATCH_TOKENS, part_search._MOST_CPU_BATCH_TOKENS
+    assert f"{least} on a CPU, up to {most} for a model smaller" in " ".join(text.split())
     assert f"{part_search._GPU_BATCH_TOKENS} on a GPU" in " ".join(text.split())
     assert "divided by the length penalty" in " ".join(text.split())
     with pytest.raises(SystemExit):

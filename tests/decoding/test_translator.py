@@ -9,12 +9,13 @@ import pytest
 import sacrebleu
 import torch
 
-from nmt.config import Config, validate
+from nmt.config import Config, Decoding, Model, validate
 from nmt.data.cleaning import keep_spacing, normalize
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding import part_search
 from nmt.decoding.lines import LineOptions, translate_stream
+from nmt.decoding.part_search import PartSearch
 from nmt.decoding.translator import (
     EMPTY,
     SearchOptions,
@@ -28,6 +29,7 @@ from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.static_stepper import Rooms
 from nmt.model.stepper import Stepper
 from nmt.model.tokens import Tokens
+from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
 from tests.hostile import fuzzed_lines
 
@@ -109,6 +111,18 @@ def test_r19_independent_of_batch_size_and_order(translator):
     shuffled = random.Random(3).sample(range(60), 60)
     again = translator.n_best([texts[i] for i in shuffled])
     assert [b[0].tokens for b in again] == [together[i][0].tokens for i in shuffled]
+
+
+@pytest.mark.parametrize(
+    ("members", "layers", "tokens"),
+    [(1, 6, 16_384), (1, 12, 16_384), (1, 3, 32_768), (2, 3, 16_384), (1, 1, 49_152)],
+)
+def test_batches_of_small_models_hold_more_tokens(members: int, layers: int, tokens: int):
+    """Those whose keys and values take the memory of the base model's: 6 layers, 8 heads of 64."""
+    sizes = {"encoder_layers": 1, "decoder_layers": layers, "d_model": 8, "d_ff": 8, "heads": 8}
+    transformers = [Transformer(Model(**sizes), 10, 10) for _ in range(members)]
+    found = PartSearch(transformers, Decoding(), reads_as=tuple)
+    assert found.default_batch_tokens == tokens
 
 
 @pytest.mark.parametrize(("beam", "bound"), [(1, 300), (4, 300), (4, 20)])
