@@ -370,7 +370,7 @@ def test_the_first_setting_that_differs_is_named_as_yaml(
     """Always the same one, whatever the hashes of this process."""
     save(1)
     others = {"model__attention_window": 5, "model__d_ff": 65, "model__heads": 3,
-              "model__norm": "pre", "tokenizer__bpe_dropout": 0.5, "training__seed": 5,
+              "model__norm": "pre", "training__seed": 5,
               "training__compile": True, "training__label_smoothing": 0.5}  # fmt: skip
     (tmp_path / "config.yaml").write_text(settings(**others).to_yaml())
     run, said = RunDirectory(tmp_path), []
