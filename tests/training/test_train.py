@@ -104,9 +104,11 @@ def test_fewer_steps_than_an_unfinished_run_has_taken_are_refused(settings, stra
     directory = Path(settings().training.run_directory)
     shutil.copytree(straight, directory)
     shutil.rmtree(directory / "model")
+    settings_before = (directory / "config.yaml").read_bytes()
     with pytest.raises(InputError, match=r"max_steps is 6 and step 12 is reached, .*set it to 12"):
         run(settings(training__micro_batches=2, training__max_steps=6))
     assert not (directory / "model").exists()
+    assert (directory / "config.yaml").read_bytes() == settings_before
     run(settings(training__micro_batches=2, training__max_steps=12))
     assert fingerprint(directory, 12) == fingerprint(straight, 12)
 
