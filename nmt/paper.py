@@ -15,7 +15,7 @@ BASE: dict[str, Any] = {
     "model.d_ff": 2048, "model.heads": 8, "model.d_k": 64, "model.d_v": 64,
     "model.dropout": 0.1, "model.attention_dropout": 0.0, "model.activation_dropout": 0.0,
     "model.positions": "sinusoidal", "model.norm": "post", "model.attention_window": None,
-    "tokenizer.vocabulary_size": 37_000, "tokenizer.bpe_dropout": 0.0,
+    "tokenizer.vocabulary_size": 37_000,
     "training.max_steps": 100_000, "training.batch_tokens": 25_000,
     "training.warmup_steps": 4000, "training.learning_rate_factor": 1.0,
     "training.label_smoothing": 0.1, "training.gradient_clip": None,

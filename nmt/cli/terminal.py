@@ -5,8 +5,9 @@ import io
 import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
-from nmt.errors import InputError, told
+from nmt.errors import InputError, of_system, told
 
 
 def say(text: str) -> None:
@@ -21,10 +22,20 @@ def run_script(name: str, main: Callable[[], None]) -> None:
         main()
     except KeyboardInterrupt:
         sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has gone
+        forget_output()
     except InputError as error:
-        for problem in error.problems:
-            say(f"{name}: error: {problem}")
-        sys.exit(error.status)
+        _end(name, error)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        _end(name, of_system(error))
+
+
+def _end(name: str, error: InputError) -> NoReturn:
+    for problem in error.problems:
+        say(f"{name}: error: {problem}")
+    sys.exit(error.status)
 
 
 def print_result(text: object) -> None:

@@ -43,6 +43,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
             _apply(override, content, origins, origin)
         except InputError as error:
             problems += error.problems
+    problems += _refuse_bpe_dropout(content, origins)
     try:
         initial = _initial_config(content, origins)
         if initial:
@@ -63,11 +64,32 @@ def read_merged(path: Path) -> dict[str, Any]:
 
 
 def load_resolved(path: Path) -> Config:
-    """The configuration in a file that `to_yaml` wrote: no `base:` leads out of it."""
+    """The configuration in a file that `to_yaml` wrote: no `base:` leads out of it.
+
+    It may be of a model that an earlier version trained with BPE-dropout, which is not in it then.
+    """
     content, lines = read(path)
     if not isinstance(content, dict):
         raise InputError(f"no settings, {path}, a mapping of sections was expected")
+    _take_out_bpe_dropout(content)
     return validate(content, {key: f"{path}:{line}" for key, line in lines.items()}, str(path))
+
+
+def _take_out_bpe_dropout(content: Mapping[str, Any]) -> Any:
+    """Removes the setting that earlier versions wrote into every file, and gives its value."""
+    section = content.get("tokenizer")
+    return section.pop("bpe_dropout", 0) if isinstance(section, dict) else 0
+
+
+def _refuse_bpe_dropout(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) -> list[str]:
+    """A line if it asks for what there is no more; it says nothing where it was off."""
+    value = _take_out_bpe_dropout(content)
+    if value == 0:
+        return []
+    return [
+        f"tokenizer.bpe_dropout is {inline(value)}, {origins['tokenizer', 'bpe_dropout']}, leave "
+        "it out: there is no BPE-dropout any more, models made with it can still be used"
+    ]
 
 
 def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) -> Config | None:

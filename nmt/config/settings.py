@@ -231,13 +231,6 @@ class Tokenizer(Section):
     vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = _paper(
         "tokenizer.vocabulary_size", "pieces shared by both languages: 256 bytes, 4 symbols, text"
     )
-    bpe_dropout: Probability = _paper(
-        "tokenizer.bpe_dropout",
-        "chance that a merge is skipped where training pairs are segmented "
-        "(Provilkov et al., 2020: 0.1, for small corpora). Each training pair is then prepared in "
-        "16 random segmentations, one for each epoch in turn. Validation and translation always "
-        "have the usual segmentation, which also says whether a pair exceeds data.max_length",
-    )
     symbols: Annotated[tuple[Word, ...], Field(strict=False)] = Field(
         default=(),
         description="at most 1,000 pieces of your own, such as <2de> or <BT>: 3 to 16 printable "

@@ -3,8 +3,7 @@
 A pure function of (prepared data, seed, batch_tokens, slots, step). Shards are permuted anew each
 epoch and taken in windows of about a million pairs, so that a corpus of any size starts training
 in seconds with a few bytes a pair. A window is shuffled, cut into steps, and each step into slots
-of nearly equal size. Pairs that were prepared in several segmentations take the next one each time
-they come.
+of nearly equal size.
 
 Differs from Vaswani et al. (2017), §5.1, who batch pairs of like length against padding: rows are
 packed (by `layout`), so there is little padding, and a step of pairs of one length is a worse
@@ -66,7 +65,7 @@ class Plan:
         seed: int,
         before_use: Callable[[Shard], None] = lambda shard: None,
     ):
-        self.segmented = _by_pairs(shards)
+        self.shards = shards
         self.batch_tokens, self.slots, self.seed = batch_tokens, slots, seed
         self.before_use = before_use
 
@@ -80,7 +79,7 @@ class Plan:
         step = epoch = self._epochs_to_skip(after)
         while True:
             for number, window in enumerate(self._windows(epoch)):
-                parts = [part for shard in window for part in self._chosen(shard, epoch)]
+                parts = [(self.shards[i], self._chosen(i, epoch)) for i in window]
                 for shard, _ in parts:
                     shard.check_unchanged()
                 pairs, source, target = _pairs(parts)
@@ -104,10 +103,10 @@ class Plan:
 
         Otherwise none, since how many steps an epoch has depends on the order of its pairs.
         """
-        weights = [shards[0].weight for shards in self.segmented]
+        weights = [shard.weight for shard in self.shards]
         pairs, source, target = (
-            sum(weight * most for weight, most in zip(weights, sizes, strict=True))
-            for sizes in zip(*map(_largest, self.segmented), strict=True)
+            sum(weight * size for weight, size in zip(weights, sizes, strict=True))
+            for sizes in zip(*map(_sizes, self.shards), strict=True)
         )
         is_one_step = pairs < WINDOW_PAIRS and max(source, target) <= self.batch_tokens
         if is_one_step and all(weight == int(weight) for weight in weights):
@@ -117,7 +116,7 @@ class Plan:
         if after / most_steps * (pairs + _EPOCH_PAIRS) > _FARTHEST_PAIRS:
             raise InputError(
                 f"step {after:,} is after more than {int(after / most_steps):,} epochs, "
-                f"{self.segmented[0][0].path.parent}, start a new run in another "
+                f"{self.shards[0].path.parent}, start a new run in another "
                 "training.run_directory"
             )
         return 0
@@ -126,12 +125,12 @@ class Plan:
         return np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, *key))))
 
     def _windows(self, epoch: int) -> Iterator[list[int]]:
-        """Indices into `segmented`, window by window."""
+        """Indices into `shards`, window by window."""
         window: list[int] = []
         pairs = 0.0
-        for number in self._rng(epoch, 0).permutation(len(self.segmented)):
+        for number in self._rng(epoch, 0).permutation(len(self.shards)):
             window.append(int(number))
-            shard = self.segmented[number][0]
+            shard = self.shards[number]
             pairs += len(shard) * shard.weight
             if pairs >= WINDOW_PAIRS:
                 yield window
@@ -139,24 +138,24 @@ class Plan:
         if window:
             yield window
 
-    def _chosen(self, number: int, epoch: int) -> Iterator[tuple[Shard, np.ndarray]]:
+    def _chosen(self, number: int, epoch: int) -> np.ndarray:
         """A shard's share of an epoch: each pair `weight` times, on average if not whole.
 
         Epoch e takes the places [e * weight * n, (e + 1) * weight * n) of an endless sequence of
-        permutations of the shard, so that with weight 1 every pair comes once. Permutation t is
-        of segmentation t modulo their number.
+        permutations of the shard, so that with weight 1 every pair comes once.
 
-        Yields:
-            A segmentation and (pairs,) indices into it; one entry at least, perhaps without pairs.
+        Returns:
+            (pairs,) indices into the shard, perhaps none.
         """
-        segmentations = self.segmented[number]
-        size, weight = len(segmentations[0]), segmentations[0].weight
+        size, weight = len(self.shards[number]), self.shards[number].weight
         begin, end = round(epoch * weight * size), round((epoch + 1) * weight * size)
-        is_whole = (begin % size, end - begin) == (0, size)
+        if (begin % size, end - begin) == (0, size):
+            return np.arange(size)
+        chosen = [np.empty(0, np.int64)]
         for turn in range(begin // size, max(begin, end - 1) // size + 1):
-            order = np.arange(size) if is_whole else self._rng(turn, 2, number).permutation(size)
-            chosen = order[max(0, begin - turn * size) : end - turn * size]
-            yield segmentations[turn % len(segmentations)], chosen
+            order = self._rng(turn, 2, number).permutation(size)
+            chosen.append(order[max(0, begin - turn * size) : end - turn * size])
+        return np.concatenate(chosen)
 
     def _step(
         self, step: int, epoch: int, pairs: np.ndarray, source: np.ndarray, target: np.ndarray
@@ -168,13 +167,13 @@ class Plan:
         return StepPlan(step, epoch + 1, tuple(slots), *tokens)
 
 
-def _largest(segmentations: Sequence[Shard]) -> tuple[int, int, int]:
-    """A shard's number of pairs, and the most tokens that a segmentation has on each side."""
-    for shard in segmentations:
-        shard.check_unchanged()
-    sides = ([shard.source for shard in segmentations], [shard.target for shard in segmentations])
-    source, target = (max(int(side.offsets[-1] - side.offsets[0]) for side in s) for s in sides)
-    return len(segmentations[0]), source, target
+def _sizes(shard: Shard) -> tuple[int, int, int]:
+    """A shard's number of pairs, and its tokens on each side."""
+    shard.check_unchanged()
+    source, target = (
+        int(side.offsets[-1] - side.offsets[0]) for side in (shard.source, shard.target)
+    )
+    return len(shard), source, target
 
 
 def _pairs(
@@ -186,16 +185,6 @@ def _pairs(
         np.concatenate([shard.source.lengths[chosen] for shard, chosen in parts]),
         np.concatenate([shard.target.lengths[chosen] for shard, chosen in parts]),
     )
-
-
-def _by_pairs(shards: Sequence[Shard]) -> list[list[Shard]]:
-    """For each shard its segmentations: shards of the same pairs, which follow one another."""
-    segmented: list[list[Shard]] = []
-    for shard in shards:
-        if shard.segmentation == 0:
-            segmented.append([])
-        segmented[-1].append(shard)
-    return segmented
 
 
 def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[int]:

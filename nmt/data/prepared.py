@@ -29,9 +29,9 @@ class PreparedData:
 
     Keys of the manifest beside those of every manifest: `data_sha256` (over the hashes of all Arrow
     files), `tokenizer_sha256`, `target_symbols` (those of `tokenizer.symbols` that training targets
-    hold, if any), `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight, and
-    with BPE-dropout segmentation), `corpora` (with counts by cleaning rule), `warnings` (if there
-    are any), `settings`, `inputs`, `origin_sha256`.
+    hold, if any), `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight),
+    `corpora` (with counts by cleaning rule), `warnings` (if there are any), `settings`, `inputs`,
+    `origin_sha256`.
     """
 
     directory: Path
@@ -123,8 +123,7 @@ class PreparedData:
                     f"{pairs:,} pairs, {entry['pairs']:,} in the manifest, {path}, "
                     "run nmt prepare again"
                 )
-            segmentation = entry.get("segmentation", 0)
-            yield Shard(path, source, target, entry["weight"], first, segmentation, watched)
+            yield Shard(path, source, target, entry["weight"], first, watched)
             first += pairs
 
     def verify(self, shard: Shard) -> None:
@@ -215,8 +214,8 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
 def settings_of(config: Config) -> dict[str, Any]:
     """The settings that prepared data depend on, as their manifest has them."""
     data = config.data.model_dump(mode="json", exclude={"directory"})
-    # data without dropout or symbols are as they were before there were these settings
-    absent = {key for key in ("bpe_dropout", "symbols") if not getattr(config.tokenizer, key)}
+    # data without symbols are as they were before there was this setting
+    absent = set() if config.tokenizer.symbols else {"symbols"}
     return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json", exclude=absent)}
 
 

@@ -77,7 +77,6 @@ class Shard:
     target: Side
     weight: float  # how often each pair is seen in an epoch
     first: int  # index of its first pair within the split
-    segmentation: int = 0  # 1, 2, ... follow 0 and hold its pairs, segmented differently
     watched: Watched | None = field(default=None, compare=False)
 
     def __len__(self) -> int:

@@ -11,9 +11,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from operator import add
 from pathlib import Path
-from random import Random
 
 import sentencepiece
 
@@ -33,7 +31,6 @@ _MAX_LINE_BYTES = 1 << 20  # sentencepiece leaves longer lines out; cleaning has
 _SPACE_SIGN, _MARKER = "\u2581", "\U000f2581"
 ESCAPES = ((_MARKER, _MARKER + "0"), (_SPACE_SIGN, _MARKER + "1"))  # in this order
 _MARKED = re.compile(f"{_MARKER}([01])")
-_WORD = re.compile(f"{_SPACE_SIGN}[^{_SPACE_SIGN}]*")  # no piece goes beyond one
 
 
 class Tokenizer:
@@ -84,24 +81,6 @@ class Tokenizer:
         """`encode` for many texts at once."""
         return self._processor.encode([_escape(text) for text in texts], num_threads=1)
 
-    def sample(self, text: str, dropout: float, random: Random) -> list[int]:
-        """The ids of a random segmentation of a normalized text; `decode` gives it back as well.
-
-        BPE-dropout, Algorithm 1 of Provilkov et al. (2020): for each merge in a word, every
-        candidate is left out with probability `dropout` and the best of the others is made; the
-        word is done when none is left. At 0 this is `encode`. Not sentencepiece's own sampling:
-        that never retries what it has left out, so that 0.1 makes Multi30k's sentences 40%
-        longer, not 20%.
-        """
-        spaced = _escape(f" {text}" if text else "").replace(" ", _SPACE_SIGN)
-        return [
-            i
-            for word in _WORD.findall(spaced)
-            for part in self._around_symbols(word)
-            for piece in self._merged(part, dropout, random)
-            for i in self._ids_of(piece)
-        ]
-
     @cached_property
     def symbol_ids(self) -> dict[str, int]:
         """The id of each symbol."""
@@ -117,46 +96,9 @@ class Tokenizer:
 
     @cached_property
     def _tag(self) -> re.Pattern[str]:
-        return re.compile(f"(?:(?:{self._symbol.pattern}) ?)*" if self.symbols else "")
-
-    @cached_property
-    def _symbol(self) -> re.Pattern[str]:
         longest_first = sorted(self.symbols, key=len, reverse=True)  # as sentencepiece finds them
-        return re.compile("|".join(map(re.escape, longest_first)))
-
-    def _around_symbols(self, word: str) -> Iterator[list[str]]:
-        """The parts of a word as characters; a symbol, which is never split, is one by itself."""
-        end = 0
-        for found in self._symbol.finditer(word) if self.symbols else ():
-            yield [*word[end : found.start()]]
-            yield [found[0]]
-            end = found.end()
-        yield [*word[end:]]
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        """The ids of all pieces of text; a lower id is merged first."""
-        first = UNK_ID + 257 + len(self.symbols)
-        return {self._processor.id_to_piece(i): i for i in range(first, self.vocabulary_size)}
-
-    def _merged(self, pieces: list[str], dropout: float, random: Random) -> list[str]:
-        ids = self._ids
-        while True:
-            joined = map(add, pieces, pieces[1:])
-            merges = sorted((ids[new], at) for at, new in enumerate(joined) if new in ids)
-            at = next((at for _, at in merges if random.random() >= dropout), None)
-            if at is None:
-                return pieces
-            pieces[at : at + 2] = [pieces[at] + pieces[at + 1]]
-
-    def _ids_of(self, piece: str) -> list[int]:
-        """One id, or those of the bytes of a character that the vocabulary lacks."""
-        if piece in self.symbol_ids:
-            return [self.symbol_ids[piece]]
-        if piece in self._ids:
-            return [self._ids[piece]]
-        first_byte = UNK_ID + 1 + len(self.symbols)
-        return [first_byte + byte for byte in piece.encode()]
+        one = "|".join(map(re.escape, longest_first))
+        return re.compile(f"(?:(?:{one}) ?)*" if self.symbols else "")
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids; PAD, BOS and EOS are skipped, bytes that are no UTF-8 give U+FFFD."""

@@ -81,7 +81,7 @@ def score_translations(
 ) -> Iterator[ScoredTranslation]:
     """The log-probability of each target as the translation of its source, in order.
 
-    Both are tokenized as for training, without BPE-dropout. Yields results window by window, so
+    Both are tokenized as for training. Yields results window by window, so
     that those of many lines need not be in memory.
 
     Raises:

@@ -13,10 +13,11 @@ H heads, K d_k, V d_v.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -125,7 +126,7 @@ class _Room:
 def _captured(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
     """The same step as a CUDA graph: it always returns the same tensor, with new content.
 
-    If it cannot be captured, the step as it is.
+    If it cannot be captured, the step as it is; standard error is told why.
     """
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -143,6 +144,7 @@ def _captured(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
     except RuntimeError as error:
         if isinstance(error, torch.cuda.OutOfMemoryError):
             raise
+        _tell_uncaptured(str(error).partition("\n")[0])
         return step
     finally:
         torch.set_autocast_cache_enabled(kept)
@@ -152,6 +154,15 @@ def _captured(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
         return logits
 
     return replay
+
+
+@lru_cache  # once, however many rooms there are
+def _tell_uncaptured(reason: str) -> None:
+    print(
+        f"nmt: warning: decoding without a CUDA graph, which is slower ({reason}), this GPU, "
+        "see whether torch and the driver fit each other",
+        file=sys.stderr,
+    )
 
 
 class Rooms:

@@ -22,12 +22,21 @@ def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
     """The mean of the weights of models or checkpoints, in fp32; only the mean is held in memory.
 
     Files are memory-mapped, so that the system can drop what has been read.
+
+    Raises:
+        NoModelError: one is damaged, or their sum is more than fp32 holds.
     """
     mean = read_tensors(folders[0] / WEIGHTS)
     for folder in folders[1:]:
         for name, tensor in read_tensors(folder / WEIGHTS).items():
             mean[name] += tensor
-    return {name: tensor.div_(len(folders)) for name, tensor in mean.items()}
+    for name, tensor in mean.items():
+        if not tensor.div_(len(folders)).isfinite().all():
+            raise NoModelError(
+                f"weights too large to be averaged ({name}), {folders[0]}, "
+                "name models whose training went well"
+            )
+    return mean
 
 
 def average(run: Path, last: int, output: Path, note: Note) -> list[int]:

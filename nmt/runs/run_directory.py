@@ -235,6 +235,11 @@ class RunDirectory:
         return os.path.lexists(self.model) or any(self.checkpoints.glob("[!.]*"))
 
     def set_up(self, config: Config, tokenizer: bytes) -> None:
-        """Writes the settings and the tokenizer (its file's content) of a run that begins here."""
-        atomic.write_if_changed(self.config, config.to_yaml().encode())
+        """Writes the tokenizer (its file's content), and the settings of a run that begins here."""
+        if not (self.config.exists() and self._has_begun()):
+            self.record(config)
         atomic.write_if_changed(self.tokenizer, tokenizer)
+
+    def record(self, config: Config) -> None:
+        """Writes the settings with which the run goes on."""
+        atomic.write_if_changed(self.config, config.to_yaml().encode())

@@ -49,23 +49,11 @@ class _Shard(_Form):
     source_tokens: _Count
     target_tokens: _Count
     weight: _Weight
-    segmentation: Annotated[int, Field(ge=0, le=1000)] = 0
 
 
 class _Shards(_Form):
     train: Annotated[list[_Shard], Field(min_length=1)]
     validation: list[_Shard]
-
-    @model_validator(mode="after")
-    def _segmentations_follow_each_other(self) -> Self:
-        former = None
-        for shard in self.train:
-            if shard.segmentation:
-                expected = (shard.segmentation - 1, shard.pairs, shard.weight)
-                if former is None or expected != (former.segmentation, former.pairs, former.weight):
-                    raise ValueError(f"{shard.file} does not follow its other segmentations")
-            former = shard
-        return self
 
 
 class _Corpus(_Form):

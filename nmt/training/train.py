@@ -87,6 +87,8 @@ def train(config: Config, note: Note) -> Path:
                 f"training.max_steps is {settings.max_steps} and step {step} is reached, "
                 f"{directory}, set it to {step} to end the run there, or higher to train on"
             )
+        if lock:
+            directory.record(config)
         with _log(run, start) as log:
             if start:
                 log.note(f"resumed from step {step}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.errors import InputError, of_system
+from nmt.errors import InputError
 
 
 @contextmanager
@@ -15,7 +15,7 @@ def figure(path: Path, panels: int = 1) -> Iterator[list[Any]]:
     """The axes of `panels` panels side by side; the picture is saved at the end of the block.
 
     Raises:
-        InputError: matplotlib, the extra "plots", is missing; the picture cannot be written.
+        InputError: matplotlib, the extra "plots", is missing.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -24,12 +24,9 @@ def figure(path: Path, panels: int = 1) -> Iterator[list[Any]]:
         raise InputError("matplotlib is missing, this recipe, pip install -e '.[plots]'") from None
     picture = Figure(figsize=(8 if panels == 1 else 6 * panels, 5), dpi=110, layout="constrained")
     FigureCanvasAgg(picture)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield list(picture.subplots(1, panels, squeeze=False)[0])
-        picture.savefig(path)
-    except OSError as error:
-        raise of_system(error) from None
+    path.parent.mkdir(parents=True, exist_ok=True)
+    yield list(picture.subplots(1, panels, squeeze=False)[0])
+    picture.savefig(path)
 
 
 def heat_map(axes: Any, values: Any, label: str, **options: Any) -> None:

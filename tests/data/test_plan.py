@@ -1,7 +1,6 @@
 """The plan: every pair once an epoch, bounds kept, a function of seed and step alone."""
 
 from collections import Counter
-from dataclasses import replace
 from itertools import islice, takewhile
 from pathlib import Path
 
@@ -115,32 +114,6 @@ def test_weights_say_how_often_a_pair_is_seen():
         assert sum(counts[pair] for pair in range(100, 150)) == 25
     both = Counter(np.concatenate([s.slots[0] for n in (1, 2) for s in epoch(plan, n)]).tolist())
     assert all(both[pair] == 1 for pair in range(100, 150))  # half an epoch each, none twice
-
-
-def test_each_time_through_the_pairs_takes_their_next_segmentation():
-    """Two corpora of three segmentations; the second is gone through twice an epoch."""
-    shards = make_shards([60] * 3 + [40] * 3, weights=[1.0] * 3 + [2.0] * 3)
-    shards = [replace(shard, segmentation=n % 3) for n, shard in enumerate(shards)]
-    source, target = lengths(shards)
-    straight, used = [], []
-    plan = Plan(shards, 200, 2, 1, before_use=lambda shard: used.append(shard.path.name))
-    for number in (1, 2, 3, 4):
-        steps = epoch(plan, number)
-        straight += steps
-        for step in steps:
-            own = np.concatenate(step.slots)
-            assert step.source_tokens == source[own].sum() <= 200
-            assert step.target_tokens == target[own].sum() <= 200
-        first, second = (number - 1) % 3, [(2 * number - 2) % 3, (2 * number - 1) % 3]
-        expected = [*range(60 * first, 60 * first + 60)]
-        expected += [180 + 40 * n + pair for n in second for pair in range(40)]
-        pairs = np.concatenate([slot for step in steps for slot in step.slots])
-        assert sorted(pairs) == sorted(expected)
-    assert set(used[:3]) == {"0", "3", "4"}  # what the first epoch needs
-    for after in range(0, len(straight), 7):
-        resumed = next(Plan(shards, 200, 2, 1).steps(after))
-        for a, b in zip(resumed.slots, straight[after].slots, strict=True):
-            assert np.array_equal(a, b)
 
 
 def test_resuming_anywhere_gives_the_same_steps():

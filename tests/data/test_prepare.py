@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -209,62 +208,6 @@ def test_a_pair_of_exactly_max_length_stays(whole: config.Config, tmp_path: Path
         counts = job.counts_of_file(output)
         assert counts["pairs"] == sum(length <= limit for length in longest)
         assert counts.get(cleaning.TOO_MANY_TOKENS, 0) == 3 - counts["pairs"]
-
-
-def segmentations(wanted: config.Config) -> list[list[list[tuple[list[int], list[int]]]]]:
-    """Of each training shard of text its segmentations: ids of both sides, pair by pair."""
-    found: list = []
-    for shard in PreparedData.of(wanted).shards("train"):
-        if shard.segmentation == 0:
-            found.append([])
-        pairs = [(shard.source[i].tolist(), shard.target[i].tolist()) for i in range(len(shard))]
-        assert shard.segmentation == len(found[-1])
-        found[-1].append(pairs)
-    return found
-
-
-def test_bpe_dropout_segments_each_training_pair_several_times(
-    whole: config.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job, "SEGMENTATIONS", 3)
-    usual = placed(whole, tmp_path / "usual", max_length=11)
-    tokenizer_settings = config.Tokenizer(vocabulary_size=400, bpe_dropout=0.2)
-    wanted = placed(usual, tmp_path / "data").model_copy(update={"tokenizer": tokenizer_settings})
-    run(usual)
-    assert "encoding in 3 segmentations" in run(wanted)
-    assert "nothing to do" in run(wanted)[-1]
-    facts, plain = PreparedData.of(wanted).manifest, PreparedData.of(usual).manifest
-    assert facts["corpora"] == plain["corpora"]  # the same pairs are dropped
-    assert facts["tokenizer_sha256"] == plain["tokenizer_sha256"]
-    assert facts["data_sha256"] != plain["data_sha256"]
-    assert plain["settings"]["tokenizer"] == {"vocabulary_size": 400}  # as before the setting
-
-    tokenizer = Tokenizer.load(tmp_path / "data" / "tokenizer.model")
-    different: Counter[int] = Counter()  # pairs by how many segmentations they have
-    sizes: Counter[int] = Counter()
-    for [expected], found in zip(segmentations(usual), segmentations(wanted), strict=True):
-        assert [len(pairs) for pairs in found] == [len(expected)] * 3
-        for usual_pair, *drawn in zip(expected, *found, strict=True):
-            for pair in drawn:
-                assert [tokenizer.decode(ids) for ids in pair] == [
-                    tokenizer.decode(ids) for ids in usual_pair
-                ]
-                assert all(ids[-1] == EOS_ID for ids in pair)
-                sizes[max(map(len, pair))] += 1
-            different[len({str(pair) for pair in drawn})] += 1
-    assert min(different[1], different[2], different[3]) > 20
-    assert max(sizes) == 11 and sizes[7] > 600  # longer ones give way to the usual 7 tokens
-    for split in ("validation", "test"):
-        assert facts["shards"].get(split) == plain["shards"].get(split)
-    name = facts["shards"]["validation"][0]["file"]
-    assert facts["files"][name] == plain["files"][name]
-
-    with pytest.raises(InputError, match=r"tokenizer.bpe_dropout was 0.2, is null"):
-        PreparedData.of(placed(usual, tmp_path / "data"))
-    again = placed(wanted, tmp_path / "again")
-    monkeypatch.setattr(encode, "_BATCH", 7)
-    run(again)
-    assert content(tmp_path / "again") == content(tmp_path / "data")
 
 
 class _Killed(BaseException):

@@ -126,7 +126,6 @@ FORGERIES = {
     "pairs a word": at(*FIRST, "pairs", to="many"),
     "no file": lambda content: content["shards"]["train"][0].pop("file"),
     "outside": at(*FIRST, "file", to="../x.arrow"),
-    "late segmentation": at(*FIRST, "segmentation", to=1),
     "entry a word": at("shards", "train", to=["data"]),
     "settings": at("settings", "tokenizer", to=7),
     "corpora": at("corpora", to=[{"split": "train"}]),

@@ -6,12 +6,8 @@ import re
 import struct
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
-from functools import cache
-from itertools import product
 from pathlib import Path
-from random import Random
 
 import pytest
 import sentencepiece
@@ -72,24 +68,6 @@ def test_decode_inverts_encode(tokenizer: Tokenizer, text: str) -> None:
     assert tokenizer.decode([BOS_ID, *ids, EOS_ID, PAD_ID]) == text
 
 
-@settings(max_examples=200)
-@given(
-    st.lists(st.one_of(SPECIAL, st.text(sorted(set(TEXT))), st.text(max_size=8)), max_size=8)
-    .map("".join)
-    .map(keep_spacing),
-    st.floats(0, 0.99),
-    st.integers(0, 9),
-)
-def test_random_segmentations_are_of_the_same_text(
-    tokenizer: Tokenizer, text: str, dropout: float, seed: int
-) -> None:
-    assert tokenizer.sample(text, 0.0, Random(seed)) == tokenizer.encode(text)
-    ids = tokenizer.sample(text, dropout, Random(seed))
-    assert tokenizer.decode(ids) == text
-    assert all(UNK_ID < i < tokenizer.vocabulary_size for i in ids)
-    assert tokenizer.sample(text, dropout, Random(seed)) == ids
-
-
 SYMBOLS = ("<2de>", "<2de>>", "##BT##", 'a,"b'.join("<>"))
 MIXED = st.lists(st.one_of(st.sampled_from([*SYMBOLS, "<2d", "e>", "#", " "]), SPECIAL), max_size=8)
 
@@ -112,18 +90,12 @@ def symbols_in(text: str) -> list[str]:
     return found
 
 
-@given(MIXED.map("".join).map(normalize), st.floats(0, 0.99), st.integers(0, 9))
-def test_symbols_are_one_piece_each_and_never_split(
-    with_symbols: Tokenizer, text: str, dropout: float, seed: int
-) -> None:
+@given(MIXED.map("".join).map(normalize))
+def test_symbols_are_one_piece_each_and_never_split(with_symbols: Tokenizer, text: str) -> None:
     ids = with_symbols.encode(text)
     assert with_symbols.decode(ids) == text
-    assert with_symbols.sample(text, 0.0, Random(seed)) == ids
-    sampled = with_symbols.sample(text, dropout, Random(seed))
-    assert with_symbols.decode(sampled) == text
-    for found in (ids, sampled):
-        pieces = with_symbols.pieces([i for i in found if i in with_symbols.symbol_ids.values()])
-        assert pieces == symbols_in(text)
+    pieces = with_symbols.pieces([i for i in ids if i in with_symbols.symbol_ids.values()])
+    assert pieces == symbols_in(text)
 
 
 def test_symbols_count_in_the_vocabulary_and_are_in_no_other_piece(
@@ -156,37 +128,6 @@ def test_a_tokenizer_says_which_text_it_was_learnt_from(model: Path, tmp_path: P
     for frozen in FROZEN:
         expected = keep_spacing if frozen.name == "format_1" else normalize
         assert Tokenizer.load(frozen / "run/tokenizer.model").normalize is expected
-
-
-def test_segmentations_are_as_likely_as_algorithm_1_makes_them(tokenizer: Tokenizer) -> None:
-    """Provilkov et al. (2020): every subset of the candidates may be what is left at a merge."""
-    text = max(WORDS, key=lambda word: len(word) - len(tokenizer.encode(word)))
-    dropout, draws = 0.3, 5000
-    rank = {piece: i for i, piece in enumerate(tokenizer.pieces(range(tokenizer.vocabulary_size)))}
-
-    @cache
-    def likelihoods(pieces: tuple[str, ...]) -> Counter[tuple[str, ...]]:
-        total: Counter[tuple[str, ...]] = Counter()
-        merges = [at for at in range(len(pieces) - 1) if pieces[at] + pieces[at + 1] in rank]
-        for chosen in product([False, True], repeat=len(merges)):
-            left = [at for at, is_left in zip(merges, chosen, strict=True) if is_left]
-            chance = (1 - dropout) ** len(left) * dropout ** (len(merges) - len(left))
-            if not left:
-                total[pieces] += chance
-                continue
-            at = min(left, key=lambda at: rank[pieces[at] + pieces[at + 1]])
-            joined = (*pieces[:at], pieces[at] + pieces[at + 1], *pieces[at + 2 :])
-            for outcome, further in likelihoods(joined).items():
-                total[outcome] += chance * further
-        return total
-
-    expected, random = likelihoods(tuple("\u2581" + text)), Random(1)
-    found = Counter(
-        tuple(tokenizer.pieces(tokenizer.sample(text, dropout, random))) for _ in range(draws)
-    )
-    assert len(expected) > 5
-    for outcome in expected.keys() | found.keys():
-        assert found[outcome] / draws == pytest.approx(expected[outcome], abs=0.025)
 
 
 def test_bytes_that_are_no_text_become_replacement_characters(tokenizer: Tokenizer) -> None:

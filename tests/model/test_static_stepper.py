@@ -1,6 +1,8 @@
 """The stepper with tensors of fixed shapes equals the one whose tensors grow."""
 
 import random
+from contextlib import nullcontext
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -59,3 +61,16 @@ def test_each_step_has_the_logits_of_growing_tensors(transformer, monkeypatch):
                     parents = torch.randint(0, W, (B, W))
                 with pytest.raises(ValueError, match="no more than 12 steps"):
                     static.step(tokens, parents)
+
+
+def test_why_a_step_cannot_be_captured_is_said_once(monkeypatch, capsys):
+    for name in ("Stream", "current_stream", "CUDAGraph"):
+        monkeypatch.setattr(torch.cuda, name, MagicMock())
+    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
+    refused = RuntimeError("operation not permitted\nand a stack")
+    monkeypatch.setattr(torch.cuda, "graph", MagicMock(side_effect=refused))
+    step = MagicMock()
+    assert static_stepper._captured(step) is step and static_stepper._captured(step) is step
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("nmt: warning: decoding without a CUDA graph, ")
+    assert "(operation not permitted)" in line

@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from nmt.cli.terminal import run_script
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.score import score_translations
 from nmt.decoding.translator import Translator
@@ -283,10 +284,12 @@ def test_without_matplotlib_one_line_says_what_to_install(monkeypatch, tmp_path)
     assert not (tmp_path / "figures").exists()
 
 
-def test_a_folder_that_cannot_be_is_told(tmp_path):
+def test_a_folder_that_cannot_be_is_told(tmp_path, capsys):
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"exists.*file.*check path"):
-        paper_figures.main([str(tmp_path / "file")])
+    with pytest.raises(SystemExit):
+        run_script("paper_figures", partial(paper_figures.main, [str(tmp_path / "file")]))
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"paper_figures: error: File exists, {tmp_path / 'file'}, check path")
 
 
 def test_every_picture_is_written(translator, monkeypatch, tmp_path, capsys):

@@ -19,10 +19,11 @@ from torch import Tensor
 from nmt.cli import main
 from nmt.errors import InputError, NoModelError
 from nmt.runs import checkpoint as checkpoints
-from nmt.runs.average import average
-from nmt.runs.model_directory import find_model
+from nmt.runs.average import average, mean_weights
+from nmt.runs.model_directory import find_model, read_tensors
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
+from nmt.storage.names import WEIGHTS
 from tests.runs.steps import save_step
 
 Save = Callable[[int], Path]
@@ -370,7 +371,7 @@ def test_the_first_setting_that_differs_is_named_as_yaml(
     """Always the same one, whatever the hashes of this process."""
     save(1)
     others = {"model__attention_window": 5, "model__d_ff": 65, "model__heads": 3,
-              "model__norm": "pre", "tokenizer__bpe_dropout": 0.5, "training__seed": 5,
+              "model__norm": "pre", "training__seed": 5,
               "training__compile": True, "training__label_smoothing": 0.5}  # fmt: skip
     (tmp_path / "config.yaml").write_text(settings(**others).to_yaml())
     run, said = RunDirectory(tmp_path), []
@@ -404,3 +405,12 @@ def test_checkpoints_of_other_data_are_not_averaged(
     said: list[str] = []
     assert average(tmp_path, 2, tmp_path / "mean", said.append) == [4, 12]
     assert "of other data than step 12" in said[-1]
+
+
+def test_weights_whose_sum_is_infinite_have_no_mean(save: Save):
+    folders = [save(1), save(2)]
+    for folder in folders:
+        path = folder / WEIGHTS
+        save_file({key: x.fill_(3e38) for key, x in read_tensors(path).items()}, path)
+    with pytest.raises(NoModelError, match=r"weights too large to be averaged \(.*step-00000001"):
+        mean_weights(folders)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from nmt.config import Config
+from nmt.training import distributed
 from nmt.training.run_log import read_log
 from tests.patience import wait_until
 from tests.training.children import (
@@ -23,17 +24,17 @@ from tests.training.children import (
 )
 from tests.training.runs import fingerprint, losses, run
 
-LAST = 60
+LAST = 30
 LONG = {
     "training__max_steps": LAST,
     "training__checkpoint_every": 5,
-    "training__validate_every": 20,
+    "training__validate_every": 15,
 }
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tiny_data, tmp_path_factory) -> Path:
-    """A run of 60 steps that nobody disturbed, in a process of its own as the others are."""
+    """A run of 30 steps that nobody disturbed, in a process of its own as the others are."""
     from tests.conftest import make_settings
 
     folder = tmp_path_factory.mktemp("undisturbed")
@@ -49,7 +50,7 @@ def killed_at_random(config: Config, directory: Path, kills: int, seed: int) -> 
     """
     chance, met, run = random.Random(seed), 0, Path(config.training.run_directory)
     while met < kills:
-        step = min(last_step(run) + chance.randint(-1, 10), LAST)
+        step = min(last_step(run) + chance.randint(-1, 6), LAST)
         child = train(config, directory, slow_steps(0.01))
         wait_for_step(step, run, child)
         time.sleep(chance.uniform(0, 0.03))  # anywhere in a step
@@ -78,7 +79,7 @@ def assert_same(directory: Path, other: Path, step: int = LAST) -> None:
 
 
 def test_r1_killed_at_random_moments(settings, undisturbed: Path, tmp_path: Path):
-    killed_at_random(settings(**LONG), tmp_path / "children", kills=8, seed=1)
+    killed_at_random(settings(**LONG), tmp_path / "children", kills=5, seed=1)
     assert_same(tmp_path / "run", undisturbed)
 
 
@@ -89,19 +90,19 @@ def test_r1_killed_fifty_times(settings, undisturbed: Path, tmp_path: Path):
 
 
 def points_of_saving(stride: int, directory: Path, undisturbed: Path, settings) -> int:
-    """Kills a run before every `stride`-th file operation of its checkpoint at step 55.
+    """Kills a run before every `stride`-th file operation of its checkpoint at step 25.
 
     Each time the run ends as the undisturbed one. Returns the number of operations.
     """
     config = settings(**LONG, training__keep_checkpoints=3)
     start = directory / "start"
-    child = train(config, directory / "children", at_step(51, send(signal.SIGTERM)))
+    child = train(config, directory / "children", at_step(21, send(signal.SIGTERM)))
     assert child.wait() == 143
     Path(config.training.run_directory).replace(start)
     for call in range(0, 1000, stride):
         shutil.rmtree(config.training.run_directory, ignore_errors=True)
         shutil.copytree(start, config.training.run_directory)
-        child = train(config, directory / "children", die_while_saving(55, call))
+        child = train(config, directory / "children", die_while_saving(25, call))
         if child.wait() == 0:
             return call
         assert child.wait() == 137
@@ -111,7 +112,7 @@ def points_of_saving(stride: int, directory: Path, undisturbed: Path, settings) 
 
 
 def test_r2_killed_while_saving(settings, undisturbed: Path, tmp_path: Path):
-    assert points_of_saving(7, tmp_path, undisturbed, settings) > 20
+    assert points_of_saving(10, tmp_path, undisturbed, settings) > 20
 
 
 @pytest.mark.chaos
@@ -131,12 +132,9 @@ def test_r3_stopped_at_every_step(settings, undisturbed: Path, tmp_path: Path):
     ("number", "point", "step"),
     [
         (signal.SIGTERM, "optimizer_step", 1),
-        (signal.SIGINT, "optimizer_step", 1),
-        (signal.SIGUSR1, "validate", 20),
-        (signal.SIGHUP, "validate", 20),  # a connection has dropped
-        (signal.SIGTERM, "checkpoints.save", 6),  # the step after the one that was being saved
-        (signal.SIGINT, "Training.begin", 1),
-        (signal.SIGHUP, "Training.begin", 1),
+        (signal.SIGUSR1, "validate", 15),
+        (signal.SIGINT, "checkpoints.save", 6),  # the step after the one that was being saved
+        (signal.SIGHUP, "Training.begin", 1),  # a connection has dropped
     ],
 )
 def test_r5_a_signal_at_each_point(settings, undisturbed, tmp_path, number, point, step):
@@ -170,21 +168,24 @@ def test_r5_the_second_signal_ends_it_at_once(settings, tmp_path):
     child = train(config, tmp_path / "child", at_step(3, partial(fall_asleep, asleep)))
     wait_until(asleep.exists)
     child.process.terminate()
-    child.process.join(3)  # longer than the same request may take to come twice
+    child.process.join(0.5)
     assert child.process.exitcode is None
-    for _ in range(10):  # more than one: the first may have been noticed late
+    for _ in range(30):  # until the time in which the same request may come twice is over
         child.process.terminate()
-        child.process.join(3)
+        child.process.join(1)
+        if child.process.exitcode is not None:
+            break
     assert child.process.exitcode == 143
 
 
 def fall_asleep(sign: Path) -> None:
+    distributed._ONE_REQUEST_S = 1.0
     sign.touch()
     time.sleep(3600)
 
 
 def test_r13_damage_anywhere_in_a_run_is_found_or_harmless(settings, undisturbed, tmp_path):
-    flips(settings, undisturbed, tmp_path, number=8, seed=3)
+    flips(settings, undisturbed, tmp_path, number=6, seed=3)
 
 
 @pytest.mark.chaos
@@ -203,7 +204,7 @@ def flips(settings, undisturbed: Path, tmp_path: Path, number: int, seed: int) -
     """
     config = settings(**LONG, data__directory=str(tmp_path / "data"))
     data = Path(settings().data.directory)
-    child = train(settings(**LONG), tmp_path / "child", at_step(53, send(signal.SIGTERM)))
+    child = train(settings(**LONG), tmp_path / "child", at_step(23, send(signal.SIGTERM)))
     assert child.wait() == 143
     start = tmp_path / "start"
     (tmp_path / "run").replace(start)

@@ -92,7 +92,7 @@ def test_what_the_weights_fix_is_refused_before_anything_is_prepared(
     changed = {"decoder_layers": 4, "norm": "post", "dropout": 0.3, "attention_window": 5}
     path = second(
         tmp_path, first, model=changed,
-        tokenizer={"vocabulary_size": 500, "bpe_dropout": 0.1, "symbols": ["<BT>"]},
+        tokenizer={"vocabulary_size": 500, "symbols": ["<BT>"]},
     )  # fmt: skip
     overrides = ["data.max_length=50"]
     for command in ("prepare", "train", "info"):

@@ -23,8 +23,8 @@ from tests.patience import PATIENCE_S
 from tests.training.children import at_step, before, send, train, train_on
 from tests.training.runs import fingerprint, losses, run
 
-STEPS = 40
-TWO = {"training__max_steps": STEPS, "training__micro_batches": 2, "training__validate_every": 20,
+STEPS = 20
+TWO = {"training__max_steps": STEPS, "training__micro_batches": 2, "training__validate_every": 10,
        "training__checkpoint_every": 5}  # fmt: skip
 FOUR = TWO | {"training__micro_batches": 4}
 # A key's bias adds the same to all scores of a query, so that its true gradient is zero; of what
@@ -82,6 +82,14 @@ def test_a_world_of_no_number_is_told(settings, tmp_path, monkeypatch, capsys, v
     assert main(["train", str(tmp_path / "config.yaml")]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f'nmt: error: WORLD_SIZE is "{value}", environment, ')
+
+
+def test_ranks_do_not_wait_for_data_to_be_prepared(settings, tmp_path):
+    children = train_on(2, settings(data__directory=str(tmp_path / "none")), tmp_path / "children")
+    assert [child.wait() for child in children] == [2, 2]
+    [line] = [line for child in children for line in child.said.splitlines()]
+    assert line.startswith("nmt: error: ") and "run nmt prepare before torchrun" in line
+    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("name", ["data", "checkpoints"])
@@ -149,10 +157,10 @@ def test_r6_any_number_of_processes_has_the_same_batches_and_losses(
 
 
 def test_r7_the_number_of_processes_changes_on_the_way(settings, alone, tmp_path):
-    stop = at_step(10, send(signal.SIGTERM)), at_step(23, send(signal.SIGTERM))
+    stop = at_step(7, send(signal.SIGTERM)), at_step(13, send(signal.SIGTERM))
     children = train_on(2, settings(**TWO), tmp_path / "a", {1: stop[0]})
     assert [child.wait() for child in children] == [143, 143]
-    assert "stopped after step 10" in children[0].said
+    assert "stopped after step 7" in children[0].said
     assert children[1].said == ""  # the main process speaks for all
     assert train(settings(**TWO), tmp_path / "b", stop[1]).wait() == 143
     children = train_on(2, settings(**TWO), tmp_path / "c")
@@ -163,13 +171,13 @@ def test_r7_the_number_of_processes_changes_on_the_way(settings, alone, tmp_path
 
 def test_r7_four_processes_resume_to_the_bit(settings, tmp_path):
     """Four summands: the order in which they are added up must be the undisturbed run's."""
-    config = settings(**FOUR | {"training__max_steps": 15})
+    config = settings(**FOUR | {"training__max_steps": 12})
     assert {child.wait() for child in train_on(4, config, tmp_path / "a")} == {0}
     (tmp_path / "run").replace(tmp_path / "straight")
     stop = {3: at_step(7, send(signal.SIGTERM))}
     assert {child.wait() for child in train_on(4, config, tmp_path / "b", stop)} == {143}
     assert {child.wait() for child in train_on(4, config, tmp_path / "c")} == {0}
-    assert fingerprint(tmp_path / "run", 15) == fingerprint(tmp_path / "straight", 15)
+    assert fingerprint(tmp_path / "run", 12) == fingerprint(tmp_path / "straight", 12)
 
 
 def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, alone, tmp_path):

@@ -5,7 +5,7 @@ What a stage leaves for the next is in the folder .work of the data directory, s
     text-*/        cleaned pairs with their hashes, a shard for each 100,000 pairs of a corpus
     text-*/kept.npy    which training pairs are the first of their kind
     tokenizer-*.model  learnt from a bounded sample of what is kept
-    tokens-*/      the same shards as token ids, with BPE-dropout in several segmentations each
+    tokens-*/      the same shards as token ids
     tokens-*/final/    those with their final names, the tokenizer and the manifest
 
 The names end in a hash of what the content depends on: text is not cleaned again for another

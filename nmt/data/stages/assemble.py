@@ -54,9 +54,7 @@ def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
 
 def _target_symbols(job: Job) -> list[str]:
     """The symbols that a training target holds: the others are never generated."""
-    counts = [
-        counts_of_file(job.token_shards(text, "train")[0]) for _, text in job.text_shards("train")
-    ]
+    counts = [counts_of_file(job.token_shard(text)) for _, text in job.text_shards("train")]
     symbols = job.config.tokenizer.symbols
     return [symbol for symbol in symbols if any(count.get(in_targets(symbol)) for count in counts)]
 
@@ -64,20 +62,18 @@ def _target_symbols(job: Job) -> list[str]:
 def _collect(job: Job, split: str) -> list[dict[str, Any]]:
     """Links a split's token shards into the final folder; the manifest's entry for each."""
     found = [
-        (path, counts, part.corpus.weight, segmentation)
+        (path, counts, part.corpus.weight)
         for part, text in job.text_shards(split)
-        for segmentation, path in enumerate(job.token_shards(text, split))
-        if (counts := counts_of_file(path))["pairs"]
+        if (counts := counts_of_file(path := job.token_shard(text)))["pairs"]
     ]
     folder = job.final / split
     names = [f"data-{i:05}-of-{len(found):05}.arrow" for i in range(len(found))]
     entries = []
-    for name, (path, counts, weight, segmentation) in zip(names, found, strict=True):
+    for name, (path, counts, weight) in zip(names, found, strict=True):
         folder.mkdir(parents=True, exist_ok=True)
         _link(path, folder / name)
         sizes = {key: counts[key] for key in ("pairs", "source_tokens", "target_tokens")}
-        entry = {"file": f"{split}/{name}", **sizes, "weight": weight}
-        entries.append(entry | ({"segmentation": segmentation} if segmentation else {}))
+        entries.append({"file": f"{split}/{name}", **sizes, "weight": weight})
     if names:
         shards.write_split_description(folder, names, short_hash([job.tokens.name, split]))
     return entries

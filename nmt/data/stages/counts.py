@@ -14,10 +14,9 @@ def counts_of(job: Job, part: Part) -> Counter[str]:
     """What became of the pairs of a corpus, summed over its shards."""
     total: Counter[str] = Counter()
     for owner, text in job.text_shards(part.split):
-        tokens = job.token_shards(text, part.split)[0]  # other segmentations drop the same pairs
         if owner == part:
             total.update(counts_of_file(text))
-            total.update(counts_of_file(tokens))
+            total.update(counts_of_file(job.token_shard(text)))
     total["kept"] = total["read"] - sum(total[rule] for rule in cleaning.RULES)
     return total
 

@@ -1,15 +1,14 @@
 """Encoding: shards of text become shards of token ids.
 
 In: the shards of `Job.text` for training and validation, which of their pairs are kept, and
-`Job.tokenizer`. Out: in `Job.tokens`, the same shards as token ids, with BPE-dropout in several
-segmentations each, and a note of counts beside each. Test text stays text.
+`Job.tokenizer`. Out: in `Job.tokens`, the same shards as token ids, and a note of counts beside
+each. Test text stays text.
 """
 
 import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -30,19 +29,17 @@ def encode(job: Job, kept: np.ndarray, note: Note) -> None:
     """Encodes the shards that are not encoded yet."""
     job.tokens.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer.load(job.tokenizer)
-    max_length, dropout = job.config.data.max_length, job.config.tokenizer.bpe_dropout
+    max_length = job.config.data.max_length
     tasks: list[tuple[Any, ...]] = [
-        (text, np.asarray(mask), tokenizer, max_length, output, dropout, segmentation)
+        (text, np.asarray(mask), tokenizer, max_length, job.token_shard(text))
         for text, mask in job.training_text(kept)
-        for segmentation, output in enumerate(job.token_shards(text, "train"))
     ]
     tasks += [
-        (text, None, tokenizer, None, output)
+        (text, None, tokenizer, None, job.token_shard(text))
         for _, text in job.text_shards("validation")
-        for output in job.token_shards(text, "validation")
     ]
     left = [task for task in tasks if not is_finished(task[4])]
-    note(f"encoding in {job.segmentations} segmentations" if dropout else "encoding")
+    note("encoding")
     bar = tqdm(
         left,
         desc="encoding",
@@ -60,13 +57,8 @@ def encode_shard(
     tokenizer: Tokenizer,
     max_length: int | None,
     output: Path,
-    dropout: float = 0.0,
-    segmentation: int = 0,
 ) -> None:
     """Turns a shard of text into one of token ids, and writes it with its counts.
-
-    Which pairs it holds does not depend on the dropout: where only the random segmentation exceeds
-    `max_length`, the usual one takes its place.
 
     Args:
         text: a file of `shards.write_text`.
@@ -74,8 +66,6 @@ def encode_shard(
         tokenizer: for both sides.
         max_length: pairs with more tokens on a side, EOS included, are dropped; None: no bound.
         output: the Arrow file, not written if no pair is left; the counts are in its note.
-        dropout: 0 for the usual segmentation, else that of `Tokenizer.sample`.
-        segmentation: the number of the random one.
     """
     batch, limit = shards.read_text(text), math.inf if max_length is None else max_length
     rows = np.arange(len(batch)) if kept is None else np.flatnonzero(kept)
@@ -84,13 +74,10 @@ def encode_shard(
     for start in range(0, len(rows), _BATCH):
         some = batch.take(pa.array(rows[start : start + _BATCH]))
         encoded = (_encoded(some, side, tokenizer) for side in ("source", "target"))
-        for row, *pair in zip(some.to_pylist(), *encoded, strict=True):
+        for pair in zip(*encoded, strict=True):
             if max(map(len, pair)) > limit:
                 counts[cleaning.TOO_MANY_TOKENS] += 1
                 continue
-            if dropout:
-                sampled = _sampled(row, tokenizer, dropout, segmentation)
-                pair = sampled if max(map(len, sampled)) <= limit else pair
             for side, ids in zip(sides, pair, strict=True):
                 side.append(ids)
     counts["pairs"] = len(sides[0])
@@ -112,12 +99,3 @@ def in_targets(symbol: str) -> str:
 def _encoded(rows: pa.RecordBatch, side: str, tokenizer: Tokenizer) -> Iterator[np.ndarray]:
     for ids in tokenizer.encode_batch(rows.column(side).to_pylist()):
         yield np.array([*ids, EOS_ID], dtype=np.int32)
-
-
-def _sampled(
-    row: dict[str, Any], tokenizer: Tokenizer, dropout: float, segmentation: int
-) -> list[np.ndarray]:
-    """A random segmentation of a pair, drawn from the pair and a number alone."""
-    random = Random(f"{row['hash']} {segmentation}")
-    sides = (tokenizer.sample(row[side], dropout, random) for side in ("source", "target"))
-    return [np.array([*ids, EOS_ID], dtype=np.int32) for ids in sides]

@@ -17,7 +17,6 @@ from nmt.storage.names import WORK
 
 # Raised when the same input and settings would give other bytes. 1: text with the spacing it had.
 RECIPE = 2
-SEGMENTATIONS = 16  # of each training pair with BPE-dropout: as many times the disk space
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,7 @@ class Job:
     def tokenizer(self) -> Path:
         """The file of the vocabulary."""
         given, settings = self.origin.get("given_tokenizer"), self.origin["settings"]["tokenizer"]
-        learnt = {key: value for key, value in settings.items() if key != "bpe_dropout"}
-        return self.work / f"tokenizer-{short_hash([self.text.name, learnt, given])}.model"
+        return self.work / f"tokenizer-{short_hash([self.text.name, settings, given])}.model"
 
     @property
     def tokens(self) -> Path:
@@ -95,16 +93,9 @@ class Job:
             for index in range(load(part.marker(self.text))["shards"])
         ]
 
-    @property
-    def segmentations(self) -> int:
-        """The number of segmentations of each training pair."""
-        return SEGMENTATIONS if self.config.tokenizer.bpe_dropout else 1
-
-    def token_shards(self, text: Path, split: str) -> list[Path]:
-        """The files for the token ids of a text shard, one for each segmentation of its pairs."""
-        number = self.segmentations if split == "train" else 1
-        more = [f"{text.stem}-{segmentation:02}.arrow" for segmentation in range(1, number)]
-        return [self.tokens / name for name in [text.name, *more]]
+    def token_shard(self, text: Path) -> Path:
+        """The file for the token ids of a text shard."""
+        return self.tokens / text.name
 
     def training_text(self, kept: np.ndarray) -> Iterator[tuple[Path, np.ndarray]]:
         """Each file of the training split with its own piece of `kept`, see `deduplicate`."""
