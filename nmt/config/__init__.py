@@ -1,6 +1,6 @@
 """The configuration: every setting, and how it comes from files and overrides."""
 
-from nmt.config.comparing import differences
+from nmt.config.comparing import differences, flatten
 from nmt.config.loading import load, load_resolved, read_merged, validate
 from nmt.config.problems import allowed
 from nmt.config.settings import (
@@ -45,6 +45,7 @@ __all__ = [
     "TsvFile",
     "allowed",
     "differences",
+    "flatten",
     "inline",
     "load",
     "load_resolved",

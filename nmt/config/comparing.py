@@ -7,7 +7,7 @@ from nmt.config.settings import Config
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Dotted keys whose values differ, with the two values."""
-    flat_old, flat_new = _flatten(old.model_dump()), _flatten(new.model_dump())
+    flat_old, flat_new = flatten(old.model_dump()), flatten(new.model_dump())
     keys = list(dict.fromkeys([*flat_old, *flat_new]))
     return {
         key: (flat_old.get(key), flat_new.get(key))
@@ -16,11 +16,12 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def _flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by their dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in content.items():
         if isinstance(value, dict):
-            flat |= _flatten(value, f"{prefix}{key}.")
+            flat |= flatten(value, f"{prefix}{key}.")
         else:
             flat[prefix + key] = value
     return flat

@@ -10,14 +10,16 @@ from typing import Any, Self, TextIO
 
 from tqdm import tqdm
 
+from nmt.config import Config, flatten
 from nmt.errors import told
 from nmt.runs.run_directory import RunDirectory
-from nmt.storage.atomic import Lock, write_file
+from nmt.storage.atomic import Lock, remove, write_file
 from nmt.training.health import has_learnt
 from nmt.training.validation import Validation
 
 _MAX_LINE_BYTES = 100_000
 _MAX_STEP = 2**53  # up to which a float holds every whole number
+_SCORES = ("loss", "nll", "ppl", "bleu", "chrf")
 _TEXTS = ("bleu_signature", "chrf_signature", "device")
 
 
@@ -101,7 +103,7 @@ class RunLog:
         self._began, self._hardware = self._opened - elapsed_s, hardware or {}
         if run is None:
             return
-        from nmt.training.board import Board  # slow to import, not always needed
+        from nmt.training.board import Board, forget  # slow to import, not always needed
 
         done = {"validation": validated, "model": step - 1}  # the model of this step is made again
         kept = [
@@ -114,7 +116,9 @@ class RunLog:
             total=max_steps, initial=step, unit="step", dynamic_ncols=True,
             disable=not sys.stderr.isatty(),
         )  # fmt: skip
-        self._board = Board(RunDirectory(run).tensorboard, step + 1, self.note)
+        folder = RunDirectory(run).tensorboard
+        forget(folder, lambda tag, at: at <= done.get(tag.split("/")[0], step))
+        self._board = Board(folder, step + 1, self.note)
 
     @property
     def elapsed_s(self) -> float:
@@ -150,10 +154,8 @@ class RunLog:
         self.restart_clock()
         if not self._file:
             return
-        facts = facts | {"tokens_per_second": speed}
-        self._write(facts)
-        names = ("loss", "nll", "learning_rate", "gradient_norm", "tokens_per_second")
-        self._scalars("training", facts, names)
+        facts = self._write(facts | {"tokens_per_second": speed})
+        self._step_scalars(facts)
         self._show(facts)
 
     def _show(self, facts: dict[str, Any]) -> None:
@@ -176,11 +178,13 @@ class RunLog:
             return
         facts = {"event": "validation", "step": step} | result.facts
         self._write(facts)
-        self._scalars("validation", facts, ("loss", "nll", "ppl", "bleu", "chrf"))
+        self._scalars("validation", facts, _SCORES)
         rows = [("source", "reference", "translation"), ("---",) * 3, *result.samples]
         cells = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
         table = "\n".join(f"| {' | '.join(row)} |" for row in cells)
         self._board.text("validation/samples", table, step)
+        if result.attention:
+            self._board.picture("validation/attention", result.attention, step)
         ppl = f"{result.ppl:.2f}" if result.ppl < 1e6 else f"{result.ppl:.1e}"
         text = f"validation at step {step}: nll {result.nll:.3f} ppl {ppl} bleu {result.bleu:.2f}"
         if not has_learnt(facts):
@@ -194,9 +198,35 @@ class RunLog:
             self.note(f"  reference   {reference}")
             self.note(f"  translation {translation}")
 
-    def event(self, name: str, facts: dict[str, Any]) -> None:
-        """Logs another event; `facts` name its step."""
-        self._write({"event": name} | facts)
+    def model(self, config: Config, facts: dict[str, Any]) -> None:
+        """Logs the finished model, and shows its scores beside the settings that it is of.
+
+        They have a folder of their own, made anew: a run that is trained on has one outcome.
+
+        Args:
+            facts: its step, and its validation if there is one.
+        """
+        if not self._file:
+            return
+        self._write({"event": "model"} | facts)
+        folder = RunDirectory(self._path.parent).tensorboard / "outcome"
+        measured = facts.get("validation", {})
+        scores = {f"model/{name}": measured[name] for name in _SCORES if name in measured}
+        sections = {"model", "tokenizer", "training", "decoding"}
+        all_settings = flatten(config.model_dump(include=sections))
+        settings = {k: v for k, v in all_settings.items() if isinstance(v, str | int | float)}
+        from nmt.training.board import Board
+
+        try:
+            remove(folder)
+        except OSError as error:
+            self.note(f"nmt: warning: {error.strerror}, {folder}, TensorBoard shows no outcome")
+            return
+        board = Board(folder, 0, self.note)
+        board.outcome(settings, scores)
+        for name, value in scores.items():
+            board.scalar(name, value, facts["step"])
+        board.close()
 
     def note(self, text: str) -> None:
         """Tells a person something, above the progress bar."""
@@ -204,13 +234,17 @@ class RunLog:
             with contextlib.suppress(OSError):  # training outlives whoever reads its messages
                 self._bar.write(told(text), file=sys.stderr)
 
+    def _step_scalars(self, facts: dict[str, Any]) -> None:
+        self._scalars("training", facts, ("loss", "nll", "learning_rate", "gradient_norm"))
+        self._scalars("machine", facts, ("tokens_per_second", "elapsed_s"))
+
     def _scalars(self, group: str, facts: dict[str, Any], names: Sequence[str]) -> None:
         for name in names:
             self._board.scalar(f"{group}/{name}", facts[name], facts["step"])
 
-    def _write(self, facts: dict[str, Any]) -> None:
-        if not self._file:
-            return
+    def _write(self, facts: dict[str, Any]) -> dict[str, Any]:
+        """Writes a line of the log, and returns it."""
+        assert self._file
         if self._lock:
             self._lock.check()
         if not self._path.exists():
@@ -218,6 +252,7 @@ class RunLog:
         facts = facts | {"elapsed_s": round(self.elapsed_s, 3)} | self._hardware
         self._file.write(json.dumps(facts) + "\n")
         self._file.flush()
+        return facts
 
     def _write_again(self) -> None:
         """Writes a removed log again, from its file, which is still open."""

@@ -373,7 +373,7 @@ def _finish(training: Training, log: RunLog, stop: StopRequest, step: int) -> No
         run.directory, run.lock, run.config, run.tokenizer_file, weights,
         run.facts | facts, log.note,
     )  # fmt: skip
-    log.event("model", facts)
+    log.model(run.config, facts)
     steps = ", ".join(map(str, facts["averaged_steps"]))
     bleu = f", validation bleu {facts['validation']['bleu']:.2f}" if run.validation else ""
     log.note(f"model: mean of steps {steps}{bleu}")

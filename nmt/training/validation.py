@@ -12,9 +12,11 @@ from nmt.config import Config
 from nmt.data.layout import by_length, one_per_row
 from nmt.data.shards import Shard, pairs_of
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.alignment import cross_attention
 from nmt.decoding.translator import Translator
 from nmt.errors import DivergedError, InputError
 from nmt.evaluation.bleu import score
+from nmt.training.attention_picture import draw
 from nmt.training.compiling import uncompiled
 from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.health import LOWER_RATE, unigram_nll
@@ -22,6 +24,7 @@ from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import autocast
 
 _BATCH_TOKENS = 4096
+_LONGEST_DRAWN = 60  # tokens a side
 
 Sample = tuple[str, str, str]  # source, reference, translation
 
@@ -38,6 +41,7 @@ class Validation:
     chrf: float = 0.0
     chrf_signature: str = ""
     unigram_nll: float = 0.0  # of guessing by the frequency of pieces, see `health.unigram_nll`
+    attention: bytes | None = None  # see `_attention`; the main process alone has it
 
     @property
     def ppl(self) -> float:
@@ -48,7 +52,7 @@ class Validation:
     def facts(self) -> dict[str, float | str]:
         """As log.jsonl has them."""
         values = asdict(self)
-        del values["samples"]
+        del values["samples"], values["attention"]
         return values | {"ppl": self.ppl}
 
 
@@ -90,12 +94,15 @@ def validate(
     own = np.arange(ranks.rank, sum(map(len, shards)), ranks.world_size)
     pairs = pairs_of(shards, own)
     is_interrupted, own_sums, own_samples = False, [0.0, 0.0, 0.0], list[Sample]()
+    attention = None
     try:
         with uncompiled(config.training.compile):
             own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
             translator = Translator(loss_module.transformer, tokenizer, config, target_symbols)
             with autocast(config, ranks.device):
                 own_samples = _translated(translator, pairs, stop)
+            if ranks.is_main:
+                attention = _attention(translator, pairs)
     except _Interrupted:
         is_interrupted = True
     loss_module.train(training)
@@ -122,6 +129,7 @@ def validate(
         chrf_signature=scores.chrf_signature,
         samples=[samples[pick] for pick in picks],
         unigram_nll=unigram_nll(shards),
+        attention=attention,
     )
 
 
@@ -134,6 +142,23 @@ def _translated(
     )
     found = translator.translate(sources, progress=lambda _: _go_on(stop))
     return list(zip(sources, references, (each.text for each in found), strict=True))
+
+
+def _attention(
+    translator: Translator, pairs: Sequence[tuple[np.ndarray, np.ndarray]]
+) -> bytes | None:
+    """A PNG of the cross-attention with which the first pair of moderate length is read.
+
+    That of the last layer, averaged over its heads, as the reference's tokens are predicted; each
+    time the same pair, so that one sees it change. None if there is no such pair.
+    """
+    limit = min(_LONGEST_DRAWN, translator.transformer.max_length or _LONGEST_DRAWN)
+    pair = next((pair for pair in pairs if max(map(len, pair)) <= limit), None)
+    if pair is None:
+        return None
+    [weights] = cross_attention([translator.transformer], [pair])
+    source, target = (translator.tokenizer.pieces(side.tolist()) for side in pair)
+    return draw(weights, target, source)
 
 
 @torch.inference_mode()

@@ -18,6 +18,7 @@ from nmt.data.cleaning import keep_spacing, normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.tokenizer_model import SINGLE_SPACES
 from nmt.decoding.translator import Translator
+from nmt.demo_language import demo_pairs
 from nmt.export import check, ctranslate2, huggingface
 from nmt.export.tokenizer_json import tokenizer_json
 from nmt.model.special_ids import EOS_ID
@@ -100,6 +101,8 @@ def test_the_tokenizers_library_gives_our_ids_and_texts(treatment, tiny_data: Pa
     drawn = random.Random(1)
     texts = ["".join(drawn.choices(CHARACTERS, k=drawn.randint(0, 30))) for _ in range(2000)]
     texts += ["".join(drawn.choices(WORDS, k=drawn.randint(0, 9))) for _ in range(500)]
+    texts += [text for pair in demo_pairs(250, 2, "test") for text in (pair.source, pair.target)]
+    assert len(texts) == 3000  # and as many in the other case
     for text in texts:
         ids = tokenizer.encode(treatment(text))
         assert theirs.encode(text).ids == [*ids, EOS_ID], ascii(text)

@@ -113,18 +113,25 @@ def test_tensorboard_shows_the_values_of_the_log(trained: Path, config: Config):
     board = EventAccumulator(str(trained / "tensorboard"), size_guidance={"scalars": 0})
     board.Reload()
     expected = {
-        "training": ("loss", "nll", "learning_rate", "gradient_norm", "tokens_per_second"),
+        "training": ("loss", "nll", "learning_rate", "gradient_norm"),
+        "machine": ("tokens_per_second", "elapsed_s"),
         "validation": ("loss", "nll", "ppl", "bleu"),
     }
     shown = {f"{group}/{name}" for group, names in expected.items() for name in names}
     assert shown <= set(board.Tags()["scalars"])
     for group, names in expected.items():
-        lines = events(trained, None if group == "training" else group)
+        lines = events(trained, group if group == "validation" else None)
         for name in names:
             values = {event.step: event.value for event in board.Scalars(f"{group}/{name}")}
             logged = {line["step"]: pytest.approx(line[name], rel=1e-6) for line in lines}
             assert values == logged, name
     assert [line["step"] for line in events(trained, None)] == [1, 30, 60, 90, 100]
+    assert [event.step for event in board.Images("validation/attention")] == [60, 100]
+    [outcome] = events(trained, "model")
+    finished = EventAccumulator(str(trained / "tensorboard" / "outcome"))
+    finished.Reload()
+    [bleu] = finished.Scalars("model/bleu")
+    assert (bleu.step, bleu.value) == (100, pytest.approx(outcome["validation"]["bleu"]))
     last = board.Tensors("validation/samples/text_summary")[-1]
     table = last.tensor_proto.string_val[0].decode().splitlines()[2:]
     translations = Translator.load(trained / "checkpoints/step-00000100", device="cpu").translate(

@@ -1,13 +1,18 @@
 """What a run tells: read back strictly, and shown by TensorBoard, not run."""
 
 import json
+from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from nmt.training.attention_picture import CELL, draw
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.validation import Validation
+from tests.conftest import make_settings
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
@@ -64,3 +69,57 @@ def test_tensorboard_shows_each_step_once_as_the_log_has_it(tmp_path: Path):
     events.Reload()
     assert [(e.step, e.value) for e in events.Scalars("training/loss")] == [(1, 4.0), (2, 3.25)]
     assert [e.value for e in events.Scalars("training/learning_rate")] == [0.5, 0.5]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
+def test_a_validation_made_again_is_shown_once_and_its_step_stays(tmp_path: Path):
+    """As after a crash beyond a checkpoint that was saved when a stop had interrupted it."""
+    facts = {"epoch": 1, "nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
+    with RunLog(tmp_path) as log:
+        log.step({"step": 3, "loss": 4.0} | facts)
+        log.validation(3, Validation(2.5, 1.0, 0.0, "s", [("a", "b", "c")]))
+    with RunLog(tmp_path, step=4, validated=3) as log:
+        log.step({"step": 5, "loss": 3.0} | facts)
+    for bleu in (1.0, 2.0):
+        with RunLog(tmp_path, step=5, validated=3) as log:
+            log.validation(5, Validation(2.5, 1.0, bleu, "s", [("a", "b", "c")]))
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("training/loss")] == [(3, 4.0), (5, 3.0)]
+    assert [e.step for e in events.Scalars("machine/tokens_per_second")] == [3, 5]
+    assert [(e.step, e.value) for e in events.Scalars("validation/bleu")] == [(3, 0.0), (5, 2.0)]
+    assert [e.step for e in events.Tensors("validation/samples/text_summary")] == [3, 5]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
+def test_the_outcome_of_a_run_is_shown_once_beside_its_settings(tmp_path: Path):
+    from tensorboard.plugins.hparams import metadata
+
+    for max_steps, bleu in ((12, 20.0), (24, 30.0)):  # finished, then trained on
+        config = make_settings(tmp_path, tmp_path, training__max_steps=max_steps)
+        scores = {"loss": 2.0, "nll": 1.0, "ppl": 2.7, "bleu": bleu, "chrf": 40.0}
+        with RunLog(tmp_path, step=max_steps) as log:
+            log.model(config, {"step": max_steps, "validation": scores | {"bleu_signature": "s"}})
+    board = EventAccumulator(str(tmp_path / "tensorboard" / "outcome"))
+    board.Reload()
+    assert [(e.step, e.value) for e in board.Scalars("model/bleu")] == [(24, 30.0)]
+    plugin = board.SummaryMetadata(metadata.SESSION_START_INFO_TAG).plugin_data
+    shown = metadata.parse_session_start_info_plugin_data(plugin.content).hparams
+    assert shown["training.max_steps"].number_value == 24
+    assert shown["model.norm"].string_value == "post"
+    plugin = board.SummaryMetadata(metadata.EXPERIMENT_TAG).plugin_data
+    metrics = metadata.parse_experiment_plugin_data(plugin.content).metric_infos
+    assert {each.name.tag for each in metrics} == {f"model/{name}" for name in scores}
+
+
+def test_a_picture_of_attention_is_dark_where_the_weight_is():
+    weights = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]], np.float32)
+    picture = Image.open(BytesIO(draw(weights, ["▁der", "</s>"], ["▁the", "<0xE4>", "</s>"])))
+    cells = np.asarray(picture)[-2 * CELL :, -3 * CELL :].reshape(2, CELL, 3, CELL, 3)
+    assert (cells == cells[:, :1, :, :1]).all()
+    np.testing.assert_array_equal(
+        cells[:, 0, :, 0, 0],
+        [[8, 255, 255], [255, 132, 132]],  # red, of white and dark blue
+    )
+    labels = np.asarray(picture.convert("L"))
+    assert labels[: -2 * CELL].min() < 100 and labels[-2 * CELL :, : -3 * CELL].min() < 100

@@ -1,0 +1,23 @@
+#!/bin/bash
+# Joins the N parts of OUTPUT that translate.sbatch has made of INPUT, and counts their lines.
+#
+#   bash recipes/at_scale/merge.sh INPUT OUTPUT N
+set -euo pipefail
+input=$1 output=$2 n=$3
+parts=()
+for ((i = 1; i <= n; i++)); do
+    if [ ! -e "$output.$i" ]; then
+        echo "merge: error: no part $i, $output.$i, start the job again" >&2
+        exit 2
+    fi
+    parts+=("$output.$i")
+done
+trap 'rm -f "$output.new"' EXIT
+cat "${parts[@]}" > "$output.new"
+expected=$(awk 'END { print NR }' "$input") # a last line may lack its end
+found=$(wc -l < "$output.new")
+if [ "$found" -ne "$expected" ]; then
+    echo "merge: error: $found lines of $expected, $output, were all parts made with --array 1-$n?" >&2
+    exit 2
+fi
+mv "$output.new" "$output"

@@ -1,0 +1,129 @@
+"""A run's test set through nmt, CTranslate2 and transformers, side by side.
+
+    python recipes/exports/compare.py RUN OUTPUT [--threads 2] [--rounds 3]
+
+exports the run's model into the folder OUTPUT, translates its test set by each, one after the other
+in alternating rounds, each round in a process of its own, and prints BLEU, chrF and the median of
+the seconds. OUTPUT/results.json has every round, OUTPUT/NAME.txt the translations. Exports that are
+there are used again.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt.cli.terminal import run_script, say
+from nmt.errors import InputError
+from nmt.evaluation.bleu import score
+from nmt.evaluation.test_sets import own
+from nmt.export.export import export
+from nmt.runs.model_directory import find_model, read_config
+from nmt.storage.atomic import write_file
+
+EXPORTS = {
+    "ct2-float32": ("ctranslate2", "float32"),
+    "ct2-int8": ("ctranslate2", "int8"),
+    "huggingface": ("huggingface", None),
+}
+SYSTEMS = {  # which program, which model, which arithmetic
+    "nmt fp32": ("nmt", None, "fp32"),
+    "nmt bf16": ("nmt", None, "bf16"),
+    "nmt int8": ("nmt", None, "int8"),
+    "CTranslate2 float32": ("ctranslate2", "ct2-float32", "float32"),
+    "CTranslate2 int8": ("ctranslate2", "ct2-int8", "int8"),
+    "transformers": ("transformers", "huggingface", "float32"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Compares the systems on the run that `argv` names."""
+    words = _arguments(argv)
+    model = find_model(words.run)[0]
+    config = read_config(model)
+    tests = own(model, config)
+    sources, references = tests.sources or [], tests.references[0]
+    words.output.mkdir(parents=True, exist_ok=True)
+    for name, (format, quantization) in EXPORTS.items():
+        if not (words.output / name).exists():
+            export(words.run, words.output / name, format, quantization, say)
+    source = words.output / "source.txt"
+    write_file(source, "".join(f"{line}\n" for line in sources))
+    seconds: dict[str, list[float]] = {name: [] for name in SYSTEMS}
+    for number in range(words.rounds):
+        for name in SYSTEMS:
+            seconds[name].append(_round(words, name, source, config.decoding))
+            say(f"round {number + 1}: {name} {seconds[name][-1]:.2f} s")
+    found = {name: _result(words.output, name, each, references, config.data.target_language)
+             for name, each in seconds.items()}  # fmt: skip
+    facts = {"sentences": len(sources), "beam": words.beam, "batch": words.batch,
+             "threads": words.threads, "results": found}  # fmt: skip
+    write_file(words.output / "results.json", json.dumps(facts, indent=1) + "\n")
+    print(table(found))
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Compares a run's model with its exports.")
+    parser.add_argument("run", type=Path, help="a trained run")
+    parser.add_argument("output", type=Path, help="a folder for exports and results")
+    parser.add_argument("--beam", type=int, default=4, help="default: 4")
+    parser.add_argument("--batch", type=int, default=32, help="sentences, by length (default: 32)")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: all cores")
+    parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    return parser.parse_args(argv)
+
+
+def _round(words: argparse.Namespace, name: str, source: Path, decoding: Any) -> float:
+    """Seconds in which a system translates the text, without its start; writes the translations."""
+    program, folder, arithmetic = SYSTEMS[name]
+    task = {
+        "program": program, "model": str(words.output / folder if folder else words.run),
+        "arithmetic": arithmetic, "source": str(source), "output": str(text_of(words.output, name)),
+        "beam": words.beam, "batch": words.batch, "threads": words.threads,
+        "alpha": decoding.length_penalty, "extra": decoding.max_extra_length,
+    }  # fmt: skip
+    environment = os.environ | {"OMP_NUM_THREADS": str(words.threads)}
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("translate.py")), json.dumps(task)],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode:
+        *_, last = done.stderr.splitlines() or ["no message"]
+        raise InputError(
+            f"{name} ended with {done.returncode} ({last}), {task['model']}, see above"
+        )
+    return float(done.stdout.splitlines()[-1])
+
+
+def text_of(folder: Path, name: str) -> Path:
+    """The file of a system's translations."""
+    return folder / f"{name.replace(' ', '-')}.txt"
+
+
+def _result(
+    folder: Path, name: str, seconds: list[float], references: list[str], language: str
+) -> dict[str, Any]:
+    found = text_of(folder, name).read_text(encoding="utf-8").split("\n")[:-1]
+    scores = score(found, references, target_language=language)
+    return {
+        "bleu": scores.bleu, "bleu_signature": scores.bleu_signature, "chrf": scores.chrf,
+        "median_seconds": statistics.median(seconds), "seconds": seconds,
+    }  # fmt: skip
+
+
+def table(found: dict[str, dict[str, Any]]) -> str:
+    """The results as a table in Markdown."""
+    lines = ["| system | BLEU | chrF | seconds |", "| --- | --- | --- | --- |"]
+    for name, each in found.items():
+        figures = f"{each['bleu']:.2f} | {each['chrf']:.2f} | {each['median_seconds']:.2f}"
+        lines.append(f"| {name} | {figures} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    run_script("compare", main)

@@ -1,0 +1,89 @@
+"""Translates a text once, timed; `compare.py` starts it for each system and round.
+
+The seconds printed are those from texts to texts, tokenizing included: importing, reading the model
+and a first sentence, which sets up what is set up once, are not in them. All get batches of
+the same number of sentences, sorted by their number of characters.
+"""
+
+import json
+import runpy
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+Translate = Callable[[Sequence[str]], list[str]]
+
+
+def main() -> None:
+    """Does the task that the argument describes in JSON, see `compare.py`."""
+    task = json.loads(sys.argv[1])
+    lines = Path(task["source"]).read_text(encoding="utf-8").split("\n")[:-1]
+    translate: Translate = globals()[f"by_{task['program']}"](task)
+    translate(sorted(lines, key=len)[len(lines) // 2 :][:1])
+    began = time.perf_counter()
+    found = in_batches(translate, lines, task["batch"])
+    seconds = time.perf_counter() - began
+    Path(task["output"]).write_text("".join(f"{each}\n" for each in found), encoding="utf-8")
+    print(seconds)
+
+
+def in_batches(translate: Translate, lines: Sequence[str], size: int) -> list[str]:
+    """The translations of lines, in their order; a blank line's is empty."""
+    order = sorted(
+        (i for i, line in enumerate(lines) if line.strip()), key=lambda i: -len(lines[i])
+    )
+    texts = [""] * len(lines)
+    for first in range(0, len(order), size):
+        batch = order[first : first + size]
+        for index, text in zip(batch, translate([lines[i] for i in batch]), strict=True):
+            texts[index] = text
+    return texts
+
+
+def by_nmt(task: dict[str, Any]) -> Translate:
+    """By the run's own model."""
+    import torch
+
+    from nmt.cpu_memory import keep_freed_memory
+    from nmt.decoding.options import SearchOptions
+    from nmt.decoding.translator import Translator
+
+    keep_freed_memory()
+    torch.set_num_threads(task["threads"])
+    translator = Translator.load(task["model"], device="cpu", precision=task["arithmetic"])
+    # so large that no batch is cut
+    options = SearchOptions(beam=task["beam"], batch_tokens=1_000_000)
+    return lambda texts: [each.text for each in translator.translate(list(texts), options)]
+
+
+def by_ctranslate2(task: dict[str, Any]) -> Translate:
+    """By the script that `nmt export` writes beside a model; OMP_NUM_THREADS is the task's."""
+    script = runpy.run_path(str(Path(task["model"]) / "translate.py"))
+    return lambda texts: script["translate"](texts, task["beam"], task["alpha"])
+
+
+def by_transformers(task: dict[str, Any]) -> Translate:
+    """By `AutoModelForSeq2SeqLM` and `AutoTokenizer`."""
+    import torch
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    torch.set_num_threads(task["threads"])
+    tokenizer = AutoTokenizer.from_pretrained(task["model"])
+    model = AutoModelForSeq2SeqLM.from_pretrained(task["model"]).eval()
+
+    @torch.inference_mode()
+    def translate(texts: Sequence[str]) -> list[str]:
+        batch = tokenizer(list(texts), return_tensors="pt", padding=True)
+        most = batch.input_ids.shape[1] + task["extra"]
+        found = model.generate(
+            **batch, num_beams=task["beam"], length_penalty=task["alpha"], max_new_tokens=most
+        )
+        return tokenizer.batch_decode(found, skip_special_tokens=True)
+
+    return translate
+
+
+if __name__ == "__main__":
+    main()
