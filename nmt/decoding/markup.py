@@ -37,20 +37,11 @@ _INSIDE = {
     "sub", "sup", "svg", "template", "time", "tt", "u", "var", "video", "wbr",
 }  # fmt: skip
 _KEPT = {
-    "code",
-    "kbd",
-    "math",
-    "pre",
-    "samp",
-    "script",
-    "style",
-    "svg",
-    "template",
-    "textarea",
-    "var",
-}
+    "code", "kbd", "math", "pre", "samp", "script", "style", "svg", "template", "textarea", "var",
+}  # fmt: skip
 _VOID = {
-    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr",
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track",
+    "wbr",
 }  # fmt: skip
 _ENTITY = re.compile(r"(&(?!(?:amp|lt|gt|quot|apos|#\d+|#[xX][0-9a-fA-F]+);)[\w.:-]+;)")
 
