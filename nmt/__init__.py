@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
-    "InputError", "NextToken", "SearchOptions", "Translation", "Translator", "__version__",
-    "load_config",
+    "Attention", "InputError", "NextToken", "ScoredTranslation", "SearchOptions", "Translation",
+    "Translator", "__version__", "load_config",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     from nmt.config import load as load_config
-    from nmt.decoding.translator import NextToken, SearchOptions, Translation, Translator
+    from nmt.decoding.options import SearchOptions
+    from nmt.decoding.score import ScoredTranslation
+    from nmt.decoding.translation import Attention, NextToken, Translation
+    from nmt.decoding.translator import Translator
     from nmt.errors import InputError
 
 
@@ -29,10 +32,22 @@ def __getattr__(name: str) -> Any:
             from nmt.errors import InputError
 
             return InputError
-        case "NextToken" | "SearchOptions" | "Translation" | "Translator":
-            from nmt.decoding import translator
+        case "Attention" | "NextToken" | "Translation":
+            from nmt.decoding import translation
 
-            return getattr(translator, name)
+            return getattr(translation, name)
+        case "ScoredTranslation":
+            from nmt.decoding.score import ScoredTranslation
+
+            return ScoredTranslation
+        case "SearchOptions":
+            from nmt.decoding.options import SearchOptions
+
+            return SearchOptions
+        case "Translator":
+            from nmt.decoding.translator import Translator
+
+            return Translator
         case "load_config":
             from nmt.config import load
 

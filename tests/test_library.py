@@ -5,6 +5,7 @@ import pickle
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ def test_a_text_gives_a_translation_and_texts_give_as_many():
     assert translator.translate([]) == []
     options = nmt.SearchOptions(beam=3, n_best=3)
     [best] = translator.n_best([text], options)
-    assert translator.translate(text, options) == best[0]
+    assert translator.translate(text, options) == replace(best[0], alternatives=best[1:])
+    assert translator.translate(text, beam=3, n_best=3) == translator.translate(text, options)
     assert [each.score for each in best] == sorted((each.score for each in best), reverse=True)
 
 

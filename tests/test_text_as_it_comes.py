@@ -64,7 +64,7 @@ def translator(tiny_data: Path) -> Translator:
 def test_no_translation_changes_but_by_what_is_visible(translator, way: str):
     pasted = [WAYS[way](sentence) for sentence in SENTENCES]
     assert all(text != sentence for text, sentence in zip(pasted, SENTENCES, strict=True))
-    assert translator._cut(pasted) == translator._cut(SENTENCES)
+    assert translator._cutter.cut(pasted) == translator._cutter.cut(SENTENCES)
 
 
 def test_scores_attention_and_translations_are_of_the_text_that_is_seen(translator):
@@ -113,7 +113,7 @@ def test_what_was_pasted_is_prepared_and_translated_alike(tmp_path: Path):
     tokenizer = Tokenizer.load(tmp_path / "data/tokenizer.model")
     translator = Translator(new_transformer(config), tokenizer, config)
     lines = (tmp_path / "en").read_bytes().decode().split("\n")[:-1]
-    cut = translator._cut(lines)
+    cut = translator._cutter.cut(lines)
     assert [[*shard.source[i][:-1].tolist()] for i in range(150)] == [part for [part] in cut]
 
 
@@ -124,7 +124,7 @@ def test_an_older_model_gets_the_text_it_was_trained_on(tmp_path: Path, monkeypa
     monkeypatch.chdir(copied(FROZEN[0], tmp_path / "frozen"))
     translator = Translator.load("run", device="cpu")
     odd = "The  baker\u00a0opens his shop."
-    [[part]] = translator._cut([odd])
+    [[part]] = translator._cutter.cut([odd])
     assert part == translator.tokenizer.encode(odd)
     assert part != translator.tokenizer.encode(cleaning.normalize(odd))
 

@@ -33,6 +33,15 @@ from nmt.errors import (
 )
 from nmt.signals import stoppable
 
+_EXTRAS = {  # packages that some commands alone need
+    "ctranslate2": ("ctranslate2",),
+    "huggingface": ("transformers",),
+    "plots": ("matplotlib",),
+    "train": (
+        "datasets", "jinja2", "pyarrow", "regex", "sacrebleu", "sacremoses", "tensorboard",
+    ),
+}  # fmt: skip
+
 COMMANDS = (
     prepare.COMMAND, train.COMMAND, translate.COMMAND, evaluate.COMMAND, score.COMMAND,
     attention.COMMAND, average.COMMAND, export.COMMAND, info.COMMAND, config.COMMAND,
@@ -43,11 +52,12 @@ COMMANDS = (
 def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
     flags: Mapping[str, str] = {}
-    if_out_of_memory = ""
+    name = if_out_of_memory = ""
     set_up_streams()
     try:
         arguments = parse(COMMANDS, argv)
-        flags, if_out_of_memory = arguments.flags, arguments.command.if_out_of_memory
+        flags, name = arguments.flags, arguments.command.name
+        if_out_of_memory = arguments.command.if_out_of_memory
         with stoppable("interrupted"):  # so that half-written files are removed
             arguments.command.run(arguments)
         if sys.stdout:
@@ -66,6 +76,11 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has gone
         forget_output()
         return Status.DONE
+    except ModuleNotFoundError as error:
+        missing = _missing_extra(error, name)
+        if missing is None:
+            raise
+        return _refused(missing, flags)
     except (UnicodeEncodeError, OSError, MemoryError, RuntimeError) as error:
         refusal = _of_surroundings(error, if_out_of_memory)
         if refusal is None:
@@ -79,6 +94,17 @@ def _refused(error: InputError, flags: Mapping[str, str]) -> int:
     for problem in error.naming(flags):
         say(f"nmt: error: {problem}")
     return error.status
+
+
+def _missing_extra(error: ModuleNotFoundError, command: str) -> InputError | None:
+    """The error for a package of an extra that is not installed; None for any other package."""
+    package = (error.name or "").partition(".")[0]
+    for extra, packages in _EXTRAS.items():
+        if package in packages:
+            return InputError(
+                f"{package} is not installed, nmt {command}, pip install 'nmt[{extra}]'"
+            )
+    return None
 
 
 def _of_surroundings(error: Exception, if_out_of_memory: str) -> InputError | None:

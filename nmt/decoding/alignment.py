@@ -14,9 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from nmt.data.layout import Pair, by_length, one_per_row
+from nmt.decoding.translation import Links
 from nmt.model.transformer import Transformer
-
-Links = list[tuple[int, int]]  # numbers of a source word and of a word of its translation
 
 _BATCH_TOKENS = 2048  # padded, a side; all layers' attention is in memory at once
 

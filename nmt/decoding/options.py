@@ -1,14 +1,41 @@
 """How to translate: what a search keeps and forbids, or how samples are drawn."""
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 from nmt.config import MAX_BEAM
-from nmt.decoding.sampling import Distribution
 from nmt.errors import ArgumentError
 
 _MAX_ALPHA = 100  # as of decoding.length_penalty
 _MAX_TEMPERATURE = 100
 _MAX_SEED = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """From which distribution a token is drawn."""
+
+    temperature: float = 1.0  # > 0, divides the logits
+    top_k: int | None = None  # of the k likeliest tokens
+    top_p: float = 1.0  # of the fewest likeliest tokens with this share of what `top_k` leaves
+
+
+class SearchSettings(TypedDict, total=False):
+    """The fields of SearchOptions, as arguments by name."""
+
+    beam: int | None
+    length_penalty: float | None
+    n_best: int
+    batch_tokens: int | None
+    no_repeat_ngram: int | None
+    sample: bool
+    mbr: int | None
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+    align: bool
+    attention: bool
 
 
 @dataclass(frozen=True)
@@ -35,6 +62,7 @@ class SearchOptions:
     top_p: float | None = None  # from the fewest with this share of the probability; None: 1
     seed: int | None = None  # of samples; None: 1
     align: bool = False  # find Translation.alignment too
+    attention: bool = False  # find Translation.attention too
 
     def __post_init__(self) -> None:
         for name in ("beam", "n_best", "batch_tokens", "no_repeat_ngram", "mbr", "top_k"):
@@ -55,6 +83,17 @@ class SearchOptions:
     def samples(self) -> int:
         """How many are drawn for each sentence; 0: none, it is a search."""
         return self.mbr or (self.n_best if self.sample else 0)
+
+    def width(self, default: int) -> int:
+        """The beam width; ArgumentError if `n_best` exceeds it. `default`: if none was given."""
+        beam = self.beam or default
+        if self.n_best > beam and not self.samples:
+            raise ArgumentError(
+                "more translations wanted than hypotheses kept, {n_best} {} with {beam} {}, "
+                "raise {beam} or lower {n_best}",
+                self.n_best, beam,
+            )  # fmt: skip
+        return beam
 
     @property
     def distribution(self) -> Distribution:

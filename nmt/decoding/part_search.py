@@ -71,17 +71,6 @@ class PartSearch:
         self.rooms = [Rooms(each) for each in transformers] if is_gpu else None
         self.max_tokens = min((t.max_length for t in transformers if t.max_length), default=None)
 
-    def beam(self, options: SearchOptions) -> int:
-        """The beam width. Raises ArgumentError if `n_best` exceeds it."""
-        beam = options.beam or self.defaults.beam
-        if options.n_best > beam and not options.samples:
-            raise ArgumentError(
-                "more translations wanted than hypotheses kept, {n_best} {} with {beam} {}, "
-                "raise {beam} or lower {n_best}",
-                options.n_best, beam,
-            )  # fmt: skip
-        return beam
-
     def find(
         self,
         parts: Sequence[Part],
@@ -94,7 +83,7 @@ class PartSearch:
             progress: called after each batch with its number of parts.
         """
         copies = -(-options.samples // _ROW_SAMPLES) or 1  # rows of a part
-        width = -(-options.samples // copies) or self.beam(options)
+        width = -(-options.samples // copies) or options.width(self.defaults.beam)
         found: list[list[list[Hypothesis]]] = [[[]] * copies for _ in parts]
         rows = [(index, copy) for index in range(len(parts)) for copy in range(copies)]
         for batch in self._batches([parts[index] for index, _ in rows], width, options):

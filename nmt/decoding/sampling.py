@@ -8,34 +8,25 @@ B sentences, b those still in the batch, W samples of each, V vocabulary, L the 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt.decoding.options import Distribution
 from nmt.decoding.search import (
     NEVER_GENERATED,
     NOT_NUMBERS,
     Hypothesis,
     Steps,
-    length_penalty,
 )
+from nmt.decoding.translation import length_penalty
 from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
 _FIRST_TOP = 256  # tokens that are sorted at first to find the likeliest ones
 _LEAVE_SHARE = 8  # once an eighth of a batch is done, the rest is copied into a smaller one
-
-
-@dataclass(frozen=True)
-class Distribution:
-    """From which distribution a token is drawn."""
-
-    temperature: float = 1.0  # > 0, divides the logits
-    top_k: int | None = None  # of the k likeliest tokens
-    top_p: float = 1.0  # of the fewest likeliest tokens with this share of what `top_k` leaves
 
 
 def random_numbers(seed: int, source: Sequence[int], sample: int, n: int) -> NDArray[np.float64]:
@@ -74,7 +65,7 @@ def sample(
     B, W, L = numbers.shape
     limits = np.asarray(max_lengths)[:, None]  # (B, 1)
     tokens = np.zeros((B, W, L), np.int64)
-    logs = np.zeros((B, W))  # log-probabilities
+    logs = np.zeros((B, W, L))  # log-probabilities
     lengths = np.zeros((B, W), np.int64)
     in_batch, live = np.arange(B), np.ones((B, W), dtype=bool)
     last_tokens = torch.full((B, W), BOS_ID, device=device)
@@ -86,7 +77,7 @@ def sample(
         picked, values = _draw(logits, numbers[in_batch, :, n], distribution)
         tokens[in_batch, :, n] = picked.cpu().numpy()
         now = live[in_batch]  # (b, W)
-        logs[in_batch] += np.where(now, values.double().cpu().numpy(), 0.0)
+        logs[in_batch, :, n] = np.where(now, values.double().cpu().numpy(), 0.0)
         lengths[in_batch] += now
         live[in_batch] = now & (tokens[in_batch, :, n] != EOS_ID) & (n + 1 < limits[in_batch])
         kept = _kept(live[in_batch])
@@ -96,7 +87,10 @@ def sample(
                 steps.keep(torch.from_numpy(kept).to(device))
         last_tokens, parents = picked, parents[: len(picked)]
     return [
-        [_hypothesis(tokens[s, w, : lengths[s, w]].tolist(), logs[s, w], alpha) for w in range(W)]
+        [
+            _hypothesis(tokens[s, w, :n].tolist(), logs[s, w, :n].tolist(), alpha)
+            for w, n in enumerate(lengths[s])
+        ]
         for s in range(B)
     ]
 
@@ -109,9 +103,10 @@ def _kept(live: NDArray[np.bool_]) -> NDArray[np.int64]:
     return kept if is_enough else np.arange(b)
 
 
-def _hypothesis(tokens: list[int], log_probability: float, alpha: float) -> Hypothesis:
-    score = log_probability / length_penalty(len(tokens), alpha)
-    return Hypothesis(tokens, float(log_probability), float(score), tokens[-1] == EOS_ID)
+def _hypothesis(tokens: list[int], logs: list[float], alpha: float) -> Hypothesis:
+    total = sum(logs)
+    score = total / length_penalty(len(tokens), alpha)
+    return Hypothesis(tokens, total, score, tokens[-1] == EOS_ID, logs)
 
 
 def _draw(

@@ -1,26 +1,33 @@
-"""`nmt score`: the log-probability that a model gives to given translations."""
+"""The log-probability that a model gives to given translations."""
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.config import Config
 from nmt.data.layout import Pair, by_length, one_per_row
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.search import NOT_NUMBERS
-from nmt.decoding.translator import Translator
-from nmt.errors import ArgumentError, InputError, NoModelError, Note, count
-from nmt.model.prepacking import Precision
+from nmt.errors import ArgumentError, InputError, NoModelError, count
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.transformer import Transformer
-from nmt.storage.opening import read_lines
 
 _BATCH_TOKENS = 2048  # padded, a side, in memory at once; data.max_length may allow longer lines
 _WINDOW_LINES = 2048  # tokenized and sorted by length together
+
+
+class Model(Protocol):
+    """The part of Translator that is used here."""
+
+    transformers: list[Transformer]  # several: their probabilities are averaged
+    tokenizer: Tokenizer
+    config: Config
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ def _logits(transformer: Transformer, hidden: Tensor) -> Tensor:
 
 
 def score_translations(
-    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+    model: Model, sources: Sequence[str], targets: Sequence[str]
 ) -> Iterator[ScoredTranslation]:
     """The log-probability of each target as the translation of its source, in order.
 
@@ -86,69 +93,27 @@ def score_translations(
     if len(sources) != len(targets):
         found = count(len(sources), "source line"), count(len(targets), "target line")
         raise ArgumentError("{} but {}, {source} and {target}, give as many lines of each", *found)
-    limit = max(_BATCH_TOKENS, translator.config.data.max_length)
-    limit = min(limit, translator.transformer.max_length or limit)
+    limit = max(_BATCH_TOKENS, model.config.data.max_length)
+    limit = min(each.max_length or limit for each in model.transformers)
     for begin in range(0, len(sources), _WINDOW_LINES):
         end = begin + _WINDOW_LINES
-        pairs = list(
-            zip(*(_ids(translator, side[begin:end]) for side in (sources, targets)), strict=True)
-        )
+        sides = (_ids(model.tokenizer, side[begin:end]) for side in (sources, targets))
+        pairs = list(zip(*sides, strict=True))
         for number, pair in enumerate(pairs, start=begin + 1):
             if max(map(len, pair)) > limit:
                 raise InputError(f"more than {limit:,} tokens, line {number}, shorten it")
-        logs = log_probabilities(translator.transformer, pairs)
-        for (_, target), values in zip(pairs, logs, strict=True):
-            yield ScoredTranslation(translator.tokenizer.pieces(target), values)
+        of_models = [log_probabilities(each, pairs) for each in model.transformers]
+        for (_, target), *logs in zip(pairs, *of_models, strict=True):
+            yield ScoredTranslation(model.tokenizer.pieces(target), _averaged(logs))
 
 
-def _ids(translator: Translator, texts: Sequence[str]) -> list[np.ndarray]:
-    tokenizer = translator.tokenizer
+def _averaged(logs: Sequence[list[float]]) -> list[float]:
+    """Log-probabilities of the mean of several models' probabilities, (models, T) -> (T)."""
+    if len(logs) == 1:
+        return logs[0]
+    return (np.logaddexp.reduce(logs, axis=0) - math.log(len(logs))).tolist()
+
+
+def _ids(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
     encoded = tokenizer.encode_batch([tokenizer.normalize(text) for text in texts])
     return [np.array([*ids, EOS_ID]) for ids in encoded]
-
-
-def run_score(
-    model: str | Path,
-    source: Path,
-    target: Path,
-    *,
-    each_token: bool,
-    device: str | None,
-    precision: Precision | None,
-    note: Note,
-) -> Iterator[str]:
-    """Yields the lines that `nmt score` prints; at the end, tells `note` the perplexities.
-
-    Args:
-        each_token: give each token with its log-probability, as tab-separated pairs
-            `piece value`, instead of the sum.
-        precision: None: fp32 on every device. Logits are fp32 in any.
-
-    Raises:
-        InputError: files that cannot be read or do not match (2).
-        NoModelError: no sound model, or its scores are not numbers (3).
-    """
-    sources, targets = list(read_lines(source)), list(read_lines(target))
-    translator = Translator.load(model, device=device, precision=precision or "fp32", note=note)
-    total, tokens = 0.0, 0
-    for line in score_translations(translator, sources, targets):
-        total += line.log_probability
-        tokens += len(line.pieces)
-        yield _formatted(line, each_token)
-    words = sum(len(text.split()) for text in targets)
-    if words:
-        note(
-            f"perplexity: {_exp(-total / tokens):.3f} per token ({count(tokens, 'token')}, end "
-            f"symbols included), {_exp(-total / words):.3f} per word ({count(words, 'word')})"
-        )
-
-
-def _formatted(line: ScoredTranslation, each_token: bool) -> str:
-    if not each_token:
-        return f"{line.log_probability:.6f}"
-    each = zip(line.pieces, line.log_probabilities, strict=True)
-    return "\t".join(f"{piece} {value:.6f}" for piece, value in each)
-
-
-def _exp(nll: float) -> float:
-    return math.exp(nll) if nll < 700 else math.inf

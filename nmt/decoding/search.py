@@ -9,9 +9,8 @@ sentence have places 0 to W - 1 in its beam. A hypothesis's parent is the place,
 earlier, of the hypothesis that it continues.
 """
 
-import sys
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt.decoding.translation import length_penalty
 from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
@@ -29,6 +29,8 @@ _LEAVE_SHARE = 8  # once an eighth of a batch is done, the rest is copied into a
 
 ReadsAs = Callable[[list[int]], Hashable]  # from tokens to what a reader sees, say their text
 
+# (B, W) each: tokens, parents, and log-probabilities up to and with the tokens
+_Link = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]
 _FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("place", "i4")])
 
 
@@ -58,17 +60,7 @@ class Hypothesis:
     log_probability: float  # natural log, summed over `tokens`
     score: float  # log_probability / length_penalty(len(tokens), alpha)
     finished: bool  # False: cut at the limit
-
-
-def length_penalty(n_tokens: float, alpha: float) -> float:
-    """Divisor that offsets the preference of summed log-probabilities for short hypotheses.
-
-    Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha. The end symbol counts, the start does not.
-    """
-    try:
-        return float(((5 + n_tokens) / 6) ** alpha)
-    except OverflowError:
-        return sys.float_info.max
+    token_log_probabilities: list[float] = field(default_factory=list)  # they sum to the whole's
 
 
 @torch.inference_mode()
@@ -197,7 +189,7 @@ class _Beams:
         self.finished["score"] = -np.inf
         self.cut = self.finished.copy()  # (B, n) likewise
         self.read: dict[tuple[int, int, int, bool], Hashable] = {}  # by `_tokens`'s arguments
-        self.links: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = []  # (B, W) tokens, parents
+        self.links: list[_Link] = []  # of each step
         self.live: NDArray[np.float32]  # (b, W) log-probabilities, likeliest first
         self.tokens: NDArray[np.int64]  # (b, W)
         self.parents: NDArray[np.int64]  # (b, W)
@@ -279,11 +271,13 @@ class _Beams:
                 seen.add(self.read[key])
 
     def _link(self) -> None:
-        """Records this step's tokens and parents."""
+        """Records this step's tokens, parents and log-probabilities."""
         shape = (len(self.max_lengths), self.beam)
         tokens, parents = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        totals = np.zeros(shape, np.float32)
         tokens[self.in_batch], parents[self.in_batch] = self.tokens, self.parents
-        self.links.append((tokens, parents))
+        totals[self.in_batch] = self.live
+        self.links.append((tokens, parents, totals))
 
     def _judge(self, ends: NDArray[np.bool_], n: int) -> None:
         """Marks the sentences that are done after n tokens."""
@@ -323,18 +317,30 @@ class _Beams:
     def _of(self, sentence: int, *, finished: bool) -> list[Hypothesis]:
         """The finished hypotheses of a sentence, or those cut at the limit."""
         found = (self.finished if finished else self.cut)[sentence]
-        return [
-            Hypothesis(self._tokens(sentence, n, place, finished), log_probability, score, finished)
-            for score, log_probability, n, place in found[found["score"] > -np.inf].tolist()
-        ]
+        hypotheses = []
+        for score, total, n, place in found[found["score"] > -np.inf].tolist():
+            tokens, totals = self._chain(sentence, n, place, finished)
+            each = np.diff([*totals, total] if finished else totals, prepend=0.0).tolist()
+            hypotheses.append(Hypothesis(tokens, total, score, finished, each))
+        return hypotheses
 
     def _tokens(self, sentence: int, n: int, place: int, finished: bool) -> list[int]:
+        return self._chain(sentence, n, place, finished)[0]
+
+    def _chain(
+        self, sentence: int, n: int, place: int, finished: bool
+    ) -> tuple[list[int], list[float]]:
         """Follows the links back from the last of n tokens, whose place is given.
 
         An end symbol has no link: where there is one, `place` is its parent.
+
+        Returns:
+            The tokens, and the log-probability up to and with each of those that have a link.
         """
-        tokens = [EOS_ID] if finished else []
-        for step_tokens, parents in reversed(self.links[: n - len(tokens)]):
+        tokens: list[int] = [EOS_ID] if finished else []
+        totals: list[float] = []
+        for step_tokens, parents, step_totals in reversed(self.links[: n - len(tokens)]):
             tokens.append(int(step_tokens[sentence, place]))
+            totals.append(float(step_totals[sentence, place]))
             place = parents[sentence, place]
-        return tokens[::-1]
+        return tokens[::-1], totals[::-1]

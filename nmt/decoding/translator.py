@@ -1,65 +1,46 @@
 """Translates sentences: cuts them to the model's length, batches, searches, restores the order."""
 
-import re
 import sys
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, pairwise, zip_longest
+import threading
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Self, overload
+from typing import Self, Unpack, overload
 
 import numpy as np
 import torch
 
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.alignment import Links, cross_attention, links, word_of_each_token
+from nmt.decoding.alignment import cross_attention, links, word_of_each_token
+from nmt.decoding.cutting import Cutter
 from nmt.decoding.mbr import expected_chrf
-from nmt.decoding.options import SearchOptions
+from nmt.decoding.options import SearchOptions, SearchSettings
 from nmt.decoding.part_search import Part, PartSearch, Progress
+from nmt.decoding.score import ScoredTranslation, score_translations
 from nmt.decoding.search import NEVER_GENERATED, Hypothesis
-from nmt.errors import ArgumentError, Note, count
+from nmt.decoding.translation import (
+    EMPTY,
+    Attention,
+    NextToken,
+    Translation,
+    combine,
+    different,
+)
+from nmt.errors import ArgumentError, Note
 from nmt.model.prepacking import Precision, prepack
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import LoadedModel, load_model
 
-# Characters of Chinese and Japanese, which put no blank between sentences: their punctuation, kana,
-# bopomofo, ideographs, full-width and half-width forms.
-_UNSPACED = re.compile(
-    "[\u3001-\u3020\u3030-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003ffff]"
-)
-_SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s+|(?<=[。！？])""")
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A translation of a text that may have been translated in several parts."""
-
-    text: str  # one line, without a tab
-    score: float  # log_probability / length penalty; summed over the parts
-    log_probability: float  # natural log, summed over `tokens`
-    tokens: list[int]  # with the end symbol of each part that has one
-    parts: int  # in which the source was translated; 0: it was blank
-    alignment: Links | None = None  # if asked for, see nmt.decoding.alignment
-
-
-EMPTY = Translation("", 0.0, 0.0, [], 0)
-
-
-@dataclass(frozen=True)
-class NextToken:
-    """A token with which a translation may go on."""
-
-    token: int
-    piece: str  # as a person reads it, see Tokenizer.pieces
-    text: str  # the translation so far, with it
-    probability: float  # the model's
+_WINDOW_CHARACTERS = 4_000_000
 
 
 class Translator:
     """A model that translates plain text, on its own device and in its own precision.
+
+    Threads may share one: it computes for one of them at a time. So that several processes use
+    one, each loads its own.
 
     Args:
         transformer: in evaluation mode.
@@ -78,16 +59,21 @@ class Translator:
         others: Sequence[Transformer] = (),
     ):
         self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
+        self.transformers = [transformer, *others]
         self.device = transformer.embedding.device
         symbols = tokenizer.symbol_ids.items()
         self.search = PartSearch(
-            [transformer, *others],
+            self.transformers,
             config.decoding,
             self._text,
             untrained=[i for symbol, i in symbols if symbol not in target_symbols],
         )
         # tokens; no source in training was longer
         self.max_part = min(config.data.max_length, self.search.max_tokens or sys.maxsize) - 1
+        self._cutter = Cutter(tokenizer, self.max_part)
+        # Threads of torch would contend for the same cores, and on a GPU for the same graphs.
+        # Again by the same thread: `progress` may translate, too.
+        self._one_at_a_time = threading.RLock()
 
     @classmethod
     def load(
@@ -134,6 +120,7 @@ class Translator:
         *,
         prefix: str = "",
         progress: Progress | None = None,
+        **settings: Unpack[SearchSettings],
     ) -> Translation: ...
 
     @overload
@@ -144,6 +131,7 @@ class Translator:
         *,
         prefix: str | Sequence[str] = "",
         progress: Progress | None = None,
+        **settings: Unpack[SearchSettings],
     ) -> list[Translation]: ...
 
     def translate(
@@ -153,14 +141,56 @@ class Translator:
         *,
         prefix: str | Sequence[str] = "",
         progress: Progress | None = None,
+        **settings: Unpack[SearchSettings],
     ) -> Translation | list[Translation]:
         """The best translation of a sentence, or of each sentence of several; see `n_best`.
 
         translator.translate("The man reads.").text -> "Der Mann liest."
+        translator.translate("The man reads.", n_best=3).alternatives -> the other two
+
+        Args:
+            settings: fields of `SearchOptions`; they go before those of `options`.
         """
-        if isinstance(text, str):
-            return self.n_best([text], options, prefix=prefix, progress=progress)[0][0]
-        return [best[0] for best in self.n_best(text, options, prefix=prefix, progress=progress)]
+        options = replace(options or SearchOptions(), **settings)
+        texts = [text] if isinstance(text, str) else text
+        found = self.n_best(texts, options, prefix=prefix, progress=progress)
+        best = [replace(each[0], alternatives=each[1:]) for each in found]
+        return best[0] if isinstance(text, str) else best
+
+    def stream(
+        self,
+        texts: Iterable[str],
+        options: SearchOptions | None = None,
+        *,
+        prefix: str = "",
+        window: int = 2048,
+        **settings: Unpack[SearchSettings],
+    ) -> Iterator[Translation]:
+        """The translation of each text, in order; for more texts than memory holds.
+
+        for found in translator.stream(open("news.en")): print(found.text)
+
+        Args:
+            texts: taken as they are needed; a line end behind a text does not count.
+            prefix: how every translation begins.
+            window: most texts that are taken, sorted by length and translated together. With
+                fewer, the first translations come earlier and all of them later.
+            settings: see `translate`.
+
+        Raises:
+            ArgumentError: a single text; see also `n_best`.
+        """
+        options = replace(options or SearchOptions(), **settings)
+        self.beam(options)
+        if isinstance(texts, str):
+            raise ArgumentError("one text, {texts}, give several, or translate it")
+        if window < 1:
+            raise ArgumentError("must be at least 1, {window} {}, correct it", window)
+        return (
+            found
+            for some in _windows(texts, window)
+            for found in self.translate(some, options, prefix=prefix)
+        )
 
     def n_best(
         self,
@@ -198,9 +228,18 @@ class Translator:
             ArgumentError: n_best exceeds the beam; prefixes too long, or not as many as sentences;
                 out of memory.
         """
-        options = options or SearchOptions()
-        lines = self._cut(sentences)
-        forced = self._prefixes(prefix, len(sentences))
+        with self._one_at_a_time:
+            return self._n_best(sentences, options or SearchOptions(), prefix, progress)
+
+    def _n_best(
+        self,
+        sentences: Sequence[str],
+        options: SearchOptions,
+        prefix: str | Sequence[str],
+        progress: Progress | None,
+    ) -> list[list[Translation]]:
+        lines = self._cutter.cut(sentences)
+        forced = self._cutter.prefixes(prefix, len(sentences))
         parts = [
             Part(part, [] if place else forced[number])
             for number, line in enumerate(lines)
@@ -208,8 +247,8 @@ class Translator:
         ]
         in_order = iter(self.search.find(parts, options, progress))
         found = [[self._translations(next(in_order), options) for _ in line] for line in lines]
-        if options.align:
-            self._align(sentences, lines, found)
+        if options.align or options.attention:
+            self._look(sentences, lines, found, options)
         return [_listed(parts, options) for parts in found]
 
     def next_tokens(self, text: str, prefix: str = "", k: int = 10) -> list[NextToken]:
@@ -223,12 +262,12 @@ class Translator:
         """
         if k < 1:
             raise ArgumentError("must be at least 1, {k} {}, correct it", k)
-        [parts], [forced] = self._cut([text]), self._prefixes(prefix, 1)
+        [parts], [forced] = self._cutter.cut([text]), self._cutter.prefixes(prefix, 1)
         if len(parts) > 1:
             raise ArgumentError("more than {} tokens, {text}, shorten it", self.max_part)
         if not parts:
             return []
-        with torch.inference_mode():
+        with self._one_at_a_time, torch.inference_mode():
             src = torch.tensor([[*parts[0], EOS_ID]], device=self.device)
             steps = self.search.started(src, 1, len(forced) + 1)
             for token in [BOS_ID, *forced]:
@@ -245,83 +284,69 @@ class Translator:
             for token, piece, probability in zip(tokens, pieces, top.values.tolist(), strict=True)
         ]
 
+    @overload
+    def score(  # type: ignore[overload-overlap]  # as of `translate`
+        self, sources: str, targets: str
+    ) -> ScoredTranslation: ...
+
+    @overload
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[ScoredTranslation]: ...
+
+    def score(
+        self, sources: str | Sequence[str], targets: str | Sequence[str]
+    ) -> ScoredTranslation | list[ScoredTranslation]:
+        """What the model gives to a translation of yours, or to one of each source.
+
+        translator.score("The man reads.", "Der Mann liest.").log_probability -> -0.2
+
+        Raises:
+            ArgumentError, InputError, NoModelError: see `score_translations`.
+        """
+        is_one = isinstance(sources, str) and isinstance(targets, str)
+        if isinstance(sources, str) != isinstance(targets, str):
+            raise ArgumentError("one text and several, {sources} and {targets}, give one of each")
+        pairs = ([sources], [targets]) if is_one else (sources, targets)
+        with self._one_at_a_time:
+            scored = list(score_translations(self, *pairs))
+        return scored[0] if is_one else scored
+
     def beam(self, options: SearchOptions) -> int:
         """The beam width, W. Raises ArgumentError if `n_best` exceeds it."""
-        return self.search.beam(options)
-
-    def _cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
-        """Token ids, without end symbols, of the parts of each sentence; [] if it is blank."""
-        texts = [self.tokenizer.normalize(sentence) for sentence in sentences]
-        ids = iter(self.tokenizer.encode_batch([text for text in texts if text.strip()]))
-        return [self._parts(text, next(ids)) if text.strip() else [] for text in texts]
-
-    def _parts(self, text: str, ids: list[int]) -> list[list[int]]:
-        """The ids of `text` in one part, or in several if they are too many."""
-        if len(ids) <= self.max_part:
-            return [ids] if ids else []
-        tag, rest = self.tokenizer.split_tag(text)  # every part needs it: <2de> for one
-        texts = [each for each in _SENTENCE_ENDS.split(rest) if each.strip()]
-        if len(texts) == 1:
-            texts = _halves(rest)
-        tag_ids = self.tokenizer.encode(tag.strip())
-        room = self.max_part - len(tag_ids)
-        if room < len(tag_ids):
-            return [ids[i : i + self.max_part] for i in range(0, len(ids), self.max_part)]
-        if texts == [rest]:
-            ids = self.tokenizer.encode(rest)
-            return [tag_ids + ids[i : i + room] for i in range(0, len(ids), room)]
-        encoded = self.tokenizer.encode_batch(texts := [tag + each for each in texts])
-        return [
-            part
-            for each, part_ids in zip(texts, encoded, strict=True)
-            for part in self._parts(each, part_ids)
-        ]
-
-    def _prefixes(self, prefix: str | Sequence[str], n: int) -> list[list[int]]:
-        """Token ids of the prefixes of n translations."""
-        texts = [prefix] * n if isinstance(prefix, str) else list(prefix)
-        if len(texts) != n:
-            found = count(n, "sentence"), count(len(texts), "prefix").replace("xs", "xes")
-            raise ArgumentError("{} but {}, {prefix}, give one for each", *found)
-        different = {text: self.tokenizer.normalize(text).strip() for text in texts}
-        ids = dict(
-            zip(different, self.tokenizer.encode_batch(list(different.values())), strict=True)
-        )
-        longest = max(map(len, ids.values()), default=0)
-        if longest > self.max_part:
-            raise ArgumentError(
-                "{} tokens, the model takes {}, {prefix}, shorten it", longest, self.max_part
-            )
-        return [ids[text] for text in texts]
+        return options.width(self.config.decoding.beam)
 
     def _translations(
         self, hypotheses: list[Hypothesis], options: SearchOptions
     ) -> list[Translation]:
         """Translations of a part, best first; plain samples as they were drawn."""
         translations = [
-            Translation(self._text(h.tokens), h.score, h.log_probability, h.tokens, 1)
+            Translation(
+                self._text(h.tokens), h.score, h.log_probability, h.tokens, 1,
+                pieces=self.tokenizer.pieces(h.tokens),
+                token_log_probabilities=h.token_log_probabilities,
+            )
             for h in hypotheses
-        ] or [EMPTY]
+        ] or [EMPTY]  # fmt: skip
         if options.mbr is None:
             return translations
         likeness = expected_chrf([each.text for each in translations]).tolist()
         scored = [replace(t, score=s) for t, s in zip(translations, likeness, strict=True)]
         scored.sort(key=lambda each: each.score, reverse=True)
-        return _different(scored)[: options.n_best]
+        return different(scored)[: options.n_best]
 
     def _text(self, tokens: list[int]) -> str:
         """How a hypothesis reads: no line ends, tabs or control characters, no end symbol."""
         return self.tokenizer.normalize(self.tokenizer.decode(tokens))
 
-    def _align(
+    def _look(
         self,
         sentences: Sequence[str],
         lines: list[list[list[int]]],
         found: list[list[list[Translation]]],
+        options: SearchOptions,
     ) -> None:
-        """Replaces the translations of all parts by such with links.
+        """Replaces the translations of all parts by such with links or attention.
 
-        They number source words in the whole text, those of the translation in the part's.
+        Links number source words in the whole text, those of the translation in the part's.
         """
         places, pairs, words = [], [], []
         for sentence, line, parts in zip(sentences, lines, found, strict=True):
@@ -337,11 +362,30 @@ class Translator:
                     pairs.append((np.array([*part, EOS_ID]), np.array(each.tokens)))
                     words.append((source, target))
         weights = cross_attention(self.search.transformers, pairs)
-        for (translations, place), matrix, (source, target) in zip(
-            places, weights, words, strict=True
+        for (translations, place), matrix, (source, target), (src, _) in zip(
+            places, weights, words, pairs, strict=True
         ):
-            alignment = links(matrix, source, target)
-            translations[place] = replace(translations[place], alignment=alignment)
+            each = translations[place]
+            if options.align:
+                each = replace(each, alignment=links(matrix, source, target))
+            if options.attention:
+                attention = Attention(
+                    self.tokenizer.pieces(src.tolist()), each.pieces, matrix.copy()
+                )
+                each = replace(each, attention=[attention])
+            translations[place] = each
+
+
+def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
+    """At most so many texts at a time, and no more characters than a few texts may have."""
+    window: list[str] = []
+    for text in texts:
+        window.append(text.rstrip("\r\n"))
+        if len(window) == most or sum(map(len, window)) >= _WINDOW_CHARACTERS:
+            yield window
+            window = []
+    if window:
+        yield window
 
 
 def set_precision(
@@ -376,82 +420,9 @@ def choose_device(name: str | None) -> torch.device:
     return device
 
 
-def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
-    """Translations of a text from those of its consecutive parts: the n-th best ones, joined.
-
-    A part with fewer translations than another repeats its last. Scores and log-probabilities add
-    up, so that the order stays best first.
-    """
-    parts = [part for part in parts if part[0].parts]
-    if len(parts) <= 1:
-        return list(parts[0]) if parts else [EMPTY]
-    return [
-        _joined([part[min(rank, len(part) - 1)] for part in parts])
-        for rank in range(max(map(len, parts)))
-    ]
-
-
 def _listed(parts: list[list[Translation]], options: SearchOptions) -> list[Translation]:
     """The list of a text's translations, from those of its parts."""
     joined = combine(parts)
     if options.sample and options.mbr is None:
         return sorted(joined, key=lambda each: each.score, reverse=True)
-    return _different(joined)
-
-
-def _different(translations: Sequence[Translation]) -> list[Translation]:
-    """Of those that read alike, only the first."""
-    first: dict[str, Translation] = {}
-    for each in translations:
-        first.setdefault(each.text, each)
-    return list(first.values())
-
-
-def _joined(parts: list[Translation]) -> Translation:
-    text = _joined_texts([part.text for part in parts if part.text])
-    return Translation(
-        text,
-        sum(part.score for part in parts),
-        sum(part.log_probability for part in parts),
-        [token for part in parts for token in part.tokens],
-        sum(part.parts for part in parts),
-        _joined_links(parts, text),
-    )
-
-
-def _joined_texts(texts: list[str]) -> str:
-    """Consecutive texts as one: with blanks, but for Chinese or Japanese on either side."""
-    gaps = [
-        "" if _UNSPACED.match(before[-1]) or _UNSPACED.match(after) else " "
-        for before, after in pairwise(texts)
-    ]
-    return "".join(chain(*zip_longest(texts, gaps, fillvalue="")))
-
-
-def _joined_links(parts: list[Translation], text: str) -> Links | None:
-    """The links of parts, with words numbered in the whole translation; None if a part has none."""
-    words = [number for number, word in enumerate(text.split()) for _ in word]  # of each character
-    joined: Links = []
-    before = 0  # characters, white space left out
-    for part in parts:
-        if part.alignment is None:
-            return None
-        joined += [(source, words[before] + target) for source, target in part.alignment]
-        before += sum(map(len, part.text.split()))
-    return joined
-
-
-def _halves(text: str) -> list[str]:
-    """Two parts, split at the space nearest the middle; one if there is no space inside.
-
-    Spaces at both ends of the text are dropped.
-
-    "to be or not" -> ["to be", "or not"]
-    """
-    text = text.strip(" ")
-    middle = len(text) // 2
-    spaces = [at for at in (text.rfind(" ", 0, middle), text.find(" ", middle)) if at > 0]
-    if not spaces:
-        return [text]
-    at = min(spaces, key=lambda at: abs(at - middle))
-    return [text[:at], text[at + 1 :]]
+    return different(joined)

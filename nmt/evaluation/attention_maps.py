@@ -147,7 +147,7 @@ def _figure_class():
     except ImportError:
         raise InputError(
             "matplotlib is not installed, a .png picture, "
-            "pip install -e '.[plots]' or name a .html file"
+            "pip install 'nmt[plots]' or name a .html file"
         ) from None
     return Figure
 

@@ -24,7 +24,7 @@ class Comet:
             from comet import download_model, load_from_checkpoint
         except ImportError:
             raise ArgumentError(
-                "COMET is not installed, {comet}, pip install -e '.[comet]' in another environment"
+                "COMET is not installed, {comet}, pip install 'nmt[comet]' in another environment"
             ) from None
         try:
             self._model = load_from_checkpoint(download_model(name))  # and the encoder's vocabulary

@@ -22,13 +22,15 @@ from nmt.data.cleaning import keep_spacing
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError
 from nmt.export.check import compare, samples_of
+from nmt.export.exported import KIND, POSITIONS
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from nmt.model.positions import LearnedPositions
 from nmt.model.products import Linear
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
-from nmt.storage.names import TOKENIZER
+from nmt.storage import manifest
+from nmt.storage.names import CONFIG, TOKENIZER
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
@@ -40,11 +42,12 @@ _KEEP_SPACING = r"""    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", t
 _NORMALIZE = r"""    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", text)
     text = re.sub("[\x00-\x1f\x7f-\x9f\xad\u200b\u2060\ufeff]", "", text)
     text = " ".join(text.split())"""
-_POSITIONS = 4096  # of a sinusoidal table: CTranslate2 reports a longer text as an error
 
 
 def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
     """Fills a folder with a CTranslate2 model, the tokenizer and a script that needs no nmt.
+
+    The configuration and a manifest go along, for `ExportedTranslator`.
 
     The model is checked in float32, whatever it is written in.
 
@@ -67,6 +70,10 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: Quant
     write_ctranslate2(transformer, pieces, folder, quantization)
     (folder / TOKENIZER).write_bytes(tokenizer.model)
     (folder / "translate.py").write_text(_script(translator), encoding="utf-8")
+    (folder / CONFIG).write_text(translator.config.to_yaml(), encoding="utf-8")
+    never = {*tokenizer.pieces(translator.search.untrained)}
+    symbols = [symbol for symbol in tokenizer.symbols if symbol not in never]
+    manifest.write(folder, KIND, {"target_symbols": symbols})
     return found
 
 
@@ -133,7 +140,7 @@ def _positions(transformer: Transformer) -> Tensor:
     positions = transformer.positions
     if isinstance(positions, LearnedPositions):
         return positions.weight.detach()
-    return positions(torch.arange(_POSITIONS), _POSITIONS)
+    return positions(torch.arange(POSITIONS), POSITIONS)
 
 
 def _norm(to: Any, ours: LayerNorm) -> None:
@@ -200,7 +207,7 @@ def _script(translator: Translator) -> str:
         "LENGTH_PENALTY": config.decoding.length_penalty,
         "MAX_SOURCE": translator.max_part,
         "MAX_EXTRA": config.decoding.max_extra_length,
-        "MAX_TARGET": translator.transformer.max_length or _POSITIONS,
+        "MAX_TARGET": translator.transformer.max_length or POSITIONS,
     }
     script = resources.files(__package__).joinpath("translate.txt").read_text(encoding="utf-8")
     return re.sub("@([A-Z_]+)@", lambda found: str(values[found[1]]), script)

@@ -8,7 +8,6 @@ import torch
 from nmt.decoding.translator import Translator
 from nmt.errors import ArgumentError, Note
 from nmt.export.ctranslate2 import Quantization, export_ctranslate2
-from nmt.export.huggingface import export_huggingface
 from nmt.runs.model_directory import load_model
 from nmt.storage.atomic import new_directory, refuse_existing
 
@@ -43,6 +42,8 @@ def export(
         if format == "ctranslate2":
             found = export_ctranslate2(translator, folder, quantization or "float32")
         else:
+            from nmt.export.huggingface import export_huggingface  # needs the extra
+
             found = export_huggingface(translator, folder, loaded)
         note(f"{format}: {found}")
 
@@ -56,5 +57,5 @@ def _refuse_missing(format: Format) -> None:
     except ImportError:
         package = {"ctranslate2": "ctranslate2", "huggingface": "transformers"}[format]
         raise ArgumentError(
-            "{} is not installed, {format} {}, pip install '.[{}]'", package, format, format
+            "{} is not installed, {format} {}, pip install 'nmt[{}]'", package, format, format
         ) from None

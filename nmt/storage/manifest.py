@@ -42,7 +42,7 @@ def write(folder: Path, kind: str, facts: dict[str, Any]) -> dict[str, Any]:
     """Describes every file now in `folder` and below it, and writes the manifest, last of all.
 
     Args:
-        kind: "data", "checkpoint" or "model".
+        kind: "data", "checkpoint", "model", ...: see `manifest_form`.
         facts: further keys of the manifest.
     """
     names = sorted(

@@ -104,11 +104,16 @@ class _Data(_Manifest):
         return self
 
 
+class _Exported(_Manifest):
+    target_symbols: list[str]
+
+
 _FORMS: dict[str, type[_Manifest]] = {
     "data": _Data,
     "checkpoint": _Trained,
     "model": _Trained,
     "test set": _TestSet,
+    "ctranslate2": _Exported,
 }
 
 

@@ -1,17 +1,21 @@
 """Signs that a run is failing although all its figures are finite."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nmt.config import Config, Measure
-from nmt.data.shards import Shard
 from nmt.errors import DivergedError, count
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import NAMES, Best
 from nmt.training.schedule import learning_rate, peak_step
+
+if TYPE_CHECKING:  # `rate_warning` needs no pyarrow
+    from nmt.data.shards import Shard
 
 LOWER_RATE = (
     "start another training.run_directory with a lower training.learning_rate_factor, "

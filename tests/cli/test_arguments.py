@@ -65,10 +65,10 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "evaluate M --comet other --json": ("nmt.evaluation.evaluate.evaluate", {"comet": "other"}),
     "score M --source s --target t --tokens --device cpu --precision bf16": (
-        "nmt.decoding.score.run_score",
+        "nmt.decoding.score_files.run_score",
         {0: Path("M"), 1: Path("s"), 2: Path("t"), "each_token": True, **ON},
     ),
-    "score M --source s --target t": ("nmt.decoding.score.run_score", {"each_token": False}),
+    "score M --source s --target t": ("nmt.decoding.score_files.run_score", {"each_token": False}),
     "export M --format ctranslate2 --output o --quantization int8": (
         "nmt.export.export.export",
         {0: Path("M"), 1: Path("o"), 2: "ctranslate2", 3: "int8"},

@@ -177,7 +177,7 @@ def test_each_part_of_a_long_line_begins_with_its_symbols(prepared):
     limit = translator.max_part
 
     def parts_of(text: str) -> list[str]:
-        [parts] = translator._cut([text])
+        [parts] = translator._cutter.cut([text])
         assert all(0 < len(part) <= limit for part in parts)
         return [translator.tokenizer.decode(part) for part in parts]
 

@@ -10,7 +10,8 @@ import torch
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import score
-from nmt.decoding.score import log_probabilities, run_score, score_translations
+from nmt.decoding.score import log_probabilities, score_translations
+from nmt.decoding.score_files import run_score
 from nmt.decoding.search import search
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError, NoModelError

@@ -165,7 +165,7 @@ def test_blank_calls_no_model(translator, blank, monkeypatch):
 
 
 def parts_of(translator: Translator, text: str) -> list[str]:
-    [parts] = translator._cut([text])
+    [parts] = translator._cutter.cut([text])
     assert all(0 < len(part) < translator.config.data.max_length for part in parts)
     texts = [translator.tokenizer.decode(part) for part in parts]
     assert all(text.strip() for text in texts)
@@ -195,7 +195,7 @@ def test_long_lines_are_cut_where_it_hurts_least(translator):
 def test_cutting_ends_and_loses_nothing(translator, text):
     """But white space; a cut may go between the bytes of a character."""
     parts_of(translator, text)
-    [parts] = translator._cut([text])
+    [parts] = translator._cutter.cut([text])
     again = translator.tokenizer.decode([i for part in parts for i in part])
     assert len(parts) > 1
     assert "".join(again.split()) == "".join(normalize(text).split())
@@ -279,7 +279,7 @@ def test_options_out_of_range(translator, options, message):
 
 def test_no_part_of_a_long_line_is_blank(translator, monkeypatch):
     monkeypatch.setattr(translator.tokenizer, "normalize", keep_spacing)
-    [parts] = translator._cut(["the" + " " * 999 + "man" + " " * 999])
+    [parts] = translator._cutter.cut(["the" + " " * 999 + "man" + " " * 999])
     assert [translator.tokenizer.decode(part).strip() for part in parts] == ["the", "man"]
 
 

@@ -176,7 +176,7 @@ def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, 
     """Both are told before the model is looked for."""
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert attention(tmp_path / "no model", tmp_path / "a.png") == 2
-    assert "pip install -e '.[plots]'" in capsys.readouterr().err
+    assert "pip install 'nmt[plots]'" in capsys.readouterr().err
     assert attention(tmp_path / "no model", tmp_path / "a.pdf") == 2
     assert "neither .png nor .html, --output" in capsys.readouterr().err
     assert not list(tmp_path.glob("a.*"))

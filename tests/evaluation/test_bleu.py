@@ -373,7 +373,7 @@ def test_comet(model, monkeypatch):
 def test_comet_is_missing(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "comet", None)
     monkeypatch.setattr(Translator, "load", None)  # told before anything is translated
-    with pytest.raises(InputError, match=r"pip install -e '\.\[comet\]'") as caught:
+    with pytest.raises(InputError, match=r"pip install 'nmt\[comet\]'") as caught:
         evaluate("m", comet="known")
     assert caught.value.status == Status.INPUT
 

@@ -1,0 +1,81 @@
+"""Cuts texts to the model's length: at ends of sentences, else at spaces, else between tokens."""
+
+import re
+from collections.abc import Sequence
+
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import ArgumentError, count
+
+_SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s+|(?<=[。！？])""")
+
+
+class Cutter:
+    """From texts to token ids in parts that a model can take.
+
+    Args:
+        max_part: most tokens of a part, its end symbol not counted.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, max_part: int):
+        self.tokenizer, self.max_part = tokenizer, max_part
+
+    def cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
+        """Token ids, without end symbols, of the parts of each sentence; [] if it is blank."""
+        texts = [self.tokenizer.normalize(sentence) for sentence in sentences]
+        ids = iter(self.tokenizer.encode_batch([text for text in texts if text.strip()]))
+        return [self._parts(text, next(ids)) if text.strip() else [] for text in texts]
+
+    def _parts(self, text: str, ids: list[int]) -> list[list[int]]:
+        """The ids of `text` in one part, or in several if they are too many."""
+        if len(ids) <= self.max_part:
+            return [ids] if ids else []
+        tag, rest = self.tokenizer.split_tag(text)  # every part needs it: <2de> for one
+        texts = [each for each in _SENTENCE_ENDS.split(rest) if each.strip()]
+        if len(texts) == 1:
+            texts = _halves(rest)
+        tag_ids = self.tokenizer.encode(tag.strip())
+        room = self.max_part - len(tag_ids)
+        if room < len(tag_ids):
+            return [ids[i : i + self.max_part] for i in range(0, len(ids), self.max_part)]
+        if texts == [rest]:
+            ids = self.tokenizer.encode(rest)
+            return [tag_ids + ids[i : i + room] for i in range(0, len(ids), room)]
+        encoded = self.tokenizer.encode_batch(texts := [tag + each for each in texts])
+        return [
+            part
+            for each, part_ids in zip(texts, encoded, strict=True)
+            for part in self._parts(each, part_ids)
+        ]
+
+    def prefixes(self, prefix: str | Sequence[str], n: int) -> list[list[int]]:
+        """Token ids of the prefixes of n translations."""
+        texts = [prefix] * n if isinstance(prefix, str) else list(prefix)
+        if len(texts) != n:
+            found = count(n, "sentence"), count(len(texts), "prefix").replace("xs", "xes")
+            raise ArgumentError("{} but {}, {prefix}, give one for each", *found)
+        different = {text: self.tokenizer.normalize(text).strip() for text in texts}
+        ids = dict(
+            zip(different, self.tokenizer.encode_batch(list(different.values())), strict=True)
+        )
+        longest = max(map(len, ids.values()), default=0)
+        if longest > self.max_part:
+            raise ArgumentError(
+                "{} tokens, the model takes {}, {prefix}, shorten it", longest, self.max_part
+            )
+        return [ids[text] for text in texts]
+
+
+def _halves(text: str) -> list[str]:
+    """Two parts, split at the space nearest the middle; one if there is no space inside.
+
+    Spaces at both ends of the text are dropped.
+
+    "to be or not" -> ["to be", "or not"]
+    """
+    text = text.strip(" ")
+    middle = len(text) // 2
+    spaces = [at for at in (text.rfind(" ", 0, middle), text.find(" ", middle)) if at > 0]
+    if not spaces:
+        return [text]
+    at = min(spaces, key=lambda at: abs(at - middle))
+    return [text[:at], text[at + 1 :]]

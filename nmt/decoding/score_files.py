@@ -1,0 +1,58 @@
+"""`nmt score`: the log-probability of each line of a file as the translation of another's."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from nmt.decoding.score import ScoredTranslation, score_translations
+from nmt.decoding.translator import Translator
+from nmt.errors import Note, count
+from nmt.model.prepacking import Precision
+from nmt.storage.opening import read_lines
+
+
+def run_score(
+    model: str | Path,
+    source: Path,
+    target: Path,
+    *,
+    each_token: bool,
+    device: str | None,
+    precision: Precision | None,
+    note: Note,
+) -> Iterator[str]:
+    """Yields the lines that `nmt score` prints; at the end, tells `note` the perplexities.
+
+    Args:
+        each_token: give each token with its log-probability, as tab-separated pairs
+            `piece value`, instead of the sum.
+        precision: None: fp32 on every device. Logits are fp32 in any.
+
+    Raises:
+        InputError: files that cannot be read or do not match (2).
+        NoModelError: no sound model, or its scores are not numbers (3).
+    """
+    sources, targets = list(read_lines(source)), list(read_lines(target))
+    translator = Translator.load(model, device=device, precision=precision or "fp32", note=note)
+    total, tokens = 0.0, 0
+    for line in score_translations(translator, sources, targets):
+        total += line.log_probability
+        tokens += len(line.pieces)
+        yield _formatted(line, each_token)
+    words = sum(len(text.split()) for text in targets)
+    if words:
+        note(
+            f"perplexity: {_exp(-total / tokens):.3f} per token ({count(tokens, 'token')}, end "
+            f"symbols included), {_exp(-total / words):.3f} per word ({count(words, 'word')})"
+        )
+
+
+def _formatted(line: ScoredTranslation, each_token: bool) -> str:
+    if not each_token:
+        return f"{line.log_probability:.6f}"
+    each = zip(line.pieces, line.log_probabilities, strict=True)
+    return "\t".join(f"{piece} {value:.6f}" for piece, value in each)
+
+
+def _exp(nll: float) -> float:
+    return math.exp(nll) if nll < 700 else math.inf

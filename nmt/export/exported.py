@@ -1,0 +1,197 @@
+"""A model exported to CTranslate2, behind the calls of Translator that a server needs.
+
+Nothing here imports torch: where there is none, an exported directory is what can be served.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from nmt import config as configuration
+from nmt.config import Config
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.cutting import Cutter
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.translation import (
+    EMPTY,
+    NextToken,
+    Translation,
+    combine,
+    different,
+    length_penalty,
+)
+from nmt.errors import ArgumentError, InputError, NoModelError
+from nmt.model.special_ids import BOS_ID, PAD_ID, UNK_ID
+from nmt.storage import manifest
+from nmt.storage.names import CONFIG, TOKENIZER
+
+if TYPE_CHECKING:
+    from ctranslate2 import TranslationResult
+    from ctranslate2 import Translator as Engine
+
+KIND = "ctranslate2"  # of the manifest
+POSITIONS = 4096  # of a sinusoidal table: CTranslate2 reports a longer text as an error
+_BATCH = 64  # parts of similar length
+_NOT_HERE = ("sample", "mbr", "align", "attention")
+
+_Part = tuple[list[int], list[int]]  # token ids of a part of a text, and of its prefix
+
+
+class ExportedTranslator:
+    """A directory that `nmt export` has written for CTranslate2.
+
+    Its greedy translations are the model's own; with a beam they may differ now and then, as
+    CTranslate2 stops its search in another way. Threads may share one.
+
+    Args:
+        target_symbols: the symbols that may be generated.
+    """
+
+    def __init__(
+        self,
+        engine: "Engine",
+        tokenizer: Tokenizer,
+        config: Config,
+        target_symbols: Sequence[str] = (),
+    ):
+        self.engine, self.tokenizer, self.config = engine, tokenizer, config
+        longest = config.data.max_length
+        self._most = longest if config.model.positions == "learned" else POSITIONS
+        self._cutter = Cutter(tokenizer, min(longest, POSITIONS) - 1)
+        pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
+        self._ids = {piece: i for i, piece in enumerate(pieces)}
+        symbols = tokenizer.symbol_ids.items()
+        untrained = [i for symbol, i in symbols if symbol not in target_symbols]
+        self._never = [[pieces[i]] for i in (PAD_ID, BOS_ID, *untrained)]
+
+    @staticmethod
+    def is_in(path: Path) -> bool:
+        """Whether a directory holds an exported model, whole or not, rather than one of ours."""
+        return (path / "model.bin").is_file()
+
+    @classmethod
+    def load(cls, path: Path, *, device: str | None = None) -> Self:
+        """Reads an exported directory.
+
+        Args:
+            device: "cpu" or "cuda"; None: a GPU if CTranslate2 finds one.
+
+        Raises:
+            InputError: CTranslate2 cannot load it, or has no such device.
+            NoModelError: a file is missing or damaged, or it was exported without a manifest.
+        """
+        import ctranslate2
+
+        content = manifest.read(path, KIND)
+        manifest.verify(path, content)
+        try:
+            config = configuration.load_resolved(path / CONFIG)
+        except InputError as error:
+            raise NoModelError(*error.problems) from None
+        try:
+            engine = ctranslate2.Translator(str(path), device=device or "auto")
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"CTranslate2: {error}, {path}, choose another device") from None
+        tokenizer = Tokenizer.load(path / TOKENIZER)
+        return cls(engine, tokenizer, config, content["target_symbols"])
+
+    def n_best(
+        self,
+        sentences: Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        prefix: str | Sequence[str] = "",
+    ) -> list[list[Translation]]:
+        """Translations of each sentence, best first, as `Translator.n_best` has them.
+
+        They have no `token_log_probabilities`. The tokens of a prefix do not count in the score.
+
+        Raises:
+            ArgumentError: as of `Translator.n_best`; what an export cannot do.
+        """
+        options = options or SearchOptions()
+        for name in _NOT_HERE:
+            if getattr(options, name):
+                raise ArgumentError(f"not of an exported model, {{{name}}}, use the model itself")
+        lines = self._cutter.cut(sentences)
+        forced = self._cutter.prefixes(prefix, len(sentences))
+        parts = [
+            (part, [] if place else forced[number])
+            for number, line in enumerate(lines)
+            for place, part in enumerate(line)
+        ]
+        found = iter(self._found(parts, options))
+        return [different(combine([next(found) for _ in line])) for line in lines]
+
+    def next_tokens(self, text: str, prefix: str = "", k: int = 10) -> list[NextToken]:
+        """See `Translator.next_tokens`."""
+        [parts], [forced] = self._cutter.cut([text]), self._cutter.prefixes(prefix, 1)
+        if k < 1:
+            raise ArgumentError("must be at least 1, {k} {}, correct it", k)
+        if len(parts) > 1:
+            raise ArgumentError("more than {} tokens, {text}, shorten it", self._cutter.max_part)
+        if not parts:
+            return []
+        never = {piece for [piece] in self._never} | {self.tokenizer.pieces([UNK_ID])[0]}
+        most = min(k + len(never), self.tokenizer.vocabulary_size)
+        [result] = self.engine.translate_batch(
+            [self.tokenizer.pieces(parts[0])], [self.tokenizer.pieces(forced)],
+            num_hypotheses=most, beam_size=1, return_alternatives=True, return_scores=True,
+            return_end_token=True, length_penalty=0, min_decoding_length=0, max_input_length=0,
+            max_decoding_length=len(forced) + 1,
+        )  # fmt: skip
+        found = [
+            NextToken(token, piece, self._text([*forced, token]), math.exp(score))
+            for (*_, piece), score in zip(result.hypotheses, result.scores, strict=True)
+            if piece not in never
+            for token in [self._ids[piece]]
+        ]
+        return found[:k]
+
+    def beam(self, options: SearchOptions) -> int:
+        """The beam width. Raises ArgumentError if `n_best` exceeds it."""
+        return options.width(self.config.decoding.beam)
+
+    def _found(self, parts: Sequence[_Part], options: SearchOptions) -> list[list[Translation]]:
+        """The translations of each part, best first, none of them blank."""
+        order = sorted(range(len(parts)), key=lambda i: len(parts[i][0]))
+        found: list[list[Translation]] = [[] for _ in parts]
+        for begin in range(0, len(order), _BATCH):
+            some = order[begin : begin + _BATCH]
+            for i, each in zip(some, self._batch([parts[i] for i in some], options), strict=True):
+                found[i] = each
+        return found
+
+    def _batch(self, parts: Sequence[_Part], options: SearchOptions) -> list[list[Translation]]:
+        """The limit on translations is that of the longest: CTranslate2 knows one for a batch."""
+        beam, alpha = self.beam(options), options.length_penalty
+        if alpha is None:
+            alpha = self.config.decoding.length_penalty
+        pieces = self.tokenizer.pieces
+        longest = max(max(map(len, part)) for part in parts)
+        results = self.engine.translate_batch(
+            [pieces(tokens) for tokens, _ in parts], [pieces(prefix) for _, prefix in parts],
+            beam_size=beam, num_hypotheses=options.n_best, length_penalty=alpha,
+            no_repeat_ngram_size=options.no_repeat_ngram or 0,
+            max_batch_size=options.batch_tokens or 0, batch_type="tokens", max_input_length=0,
+            min_decoding_length=0,
+            max_decoding_length=min(longest + self.config.decoding.max_extra_length, self._most),
+            disable_unk=True, suppress_sequences=self._never,
+            return_scores=True, return_end_token=True,
+        )  # fmt: skip
+        return [self._translations(result, alpha) for result in results]
+
+    def _translations(self, result: "TranslationResult", alpha: float) -> list[Translation]:
+        translations = []
+        for pieces, score in zip(result.hypotheses, result.scores, strict=True):
+            tokens = [self._ids[piece] for piece in pieces]
+            total = score * len(tokens) ** alpha  # CTranslate2 divides by this
+            ours = total / length_penalty(len(tokens), alpha)
+            found = Translation(self._text(tokens), ours, total, tokens, 1, pieces=list(pieces))
+            translations.append(found)
+        return sorted(translations, key=lambda each: each.score, reverse=True) or [EMPTY]
+
+    def _text(self, tokens: list[int]) -> str:
+        """As of Translator: no line ends, tabs or control characters, no end symbol."""
+        return self.tokenizer.normalize(self.tokenizer.decode(tokens))

@@ -1,0 +1,198 @@
+"""What Translator gives a program beyond the text: details, alternatives, scores, streams."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.decoding.options import SearchSettings
+from nmt.decoding.score import log_probabilities
+from nmt.decoding.translator import SearchOptions, Translator
+from nmt.errors import ArgumentError
+from nmt.evaluation.attention_maps import attention_of
+from nmt.model.special_ids import EOS_ID
+from tests.fixtures.make import FROZEN
+
+TEXTS = ["The dog sees a cat.", "", "A child reads.", "Dogs."]
+LONG = "The cat is big. " * 12
+RUN = FROZEN[-1] / "run"
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator.load(RUN, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def ensemble() -> Translator:
+    """The model, and one like it with another embedding."""
+    loaded = Translator.load(RUN, ensemble=[RUN], device="cpu")
+    with torch.no_grad():
+        embedding = loaded.transformers[1].embedding
+        embedding += 0.1 * torch.randn(embedding.shape, generator=torch.Generator().manual_seed(1))
+    return loaded
+
+
+@pytest.mark.parametrize("which", ["translator", "ensemble"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam": 1},
+        {"n_best": 3, "beam": 4, "length_penalty": 0.0},
+        {"sample": True, "n_best": 3},
+        {"mbr": 8, "n_best": 2},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("prefix", ["", "Der"])
+def test_each_token_has_the_models_log_probability(
+    request: pytest.FixtureRequest, which: str, settings: dict, prefix: str
+):
+    model: Translator = request.getfixturevalue(which)
+    translations = model.translate(TEXTS, prefix=prefix, **settings)
+    assert any(best.alternatives for best in translations) == ("n_best" in settings)
+    for text, best in zip(TEXTS, translations, strict=True):
+        for found in [best, *best.alternatives]:
+            assert found.pieces == model.tokenizer.pieces(found.tokens)
+            assert sum(found.token_log_probabilities) == pytest.approx(found.log_probability)
+            if not text:
+                continue
+            pair = (
+                np.array([*model.tokenizer.encode(model.tokenizer.normalize(text)), EOS_ID]),
+                np.array(found.tokens),
+            )
+            of_models = [log_probabilities(each, [pair])[0] for each in model.transformers]
+            expected = np.log(np.exp(of_models).mean(0))
+            assert found.token_log_probabilities == pytest.approx(expected, abs=1e-4)
+
+
+def test_an_ensemble_scores_as_it_translates(ensemble: Translator):
+    found = ensemble.translate(TEXTS[0], prefix="Der Hund")
+    scored = ensemble.score([TEXTS[0]], [found.text])[0]
+    assert scored.pieces == found.pieces  # else it would be of another spelling
+    assert scored.log_probabilities == pytest.approx(found.token_log_probabilities, abs=1e-4)
+
+
+def test_parts_are_joined_with_all_they_have(translator: Translator):
+    found = translator.translate(LONG, attention=True, align=True)
+    assert found.parts > 1 and found.attention is not None and found.alignment
+    assert len(found.attention) == found.parts
+    assert [piece for part in found.attention for piece in part.target_pieces] == found.pieces
+    assert len(found.token_log_probabilities) == len(found.tokens) == len(found.pieces)
+    assert translator.translate(LONG).attention is None
+    assert translator.translate(" ", attention=True).attention is None
+
+
+def test_attention_is_that_of_the_last_layer(translator: Translator):
+    for text in TEXTS[2:]:
+        found = translator.translate(text, attention=True)
+        [attention] = found.attention or []
+        maps = attention_of(translator, text)
+        assert attention.source_pieces == maps.source_pieces
+        assert attention.target_pieces == maps.target_pieces == found.pieces
+        assert np.allclose(attention.weights, maps.cross[-1].mean(0), atol=1e-6)
+
+
+def test_one_text_is_scored_as_several_are(translator: Translator):
+    one = translator.score("The dog sees a cat.", "Der Hund sieht eine Katze.")
+    assert translator.score(["The dog sees a cat."], ["Der Hund sieht eine Katze."]) == [one]
+    for wrong in (("a", ["b"]), (["a"], "b"), (["a"], ["b", "c"])):
+        with pytest.raises(ArgumentError, match=r"sources? and targets?, give"):
+            translator.score(*wrong)  # type: ignore[call-overload]
+
+
+def test_a_stream_is_translated_in_order_and_taken_as_needed(translator: Translator):
+    texts = [f"{text}\n" for text in TEXTS * 4]
+    taken = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal taken
+        while True:
+            yield texts[taken % len(texts)]
+            taken += 1
+
+    found = translator.stream(endless(), window=5, n_best=2)
+    assert taken == 0
+    some = [next(found) for _ in range(12)]
+    assert taken < 15
+    expected = translator.translate([text[:-1] for text in texts[:12]], n_best=2)
+    assert [each.text for each in some] == [each.text for each in expected]
+    assert [len(each.alternatives) for each in some] == [1, 0, 1, 1] * 3
+    assert list(translator.stream(iter([]))) == []
+
+
+def test_a_stream_holds_few_characters(translator: Translator, monkeypatch: pytest.MonkeyPatch):
+    sizes = []
+
+    def n_best(texts, *_, **__):
+        sizes.append(sum(map(len, texts)))
+        return [[] for _ in texts]
+
+    monkeypatch.setattr(translator, "n_best", n_best)
+    monkeypatch.setattr(translator, "translate", n_best)
+    list(translator.stream("x" * 1_000_000 for _ in range(10)))
+    assert sizes == [4_000_000, 4_000_000, 2_000_000]
+
+
+def test_wrong_arguments_of_a_stream_are_told_at_once(translator: Translator):
+    for problem, call in {
+        "one text": lambda: translator.stream("The dog sees a cat."),
+        "window 0": lambda: translator.stream([], window=0),
+        "n_best 9 with beam 3": lambda: translator.stream([], n_best=9),
+    }.items():
+        with pytest.raises(ArgumentError, match=problem):
+            call()
+
+
+def test_single_settings_go_before_options(translator: Translator):
+    options = SearchOptions(beam=1, length_penalty=2.0)
+    expected = translator.translate(TEXTS, replace(options, beam=3))
+    assert translator.translate(TEXTS, options, beam=3) == expected
+    assert translator.translate(TEXTS, options) != expected
+
+
+def test_settings_are_the_options_by_name():
+    given = {each.name: each.type for each in fields(SearchOptions)}
+    assert given == SearchSettings.__annotations__
+
+
+def test_threads_get_what_one_thread_gets(translator: Translator):
+    texts = [f"{text} {more}" for text in TEXTS[2:] for more in TEXTS]
+    expected = [translator.translate(text, n_best=2, align=True) for text in texts]
+    scores = [translator.score(text, "Ein Kind.") for text in texts]
+    following = [translator.next_tokens(text, "Ein") for text in texts]
+    with ThreadPoolExecutor(4) as threads:
+        found = threads.map(lambda text: translator.translate(text, n_best=2, align=True), texts)
+        scored = threads.map(lambda text: translator.score(text, "Ein Kind."), texts)
+        followed = threads.map(lambda text: translator.next_tokens(text, "Ein"), texts)
+        assert (list(found), list(scored), list(followed)) == (expected, scores, following)
+
+
+def test_threads_compute_one_at_a_time(translator: Translator, monkeypatch: pytest.MonkeyPatch):
+    inside, most = 0, 0
+    counting = threading.Lock()
+    kind = type(translator.transformer)
+    embed = kind.embed  # called by all three
+
+    def slow(*arguments):
+        nonlocal inside, most
+        with counting:
+            inside += 1
+            most = max(most, inside)
+        time.sleep(0.002)
+        with counting:
+            inside -= 1
+        return embed(*arguments)
+
+    monkeypatch.setattr(kind, "embed", slow)
+    with ThreadPoolExecutor(3) as threads:
+        for _ in range(5):
+            threads.submit(translator.translate, TEXTS[0])
+            threads.submit(translator.score, TEXTS[0], TEXTS[2])
+            threads.submit(translator.next_tokens, TEXTS[0])
+    assert most == 1

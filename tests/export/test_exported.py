@@ -1,0 +1,121 @@
+"""An exported directory behind Translator's calls, for where there is no torch."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import main
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.translator import Translator
+from nmt.errors import ArgumentError, InputError, NoModelError
+from nmt.export.exported import ExportedTranslator
+from tests.documents import ROOT
+from tests.export.test_export import EQUAL_HEADS, LEARNED, export, saved
+
+pytest.importorskip("ctranslate2")
+TEXTS = ["the old man reads", "", "a dog and a cat. " * 20, "\u2581 odd \U0001f600", "the man"]
+LIMITS = {"decoding__max_extra_length": 8}
+
+WITHOUT_TORCH = """\
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "safetensors", "tqdm", "pyarrow"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+from pathlib import Path
+from nmt.export.exported import ExportedTranslator
+print(ExportedTranslator.load(Path(sys.argv[1])).n_best(["the old man"])[0][0].text)
+"""
+
+
+@pytest.fixture(params=[EQUAL_HEADS, LEARNED], ids=str)
+def both(request, settings, tmp_path: Path) -> tuple[Translator, ExportedTranslator]:
+    model = saved(settings(**request.param, **LIMITS), tmp_path / "model")
+    assert export(model, "ctranslate2", tmp_path / "out") == 0
+    assert ExportedTranslator.is_in(tmp_path / "out") and not ExportedTranslator.is_in(Path(model))
+    exported = ExportedTranslator.load(tmp_path / "out", device="cpu")
+    return Translator.load(model, device="cpu"), exported
+
+
+def test_greedy_translations_are_the_models_own(both):
+    ours, theirs = both
+    greedy = SearchOptions(beam=1)
+    for text in TEXTS:  # one at a time: CTranslate2 has one limit for a batch
+        [[expected]], [[found]] = ours.n_best([text], greedy), theirs.n_best([text], greedy)
+        assert (found.text, found.parts, found.tokens) == (
+            expected.text, expected.parts, expected.tokens
+        )  # fmt: skip
+        assert found.pieces == expected.pieces
+        # this model, of random numbers, gives some probability to what CTranslate2 leaves out
+        assert found.log_probability == pytest.approx(expected.log_probability, rel=0.02)
+        assert found.score == pytest.approx(expected.score, rel=0.02)
+    together = theirs.n_best(TEXTS, greedy)
+    assert [len(each) for each in together] == [1] * len(TEXTS)
+    assert together[0][0].text == ours.translate(TEXTS[0], greedy).text
+
+
+def test_several_translations_are_in_order_and_different(both):
+    _, theirs = both
+    for best in theirs.n_best(TEXTS, SearchOptions(beam=4, n_best=3, length_penalty=1.0)):
+        texts = [each.text for each in best]
+        assert len(set(texts)) == len(texts)
+        assert [each.score for each in best] == sorted((b.score for b in best), reverse=True)
+
+
+def test_what_may_come_next_is_what_the_model_says(both):
+    ours, theirs = both
+    for text, prefix in (("the man", ""), ("the man", "the dog"), (" ", "")):
+        expected = ours.next_tokens(text, prefix, k=20)
+        found = theirs.next_tokens(text, prefix, k=20)
+        assert [(t.token, t.piece, t.text) for t in found] == [
+            (t.token, t.piece, t.text) for t in expected
+        ]
+        assert [t.probability for t in found] == pytest.approx(
+            [t.probability for t in expected], rel=0.01
+        )
+    [[prefixed]] = theirs.n_best(["the man"], prefix="the dog")
+    assert prefixed.text.startswith("the dog")
+
+
+def test_what_an_export_cannot_do_is_refused(both):
+    _, theirs = both
+    for options in ({"sample": True}, {"mbr": 3}, {"align": True}, {"attention": True}):
+        with pytest.raises(ArgumentError, match="not of an exported model"):
+            theirs.n_best(["the man"], SearchOptions(**options))
+    with pytest.raises(ArgumentError, match="n_best 9"):
+        theirs.beam(SearchOptions(n_best=9))
+    with pytest.raises(ArgumentError, match="k 0"):
+        theirs.next_tokens("the man", k=0)
+    with pytest.raises(ArgumentError, match="shorten it"):
+        theirs.next_tokens("the man " * 100)
+
+
+def test_an_exported_directory_is_checked_and_told_from_a_model(settings, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert export(saved(settings(**EQUAL_HEADS), tmp_path / "model"), "ctranslate2", out) == 0
+    capsys.readouterr()
+    assert main(["score", str(out), "--source", "a", "--target", "b"]) in (2, 3)
+    assert main(["info", str(out)]) == 3
+    assert "a ctranslate2 directory" in capsys.readouterr().err
+    with pytest.raises(InputError, match="CTranslate2: "):
+        ExportedTranslator.load(out, device="nowhere")
+    weights = (out / "model.bin").read_bytes()
+    (out / "model.bin").write_bytes(weights[:-1] + b"!")
+    with pytest.raises(NoModelError, match="in the manifest"):
+        ExportedTranslator.load(out)
+
+
+def test_it_is_loaded_without_torch(settings, tmp_path):
+    out = tmp_path / "out"
+    assert export(saved(settings(**EQUAL_HEADS), tmp_path / "model"), "ctranslate2", out) == 0
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, str(out)], capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    [[expected]] = ExportedTranslator.load(out).n_best(["the old man"])
+    assert done.stdout == f"{expected.text}\n"
