@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from nmt.decoding.part_search import Progress
-from nmt.decoding.passages import Passage, later
-from nmt.decoding.translator import SearchOptions, Translation, Translator, combine
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.passages import Passage, Progress, Translates, later
+from nmt.decoding.translation import Translation, combine
+from nmt.errors import ArgumentError, count
 
 _INDENTATION = re.compile(r"[ \t\u3000]*")
 
@@ -18,17 +20,17 @@ _INDENTATION = re.compile(r"[ \t\u3000]*")
 class Document:
     """A document as sentences to translate, and what their translations make.
 
+    Args:
+        language: that it is in, such as "de", to split it into sentences by.
+
     Attributes:
         paragraphs: each line; all have the tag that the document begins with, or their own.
     """
 
-    def __init__(self, text: str, translator: Translator):
-        language = translator.config.data.source_language
-        tag = translator.tokenizer.split_tag(text)[0]
+    def __init__(self, text: str, tokenizer: Tokenizer, language: str):
+        tag = tokenizer.split_tag(text)[0]
         self._lines = text.split("\n")
-        self.paragraphs = [
-            Passage(line.strip(), translator.tokenizer, tag, language) for line in self._lines
-        ]
+        self.paragraphs = [Passage(line.strip(), tokenizer, tag, language) for line in self._lines]
 
     @property
     def sentences(self) -> list[str]:
@@ -57,24 +59,32 @@ class Document:
 
 
 def translate_documents(
-    translator: Translator,
+    translator: Translates,
     texts: Sequence[str],
     options: SearchOptions | None = None,
     *,
-    prefixes: Sequence[str] | None = None,
+    prefix: str | Sequence[str] = "",
     progress: Progress | None = None,
 ) -> list[list[Translation]]:
     """The n-best translations of each document; see `Document` and `Translator.n_best`.
 
     Args:
-        prefixes: for each document how its translation begins.
+        prefix: how the translations begin, all of them or each its own.
+
+    Raises:
+        ArgumentError: as `Translator.n_best`; prefixes, but not as many as documents.
     """
-    documents = [Document(text, translator) for text in texts]
+    language = translator.config.data.source_language
+    documents = [Document(text, translator.tokenizer, language) for text in texts]
+    prefixes = [prefix] * len(texts) if isinstance(prefix, str) else prefix
+    if len(prefixes) != len(texts):
+        found = count(len(texts), "document"), len(prefixes)
+        raise ArgumentError("{} but {} prefixes, {prefix}, give one for each", *found)
     sentences = [sentence for document in documents for sentence in document.sentences]
-    prefix = [
+    forced = [
         "" if place else first
-        for document, first in zip(documents, prefixes or [""] * len(documents), strict=True)
+        for document, first in zip(documents, prefixes, strict=True)
         for place in range(len(document.sentences))
     ]
-    found = iter(translator.n_best(sentences, options, prefix=prefix, progress=progress))
-    return [document.joined([next(found) for _ in document.sentences]) for document in documents]
+    best = iter(translator.n_best(sentences, options, prefix=forced, progress=progress))
+    return [document.joined([next(best) for _ in document.sentences]) for document in documents]

@@ -17,6 +17,7 @@ _UNIT = re.compile(
 )
 _STRETCHED = re.compile(r"([^\W\d_])\1{4}")  # Näääääche
 _LONGEST_LOOP = 16  # words that come again and again
+_CHARACTERS = 20_000  # a text is looked at so far
 _TIMES = 3  # a single word once more: "no, no, no" is said
 
 
@@ -43,7 +44,7 @@ def repetitions(text: str) -> int:
     >>> repetitions("a b a b a b"), repetitions("no, no, no")
     (3, 2)
     """
-    units = [unit.casefold() for unit in _UNIT.findall(text)]
+    units = [unit.casefold() for unit in _UNIT.findall(text[:_CHARACTERS])]
     most = 1
     for period in range(1, min(_LONGEST_LOOP, len(units) // 2) + 1):
         run = 0  # units that equal the one a period before

@@ -20,10 +20,12 @@ from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 from nmt.data.cleaning import normalize
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.doubtful import is_doubtful
-from nmt.decoding.passages import Passage
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.passages import Passage, Translates
 from nmt.decoding.tags import Element, Point, place
-from nmt.decoding.translator import SearchOptions, Translation, Translator
+from nmt.decoding.translation import Translation
 
 Form = Literal["html", "xml"]
 Kind = Literal["text", "open", "close", "single", "other"]
@@ -334,14 +336,16 @@ class Markup:
 
     For those who batch the sentences of many; others call `translate_markup`. The translations
     must have their alignment.
+
+    Args:
+        language: that the text is in, such as "de", to split it into sentences by.
     """
 
-    def __init__(self, text: str, translator: Translator, form: Form = "html"):
+    def __init__(self, text: str, tokenizer: Tokenizer, language: str, form: Form = "html"):
         self._units, line = list[_Unit](), 1
         for run in _runs(_tokens(text, form == "xml")):
             self._units.append(_Unit(run, line))
             line += _raw(run).count("\n")
-        tokenizer, language = translator.tokenizer, translator.config.data.source_language
         with_words = [unit for unit in self._units if unit.text]
         tag = tokenizer.split_tag(with_words[0].text)[0] if with_words else ""
         for unit in with_words:
@@ -371,7 +375,7 @@ class Markup:
 
 
 def translate_markup(
-    translator: Translator,
+    translator: Translates,
     texts: Sequence[str],
     options: SearchOptions | None = None,
     *,
@@ -385,6 +389,7 @@ def translate_markup(
         ArgumentError: as `Translator.n_best`.
     """
     aligned = replace(options or SearchOptions(), align=True, n_best=1)
-    parsed = [Markup(text, translator, form) for text in texts]
-    found = iter(translator.translate([s for each in parsed for s in each.sentences], aligned))
-    return [each.written([next(found) for _ in each.sentences]) for each in parsed]
+    language = translator.config.data.source_language
+    parsed = [Markup(text, translator.tokenizer, language, form) for text in texts]
+    found = iter(translator.n_best([s for each in parsed for s in each.sentences], aligned))
+    return [each.written([next(found)[0] for _ in each.sentences]) for each in parsed]

@@ -1,11 +1,33 @@
 """A text that is translated sentence by sentence, and what its sentences' translations make."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
+from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.sentences import split_sentences
-from nmt.decoding.translator import Translation, combine
+from nmt.decoding.translation import Translation, combine
+
+Progress = Callable[[int], object]  # is told how many more sentences are done
+
+
+class Translates(Protocol):
+    """The part of Translator that is used here."""
+
+    tokenizer: Tokenizer
+    config: Config
+
+    def n_best(
+        self,
+        sentences: Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        prefix: str | Sequence[str] = "",
+        progress: Progress | None = None,
+    ) -> list[list[Translation]]:
+        """See `Translator.n_best`."""
 
 
 class Passage:
@@ -63,3 +85,29 @@ def later(found: Translation, words: int) -> Translation:
 def words_before(text: str) -> int:
     """How many words of a whole end within its beginning: the last one may go on."""
     return len(f"{text}.".split()) - 1
+
+
+def translate_passages(
+    translator: Translates,
+    passages: Sequence[Passage],
+    options: SearchOptions | None = None,
+    *,
+    prefixes: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> list[list[list[Translation]]]:
+    """For each passage the n-best translations of each of its sentences, all batched together.
+
+    Args:
+        prefixes: for each passage how its translation begins.
+        progress: see `Translator.n_best`.
+    """
+    sentences = [sentence for passage in passages for sentence in passage.sentences]
+    forced: str | list[str] = ""
+    if prefixes is not None:
+        forced = [
+            "" if place else prefix
+            for passage, prefix in zip(passages, prefixes, strict=True)
+            for place in range(len(passage.sentences))
+        ]
+    found = iter(translator.n_best(sentences, options, prefix=forced, progress=progress))
+    return [[next(found) for _ in passage.sentences] for passage in passages]

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nmt.decoding.alignment import Links
+from nmt.decoding.translation import Links
 
 _WORD = re.compile(r"\S+")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
