@@ -30,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
-    """The parser; what it parses has `command`, and `flags`: what each argument is called there."""
+    """The parser; what it parses has `command`, its `program`, and `flags`, what arguments are called."""
     parser = _Parser(
         prog="nmt",
         description="Machine translation with the Transformer of Vaswani et al. (2017).",
@@ -45,7 +45,7 @@ def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
             epilog=f"example:  {command.example}",
         )
         command.add_flags(sub)
-        sub.set_defaults(command=command, flags=flag_names(sub))
+        sub.set_defaults(command=command, flags=flag_names(sub), program=sub.prog)
     return parser
 
 
@@ -81,8 +81,7 @@ def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
             "or write text to standard input"
         )
     raise InputError(
-        f"unrecognized arguments: {' '.join(words)}, command line, "
-        f"see nmt {arguments.command.name} --help"
+        f"unrecognized arguments: {' '.join(words)}, command line, see {arguments.program} --help"
     )
 
 

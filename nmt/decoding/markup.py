@@ -347,7 +347,7 @@ class Markup:
             self._units.append(_Unit(run, line))
             line += _raw(run).count("\n")
         with_words = [unit for unit in self._units if unit.text]
-        tag = tokenizer.split_tag(with_words[0].text)[0] if with_words else ""
+        tag = tokenizer.split_tag(f"{with_words[0].text} ")[0] if with_words else ""
         for unit in with_words:
             unit.passage = Passage(unit.text, tokenizer, tag, language)
 

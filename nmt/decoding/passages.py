@@ -51,8 +51,12 @@ class Passage:
         self._tag_words = words_before(self.tag)
         self._own_words = words_before(own)
         rest = rest if own else text
-        self._sentences = [rest] if language is None else split_sentences(rest, language)
-        self.sentences = [self.tag + sentence for sentence in self._sentences]
+        if language is None:
+            self._sentences, sentences = [rest], [rest]
+        else:
+            self._sentences = split_sentences(rest, language)
+            sentences = [sentence.strip() for sentence in self._sentences]
+        self.sentences = [self.tag + sentence for sentence in sentences]
 
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """The n-th best translations of the sentences, one after the other, best first.
