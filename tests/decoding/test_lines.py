@@ -472,13 +472,13 @@ def test_every_part_of_a_long_line_has_its_tag(run):
     assert sources == [*range(words + 1)]
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 7])
+@pytest.mark.parametrize("n", [2, 7])
 @pytest.mark.parametrize("end", ["\n", ""])
 def test_the_outputs_of_all_shards_are_that_of_the_whole(run, n: int, end: str):
-    text = "".join(f"l{i}{' x' * (i % 900)}\n" for i in range(400)) + "last" + end
+    text = "".join(f"l{i}{' x' * (i % 400)}\n" for i in range(200)) + "last" + end
     Path("in").write_text(text)
     Path("in.gz").write_bytes(gzip.compress(text.encode()))
-    Path("prefixes").write_text("".join(f"p{i}-\n" for i in range(401)))
+    Path("prefixes").write_text("".join(f"p{i}-\n" for i in range(201)))
     run(numbered=True, search=SearchOptions(n_best=2), files={"prefix_file": "prefixes"})
     whole = Path("out").read_bytes()
     for source in ("in", "in.gz"):
@@ -518,7 +518,7 @@ def test_what_does_not_go_together(run, files, options, message):
 
 def test_markup_is_a_filter_too(run, translator: Translator, monkeypatch, capsys):
     monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
-    Path("in").write_bytes("<p>The dog sees.</p>\n<p>\xff</p>".encode("latin-1"))
+    Path("in").write_bytes("<p>The baker sells bread.</p>\n<p>\xff</p>".encode("latin-1"))
     run(format="html")
     assert re.fullmatch(r"<p>.+</p>\n<p>.*</p>", Path("out").read_text())
     assert "invalid UTF-8 replaced in 1 line, in" in capsys.readouterr().out
