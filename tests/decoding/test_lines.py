@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.cleaning import normalize
 from nmt.config import load
+from nmt.data.cleaning import normalize
 from nmt.decoding import line_reader
 from nmt.decoding.lines import LineOptions, run_translate, translate_stream
 from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
@@ -528,8 +528,11 @@ def test_markup_is_a_filter_too(run, translator: Translator, monkeypatch, capsys
 
 def test_a_warning_of_what_looks_wrong(monkeypatch):
     notes: list[str] = []
-    monkeypatch.setattr(Upper, "_one", lambda _, text: [
-        Translation("so " * 9 if text == "x" else text, -1, -1, [2], 1) if text else EMPTY])  # fmt: skip
+
+    def one(_, text):
+        return [Translation("so " * 9 if text == "x" else text, -1, -1, [2], 1) if text else EMPTY]
+
+    monkeypatch.setattr(Upper, "_one", one)
     data = b"a\nx\n\n" + b"x\n" * 12
     translate_stream(Upper(), io.BytesIO(data), io.BytesIO(), options=LineOptions(), name="f",
                      note=notes.append)  # fmt: skip
