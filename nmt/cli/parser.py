@@ -30,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
-    """The parser; what it parses has `command`, `program` (as typed), `flags` (arguments' names)."""
+    """The parser; what it parses has `command`, `program` as typed, `flags`: their names."""
     parser = _Parser(
         prog="nmt",
         description="Machine translation with the Transformer of Vaswani et al. (2017).",
