@@ -32,7 +32,8 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
         add(sub)
         sub.add_argument("--json", action="store_true", help="print JSON")
         sub.add_argument("--picture", type=Path, metavar="F.svg", help="draw the result")
-        sub.set_defaults(measure=measure, flags=flag_names(sub) | {"output": "--picture"})
+        flags = flag_names(sub) | {"output": "--picture"}
+        sub.set_defaults(measure=measure, flags=flags, program=sub.prog)
 
 
 def _add_train(parser: argparse.ArgumentParser) -> None:

@@ -30,7 +30,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
-    """The parser; what it parses has `command`, and `flags`: what each argument is called there."""
+    """The parser; what it parses has `command`, `program` as typed, `flags`: their names."""
     parser = _Parser(
         prog="nmt",
         description="Machine translation with the Transformer of Vaswani et al. (2017).",
@@ -46,7 +46,7 @@ def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
             epilog=f"example:  {command.example}",
         )
         command.add_flags(sub)
-        sub.set_defaults(command=command, flags=flag_names(sub))
+        sub.set_defaults(command=command, flags=flag_names(sub), program=sub.prog)
     return parser
 
 
@@ -82,8 +82,7 @@ def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
             "or write text to standard input"
         )
     raise InputError(
-        f"unrecognized arguments: {' '.join(words)}, command line, "
-        f"see nmt {arguments.command.name} --help"
+        f"unrecognized arguments: {' '.join(words)}, command line, see {arguments.program} --help"
     )
 
 

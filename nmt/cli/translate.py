@@ -15,6 +15,17 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="F",
                         help="compressed if named .gz, .bz2 or .xz; appears when it is complete "
                              "(default: standard output)")  # fmt: skip
+    parser.add_argument("--format", choices=("text", "jsonl", "html", "xml"), default="text",
+                        help="of what is written. jsonl: an object for each line, with scores and "
+                             "tokens. html, xml: the input is a document in it, its tags are kept "
+                             "and its text is translated sentence by sentence "
+                             "(default: text)")  # fmt: skip
+    parser.add_argument("--document", action="store_true",
+                        help="lines are paragraphs: translate them sentence by sentence, keep "
+                             "their indentation")  # fmt: skip
+    parser.add_argument("--shard", type=_shard, metavar="I/N",
+                        help="the I-th of N parts of the input's lines, I from 1; the outputs "
+                             "of all, one after the other, are that of the whole")  # fmt: skip
     parser.add_argument("--n-best", type=positive, metavar="N",
                         help="N lines a sentence: index, score, text, tab-separated (default: the "
                              "best text alone); the score is the log-probability divided by the "
@@ -34,7 +45,8 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--alignment", type=Path, metavar="F",
                         help="file for word alignments, a line for each line of output: 0-0 1-2 "
                              "links the first words, and the second to the third; from the last "
-                             "decoder layer's cross-attention")  # fmt: skip
+                             "decoder layer's cross-attention; with --format jsonl in the objects, "
+                             "too, or with - as F there alone")  # fmt: skip
     add_sampling(parser)
     parser.add_argument("--strict", action="store_true",
                         help="stop at invalid UTF-8 (default: replace it and warn)")  # fmt: skip
@@ -55,6 +67,8 @@ def _run(arguments: argparse.Namespace) -> None:
             numbered=arguments.n_best is not None,
             strict=arguments.strict,
             prefix=arguments.prefix,
+            format=arguments.format,
+            document=arguments.document,
         ),
         device=arguments.device,
         precision=arguments.precision,
@@ -62,7 +76,15 @@ def _run(arguments: argparse.Namespace) -> None:
         ensemble=arguments.ensemble or (),
         prefix_file=arguments.prefix_file,
         alignment=arguments.alignment,
+        shard=arguments.shard,
     )
+
+
+def _shard(text: str) -> tuple[int, int]:
+    i, _, n = text.partition("/")
+    if not (i.isdecimal() and n.isdecimal() and len(n) < 10 and 1 <= int(i) <= int(n)):
+        raise argparse.ArgumentTypeError(f"must be such as 1/8, at most 8/8, found {text}")
+    return int(i), int(n)
 
 
 COMMAND = Command(

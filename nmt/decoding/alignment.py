@@ -47,7 +47,10 @@ def cross_attention(
 
 
 def word_of_each_token(
-    decode: Callable[[list[int]], str], parts: Sequence[list[int]], text: str
+    decode: Callable[[list[int]], str],
+    parts: Sequence[list[int]],
+    text: str,
+    tag: Sequence[int] = (),
 ) -> list[list[int]]:
     """Which word of a text each of its tokens belongs to, or ends with.
 
@@ -57,16 +60,21 @@ def word_of_each_token(
         decode: gives the text of token ids.
         parts: the text's tokens, in one part or several.
         text: without white space it is what `decode` gives for all of them.
+        tag: tokens with which the text begins, and again each of its other parts that does.
     """
     words = [number for number, word in enumerate(text.split()) for _ in word]  # of each character
-    found, before = [], 0
-    for ids in parts:
+    found: list[list[int]] = []
+    before = 0
+    for number, part in enumerate(parts):
+        is_tagged = number > 0 and len(tag) > 0 and part[: len(tag)] == list(tag)
+        ids = part[len(tag) :] if is_tagged else part
         # characters, white space left out, that are complete with each token
         complete = np.array([_length(decode(ids[: n + 1])) for n in range(len(ids))], np.int64)
         # the bytes of half a character are several characters until it is whole
         complete = np.minimum.accumulate(complete[::-1])[::-1] + before
         last = np.clip(complete, 1, max(len(words), 1)) - 1
-        found.append([words[at] for at in last] if words else [])
+        repeated = found[0][: len(tag)] if is_tagged else []
+        found.append(repeated + ([words[at] for at in last] if words else []))
         before = int(complete[-1]) if len(ids) else before
     return found
 

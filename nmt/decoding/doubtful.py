@@ -6,6 +6,7 @@ name two, whose source is "@@". They find neither what is merely wrong nor what 
 """
 
 import re
+from operator import eq
 
 from nmt.data.cleaning import MAX_RATIO, RATIO_MARGIN
 
@@ -17,6 +18,7 @@ _UNIT = re.compile(
 )
 _STRETCHED = re.compile(r"([^\W\d_])\1{4}")  # Näääääche
 _LONGEST_LOOP = 16  # words that come again and again
+_CHARACTERS = 5_000  # a text is looked at so far
 _TIMES = 3  # a single word once more: "no, no, no" is said
 
 
@@ -43,11 +45,10 @@ def repetitions(text: str) -> int:
     >>> repetitions("a b a b a b"), repetitions("no, no, no")
     (3, 2)
     """
-    units = [unit.casefold() for unit in _UNIT.findall(text)]
+    units = [unit.casefold() for unit in _UNIT.findall(text[:_CHARACTERS])]
     most = 1
     for period in range(1, min(_LONGEST_LOOP, len(units) // 2) + 1):
-        run = 0  # units that equal the one a period before
-        for unit, before in zip(units[period:], units, strict=False):
-            run = run + 1 if unit == before else 0
-            most = max(most, run // period + (period > 1))
+        equal = bytes(map(eq, units[period:], units))  # to the one a period before
+        run = max(map(len, equal.split(b"\0")))
+        most = max(most, run // period + (period > 1))
     return most

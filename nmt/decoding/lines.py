@@ -1,65 +1,34 @@
 """`nmt translate`: a filter from lines to lines, in order, without delay, in bounded memory.
 
-It reads and writes bytes, so that neither the locale nor Python decides what a line is: lines end
-at LF alone. While input keeps coming, lines are gathered into a window, which the translator sorts
-by length; when the input pauses, the window is translated as it is.
+While input keeps coming, lines are gathered into a window, which the translator sorts by length;
+when the input pauses, the window is translated as it is.
 """
 
 import contextlib
-import io
 import os
-import select
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO
 
-from nmt.decoding.translator import SearchOptions, Translation, Translator, combine
-from nmt.errors import ArgumentError, InputError, Note, count
+from tqdm import tqdm
+
+from nmt.decoding.line_reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8
+from nmt.decoding.line_writer import LineOptions, LineWriter
+from nmt.decoding.markup import Form, Markup
+from nmt.decoding.passages import Passage, Progress, Translates, translate_passages
+from nmt.decoding.translator import Translator
+from nmt.errors import ArgumentError, Note, count
 from nmt.model.prepacking import Precision
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
-from nmt.storage.opening import compressed, opened, read_lines
+from nmt.storage.opening import compressed, count_lines, opened, read_lines
 
-PAUSE_S = 0.05  # after so long without input, the window is translated
-_OLDEST_S = 0.5  # no line waits for longer than this, even while input keeps coming
-_WINDOW_LINES = 2048
-_WINDOW_CHARACTERS = 4_000_000
-_PART_BYTES = 1_000_000  # a longer line is read in parts
-_READ_BYTES = 1 << 16
+_TOLD = 10  # numbers of lines that a warning names
 
-
-class TranslatesLines(Protocol):
-    """The part of Translator that is used here."""
-
-    def n_best(
-        self,
-        sentences: Sequence[str],
-        options: SearchOptions | None = None,
-        *,
-        prefix: str | Sequence[str] = "",
-    ) -> list[list[Translation]]:
-        """See `Translator.n_best`."""
-
-
-@dataclass(frozen=True)
-class LineOptions:
-    """How to translate lines, and what to write for each."""
-
-    search: SearchOptions = field(default_factory=SearchOptions)
-    numbered: bool = False  # n_best lines for each: index, score, text; else only the best text
-    strict: bool = False  # invalid UTF-8 is an error
-    prefix: str = ""  # how every translation begins
-
-
-@dataclass(frozen=True)
-class LinePart:
-    """A line, or a part of a very long one."""
-
-    text: str
-    ends_line: bool
+Shard = tuple[int, int]  # (i, n): the i-th, counted from 1, of n parts of the input
 
 
 def run_translate(
@@ -74,10 +43,11 @@ def run_translate(
     ensemble: Sequence[str | Path] = (),
     prefix_file: str | Path | None = None,
     alignment: str | Path | None = None,
+    shard: Shard | None = None,
 ) -> None:
     """Translates a file or standard input line by line into a file or standard output.
 
-    The output file appears when it is complete.
+    The output file appears when it is complete. A person at a terminal is asked for each line.
 
     Args:
         model: a model, checkpoint or run directory.
@@ -85,7 +55,10 @@ def run_translate(
         ensemble: more models, see `Translator.load`.
         prefix_file: for each line the beginning of its translation, empty where it is free.
         alignment: file for links such as "0-0 1-2", a line for each line of the output: source
-            word and word of the translation, see `nmt.decoding.alignment`.
+            word and word of the translation, see `nmt.decoding.alignment`; "-": with `jsonl`, in
+            its lines alone.
+        shard: translates this part of the input's lines as if it were all of them; the outputs of
+            all parts, one after the other, are the output for the whole.
         note: is told what a person should read, a line at a time.
 
     Raises:
@@ -94,30 +67,45 @@ def run_translate(
         NoModelError: no sound model (status 3).
         BrokenPipeError: nobody reads the output any more.
     """
-    if options.prefix and prefix_file is not None:
-        raise ArgumentError("two prefixes for each line, {prefix} and {prefix_file}, leave one out")
+    _check_together(options, input, output, prefix_file, alignment, shard)
     if alignment is not None:
-        _check_different(output, alignment)
         options = replace(options, search=replace(options.search, align=True))
+    links_path = None if str(alignment) == "-" else alignment
+    is_typed = input is None and output is None and _is_terminal() and options.format == "text"
     with (
-        _opened_input(input) as source,
+        contextlib.nullcontext(Typed()) if is_typed else _opened_input(input) as stream,
         opened_output(output) as target,
-        contextlib.nullcontext() if alignment is None else opened_output(alignment) as links,
+        contextlib.nullcontext() if links_path is None else opened_output(links_path) as links,
     ):
+        source: Readable = stream
         translator = Translator.load(
             model, device=device, precision=precision, ensemble=ensemble, note=note
         )
         translator.beam(options.search)  # refuses too small a beam before the first line is read
         name = "standard input" if input is None else str(input)
-        translate_stream(
-            translator, source, target, options=options, name=name, note=note,
-            prefix_file=prefix_file, links=links,
-        )  # fmt: skip
+        if options.format in ("html", "xml"):
+            _translate_markup(translator, source, target, options, name, note)
+            return
+        is_shown = output is not None and sys.stderr.isatty()
+        lines = None if input is None or not (shard or is_shown) else _count_lines(Path(input))
+        begin, end = _range(shard, lines)
+        if shard:
+            source = Slice(source, begin, end or 0)
+        if is_typed:
+            note("nmt: a line in, its translation out; Ctrl-D ends")
+        with tqdm(
+            desc="translated", unit=" lines", total=end and end - begin, leave=False,
+            disable=not is_shown,
+        ) as bar:  # fmt: skip
+            translate_stream(
+                translator, source, target, options=options, name=name, note=note,
+                prefix_file=prefix_file, links=links, lines=(begin, end), bar=bar,
+            )  # fmt: skip
 
 
 def translate_stream(
-    translator: TranslatesLines,
-    source: BinaryIO,
+    translator: Translates,
+    source: Readable,
     target: BinaryIO,
     *,
     options: LineOptions,
@@ -125,169 +113,192 @@ def translate_stream(
     note: Note = lambda message: None,
     prefix_file: str | Path | None = None,
     links: BinaryIO | None = None,
+    lines: tuple[int, int | None] = (0, None),
+    bar: "tqdm[Any] | None" = None,
 ) -> None:
     """Writes the translation of each line of `source` to `target`, in order.
 
     Args:
         name: of the source, for messages.
-        note: is told of lines with invalid UTF-8 and of lines translated in parts.
+        note: is told of lines with invalid UTF-8, of lines translated in parts, and of those
+            whose translation looks wrong.
         prefix_file: see `run_translate`.
         links: receives the alignment, which `options.search.align` asks for.
+        lines: which ones of a longer text `source` gives, begin and end; None: to its end.
+        bar: shows how many are done.
 
     Raises:
         InputError: invalid UTF-8 and `options.strict`; a damaged compressed file; fewer or more
             prefixes than lines.
         BrokenPipeError: nobody reads `target` any more.
     """
-    reader = LineReader(source, name, options.strict)
-    writer = LineWriter(target, options, links)
-    prefixes = _Prefixes(options.prefix, prefix_file)
+    reader = LineReader(source, name, options.strict, before=lines[0])
+    writer = LineWriter(target, options, links, before=lines[0])
+    prefixes = _Prefixes(options.prefix, prefix_file, lines)
+    passages = _Passages(translator, options)
     for window in reader.windows():
-        texts = [part.text for part in window]
-        best = translator.n_best(texts, options.search, prefix=prefixes.of(window))
-        writer.write(window, best)
+        some = passages.of(window)
+        found = translate_passages(
+            translator, some, options.search, prefixes=prefixes.of(window),
+            progress=_progress(bar, window, some),
+        )  # fmt: skip
+        writer.write(
+            window,
+            [
+                (passage.joined(each), any(best[0].parts > 1 for best in each))
+                for passage, each in zip(some, found, strict=True)
+            ],
+        )
     prefixes.check_end()
+    if bar is not None:
+        bar.close()
     if reader.invalid_lines:
-        found = count(reader.invalid_lines, "line")
-        note(f"nmt: warning: invalid UTF-8 replaced in {found}, {name}")
+        _warn(note, "invalid UTF-8 replaced in", reader.invalid_lines, name)
     if writer.lines_in_parts:
-        found = count(writer.lines_in_parts, "line")
-        note(f"nmt: warning: translated in parts, longer than the model takes: {found}, {name}")
+        told = "translated in parts, longer than the model takes:"
+        _warn(note, told, writer.lines_in_parts, name)
+    _warn_of_doubtful(note, writer.doubtful, name)
 
 
-class LineReader:
-    """Splits a stream of bytes into lines, and gathers lines into windows.
-
-    Attributes:
-        invalid_lines: lines so far in which invalid UTF-8 was replaced by U+FFFD.
-    """
-
-    def __init__(self, source: BinaryIO, name: str, strict: bool):
-        self.name, self.strict = name, strict
-        self.invalid_lines = 0
-        self._arrivals = _Arrivals(source, name)
-        self._rest = b""  # the beginning of a line whose end has not arrived
-        self._line, self._last_invalid_line = 1, 0  # numbers
-
-    def windows(self) -> Iterator[list[LinePart]]:
-        """Windows of lines, in order: full ones, and what is at hand when the input pauses."""
-        window: list[LinePart] = []
-        size, began_s = 0, 0.0
-        while True:
-            data = self._arrivals.read(PAUSE_S if window else None)
-            for part in self._parts(data):
-                if not window:
-                    size, began_s = 0, time.monotonic()
-                window.append(part)
-                size += len(part.text)
-                if len(window) == _WINDOW_LINES or size >= _WINDOW_CHARACTERS:
-                    yield window
-                    window = []
-            if window and (not data or time.monotonic() - began_s > _OLDEST_S):
-                yield window
-                window = []
-            if data == b"":
-                return
-
-    def _parts(self, data: bytes | None) -> Iterator[LinePart]:
-        """The lines that `data` completes: none for None (a pause), the last for b"" (the end)."""
-        *lines, self._rest = (self._rest + (data or b"")).split(b"\n")
-        for line in lines:
-            yield self._part(line.removesuffix(b"\r"), True)
-        while len(self._rest) > _PART_BYTES:
-            end = _end_of_part(self._rest)
-            head, self._rest = self._rest[:end], self._rest[end:]
-            yield self._part(head, False)
-        if data == b"" and self._rest:
-            yield self._part(self._rest.removesuffix(b"\r"), True)
-
-    def _part(self, data: bytes, ends_line: bool) -> LinePart:
-        """Decodes a part of the current line; counts the line if it is not valid UTF-8."""
-        try:
-            text = data.decode()
-        except UnicodeDecodeError as error:
-            if self.strict:
-                raise InputError(
-                    f"not UTF-8 (byte 0x{data[error.start]:02x}), {self.name}:{self._line}, "
-                    "convert it to UTF-8, or let it be replaced"
-                ) from None
-            text = data.decode(errors="replace")
-            self.invalid_lines += self._line != self._last_invalid_line
-            self._last_invalid_line = self._line
-        self._line += ends_line
-        return LinePart(text, ends_line)
+def _warn(note: Note, what: str, lines: int, name: str) -> None:
+    note(f"nmt: warning: {what} {count(lines, 'line')}, {name}")
 
 
-class LineWriter:
-    """Writes one line for each line read, or `n_best` numbered ones.
-
-    Attributes:
-        lines_in_parts: lines so far that were too long to be translated in one part.
-    """
-
-    def __init__(self, target: BinaryIO, options: LineOptions, links: BinaryIO | None = None):
-        self.target, self.options, self.links = target, options, links
-        self.lines_in_parts = 0
-        self._index = 0  # of the input line, from 1
-        self._parts: list[list[Translation]] = []  # of a line not yet complete
-        self._words = 0  # of its source, so far
-
-    def write(self, window: Sequence[LinePart], found: Sequence[list[Translation]]) -> None:
-        """Writes the lines that end in `window`; `found` are the translations of its parts."""
-        complete: list[Translation] = []
-        lines: list[str] = []
-        for part, translations in zip(window, found, strict=True):
-            self._parts.append([_later(each, self._words) for each in translations])
-            self._words += len(f"{part.text}.".split()) - 1  # the last word may go on
-            if part.ends_line:
-                best = combine(self._parts)
-                self._parts, self._words = [], 0
-                self._index += 1
-                self.lines_in_parts += best[0].parts > 1
-                wanted = self._wanted(best)
-                lines += map(self._formatted, wanted)
-                complete += wanted
-        self.target.write("".join(lines).encode())
-        self.target.flush()
-        if self.links:
-            self.links.write("".join(map(_pharaoh, complete)).encode())
-            self.links.flush()
-
-    def _wanted(self, best: list[Translation]) -> list[Translation]:
-        n = self.options.search.n_best if self.options.numbered else 1
-        return (best + best[-1:] * (n - len(best)))[:n]
-
-    def _formatted(self, found: Translation) -> str:
-        if not self.options.numbered:
-            return f"{found.text}\n"
-        return f"{self._index}\t{found.score:z.6f}\t{found.text}\n"
+def _warn_of_doubtful(note: Note, lines: list[int], name: str) -> None:
+    if not lines:
+        return
+    numbers = ", ".join(map(str, lines[:_TOLD])) + (", ..." if len(lines) > _TOLD else "")
+    what = "translations that repeat themselves or are far longer than their source:"
+    note(f"nmt: warning: {what} {count(len(lines), 'line')} ({numbers}), {name}")
 
 
-def _later(translation: Translation, words: int) -> Translation:
-    """The same, of a part of a line that comes after so many source words."""
-    if not words or translation.alignment is None:
-        return translation
-    later = [(source + words, target) for source, target in translation.alignment]
-    return replace(translation, alignment=later)
+def _progress(
+    bar: "tqdm[Any] | None", window: Sequence[LinePart], passages: Sequence[Passage]
+) -> Progress | None:
+    """Moves the bar on by a window's lines, while its sentences are translated."""
+    if bar is None:
+        return None
+    lines = sum(part.ends_line for part in window)
+    sentences = sum(len(passage.sentences) for passage in passages)
+    begin, done = bar.n, 0
+
+    def progress(parts: int) -> None:
+        nonlocal done
+        done = min(done + parts, sentences)
+        bar.update(begin + lines * done // max(sentences, 1) - bar.n)
+
+    return progress
 
 
-def _pharaoh(translation: Translation) -> str:
-    """Its links as a line of what Moses and others call Pharaoh format."""
-    return " ".join(f"{source}-{target}" for source, target in translation.alignment or []) + "\n"
+class _Passages:
+    """The parts of lines as passages: each part of a line has the tag that the line begins with."""
+
+    def __init__(self, translator: Translates, options: LineOptions):
+        self.tokenizer = translator.tokenizer
+        self.language = translator.config.data.source_language if options.document else None
+        self._tag = ""
+
+    def of(self, window: Sequence[LinePart]) -> list[Passage]:
+        """The next ones."""
+        passages = []
+        for part in window:
+            passage = Passage(part.text, self.tokenizer, self._tag, self.language)
+            self._tag = "" if part.ends_line else passage.tag
+            passages.append(passage)
+        return passages
+
+
+def _translate_markup(
+    translator: Translator,
+    source: Readable,
+    target: BinaryIO,
+    options: LineOptions,
+    name: str,
+    note: Note,
+) -> None:
+    """Writes `source`, which is HTML or XML, in translation; it is read as a whole."""
+    data = source.read()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        if options.strict:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise not_utf8(data[error.start], name, line) from None
+        text = data.decode(errors="replace")
+        lines = sum("\ufffd" in line for line in text.split("\n"))
+        _warn(note, "invalid UTF-8 replaced in", lines, name)
+    form: Form = "xml" if options.format == "xml" else "html"
+    markup = Markup(text, translator.tokenizer, translator.config.data.source_language, form)
+    search = replace(options.search, align=True)
+    found = translator.translate(markup.sentences, search)
+    target.write(markup.written(found).encode())
+    target.flush()
+    _warn_of_doubtful(note, markup.doubtful_lines(found), name)
+
+
+def _check_together(
+    options: LineOptions,
+    input: str | Path | None,
+    output: str | Path | None,
+    prefix_file: str | Path | None,
+    alignment: str | Path | None,
+    shard: Shard | None,
+) -> None:
+    """Raises ArgumentError for options that do not go together."""
+    if options.prefix and prefix_file is not None:
+        raise ArgumentError("two prefixes for each line, {prefix} and {prefix_file}, leave one out")
+    if str(alignment) == "-" and options.format != "jsonl":
+        raise ArgumentError("only in JSON, {alignment} -, add {format} jsonl or name a file")
+    if alignment is not None and str(alignment) != "-":
+        _check_different(output, alignment)
+    if options.format in ("html", "xml"):
+        for name, value in (
+            ("n_best", options.numbered), ("prefix", options.prefix), ("shard", shard),
+            ("prefix_file", prefix_file), ("alignment", alignment),
+        ):  # fmt: skip
+            if value:
+                raise ArgumentError(
+                    f"not for markup, {{format}} {{}} with {{{name}}}, leave one out",
+                    options.format,
+                )
+    if shard and (input is None or (Path(input).exists() and not Path(input).is_file())):
+        raise ArgumentError(
+            "lines are counted before they are read, {shard} {}, name a file as {input}",
+            "{}/{}".format(*shard),
+        )
+
+
+def _is_terminal() -> bool:
+    """Whether a person types, and reads what is written."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+def _count_lines(path: Path) -> int | None:
+    """How many lines a file has; None if it can be read but once."""
+    return count_lines(path) if path.is_file() else None
+
+
+def _range(shard: Shard | None, lines: int | None) -> tuple[int, int | None]:
+    """Which lines are translated, begin and end, counted from 0."""
+    if shard is None or lines is None:
+        return 0, lines
+    i, n = shard
+    return lines * (i - 1) // n, lines * i // n
 
 
 class _Prefixes:
     """How the translation of each line begins: all alike, or as the lines of a file say."""
 
-    def __init__(self, prefix: str, path: str | Path | None):
+    def __init__(self, prefix: str, path: str | Path | None, lines: tuple[int, int | None]):
         self.path, self.prefix = path, prefix
-        self._lines = iter([]) if path is None else read_lines(Path(path))
+        of_file: Iterator[str] = iter([]) if path is None else read_lines(Path(path))
+        self._lines = islice(of_file, *lines)
         self._begins_line = True
 
-    def of(self, window: Sequence[LinePart]) -> str | list[str]:
+    def of(self, window: Sequence[LinePart]) -> list[str] | None:
         """The prefixes of the next parts; only the first part of a line has one."""
         if self.path is None and not self.prefix:
-            return ""
+            return None
         prefixes = []
         for part in window:
             prefixes.append(self._next() if self._begins_line else "")
@@ -310,43 +321,6 @@ class _Prefixes:
             raise ArgumentError(
                 "more lines than the text, {prefix_file} {}, give one for each", self.path
             )
-
-
-class _Arrivals:
-    """Reads a stream's bytes as they arrive, and notices when none do.
-
-    A pipe or terminal is read without Python's buffer, which would wait until it is full. Other
-    streams (compressed files, bytes in memory) never pause.
-    """
-
-    def __init__(self, source: BinaryIO, name: str):
-        self.source, self.name = source, name
-        self.descriptor: int | None = None
-        if isinstance(source, io.BufferedReader | io.FileIO):
-            with contextlib.suppress(OSError):
-                self.descriptor = source.fileno()
-
-    def read(self, patience_s: float | None) -> bytes | None:
-        """Some bytes; b"" at the end; None if none came within `patience_s` (None: no limit)."""
-        try:
-            if self.descriptor is None:
-                return self.source.read(_READ_BYTES)
-            if not select.select([self.descriptor], [], [], patience_s)[0]:
-                return None
-            return os.read(self.descriptor, _READ_BYTES)
-        except BlockingIOError:  # another process has emptied the pipe, which it shares with us
-            return None
-
-
-def _end_of_part(line: bytes) -> int:
-    """Where to split a line that is too long: after a space, else between characters."""
-    space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
-    if space >= 0:
-        return space + 1
-    end = _PART_BYTES
-    while end > _PART_BYTES - 4 and line[end] & 0xC0 == 0x80:  # inside a character
-        end -= 1
-    return end
 
 
 def _check_different(output: str | Path | None, alignment: str | Path) -> None:

@@ -14,6 +14,7 @@ from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.alignment import cross_attention, links, word_of_each_token
 from nmt.decoding.cutting import Cutter
+from nmt.decoding.documents import translate_documents
 from nmt.decoding.mbr import expected_chrf
 from nmt.decoding.options import SearchOptions, SearchSettings
 from nmt.decoding.part_search import Part, PartSearch, Progress
@@ -119,6 +120,7 @@ class Translator:
         options: SearchOptions | None = None,
         *,
         prefix: str = "",
+        document: bool = False,
         progress: Progress | None = None,
         **settings: Unpack[SearchSettings],
     ) -> Translation: ...
@@ -130,6 +132,7 @@ class Translator:
         options: SearchOptions | None = None,
         *,
         prefix: str | Sequence[str] = "",
+        document: bool = False,
         progress: Progress | None = None,
         **settings: Unpack[SearchSettings],
     ) -> list[Translation]: ...
@@ -140,6 +143,7 @@ class Translator:
         options: SearchOptions | None = None,
         *,
         prefix: str | Sequence[str] = "",
+        document: bool = False,
         progress: Progress | None = None,
         **settings: Unpack[SearchSettings],
     ) -> Translation | list[Translation]:
@@ -149,11 +153,16 @@ class Translator:
         translator.translate("The man reads.", n_best=3).alternatives -> the other two
 
         Args:
+            document: keep the lines of a text, and translate each sentence by sentence; see
+                `nmt.decoding.documents`.
             settings: fields of `SearchOptions`; they go before those of `options`.
         """
         options = replace(options or SearchOptions(), **settings)
         texts = [text] if isinstance(text, str) else text
-        found = self.n_best(texts, options, prefix=prefix, progress=progress)
+        if document:
+            found = translate_documents(self, texts, options, prefix=prefix, progress=progress)
+        else:
+            found = self.n_best(texts, options, prefix=prefix, progress=progress)
         best = [replace(each[0], alternatives=each[1:]) for each in found]
         return best[0] if isinstance(text, str) else best
 
@@ -351,7 +360,8 @@ class Translator:
         places, pairs, words = [], [], []
         for sentence, line, parts in zip(sentences, lines, found, strict=True):
             text = self.tokenizer.normalize(sentence)
-            sources = word_of_each_token(self._text, line, text)
+            tag = self.tokenizer.encode(self.tokenizer.split_tag(text)[0].strip())
+            sources = word_of_each_token(self._text, line, text, tag)
             for part, source, translations in zip(line, sources, parts, strict=True):
                 for place, each in enumerate(translations):
                     if not each.tokens:

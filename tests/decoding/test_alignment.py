@@ -51,6 +51,12 @@ def test_the_word_of_each_token_in_parts():
     assert word_of_each_token(decode, parts, "the lions sleepthe") == [[0, 1], [1, 2], [], [2]]
 
 
+def test_a_tag_that_each_part_repeats_is_one_word_of_the_text():
+    parts = [[4, 5, 6], [4, 8], [4, 5, 6]]  # "the" is the tag
+    text = "the lions sleep lions"
+    assert word_of_each_token(decode, parts, text, [4]) == [[0, 1, 1], [0, 2], [0, 3, 3]]
+
+
 def test_each_word_is_linked_to_the_word_with_most_attention():
     weights = np.array([
         # the   li   ons  sleep  </s>

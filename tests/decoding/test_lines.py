@@ -3,10 +3,13 @@
 import bz2
 import gzip
 import io
+import json
 import lzma
 import os
 import random
+import re
 import select
+import sys
 import threading
 import time
 from dataclasses import replace
@@ -16,25 +19,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.config import load
 from nmt.data.cleaning import normalize
-from nmt.decoding import lines
+from nmt.decoding import line_reader
 from nmt.decoding.lines import LineOptions, run_translate, translate_stream
 from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
 from nmt.errors import InputError
+from tests.documents import ROOT
+from tests.fixtures.make import FROZEN
 from tests.hostile import fuzzed_lines
 from tests.patience import PATIENCE_S, wait_until
 
 SPACES = [b"\n", b"\r\n", b" ", b"\t", b"\x00", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85"]
 
 
+class Tags:
+    """The part of a tokenizer that is used: <2de> is a symbol."""
+
+    def split_tag(self, text):
+        tag = re.match("(<2de> ?)*", text)[0]
+        return tag, text[len(tag) :]
+
+
 class Upper:
     """Translates into capitals; remembers how many lines came together."""
+
+    tokenizer = Tags()
+    config = load(ROOT / "configs" / "demo.yaml")
 
     def __init__(self, found: int = 2):
         self.windows: list[list[str]] = []
         self.found = found  # translations of each sentence
 
-    def n_best(self, sentences, options=None, *, prefix=""):
+    def n_best(self, sentences, options=None, *, prefix="", progress=None):
         self.windows.append(list(sentences))
         prefixes = [prefix] * len(sentences) if isinstance(prefix, str) else prefix
         found = [self._one(p + normalize(s)) for p, s in zip(prefixes, sentences, strict=True)]
@@ -165,7 +182,7 @@ def test_one_line_and_wait():
         pipes.send(b"line %d\n" % number)
         assert pipes.receive() == b"LINE %d\n" % number
     pipes.send(b"half a ")
-    time.sleep(4 * lines.PAUSE_S)
+    time.sleep(4 * line_reader.PAUSE_S)
     pipes.send(b"line\nand\n")
     answer = pipes.receive()
     assert answer in (b"HALF A LINE\nAND\n", b"HALF A LINE\n")
@@ -182,8 +199,8 @@ def test_lines_that_come_together_are_translated_together():
 
 
 def test_a_line_does_not_wait_for_a_pause_for_ever(monkeypatch):
-    monkeypatch.setattr(lines, "PAUSE_S", 3600.0)
-    monkeypatch.setattr(lines, "_OLDEST_S", 0.05)
+    monkeypatch.setattr(line_reader, "PAUSE_S", 3600.0)
+    monkeypatch.setattr(line_reader, "_OLDEST_S", 0.05)
     pipes = Pipes()
 
     def is_answered() -> bool:
@@ -256,6 +273,11 @@ def test_nobody_reads():
     pipes.receive()
     pipes.stop_reading()
     assert isinstance(pipes.error, BrokenPipeError)
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator.load(FROZEN[-1] / "run", device="cpu")
 
 
 @pytest.fixture
@@ -397,3 +419,157 @@ def test_links_are_written_beside_the_translations(run):
     assert Path("links").read_bytes() == b"0-0 1-1\n" * 3
     with pytest.raises(InputError, match=r"same file, output and alignment \./out, name"):
         run(files={"alignment": "./out"})
+
+
+def test_json_lines():
+    rows = translated(b"a b\n\nc\n", format="jsonl", search=SearchOptions(align=True, n_best=2))
+    first, blank, last = map(json.loads, rows.splitlines())
+    assert (first["line"], first["text"], first["alignment"]) == (1, "A B", [[0, 0], [1, 1]])
+    assert (blank["line"], blank["text"], blank["score"], blank["tokens"]) == (2, "", 0.0, [])
+    assert last["line"] == 3 and "alternatives" not in last
+    rows = translated(b"a\n", format="jsonl", search=SearchOptions(n_best=2), numbered=True)
+    assert [each["text"] for each in json.loads(rows)["alternatives"]] == ["A!"]
+    assert json.loads(rows)["score"] == 0.0 and "alignment" not in json.loads(rows)
+
+
+def test_json_lines_have_what_a_model_gives(translator: Translator):
+    target = io.BytesIO()
+    options = LineOptions(SearchOptions(n_best=2, beam=2), numbered=True, format="jsonl")
+    translate_stream(translator, io.BytesIO(b"The dog sees."), target, options=options)
+    found = json.loads(target.getvalue())
+    for each in (found, *found["alternatives"]):
+        assert each["log_probability"] == pytest.approx(
+            sum(each["token_log_probabilities"]), abs=1e-4
+        )
+        assert len(each["tokens"]) == len(each["token_log_probabilities"])
+    assert found["score"] >= found["alternatives"][0]["score"]
+
+
+def test_lines_as_paragraphs():
+    """Sentences are translated by themselves; lines, indentation and numbers of words stay."""
+    translator, target, links = Upper(), io.BytesIO(), io.BytesIO()
+    options = LineOptions(SearchOptions(align=True), document=True)
+    data = b"One two. Three four.\n\n  - Five.\n"
+    translate_stream(translator, io.BytesIO(data), target, options=options, links=links)
+    assert target.getvalue() == b"ONE TWO. THREE FOUR.\n\n  - FIVE.\n"
+    assert translator.windows == [["One two.", "Three four.", "- Five."]]
+    assert links.getvalue() == b"0-0 1-1 2-2 3-3\n\n0-0 1-1\n"
+    assert translated(b" a. B.\n", document=True, numbered=True) == b"1\t0.000000\tA. B.\n"
+    forced = translated(b"One. Two.\nThree.", document=True, prefix="so ")
+    assert forced == b"SO ONE. TWO.\nSO THREE.\n"
+
+
+def test_every_part_of_a_long_line_has_its_tag(run):
+    """And links number the words of the line as it is, the repeated tag left out."""
+    words = 400_000
+    Path("in").write_bytes(b"<2de> " + b"xyz " * words + b"\n<2de> a\nb\n")
+    run(files={"alignment": "links"})
+    first, *rest = Path("out").read_bytes().splitlines()
+    assert first.split().count(b"<2DE>") == 2 and rest == [b"<2DE> A", b"B"]
+    sources = [
+        int(link.split(b"-")[0]) for link in Path("links").read_bytes().split(b"\n")[0].split()
+    ]
+    assert sources == [*range(words + 1)]
+
+
+@pytest.mark.parametrize("n", [2, 7])
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_the_outputs_of_all_shards_are_that_of_the_whole(run, n: int, end: str):
+    text = "".join(f"l{i}{' x' * (i % 400)}\n" for i in range(200)) + "last" + end
+    Path("in").write_text(text)
+    Path("in.gz").write_bytes(gzip.compress(text.encode()))
+    Path("prefixes").write_text("".join(f"p{i}-\n" for i in range(201)))
+    run(numbered=True, search=SearchOptions(n_best=2), files={"prefix_file": "prefixes"})
+    whole = Path("out").read_bytes()
+    for source in ("in", "in.gz"):
+        for i in range(1, n + 1):
+            run(source, f"out.{i}", numbered=True, search=SearchOptions(n_best=2),
+                files={"prefix_file": "prefixes", "shard": (i, n)})  # fmt: skip
+        assert b"".join(Path(f"out.{i}").read_bytes() for i in range(1, n + 1)) == whole
+
+
+def test_more_shards_than_lines_and_the_numbers_of_lines(run, capsys):
+    Path("in").write_bytes(b"a\nb \xff\n")
+    for i in range(1, 5):
+        run(target=f"out.{i}", files={"shard": (i, 4)})
+    assert [Path(f"out.{i}").read_bytes() for i in range(1, 5)] == [
+        b"", b"A\n", b"", "B \ufffd\n".encode()
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="in:2,"):
+        run(strict=True, files={"shard": (2, 2)})
+    with pytest.raises(InputError, match=r"counted before they are read, shard 1/2, name a file"):
+        run(None, files={"shard": (1, 2)})
+
+
+@pytest.mark.parametrize(("files", "options", "message"), [
+    ({"alignment": "-"}, {}, "only in JSON, alignment -, add format jsonl"),
+    ({"alignment": "a"}, {"format": "html"}, "not for markup, format html with alignment, leave"),
+    ({"prefix_file": "in"}, {"format": "xml"}, "format xml with prefix_file"),
+    ({"shard": (1, 2)}, {"format": "xml"}, "format xml with shard"),
+    ({}, {"format": "html", "prefix": "so"}, "format html with prefix, leave one out"),
+    ({}, {"format": "html", "numbered": True}, "format html with n_best, leave one out"),
+])  # fmt: skip
+def test_what_does_not_go_together(run, files, options, message):
+    Path("in").write_bytes(b"a\n")
+    with pytest.raises(InputError, match=message):
+        run(files=files, **options)
+    assert [path.name for path in Path().iterdir()] == ["in"]
+
+
+def test_markup_is_a_filter_too(run, translator: Translator, monkeypatch, capsys):
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
+    Path("in").write_bytes("<p>The baker sells bread.</p>\n<p>\xff</p>".encode("latin-1"))
+    run(format="html")
+    assert re.fullmatch(r"<p>.+</p>\n<p>.*</p>", Path("out").read_text())
+    assert "invalid UTF-8 replaced in 1 line, in" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"not UTF-8 \(byte 0xff\), in:2"):
+        run(format="html", strict=True)
+
+
+def test_a_warning_of_what_looks_wrong(monkeypatch):
+    notes: list[str] = []
+
+    def one(_, text):
+        return [Translation("so " * 9 if text == "x" else text, -1, -1, [2], 1) if text else EMPTY]
+
+    monkeypatch.setattr(Upper, "_one", one)
+    data = b"a\nx\n\n" + b"x\n" * 12
+    translate_stream(Upper(), io.BytesIO(data), io.BytesIO(), options=LineOptions(), name="f",
+                     note=notes.append)  # fmt: skip
+    assert notes == [
+        "nmt: warning: translations that repeat themselves or are far longer than their source: "
+        "13 lines (2, 4, 5, 6, 7, 8, 9, 10, 11, 12, ...), f"
+    ]
+
+
+def test_a_person_is_asked_for_each_line(run, monkeypatch, capfdbinary):
+    typed = iter(["a", "", "b \udcff"])
+    windows = []
+
+    def answer(prompt):
+        windows.append(prompt)
+        for line in typed:
+            return line
+        raise EOFError
+
+    monkeypatch.setattr("builtins.input", answer)
+    monkeypatch.setattr("nmt.decoding.lines._is_terminal", lambda: True)
+    translator = Upper()
+    monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
+    run(None, None)
+    assert translator.windows == [["a"], [""], ["b \ufffd"]]
+    assert windows == ["> "] * 4
+    out = capfdbinary.readouterr().out
+    assert b"A\n" in out and "B \ufffd\n".encode() in out
+
+
+@pytest.mark.parametrize(("is_terminal", "target", "shown"), [
+    (True, "out", True), (False, "out", False), (True, None, False),
+])  # fmt: skip
+def test_a_bar_is_shown_where_a_person_sees_it_and_the_output_is_a_file(
+    run, monkeypatch, capfd, is_terminal, target, shown
+):
+    Path("in").write_bytes(b"a\n" * 30)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    run(target=target)
+    assert ("30" in capfd.readouterr().err) == shown

@@ -1,0 +1,191 @@
+"""Lines as they arrive: split at LF alone, gathered into windows, given on when the input pauses.
+
+It reads bytes, so that neither the locale nor Python decides what a line is.
+"""
+
+import contextlib
+import io
+import os
+import select
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from nmt.errors import InputError
+
+PAUSE_S = 0.05  # after so long without input, the window is translated
+_OLDEST_S = 0.5  # no line waits for longer than this, even while input keeps coming
+_WINDOW_LINES = 2048
+_WINDOW_CHARACTERS = 4_000_000
+_PART_BYTES = 1_000_000  # a longer line is read in parts
+_READ_BYTES = 1 << 16
+
+
+class Readable(Protocol):
+    """What is read from: a file, or something like it."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Some bytes; b"" at the end."""
+
+
+@dataclass(frozen=True)
+class LinePart:
+    """A line, or a part of a very long one."""
+
+    text: str
+    ends_line: bool
+
+
+class LineReader:
+    """Splits a stream of bytes into lines, and gathers lines into windows.
+
+    Attributes:
+        invalid_lines: lines so far in which invalid UTF-8 was replaced by U+FFFD.
+    """
+
+    def __init__(self, source: Readable, name: str, strict: bool, before: int = 0):
+        """`before`: how many lines come before the first that `source` gives."""
+        self.name, self.strict = name, strict
+        self.invalid_lines = 0
+        self._arrivals = _Arrivals(source, name)
+        self._rest = b""  # the beginning of a line whose end has not arrived
+        self._line, self._last_invalid_line = before + 1, 0  # numbers
+
+    def windows(self) -> Iterator[list[LinePart]]:
+        """Windows of lines, in order: full ones, and what is at hand when the input pauses."""
+        window: list[LinePart] = []
+        size, began_s = 0, 0.0
+        while True:
+            data = self._arrivals.read(PAUSE_S if window else None)
+            for part in self._parts(data):
+                if not window:
+                    size, began_s = 0, time.monotonic()
+                window.append(part)
+                size += len(part.text)
+                if len(window) == _WINDOW_LINES or size >= _WINDOW_CHARACTERS:
+                    yield window
+                    window = []
+            if window and (not data or time.monotonic() - began_s > _OLDEST_S):
+                yield window
+                window = []
+            if data == b"":
+                return
+
+    def _parts(self, data: bytes | None) -> Iterator[LinePart]:
+        """The lines that `data` completes: none for None (a pause), the last for b"" (the end)."""
+        *lines, self._rest = (self._rest + (data or b"")).split(b"\n")
+        for line in lines:
+            yield self._part(line.removesuffix(b"\r"), True)
+        while len(self._rest) > _PART_BYTES:
+            end = _end_of_part(self._rest)
+            head, self._rest = self._rest[:end], self._rest[end:]
+            yield self._part(head, False)
+        if data == b"" and self._rest:
+            yield self._part(self._rest.removesuffix(b"\r"), True)
+
+    def _part(self, data: bytes, ends_line: bool) -> LinePart:
+        """Decodes a part of the current line; counts the line if it is not valid UTF-8."""
+        try:
+            text = data.decode()
+        except UnicodeDecodeError as error:
+            if self.strict:
+                raise not_utf8(data[error.start], self.name, self._line) from None
+            text = data.decode(errors="replace")
+            self.invalid_lines += self._line != self._last_invalid_line
+            self._last_invalid_line = self._line
+        self._line += ends_line
+        return LinePart(text, ends_line)
+
+
+class Typed:
+    """Lines that a person types at a prompt, with the terminal's editing keys and history."""
+
+    def __init__(self) -> None:
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401  # input() uses it from now on
+        if isinstance(sys.stdin, io.TextIOWrapper):  # bytes as they came, whatever the locale
+            sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next line; b"" after Ctrl-D."""
+        try:
+            return f"{input('> ')}\n".encode(errors="surrogateescape")
+        except EOFError:
+            print(flush=True)  # what follows does not stand behind the prompt
+            return b""
+
+
+class Slice:
+    """Some consecutive lines of a stream: those numbered from `begin` to `end`, counted from 0."""
+
+    def __init__(self, source: Readable, begin: int, end: int):
+        self._source, self._skip, self._left = source, begin, end - begin
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Some bytes; b"" at the end."""
+        data = self._source.read(_READ_BYTES)
+        while self._skip and data:
+            ends = data.count(b"\n")
+            at = _end_of_line(data, self._skip) if ends >= self._skip else len(data)
+            self._skip -= min(ends, self._skip)
+            data = data[at:] or self._source.read(_READ_BYTES)
+        ends = data.count(b"\n")
+        end = _end_of_line(data, self._left) if ends >= self._left else len(data)
+        self._left -= min(ends, self._left)
+        return data[:end]
+
+
+def _end_of_line(data: bytes, lines: int) -> int:
+    """Where the last of so many lines ends."""
+    at = 0
+    for _ in range(lines):
+        at = data.index(b"\n", at) + 1
+    return at
+
+
+class _Arrivals:
+    """Reads a stream's bytes as they arrive, and notices when none do.
+
+    A pipe or terminal is read without Python's buffer, which would wait until it is full. Other
+    streams (compressed files, bytes in memory) never pause.
+    """
+
+    def __init__(self, source: Readable, name: str):
+        self.source, self.name = source, name
+        self.descriptor: int | None = None
+        if isinstance(source, io.BufferedReader | io.FileIO):
+            with contextlib.suppress(OSError):
+                self.descriptor = source.fileno()
+
+    def read(self, patience_s: float | None) -> bytes | None:
+        """Some bytes; b"" at the end; None if none came within `patience_s` (None: no limit)."""
+        if isinstance(self.source, Typed) and patience_s is not None:
+            return None  # a line is answered before the next is asked for
+        try:
+            if self.descriptor is None:
+                return self.source.read(_READ_BYTES)
+            if not select.select([self.descriptor], [], [], patience_s)[0]:
+                return None
+            return os.read(self.descriptor, _READ_BYTES)
+        except BlockingIOError:  # another process has emptied the pipe, which it shares with us
+            return None
+
+
+def _end_of_part(line: bytes) -> int:
+    """Where to split a line that is too long: after a space, else between characters."""
+    space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
+    if space >= 0:
+        return space + 1
+    end = _PART_BYTES
+    while end > _PART_BYTES - 4 and line[end] & 0xC0 == 0x80:  # inside a character
+        end -= 1
+    return end
+
+
+def not_utf8(byte: int, name: str, line: int) -> InputError:
+    """The error for a line that is not valid UTF-8 at this byte."""
+    return InputError(
+        f"not UTF-8 (byte 0x{byte:02x}), {name}:{line}, convert it to UTF-8, or let it be replaced"
+    )

@@ -1,0 +1,117 @@
+"""A text that is translated sentence by sentence, and what its sentences' translations make."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from nmt.config import Config
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.sentences import split_sentences
+from nmt.decoding.translation import Translation, combine
+
+Progress = Callable[[int], object]  # is told how many more sentences are done
+
+
+class Translates(Protocol):
+    """The part of Translator that is used here."""
+
+    tokenizer: Tokenizer
+    config: Config
+
+    def n_best(
+        self,
+        sentences: Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        prefix: str | Sequence[str] = "",
+        progress: Progress | None = None,
+    ) -> list[list[Translation]]:
+        """See `Translator.n_best`."""
+
+
+class Passage:
+    """A line, a paragraph, or a part of a long line.
+
+    A model of several languages is told by a tag, such as <2de>, into which to translate: each
+    sentence gets the one that the text begins with.
+
+    Args:
+        tag: for a text that begins with none.
+        language: of the text, to split it into sentences by; None: it is one sentence.
+
+    Attributes:
+        sentences: what to translate, each with the tag.
+        tag: that of the sentences.
+    """
+
+    def __init__(self, text: str, tokenizer: Tokenizer, tag: str = "", language: str | None = None):
+        own, rest = tokenizer.split_tag(text.lstrip().lstrip("\ufeff"))
+        self.tag = own or tag
+        self._tag_words = words_before(self.tag)
+        self._own_words = words_before(own)
+        rest = rest if own else text
+        if language is None:
+            self._sentences, sentences = [rest], [rest]
+        else:
+            self._sentences = split_sentences(rest, language)
+            sentences = [sentence.strip() for sentence in self._sentences]
+        self.sentences = [self.tag + sentence for sentence in sentences]
+
+    def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
+        """The n-th best translations of the sentences, one after the other, best first.
+
+        Links of `alignment` number the words of the whole text and of the whole translation.
+        """
+        before, parts = self._own_words, []
+        for sentence, translations in zip(self._sentences, found, strict=True):
+            parts.append([self._in_the_text(each, before) for each in translations])
+            before += words_before(sentence)
+        return combine(parts)
+
+    def _in_the_text(self, found: Translation, before: int) -> Translation:
+        """The translation of a sentence before whose words, its tag aside, come so many."""
+        links = [
+            (source if source < self._tag_words else source - self._tag_words + before, target)
+            for source, target in found.alignment or []
+            if source >= self._tag_words or source < self._own_words
+        ]
+        return found if found.alignment is None else replace(found, alignment=links)
+
+
+def later(found: Translation, words: int) -> Translation:
+    """The same translation of a text that comes after so many words."""
+    if found.alignment is None:
+        return found
+    return replace(found, alignment=[(source + words, to) for source, to in found.alignment])
+
+
+def words_before(text: str) -> int:
+    """How many words of a whole end within its beginning: the last one may go on."""
+    return len(f"{text}.".split()) - 1
+
+
+def translate_passages(
+    translator: Translates,
+    passages: Sequence[Passage],
+    options: SearchOptions | None = None,
+    *,
+    prefixes: Sequence[str] | None = None,
+    progress: Progress | None = None,
+) -> list[list[list[Translation]]]:
+    """For each passage the n-best translations of each of its sentences, all batched together.
+
+    Args:
+        prefixes: for each passage how its translation begins.
+        progress: see `Translator.n_best`.
+    """
+    sentences = [sentence for passage in passages for sentence in passage.sentences]
+    forced: str | list[str] = ""
+    if prefixes is not None:
+        forced = [
+            "" if place else prefix
+            for passage, prefix in zip(passages, prefixes, strict=True)
+            for place in range(len(passage.sentences))
+        ]
+    found = iter(translator.n_best(sentences, options, prefix=forced, progress=progress))
+    return [[next(found) for _ in passage.sentences] for passage in passages]

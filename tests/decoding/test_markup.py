@@ -1,0 +1,231 @@
+"""Markup with a translator that turns words about: no tag is lost, and none crosses another."""
+
+import html
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.config import load
+from nmt.decoding.documents import translate_documents
+from nmt.decoding.markup import translate_markup
+from nmt.decoding.translation import EMPTY, Translation
+from nmt.decoding.translator import Translator
+from tests.documents import ROOT
+from tests.fixtures.make import FROZEN
+
+
+class Tags:
+    """The part of a tokenizer that is used: <2de> is a symbol."""
+
+    def split_tag(self, text):
+        tag = re.match("(<2de> ?)*", text)[0]
+        return tag, text[len(tag) :]
+
+
+@dataclass
+class Turned:
+    """Translates into capitals, and puts the words in the order that `order` gives."""
+
+    order: object = staticmethod(lambda n: range(n))
+    linked: object = staticmethod(lambda word: True)  # whether a word has links
+    tokenizer = Tags()
+    config = load(ROOT / "configs" / "demo.yaml")
+
+    def n_best(self, sentences, options=None, *, prefix="", progress=None):
+        self.seen = list(sentences)
+        return [[self._one(sentence)] for sentence in sentences]
+
+    def _one(self, sentence):
+        tag, text = self.tokenizer.split_tag(sentence)
+        words = text.split()
+        if not words:
+            return EMPTY
+        order = list(self.order(len(words)))
+        links = [(o + len(tag.split()), n) for n, o in enumerate(order) if self.linked(words[o])]
+        return Translation(" ".join(words[o].upper() for o in order), -1.0, -1.0, [2], 1, links)
+
+
+def marked_up(text, form="html", **translator):
+    return translate_markup(Turned(**translator), [text], form=form)[0]
+
+
+def backwards(n):
+    return reversed(range(n))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("<p>one <b>two three</b>.</p>", "<p>ONE <b>TWO THREE</b>.</p>"),
+        ('a <a href="x?a=1&amp;b">b</a>, c', 'A <a href="x?a=1&amp;b">B</a>, C'),
+        ("one <img src=x> two", "ONE <img src=x> TWO"),
+        ("Run <code>ls -l</code>.", "RUN <code>ls -l</code>."),
+        ("<code>ls</code> runs", "<code>ls</code> RUNS"),
+        ("one<!-- c --> two", "ONE<!-- c --> TWO"),
+        ("  <i class=icon></i> one ", "  <i class=icon></i> ONE "),
+        ("<b> one </b>two", "<b>ONE</b> TWO"),
+        ("one &amp; two &lt;b&gt; &eacute;", "ONE &amp; TWO &lt;B&gt; É"),
+        ("<b>one<br>two</b> three", "<b>ONE<br>TWO</b> THREE"),
+        ("<ul><li>one<li>two</ul>", "<ul><li>ONE<li>TWO</ul>"),
+        ("<script>if (a<b) x = '<p>'</script>one", "<script>if (a<b) x = '<p>'</script>ONE"),
+        ('one <q translate="no">two <b>x</b></q>', 'ONE <q translate="no">two <b>x</b></q>'),
+        ('<p class="a notranslate">one</p>two', '<p class="a notranslate">one</p>TWO'),
+        ("<!DOCTYPE html>\n<title>one</title>", "<!DOCTYPE html>\n<title>ONE</title>"),
+        ("un<b>happ</b>y", "<b>UNHAPPY</b>"),
+        ("(<b>one</b>) two", "(<b>ONE</b>) TWO"),
+        ("one </b> two", "ONE </b> TWO"),
+        ("<p>one < two</p>", "<p>ONE &lt; TWO</p>"),
+        ("one\n\ntwo\n", "ONE\n\nTWO\n"),
+        ("", ""), (" \n", " \n"), ("<br>", "<br>"),
+    ],
+)  # fmt: skip
+def test_what_is_kept_and_what_is_translated(source: str, expected: str):
+    assert marked_up(source) == expected
+
+
+def test_tags_follow_their_words():
+    assert marked_up("one <b>two</b> three", order=backwards) == "THREE <b>TWO</b> ONE"
+    assert marked_up("<b>one</b> two <i>three</i>", order=backwards) == (
+        "<i>THREE</i> TWO <b>ONE</b>"
+    )
+    nested = marked_up("<a>one <b>two</b></a> three <img> four", order=backwards)
+    assert nested == "FOUR THREE <img> <a><b>TWO</b> ONE</a>"
+    # a word without a link: its tags go to the free word nearest to its place
+    unlinked = marked_up("one <b>two</b> three", linked=lambda word: word != "two")
+    assert unlinked == "ONE <b>TWO</b> THREE"
+    # sentences keep theirs
+    found = marked_up("<b>One</b> man. <i>Two</i> men.", order=backwards)
+    assert found == "MAN. <b>ONE</b> MEN. <i>TWO</i>"
+
+
+def test_where_no_word_is_left_tags_go_around_the_whole():
+    found = marked_up("<b>one</b> <i>two</i>", order=lambda n: [0])
+    assert found == "<i><b>ONE</b></i>"
+    assert marked_up("<b>one</b> <img>", order=lambda n: []) == "<b></b> <img>"
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ('<?xml version="1.0"?>\n<doc>\n <p>one <b>two</b></p>\n <p>three</p>\n</doc>',
+         '<?xml version="1.0"?>\n<doc>\n <p>ONE <b>TWO</b></p>\n <p>THREE</p>\n</doc>'),
+        ("<D><Title/>one &own; two</D>", "<D><Title/>ONE &own; TWO</D>"),
+        ("<d><![CDATA[ <b> one ]]></d>", "<d><![CDATA[ <b> one ]]></d>"),
+        ("<script>one</script>", "<script>one</script>"),
+        ("<d><title>one</title><style2>two <br/> x</style2></d>",
+         "<d><title>ONE</title><style2>TWO <br/> X</style2></d>"),
+        ("one <x>two</x>", "ONE <x>TWO</x>"),
+    ],
+)  # fmt: skip
+def test_xml(source: str, expected: str):
+    assert marked_up(source, "xml") == expected
+
+
+def test_each_sentence_has_the_tag_of_the_language():
+    translator = Turned()
+    [found] = translate_markup(translator, ["&lt;2de&gt; <p>One. <b>Two</b>.</p><p>Three</p>"])
+    assert translator.seen == ["<2de> One.", "<2de> Two.", "<2de> Three"]
+    assert found.endswith("<p>ONE. <b>TWO</b>.</p><p>THREE</p>")
+    [found] = translate_documents(translator, ["<2de> One. Two.\nThree."])
+    assert translator.seen == ["<2de> One.", "<2de> Two.", "<2de> Three."]
+    assert found[0].text == "ONE. TWO.\nTHREE."
+
+
+WORDS = st.lists(st.sampled_from(["one", "two", "Three.", "four,", "&amp;", "x"]), max_size=4)
+
+
+def _element(children):
+    return st.tuples(
+        st.sampled_from(["b", "i", "a", "p", "div", "li", "span"]), st.lists(children, max_size=4)
+    ).map(lambda each: f"<{each[0]} id=I>" + "".join(each[1]) + f"</{each[0]}>")
+
+
+PIECES = st.one_of(
+    WORDS.map(lambda words: " ".join(words) + " "),
+    st.sampled_from(["<br>", "<img src=I>", "<!--I-->", "<code id=I>c <b>d</b></code>", " "]),
+)
+DOCUMENTS = st.lists(st.recursive(PIECES, _element, max_leaves=8), max_size=4).map("".join)
+
+
+def numbered(text: str) -> str:
+    """With a number of its own in each tag that can have one."""
+    parts = text.split("I")
+    return "".join(f"{part}{n}" for n, part in enumerate(parts[:-1])) + parts[-1]
+
+
+def tags(text: str) -> list[str]:
+    return re.findall(r"<!--.*?-->|<code.*?</code>|<[^>]*>", text)
+
+
+def assert_well_nested(text: str) -> None:
+    opened = []
+    for tag in tags(text):
+        name = re.match(r"</?(\w*)", tag)[1]
+        if tag.startswith("</"):
+            assert opened.pop() == name, text
+        elif name not in ("br", "img", "", "code"):
+            opened.append(name)
+    assert not opened
+
+
+@given(DOCUMENTS, st.randoms(use_true_random=False), st.sampled_from(["html", "xml"]))
+def test_every_tag_comes_once_and_is_well_nested(text: str, random, form: str):
+    text = numbered(text).replace("<br>", "<br/>") if form == "xml" else numbered(text)
+    text = re.sub(r"(<img [^>]*)>", r"\1/>", text) if form == "xml" else text
+    found = marked_up(
+        text, form,
+        order=lambda n: [random.randrange(n) for _ in range(random.randrange(2 * n))],
+        linked=lambda word: random.random() < 0.7,
+    )  # fmt: skip
+    assert sorted(tags(found)) == sorted(tags(text))
+    assert_well_nested(found)
+
+
+@given(st.text(alphabet="<>/!-ab &;\"'=\n[]?x.", max_size=40), st.sampled_from(["html", "xml"]))
+def test_whatever_is_no_tag_does_no_harm(text: str, form: str):
+    """Translated again, what came out is the same: nothing is opened that was not open."""
+    first = marked_up(text, form)
+    assert marked_up(first, form) == first or "<" in text
+
+
+@pytest.mark.parametrize("text", [
+    "<b>" * 2000 + "x" + "</b>" * 2000, "<b><i>" * 1000 + "x</b>" * 1000, "<i></i>" * 2000,
+    "a <b>b</b> " * 1000, "<code>" * 3000,
+])  # fmt: skip
+def test_deep_and_long_markup_takes_no_time(text: str):
+    assert sorted(tags(marked_up(text))) == sorted(tags(text.replace(" b", " B")))
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return Translator.load(FROZEN[-1] / "run", device="cpu")
+
+
+def test_text_without_tags_is_translated_as_without_markup(translator: Translator):
+    sentences = Path(FROZEN[-1] / "test.en").read_text().splitlines()[:3]
+    plain = [each.text for each in translator.translate(sentences)]
+    found = translate_markup(translator, [html.escape("\n".join(sentences), quote=False)])
+    assert html.unescape(found[0]).split("\n") == plain
+    [inside] = translate_markup(translator, [f"<p>{sentences[0]}</p>"])
+    assert html.unescape(inside) == f"<p>{plain[0]}</p>"
+
+
+def test_a_document_keeps_its_paragraphs(translator: Translator):
+    first, second = translator.translate(["The baker sells bread.", "The sailor reads a map."])
+    text = "The baker sells bread. The sailor reads a map.\n\n  The sailor reads a map.\n"
+    found = translator.translate(text, document=True, align=True)
+    assert found.text == f"{first.text} {second.text}\n\n  {second.text}\n"
+    assert found.log_probability == pytest.approx(
+        first.log_probability + 2 * second.log_probability, abs=1e-4
+    )
+    words = len(found.text.split())
+    assert {target for _, target in found.alignment} == set(range(words))
+    assert max(source for source, _ in found.alignment) < len(text.split())
+    assert [each.text for each in translator.translate(["", text], document=True)] == [
+        "",
+        found.text,
+    ]
