@@ -48,7 +48,9 @@ class Load:
 
     def percentile(self, share: float) -> float:
         """The latency that this share of the answers does not exceed."""
-        return sorted(self.latencies)[min(int(share * len(self.latencies)), len(self.latencies) - 1)]
+        return sorted(self.latencies)[
+            min(int(share * len(self.latencies)), len(self.latencies) - 1)
+        ]
 
 
 class _Client(asyncio.Protocol):
