@@ -153,7 +153,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_model(parser)
     parser.add_argument("--input", type=Path, metavar="F",
-                        help="sentences, one a line (default: the model's own test set)")  # fmt: skip
+                        help="sentences, one a line (default: its own test set)")  # fmt: skip
     parser.add_argument("--clients", type=positive, default=200, metavar="N",
                         help="at once (default: 200)")  # fmt: skip
     parser.add_argument("--seconds", type=positive, default=30, metavar="N",
