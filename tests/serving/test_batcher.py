@@ -7,6 +7,7 @@ import pytest
 
 from nmt.decoding.translator import SearchOptions
 from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError
+from tests.patience import PATIENCE_S
 from tests.serving.served import Shouting
 
 PLAIN = SearchOptions()
@@ -21,7 +22,7 @@ def batched(translator, scene, queue: int = 256):
         batcher.start(loaded.set)
         await loaded.wait()
         try:
-            return await scene(batcher)
+            return await asyncio.wait_for(scene(batcher), PATIENCE_S)
         finally:
             translator.free.set()
             batcher.stop(60)
