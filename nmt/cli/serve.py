@@ -1,7 +1,6 @@
 """`nmt serve`: translations over HTTP, and a page to translate in."""
 
 import argparse
-from functools import partial
 
 from nmt.cli.flags import add_device, add_model, positive
 from nmt.cli.parser import Command
@@ -38,23 +37,17 @@ def _run(arguments: argparse.Namespace) -> None:
             f"{error.name} is not installed, nmt serve, pip install 'nmt[serve]'"
         ) from None
     from nmt.cpu_memory import keep_freed_memory
-    from nmt.decoding.translator import Translator
     from nmt.serving.limits import Limits
     from nmt.serving.server import run_serve
 
     keep_freed_memory()
-    load = partial(
-        Translator.load,
-        arguments.model,
-        device=arguments.device,
-        precision=arguments.precision,
-        note=say,
-    )
     run_serve(
-        load,
+        arguments.model,
         host=arguments.host,
         port=arguments.port,
         limits=Limits(queue=arguments.queue),
+        device=arguments.device,
+        precision=arguments.precision,
         note=say,
     )
 

@@ -2,8 +2,8 @@
 
 import gc
 import socket
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -11,6 +11,7 @@ from fastapi import FastAPI
 
 from nmt.decoding.translator import SearchOptions, Translator
 from nmt.errors import ArgumentError, Note, Stopped
+from nmt.model.prepacking import Precision
 from nmt.serving.app import create_app
 from nmt.serving.batcher import Batcher
 from nmt.serving.limits import Limits
@@ -30,18 +31,25 @@ class Server(uvicorn.Server):
 
 
 def run_serve(
-    load: Callable[[], Translator], *, host: str, port: int, limits: Limits, note: Note
+    model: Path,
+    *,
+    host: str,
+    port: int,
+    limits: Limits,
+    device: str | None,
+    precision: Precision | None,
+    note: Note,
 ) -> None:
     """Serves until a signal comes, then finishes the requests in hand.
 
     Args:
-        load: gives the translator; called once the server listens.
+        model: a model, checkpoint or run directory; read once the server listens.
         port: 0: any that is free, which `note` is told.
         note: is told what a person should read, a line at a time.
 
     Raises:
         ArgumentError: no such address, or it is in use.
-        InputError: what `load` raises.
+        InputError: what `Translator.load` raises.
         Stopped: a signal has come.
     """
     listener = _listener(host, port)
@@ -53,7 +61,10 @@ def run_serve(
         else:
             note("nmt: ready")
 
-    app = create_app(lambda: _warm(load()), limits, note=note, loaded=loaded)
+    def load() -> Translator:
+        return _warm(Translator.load(model, device=device, precision=precision, note=note))
+
+    app = create_app(load, limits, note=note, loaded=loaded)
     server = Server(configuration(app, limits))
 
     def stop(number: int, _: FrameType | None) -> None:
