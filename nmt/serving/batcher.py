@@ -6,6 +6,7 @@ cancelled (its client has gone, or has waited too long) takes its work along, un
 
 import asyncio
 import contextlib
+import sys
 import threading
 import time
 from collections import deque
@@ -34,12 +35,17 @@ class Translates(Protocol):
         options: SearchOptions | None = None,
         *,
         prefix: str | Sequence[str] = "",
+        progress: Callable[[int], object] | None = None,
     ) -> list[list[Translation]]:
         """See `Translator.n_best`."""
 
 
 class FullQueueError(Exception):
     """As many requests wait as may."""
+
+
+class _AbandonedError(Exception):
+    """Nobody waits any more for what is being translated."""
 
 
 class NotReadyError(Exception):
@@ -111,6 +117,16 @@ class Batcher:
         self._thread.join(patience_s)
 
     @property
+    def is_ready(self) -> bool:
+        """Whether work is taken."""
+        return self.translator is not None and self._thread.is_alive() and not self._ending
+
+    @property
+    def has_died(self) -> bool:
+        """Whether the thread has ended by itself, which nothing but a new process mends."""
+        return self.translator is not None and not self._thread.is_alive() and not self._ending
+
+    @property
     def patience_s(self) -> int:
         """After how many seconds a full queue should be worked off, from 1 to 60."""
         each_s = self.seconds / max(self.translated, 1)
@@ -150,7 +166,7 @@ class Batcher:
 
     def _queued(self, work: _Work) -> asyncio.Future[Any]:
         with self._changed:
-            if self.translator is None or self._ending:
+            if not self.is_ready:
                 raise NotReadyError
             if len(self._waiting) >= self._queue:
                 raise FullQueueError
@@ -193,7 +209,8 @@ class Batcher:
     def _window(self, options: SearchOptions) -> list[_Item]:
         """A batch: the oldest text with these options, and those most like it in length.
 
-        Of each request so many texts can be chosen that a long one lets others pass.
+        Of each request so many texts can be chosen that a long one lets others pass, and one that
+        has had its turn goes to the end of the queue with what is left of it.
         """
         alike = [work for work in self._waiting if not work.call and work.options == options]
         share = max(_SHARE, _POOL // len(alike))
@@ -201,6 +218,7 @@ class Batcher:
         batch = _of_like_length(pool, pool[0])
         for item in batch:
             item.work.left.remove(item.number)
+        self._waiting.rotate(-1)
         self._waiting = deque(work for work in self._waiting if work.call or work.left)
         return batch
 
@@ -225,9 +243,18 @@ class Batcher:
             return
         texts = [item.text for item in batch]
         prefixes = [item.work.prefixes[item.number] if item.work.prefixes else "" for item in batch]
+
+        def go_on(_: int) -> None:
+            if all(item.work.future.done() for item in batch):
+                raise _AbandonedError
+
         began = time.perf_counter()
         try:
-            found = self.translator.n_best(texts, batch[0].work.options, prefix=prefixes)
+            found = self.translator.n_best(
+                texts, batch[0].work.options, prefix=prefixes, progress=go_on
+            )
+        except _AbandonedError:
+            return
         except Exception as error:
             if len(batch) == 1:
                 self._tell(_fail, [batch[0].work], error)
@@ -249,15 +276,16 @@ class Batcher:
 def _of_like_length(pool: list[_Item], wanted: _Item) -> list[_Item]:
     """A batch with the wanted item, from those of a pool that are nearest to it in length."""
     pool = sorted(pool, key=lambda item: len(item.text))
-    begin = pool.index(wanted)
+    begin, size = pool.index(wanted), len(wanted.text)
     end = begin + 1
     while begin > 0 or end < len(pool):
-        goes_up = end < len(pool) and (begin == 0 or end % 2 == 0)
-        longest = len(pool[end if goes_up else end - 1].text)
+        above = len(pool[end].text) - size if end < len(pool) else sys.maxsize
+        below = size - len(pool[begin - 1].text) if begin else sys.maxsize
+        longest = len(pool[end if above <= below else end - 1].text)
         number = end - begin + 1
         if number > _BATCH_TEXTS or number * (longest + _SHORTEST) > _BATCH_CHARACTERS:
             break
-        if goes_up:
+        if above <= below:
             end += 1
         else:
             begin -= 1

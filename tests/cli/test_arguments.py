@@ -14,6 +14,7 @@ from nmt.decoding import part_search, translator
 from nmt.decoding.lines import LineOptions
 from nmt.decoding.translator import SearchOptions
 from nmt.errors import ArgumentError
+from nmt.serving.limits import Limits
 
 ALL = "--beam 7 --length-penalty 1.5 --batch-tokens 99 --device cpu --precision bf16"
 SEARCH = {"beam": 7, "length_penalty": 1.5, "batch_tokens": 99}
@@ -103,6 +104,14 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "benchmark translate . --json --input i": (
         "nmt.benchmark.translating.benchmark_translation", {0: Path(), "input": Path("i")},
+    ),
+    "serve M --host h --port 80 --queue 9 --device cpu --precision bf16": (
+        "nmt.serving.server.run_serve",
+        {0: Path("M"), "host": "h", "port": 80, "limits": Limits(queue=9), **ON},
+    ),
+    "serve M": (
+        "nmt.serving.server.run_serve",
+        {"host": "127.0.0.1", "port": 8000, "limits": Limits(), "device": None, "precision": None},
     ),
     "info CONFIG --json training.max_steps=5": ("nmt.reporting.info.info", {}),
 }  # fmt: skip
