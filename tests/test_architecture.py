@@ -17,7 +17,7 @@ ROOT = Path(nmt.__file__).parent
 ROOMS = [
     "errors", "paper", "signals", "storage", "config", "model", "cpu_memory", "demo_language",
     "data", "runs", "decoding", "evaluation", "training", "benchmark", "reporting", "export",
-    "cli", "__main__",
+    "serving", "cli", "__main__",
 ]  # fmt: skip
 MODULES = sorted(ROOT.rglob("*.py"))
 RECIPES = sorted((ROOT.parent / "recipes").rglob("*.py"))

@@ -18,7 +18,7 @@ from nmt.decoding.constraints import ForcedPrefix, NoRepeatedNgrams, Without
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import random_numbers, sample
-from nmt.decoding.search import Hypothesis, ReadsAs, Steps, search
+from nmt.decoding.search import Hypothesis, ReadsAs, Steps, Watch, search
 from nmt.errors import ArgumentError, is_out_of_memory
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.static_stepper import Rooms
@@ -87,11 +87,13 @@ class PartSearch:
         parts: Sequence[Part],
         options: SearchOptions,
         progress: Progress | None = None,
+        watch: Watch | None = None,
     ) -> list[list[Hypothesis]]:
         """The best hypotheses of each part, best first, or its samples in the order of drawing.
 
         Args:
             progress: called after each batch with its number of parts.
+            watch: see `search`; it cannot tell one batch from another.
         """
         copies = -(-options.samples // _ROW_SAMPLES) or 1  # rows of a part
         width = -(-options.samples // copies) or self.beam(options)
@@ -100,7 +102,11 @@ class PartSearch:
         for batch in self._batches([parts[index] for index, _ in rows], width, options):
             some = [rows[at] for at in batch]
             of_some = self._search(
-                [parts[index] for index, _ in some], [copy for _, copy in some], width, options
+                [parts[index] for index, _ in some],
+                [copy for _, copy in some],
+                width,
+                options,
+                watch,
             )
             for (index, copy), hypotheses in zip(some, of_some, strict=True):
                 found[index][copy] = hypotheses
@@ -147,7 +153,12 @@ class PartSearch:
             begin = end
 
     def _search(
-        self, parts: list[Part], copies: list[int], width: int, options: SearchOptions
+        self,
+        parts: list[Part],
+        copies: list[int],
+        width: int,
+        options: SearchOptions,
+        watch: Watch | None,
     ) -> list[list[Hypothesis]]:
         longest = max(len(part.tokens) for part in parts)
         rows = [[*part.tokens, EOS_ID] + [PAD_ID] * (longest - len(part.tokens)) for part in parts]
@@ -167,6 +178,7 @@ class PartSearch:
                 return search(
                     steps, limits, beam=width, alpha=alpha, n_best=options.n_best,
                     reads_as=self.reads_as if options.n_best > 1 else None, device=self.device,
+                    watch=watch,
                 )  # fmt: skip
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):

@@ -28,6 +28,9 @@ _BLOCK = 128  # tokens of the vocabulary that are compared together
 _LEAVE_SHARE = 8  # once an eighth of a batch is done, the rest is copied into a smaller one
 
 ReadsAs = Callable[[list[int]], Hashable]  # from tokens to what a reader sees, say their text
+# is told of each step's candidates, (b, 2 W) each and likeliest first: log-probabilities of the
+# hypotheses, their parents, their newest tokens
+Watch = Callable[[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]], None]
 
 _FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("place", "i4")])
 
@@ -81,6 +84,7 @@ def search(
     n_best: int = 1,
     reads_as: ReadsAs | None = None,
     device: torch.device | str = "cpu",
+    watch: Watch | None = None,
 ) -> list[list[Hypothesis]]:
     """The best hypotheses of each sentence, best score first.
 
@@ -100,6 +104,7 @@ def search(
         reads_as: of hypotheses for which it returns the same, only the best counts among the
             `n_best`. None: no two are the same.
         device: on which `steps` expects its arguments.
+        watch: sees the search at work.
 
     Raises:
         ValueError: an argument out of its range.
@@ -114,6 +119,8 @@ def search(
     live[:, 0] = 0.0  # at first all W hypotheses are the same
     while beams.in_batch.size:
         candidates = _candidates(steps.step(last_tokens, parents), live)
+        if watch:
+            watch(*candidates)
         kept = beams.advance(*candidates)
         if 0 < kept.size < len(last_tokens):
             steps.keep(torch.from_numpy(kept).to(device))

@@ -1,0 +1,1 @@
+"""Translation as a service: HTTP, and a page to look into it."""
