@@ -18,6 +18,7 @@ from nmt.cli import (
     prepare,
     report,
     score,
+    serve,
     train,
     translate,
 )
@@ -36,7 +37,7 @@ from nmt.signals import stoppable
 COMMANDS = (
     prepare.COMMAND, train.COMMAND, translate.COMMAND, evaluate.COMMAND, score.COMMAND,
     attention.COMMAND, average.COMMAND, export.COMMAND, info.COMMAND, config.COMMAND,
-    report.COMMAND, benchmark.COMMAND,
+    report.COMMAND, serve.COMMAND, benchmark.COMMAND,
 )  # fmt: skip
 
 

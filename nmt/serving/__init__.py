@@ -1,1 +1,1 @@
-"""Translation as a service: HTTP, and a page to look into it."""
+"""A translator behind HTTP: the calls of LibreTranslate, ours, and the page."""

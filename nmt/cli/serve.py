@@ -1,0 +1,70 @@
+"""`nmt serve`: translations over HTTP, and a page to translate in."""
+
+import argparse
+from functools import partial
+
+from nmt.cli.flags import add_device, add_model, positive
+from nmt.cli.parser import Command
+from nmt.cli.terminal import say
+from nmt.errors import InputError
+
+
+def _add_flags(parser: argparse.ArgumentParser) -> None:
+    add_model(parser)
+    parser.add_argument("--host", default="127.0.0.1", metavar="H",
+                        help="address to listen on; 0.0.0.0 is every one of this machine "
+                             "(default: 127.0.0.1, for this machine alone)")  # fmt: skip
+    parser.add_argument("--port", type=_port, default=8000, metavar="P",
+                        help="0: any that is free (default: 8000)")  # fmt: skip
+    parser.add_argument("--queue", type=positive, default=256, metavar="N",
+                        help="requests that may wait; others get status 429 "
+                             "(default: 256)")  # fmt: skip
+    add_device(parser)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 65535, found {text}")
+    return int(text)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    try:
+        import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise InputError(
+            f"{error.name} is not installed, nmt serve, pip install 'nmt[serve]'"
+        ) from None
+    from nmt.cpu_memory import keep_freed_memory
+    from nmt.decoding.translator import Translator
+    from nmt.serving.limits import Limits
+    from nmt.serving.server import run_serve
+
+    keep_freed_memory()
+    load = partial(
+        Translator.load,
+        arguments.model,
+        device=arguments.device,
+        precision=arguments.precision,
+        note=say,
+    )
+    run_serve(
+        load,
+        host=arguments.host,
+        port=arguments.port,
+        limits=Limits(queue=arguments.queue),
+        note=say,
+    )
+
+
+COMMAND = Command(
+    "serve",
+    "translations over HTTP, and a page to translate in",
+    "nmt serve runs/demo --port 8000",
+    _add_flags,
+    _run,
+    description="Answers LibreTranslate's calls and its own, and shows a page to translate in. "
+    "SIGTERM ends it after the requests in hand.",
+)

@@ -1,0 +1,135 @@
+"""The HTTP application: routes, the model's thread behind them, the page, and how errors read."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib import resources
+from typing import Any
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from nmt import __version__
+from nmt.errors import InputError, NoModelError, Note, is_out_of_memory
+from nmt.serving import libretranslate, microscope_routes, routes
+from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError, Translates
+from nmt.serving.guard import Guard
+from nmt.serving.limits import Limits
+from nmt.serving.metrics import Metrics
+from nmt.serving.requests import batcher_of, json_response
+
+_KINDS = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+
+
+def create_app(
+    load: Callable[[], Translates],
+    limits: Limits | None = None,
+    *,
+    note: Note = lambda text: None,
+    loaded: Callable[[Batcher], None] = lambda batcher: None,
+) -> FastAPI:
+    """The application; it loads its model on the model's own thread once it is started.
+
+    Args:
+        load: gives the translator.
+        note: is told of errors of ours, a line at a time.
+        loaded: called when the model is loaded and warm, or could not be.
+    """
+    limits = limits or Limits()
+    batcher = Batcher(load, limits.queue)
+    metrics = Metrics(batcher)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        batcher.start(lambda: loaded(batcher))
+        yield
+        batcher.stop(limits.shutdown_s)
+
+    # the pages that FastAPI offers for reading openapi.json come from elsewhere: none of them
+    app = FastAPI(
+        title="nmt", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan
+    )
+    app.state.limits, app.state.batcher, app.state.metrics = limits, batcher, metrics
+    app.add_middleware(Guard, metrics=metrics, note=note)
+    _add_error_handlers(app, note)
+    _add_probes(app)
+    app.include_router(libretranslate.router)
+    app.include_router(routes.router)
+    app.include_router(microscope_routes.router)
+    _add_page(app)
+    return app
+
+
+def _add_probes(app: FastAPI) -> None:
+    async def health() -> Response:
+        """Whether the server lives."""
+        return json_response({"status": "ok"})
+
+    async def ready(request: Request) -> Response:
+        """Whether it translates: 503 while the model is being loaded."""
+        batcher_of(request)
+        return json_response({"status": "ready"})
+
+    async def metrics(request: Request) -> Response:
+        """Figures for Prometheus."""
+        text = request.app.state.metrics.text()
+        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    app.add_api_route("/health", health, methods=["GET"])
+    app.add_api_route("/ready", ready, methods=["GET"])
+    app.add_api_route("/metrics", metrics, methods=["GET"])
+
+
+def _add_page(app: FastAPI) -> None:
+    """Serves the page's files, each read once and under its own name."""
+
+    def serve(path: str, content: bytes, kind: str) -> None:
+        async def file() -> Response:
+            return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+        app.add_api_route(path, file, methods=["GET"], include_in_schema=False)
+
+    def add(folder: Any, path: str) -> None:
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                add(entry, f"{path}{entry.name}/")
+            elif kind := _KINDS.get(entry.name[entry.name.rfind(".") :]):
+                serve(f"{path}{entry.name}", entry.read_bytes(), kind)
+                if entry.name == "index.html":
+                    serve(path, entry.read_bytes(), kind)
+
+    page = resources.files("nmt.serving") / "page"
+    if page.is_dir():
+        add(page, "/")
+
+
+def _add_error_handlers(app: FastAPI, note: Note) -> None:
+    async def refused(_: Request, error: StarletteHTTPException) -> Response:
+        return json_response({"error": error.detail}, error.status_code, error.headers)
+
+    async def full(request: Request, _: FullQueueError) -> Response:
+        wait_s = request.app.state.batcher.patience_s
+        message = f"too many requests wait, try again in {wait_s} s"
+        return json_response({"error": message}, 429, {"Retry-After": str(wait_s)})
+
+    async def not_ready(request: Request, _: NotReadyError) -> Response:
+        return json_response({"error": "the server is ending"}, 503, {"Retry-After": "5"})
+
+    async def wrong(request: Request, error: InputError) -> Response:
+        if is_out_of_memory(error.__context__ or error):
+            note("nmt: warning: out of memory for one text, the request was refused")
+            return json_response({"error": "out of memory, shorten the text or lower beam"}, 503)
+        if isinstance(error, NoModelError):
+            raise error
+        return json_response({"error": str(error)}, 400)
+
+    app.add_exception_handler(StarletteHTTPException, refused)  # type: ignore[arg-type]
+    app.add_exception_handler(HTTPException, refused)  # type: ignore[arg-type]
+    app.add_exception_handler(FullQueueError, full)  # type: ignore[arg-type]
+    app.add_exception_handler(NotReadyError, not_ready)  # type: ignore[arg-type]
+    app.add_exception_handler(InputError, wrong)  # type: ignore[arg-type]

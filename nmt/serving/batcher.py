@@ -1,0 +1,276 @@
+"""One thread runs the model, on what the requests of all clients bring, batched together.
+
+The event loop hands over work and gets futures; the thread takes what waits. A future that is
+cancelled (its client has gone, or has waited too long) takes its work along, unless it has begun.
+"""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from nmt.decoding.translator import SearchOptions, Translation
+
+_SHARE = 16  # texts of a request at a time, so that a long one lets others pass
+_WINDOW = 256  # texts that are taken together and sorted by length
+_BATCH_CHARACTERS = 4_000  # of a batch; the translator cuts it further if need be
+_BATCH_TEXTS = 64
+
+
+class Translates(Protocol):
+    """The part of Translator that is used here."""
+
+    def n_best(
+        self,
+        sentences: Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        prefix: str | Sequence[str] = "",
+    ) -> list[list[Translation]]:
+        """See `Translator.n_best`."""
+
+
+class FullQueueError(Exception):
+    """As many requests wait as may."""
+
+
+class NotReadyError(Exception):
+    """The model is not loaded yet, or the server is ending."""
+
+
+@dataclass(eq=False)
+class _Work:
+    """What a request brings: texts to translate together with others', or a call of its own."""
+
+    future: asyncio.Future[Any]
+    texts: Sequence[str] = ()
+    prefixes: Sequence[str] = ()
+    options: SearchOptions = field(default_factory=SearchOptions)
+    call: Callable[[], Any] | None = None
+    taken: int = 0  # texts
+    found: dict[int, list[Translation]] = field(default_factory=dict)  # by the text's number
+
+
+@dataclass(frozen=True)
+class _Item:
+    work: _Work
+    number: int  # of the text in its request
+
+    @property
+    def text(self) -> str:
+        return self.work.texts[self.number]
+
+
+class Batcher:
+    """The queue and the thread that works it off.
+
+    Attributes:
+        translator: None until it is loaded and warm.
+        failure: why it could not be loaded.
+    """
+
+    def __init__(self, load: Callable[[], Translates], queue: int):
+        """
+        Args:
+            load: called once, on the thread.
+            queue: requests that may wait.
+        """
+        self.translator: Any = None
+        self.failure: BaseException | None = None
+        self.seconds = 0.0  # that the model has worked
+        self.batches = self.translated = 0  # batches and texts so far
+        self._load, self._queue = load, queue
+        self._waiting: deque[_Work] = deque()
+        self._changed = threading.Condition()
+        self._ending = False
+        self._loop: asyncio.AbstractEventLoop
+        self._thread = threading.Thread(target=self._run, name="model", daemon=True)
+
+    def start(self, after_load: Callable[[], None] = lambda: None) -> None:
+        """Begins to load; called in the event loop. `after_load` is called there, in any case."""
+        self._loop = asyncio.get_running_loop()
+        self._after_load = after_load
+        self._thread.start()
+
+    def stop(self, patience_s: float) -> None:
+        """Drops what waits, and lets the thread end after what it has begun."""
+        with self._changed:
+            self._ending = True
+            dropped, self._waiting = self._waiting, deque()
+            self._changed.notify()
+        for work in dropped:
+            work.future.cancel()
+        self._thread.join(patience_s)
+
+    @property
+    def patience_s(self) -> int:
+        """After how many seconds a full queue should be worked off, from 1 to 60."""
+        each_s = self.seconds / max(self.translated, 1)
+        return round(min(max(each_s * self._queue, 1), 60))
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._waiting)
+
+    def translate(
+        self, texts: Sequence[str], options: SearchOptions, prefixes: Sequence[str] = ()
+    ) -> asyncio.Future[list[list[Translation]]]:
+        """What `Translator.n_best` gives, for texts that share batches with others'.
+
+        Args:
+            prefixes: how translations begin, one for each text; (): as the model likes.
+
+        Raises:
+            FullQueueError, NotReadyError: at once.
+        """
+        work = _Work(self._loop.create_future(), texts, prefixes, options)
+        if not texts:
+            work.future.set_result([])
+            return work.future
+        return self._queued(work)
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        """What a function gives that needs the model, which it has for itself meanwhile.
+
+        Raises:
+            FullQueueError, NotReadyError: at once.
+        """
+        work = _Work(self._loop.create_future(), call=partial(function, *arguments))
+        return self._queued(work)
+
+    def _queued(self, work: _Work) -> asyncio.Future[Any]:
+        with self._changed:
+            if self.translator is None or self._ending:
+                raise NotReadyError
+            if len(self._waiting) >= self._queue:
+                raise FullQueueError
+            self._waiting.append(work)
+            self._changed.notify()
+        work.future.add_done_callback(partial(self._forget, work))
+        return work.future
+
+    def _forget(self, work: _Work, future: asyncio.Future[Any]) -> None:
+        if future.cancelled() or future.exception():
+            with self._changed:
+                if work in self._waiting:
+                    self._waiting.remove(work)
+
+    def _run(self) -> None:
+        try:
+            translator = self._load()
+        except BaseException as error:
+            self.failure = error
+        else:
+            self.translator = translator
+        self._tell(self._after_load)
+        while self.translator is not None and (window := self._next()) is not None:
+            if isinstance(window, _Work):
+                self._do(window)
+            else:
+                for batch in _batches(window):
+                    self._translate(batch)
+
+    def _next(self) -> list[_Item] | _Work | None:
+        """What to do next, once there is something; None: nothing more."""
+        with self._changed:
+            while not self._waiting and not self._ending:
+                self._changed.wait()
+            if self._ending:
+                return None
+            if self._waiting[0].call:
+                return self._waiting.popleft()
+            return self._window(self._waiting[0].options)
+
+    def _window(self, options: SearchOptions) -> list[_Item]:
+        """Texts with these options, of each request a share in turn, the oldest first."""
+        alike = [work for work in self._waiting if not work.call and work.options == options]
+        window: list[_Item] = []
+        while alike and len(window) < _WINDOW:
+            for work in alike:
+                end = min(work.taken + _SHARE, len(work.texts))
+                window += [_Item(work, number) for number in range(work.taken, end)]
+                work.taken = end
+            alike = [work for work in alike if work.taken < len(work.texts)]
+        self._waiting = deque(
+            work for work in self._waiting if work.call or work.taken < len(work.texts)
+        )
+        return window
+
+    def _do(self, work: _Work) -> None:
+        """Makes a call, unless nobody waits for it any more."""
+        if work.future.cancelled():
+            return
+        assert work.call
+        began = time.perf_counter()
+        try:
+            result = work.call()
+        except Exception as error:
+            self._tell(_fail, [work], error)
+        else:
+            self._tell(_finish, work, result)
+        self.seconds += time.perf_counter() - began
+
+    def _translate(self, batch: list[_Item]) -> None:
+        """Translates a batch; if it fails, each half of it, so that one text fails alone."""
+        batch = [item for item in batch if not item.work.future.done()]
+        if not batch:
+            return
+        texts = [item.text for item in batch]
+        prefixes = [item.work.prefixes[item.number] if item.work.prefixes else "" for item in batch]
+        began = time.perf_counter()
+        try:
+            found = self.translator.n_best(texts, batch[0].work.options, prefix=prefixes)
+        except Exception as error:
+            if len(batch) == 1:
+                self._tell(_fail, [batch[0].work], error)
+            else:
+                self._translate(batch[: len(batch) // 2])
+                self._translate(batch[len(batch) // 2 :])
+            return
+        self.seconds += time.perf_counter() - began
+        self.batches += 1
+        self.translated += len(batch)
+        self._tell(_deliver, batch, found)
+
+    def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Calls a function in the event loop, if that still runs."""
+        with contextlib.suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _batches(window: list[_Item]) -> list[list[_Item]]:
+    """A window cut into batches of similar length, the shortest first."""
+    batches: list[list[_Item]] = []
+    for item in sorted(window, key=lambda item: len(item.text)):
+        batch = batches[-1] if batches else []
+        room = min(_BATCH_TEXTS, _BATCH_CHARACTERS // (len(item.text) + 1))
+        if batch and len(batch) < room:
+            batch.append(item)
+        else:
+            batches.append([item])
+    return batches
+
+
+def _deliver(batch: list[_Item], found: list[list[Translation]]) -> None:
+    for item, translations in zip(batch, found, strict=True):
+        work = item.work
+        work.found[item.number] = translations
+        if len(work.found) == len(work.texts):
+            _finish(work, [work.found[number] for number in range(len(work.texts))])
+
+
+def _finish(work: _Work, result: Any) -> None:
+    if not work.future.done():
+        work.future.set_result(result)
+
+
+def _fail(works: list[_Work], error: Exception) -> None:
+    for work in works:
+        if not work.future.done():
+            work.future.set_exception(error)

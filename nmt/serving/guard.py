@@ -1,0 +1,75 @@
+"""Stands before all routes: what is counted, refused at the door, or has failed.
+
+Nothing that happens behind it leaves as anything but an answer in JSON, and nothing that a client
+wrote is logged.
+"""
+
+import time
+import traceback
+from typing import Any
+
+from nmt.errors import Note
+from nmt.serving.metrics import Metrics
+from nmt.serving.requests import json_response
+
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+]
+
+
+class Guard:
+    """An ASGI application around another."""
+
+    def __init__(self, app: Any, metrics: Metrics, note: Note):
+        self.app, self.metrics, self.note = app, metrics, note
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 0
+
+        async def sent(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_HEADERS]
+            await send(message)
+
+        try:
+            if _is_encoded(scope):
+                refusal = json_response({"error": "Content-Encoding is not supported"}, 415, _CLOSE)
+                await refusal(scope, receive, sent)
+            else:
+                await self.app(scope, receive, sent)
+        except Exception as error:
+            self.note(f"nmt: internal error: {_where(error)}")
+            if not status:
+                await json_response({"error": "internal error"}, 500)(scope, receive, sent)
+        path = getattr(scope.get("route"), "path", "other")
+        self.metrics.count(path, status, time.perf_counter() - began)
+
+
+_CLOSE = {"Connection": "close"}
+
+
+def _is_encoded(scope: Any) -> bool:
+    """Whether the body is compressed: then its size says nothing of what it becomes."""
+    return any(
+        name == b"content-encoding" and value.strip().lower() not in (b"", b"identity")
+        for name, value in scope["headers"]
+    )
+
+
+def _where(error: BaseException) -> str:
+    """An exception without its message, which may quote a text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in frames[:-9:-1])
+    return f"{type(error).__name__} in {places}"

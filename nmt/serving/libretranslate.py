@@ -1,0 +1,152 @@
+"""The calls of LibreTranslate, so that its clients work with this server unchanged."""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, Field
+
+from nmt.decoding.translator import SearchOptions
+from nmt.serving.requests import (
+    batcher_of,
+    check_texts,
+    described,
+    json_response,
+    limits_of,
+    parsed,
+)
+from nmt.serving.translating import translated
+
+router = APIRouter()
+
+_NAMES = dict(
+    pair.split(":")
+    for pair in """
+    ar:Arabic az:Azerbaijani bg:Bulgarian bn:Bengali ca:Catalan cs:Czech da:Danish de:German
+    el:Greek en:English eo:Esperanto es:Spanish et:Estonian eu:Basque fa:Persian fi:Finnish
+    fr:French ga:Irish gl:Galician he:Hebrew hi:Hindi hr:Croatian hu:Hungarian id:Indonesian
+    is:Icelandic it:Italian ja:Japanese ko:Korean lt:Lithuanian lv:Latvian ms:Malay nb:Norwegian
+    nl:Dutch no:Norwegian pl:Polish pt:Portuguese ro:Romanian ru:Russian sk:Slovak sl:Slovenian
+    sq:Albanian sr:Serbian sv:Swedish th:Thai tl:Tagalog tr:Turkish uk:Ukrainian ur:Urdu
+    vi:Vietnamese zh:Chinese
+    """.split()  # noqa: SIM905
+)
+_TAG = re.compile("<2([A-Za-z-]{2,12})>")  # a symbol that asks for a language
+
+
+class TranslateQuestion(BaseModel):
+    """Body of /translate; other fields, such as `api_key`, are ignored."""
+
+    q: str | list[str]
+    source: str = Field(description="a language's code, or auto")
+    target: str
+    format: str = "text"
+    alternatives: int = Field(0, ge=0)
+
+
+class DetectQuestion(BaseModel):
+    """Body of /detect."""
+
+    q: str | list[str]
+
+
+@lru_cache(maxsize=1)
+def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str, dict[str, str]]:
+    """For each source language, its target languages, and with what symbol each is asked for."""
+    tags = {found[1]: symbol for symbol in symbols if (found := _TAG.fullmatch(symbol))}
+    if len(tags) < 2:
+        return {source: {target: f"{tags[target]} " if target in tags else ""}}
+    return {code: {to: f"{symbol} " for to, symbol in tags.items() if to != code} for code in tags}
+
+
+def directions(request: Request) -> dict[str, dict[str, str]]:
+    """The same, of the model that is served."""
+    translator = batcher_of(request).translator
+    data = translator.config.data
+    return _directions(
+        data.source_language, data.target_language, tuple(translator.tokenizer.symbols)
+    )
+
+
+@router.post("/translate", openapi_extra=described(TranslateQuestion, form=True))
+async def translate(request: Request) -> Response:
+    """A text, or each of several, sentence by sentence; line breaks stay where they are."""
+    question = await parsed(request, TranslateQuestion, form=True)
+    texts = [question.q] if isinstance(question.q, str) else question.q
+    check_texts(request, *texts)
+    if question.format != "text":
+        raise HTTPException(400, f"format: only text is supported, not {question.format!a:.20}")
+    known = directions(request)
+    source = next(iter(known)) if question.source == "auto" else question.source
+    for code, codes in ((source, known), (question.target, known.get(source, {}))):
+        if code not in codes:
+            raise HTTPException(400, f"{code!a:.20} is not supported, see /languages")
+    wanted = 1 + question.alternatives
+    if wanted > limits_of(request).n_best:
+        raise HTTPException(400, f"alternatives: at most {limits_of(request).n_best - 1}")
+    translator = batcher_of(request).translator
+    options = SearchOptions(
+        n_best=wanted, beam=wanted if wanted > translator.config.decoding.beam else None
+    )
+    found = await translated(
+        request, texts, options, sentences=True, tag=known[source][question.target]
+    )
+    answers: dict[str, list[Any]] = {"translatedText": [each.texts[0] for each in found]}
+    if question.source == "auto":
+        answers["detectedLanguage"] = [_detected(source) for _ in found]
+    if question.alternatives:
+        answers["alternatives"] = [each.texts[1:] for each in found]
+    is_list = isinstance(question.q, list)
+    return json_response({key: each if is_list else each[0] for key, each in answers.items()})
+
+
+@router.get("/languages")
+async def languages(request: Request) -> Response:
+    """The languages that the model knows."""
+    return json_response(
+        [
+            {"code": code, "name": _name(code), "targets": [*targets]}
+            for code, targets in directions(request).items()
+        ]
+    )
+
+
+@router.post("/detect", openapi_extra=described(DetectQuestion, form=True))
+async def detect(request: Request) -> Response:
+    """The model's source language, with no confidence at all: this server detects nothing."""
+    question = await parsed(request, DetectQuestion, form=True)
+    check_texts(request, *([question.q] if isinstance(question.q, str) else question.q))
+    return json_response([_detected(next(iter(directions(request))))])
+
+
+@router.get("/frontend/settings")
+async def frontend_settings(request: Request) -> Response:
+    """What clients ask for before they begin."""
+    limits, known = limits_of(request), directions(request)
+    source = next(iter(known))
+    target = next(iter(known[source]))
+    return json_response(
+        {
+            "apiKeys": False,
+            "charLimit": limits.characters,
+            "filesTranslation": False,
+            "frontendTimeout": 500,
+            "keyRequired": False,
+            "language": {
+                "source": {"code": source, "name": _name(source)},
+                "target": {"code": target, "name": _name(target)},
+            },
+            "suggestions": False,
+            "supportedFilesFormat": [],
+        }
+    )
+
+
+def _detected(code: str) -> dict[str, Any]:
+    return {"confidence": 0.0, "language": code}
+
+
+def _name(code: str) -> str:
+    return _NAMES.get(code.split("_")[0].split("-")[0].lower(), code)

@@ -1,0 +1,156 @@
+"""Our own calls: translations with all that the model knows of them."""
+
+from typing import Annotated, Any, Self
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from nmt.decoding.translator import SearchOptions
+from nmt.serving.requests import (
+    answer,
+    batcher_of,
+    check_texts,
+    described,
+    json_response,
+    limits_of,
+    parsed,
+)
+from nmt.serving.translating import Details, TranslatedText, details, translated
+
+router = APIRouter(prefix="/api")
+
+Count = Annotated[int, Field(ge=1)]
+
+
+class Question(BaseModel):
+    """Base of what our calls take: nothing but what is named, each of its own type."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class TranslateQuestion(Question):
+    """Body of /api/translate: `text`, or `texts`."""
+
+    text: str | None = None
+    texts: list[str] | None = None
+    document: bool = Field(False, description="cut lines into sentences")
+    beam: Count | None = Field(None, description="hypotheses kept; 1: greedy")
+    n_best: Count = Field(1, description="translations wanted of each text")
+    length_penalty: float | None = Field(None, ge=0, le=100)
+    prefix: str = Field("", description="how each translation begins")
+    attention: bool = Field(False, description="cross-attention of each token")
+    token_probabilities: bool = Field(False, description="log-probability of each token")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.text is None) == (self.texts is None):
+            raise ValueError("give either text or texts")
+        return self
+
+
+class NextTokensQuestion(Question):
+    """Body of /api/next_tokens."""
+
+    text: str
+    prefix: str = Field("", description="the translation so far")
+    k: Count = Field(10, description="tokens wanted")
+
+
+@router.post("/translate", openapi_extra=described(TranslateQuestion))
+async def translate(request: Request) -> Response:
+    """Translations of a text or of several, each with its sentences."""
+    question = await parsed(request, TranslateQuestion)
+    texts = [question.text] if question.text is not None else question.texts or []
+    check_texts(request, *texts, question.prefix, number=len(texts))
+    limits = limits_of(request)
+    at_most("beam", question.beam or 1, limits.beam)
+    at_most("n_best", question.n_best, limits.n_best)
+    options = SearchOptions(
+        beam=question.beam, n_best=question.n_best, length_penalty=question.length_penalty
+    )
+    batcher_of(request).translator.beam(options)
+    found = await translated(
+        request, texts, options, sentences=question.document, prefix=question.prefix
+    )
+    more: list[list[Details]] = [[] for _ in texts]
+    if question.attention or question.token_probabilities:
+        more = await _details(request, texts, found)
+    return json_response(
+        {"translations": [_described(*each, question) for each in zip(found, more, strict=True)]}
+    )
+
+
+@router.post("/next_tokens", openapi_extra=described(NextTokensQuestion))
+async def next_tokens(request: Request) -> Response:
+    """The likeliest tokens with which the translation of a sentence goes on."""
+    question = await parsed(request, NextTokensQuestion)
+    check_texts(request, question.text, question.prefix)
+    at_most("k", question.k, limits_of(request).next_tokens)
+    batcher = batcher_of(request)
+    work = batcher.call(batcher.translator.next_tokens, question.text, question.prefix, question.k)
+    tokens = await answer(request, work)
+    return json_response(
+        {
+            "tokens": [
+                {"piece": each.piece, "text": each.text, "probability": each.probability}
+                for each in tokens
+            ]
+        }
+    )
+
+
+def at_most(name: str, value: int, limit: int) -> None:
+    """HTTPException 400 if a number is beyond this server's bound."""
+    if value > limit:
+        raise HTTPException(400, f"{name}: at most {limit} on this server")
+
+
+async def _details(
+    request: Request, texts: list[str], found: list[TranslatedText]
+) -> list[list[Details]]:
+    """The details of each text's sentences."""
+    each = [
+        (text[slice(*sentence.source)], sentence.translations[0])
+        for text, whole in zip(texts, found, strict=True)
+        for sentence in whole.sentences
+    ]
+    batcher = batcher_of(request)
+    sources, best = [source for source, _ in each], [translation for _, translation in each]
+    work = batcher.call(details, batcher.translator, sources, best)
+    in_order = iter(await answer(request, work))
+    return [[next(in_order) for _ in whole.sentences] for whole in found]
+
+
+def _described(
+    found: TranslatedText, more: list[Details], question: TranslateQuestion
+) -> dict[str, Any]:
+    """A translation as JSON."""
+    sentences: list[dict[str, Any]] = [
+        {
+            "source": list(sentence.source),
+            "target": list(sentence.target),
+            "score": sentence.translations[0].score,
+            "alternatives": [each.text for each in sentence.translations[1:]],
+        }
+        for sentence in found.sentences
+    ]
+    for sentence, detail in zip(sentences, more, strict=False):
+        if question.token_probabilities:
+            each = zip(detail.pieces, detail.log_probabilities, strict=True)
+            sentence["tokens"] = [
+                {"piece": piece, "log_probability": value} for piece, value in each
+            ]
+        if question.attention:
+            sentence["attention"] = {
+                "source": detail.source_pieces,
+                "target": detail.pieces,
+                "weights": detail.attention,
+            }
+    others = zip(found.texts[1:], found.scores[1:], strict=True)
+    return {
+        "text": found.texts[0],
+        "score": found.scores[0],
+        "alternatives": [{"text": text, "score": score} for text, score in others],
+        "sentences": sentences,
+    }

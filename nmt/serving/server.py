@@ -1,0 +1,104 @@
+"""`nmt serve`: a socket, uvicorn on it, and an end that lets the requests in hand finish."""
+
+import gc
+import socket
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from nmt.decoding.translator import SearchOptions, Translator
+from nmt.errors import ArgumentError, Note, Stopped
+from nmt.serving.app import create_app
+from nmt.serving.batcher import Batcher
+from nmt.serving.limits import Limits
+from nmt.serving.protocol import Connection
+from nmt.signals import handled_by
+
+_BACKLOG = 2048
+_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # whatever the languages are
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers, which know two signals only."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """See uvicorn; the signals are handled by `run_serve`."""
+        return nullcontext()
+
+
+def run_serve(
+    load: Callable[[], Translator], *, host: str, port: int, limits: Limits, note: Note
+) -> None:
+    """Serves until a signal comes, then finishes the requests in hand.
+
+    Args:
+        load: gives the translator; called once the server listens.
+        port: 0: any that is free, which `note` is told.
+        note: is told what a person should read, a line at a time.
+
+    Raises:
+        ArgumentError: no such address, or it is in use.
+        InputError: what `load` raises.
+        Stopped: a signal has come.
+    """
+    listener = _listener(host, port)
+    stopped: list[int] = []
+
+    def loaded(batcher: Batcher) -> None:
+        if batcher.failure:
+            server.should_exit = True
+        else:
+            note("nmt: ready")
+
+    app = create_app(lambda: _warm(load()), limits, note=note, loaded=loaded)
+    server = _Server(_configuration(app, limits))
+
+    def stop(number: int, _: FrameType | None) -> None:
+        server.force_exit = bool(stopped)  # the second time
+        server.should_exit = True
+        stopped.append(number)
+
+    shown = f"[{host}]" if ":" in host else host
+    note(f"nmt: serving on http://{shown}:{listener.getsockname()[1]}, loading the model")
+    with handled_by(stop):
+        server.run(sockets=[listener])
+    if failure := app.state.batcher.failure:
+        raise failure
+    if stopped:
+        raise Stopped(stopped[0], "stopped after the requests in hand")
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """A socket that listens; ArgumentError if there is none to be had."""
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except (OSError, UnicodeError, OverflowError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ArgumentError("{}, {host} {} {port} {}, choose another", reason, host, port) from None
+
+
+def _configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=Connection.of(limits),
+        ws="none",
+        lifespan="on",
+        log_config=None,  # it would log what clients ask for
+        log_level="critical",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=round(limits.shutdown_s),
+    )
+
+
+def _warm(translator: Translator) -> Translator:
+    """The same, after its first translations, which are slower than the rest."""
+    translator.n_best(_WARM_UP, SearchOptions())
+    gc.collect()
+    gc.freeze()  # what lives as long as the server is not looked through again and again
+    return translator

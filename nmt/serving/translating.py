@@ -1,0 +1,105 @@
+"""Texts of a request through the batcher: sentences in, whole texts out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from fastapi import Request
+
+from nmt.decoding.alignment import cross_attention
+from nmt.decoding.score import log_probabilities
+from nmt.decoding.translator import SearchOptions, Translation, Translator
+from nmt.model.special_ids import EOS_ID
+from nmt.serving.requests import answer, batcher_of
+from nmt.serving.texts import Span, joined, spans
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A sentence of a text, or a line of it, and its translations, best first."""
+
+    source: Span
+    target: Span  # of the best, in the text's best translation
+    translations: list[Translation]
+
+
+@dataclass(frozen=True)
+class TranslatedText:
+    """A text's translations, best first: the n-th best of its sentences make up its n-th best."""
+
+    texts: list[str]
+    scores: list[float]
+    sentences: list[Sentence]
+
+
+async def translated(
+    request: Request,
+    texts: Sequence[str],
+    options: SearchOptions,
+    *,
+    sentences: bool,
+    prefix: str = "",
+    tag: str = "",
+) -> list[TranslatedText]:
+    """The translations of each text.
+
+    Args:
+        sentences: cut lines into sentences.
+        prefix: how the translation of each text begins.
+        tag: goes before every sentence that the model sees, such as "<2de> ".
+    """
+    places = [spans(text, sentences=sentences) for text in texts]
+    units = [
+        tag + text[begin:end]
+        for text, some in zip(texts, places, strict=True)
+        for begin, end in some
+    ]
+    prefixes = [prefix if not n else "" for some in places for n in range(len(some))]
+    work = batcher_of(request).translate(units, options, prefixes if prefix else ())
+    found = iter(await answer(request, work))
+    return [
+        _together(text, some, [next(found) for _ in some])
+        for text, some in zip(texts, places, strict=True)
+    ]
+
+
+def _together(text: str, places: list[Span], found: list[list[Translation]]) -> TranslatedText:
+    texts, scores = [], []
+    targets: list[Span] = []
+    for rank in range(max(map(len, found), default=1)):
+        ranked = [each[min(rank, len(each) - 1)] for each in found]
+        whole, stand = joined(text, places, [each.text for each in ranked])
+        targets = targets or stand
+        texts.append(whole)
+        scores.append(sum(each.score for each in ranked))
+    sentences = [Sentence(*each) for each in zip(places, targets, found, strict=True)]
+    return TranslatedText(texts, scores, sentences)
+
+
+@dataclass(frozen=True)
+class Details:
+    """How the model sees a translated sentence; empty if it was translated in several parts."""
+
+    source_pieces: list[str]  # S of them, the end symbol last
+    pieces: list[str]  # T of them
+    log_probabilities: list[float]  # natural log, of each piece
+    attention: list[list[float]]  # T x S: see `nmt.decoding.alignment`
+
+
+def details(
+    translator: Translator, sources: Sequence[str], translations: Sequence[Translation]
+) -> list[Details]:
+    """The details of each best translation; one pass through the model, on its thread."""
+    tokenizer = translator.tokenizer
+    ids = tokenizer.encode_batch([tokenizer.normalize(source) for source in sources])
+    whole = [n for n, each in enumerate(translations) if each.parts == 1 and each.tokens]
+    pairs = [(np.array([*ids[n], EOS_ID]), np.array(translations[n].tokens)) for n in whole]
+    logs = log_probabilities(translator.transformer, pairs)
+    weights = cross_attention(translator.search.transformers, pairs)
+    found = [Details([], [], [], []) for _ in sources]
+    for n, (src, tgt), values, matrix in zip(whole, pairs, logs, weights, strict=True):
+        rounded = [[round(weight, 4) for weight in row] for row in matrix.tolist()]
+        found[n] = Details(
+            tokenizer.pieces(src.tolist()), tokenizer.pieces(tgt.tolist()), values, rounded
+        )
+    return found
