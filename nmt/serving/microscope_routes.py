@@ -1,7 +1,10 @@
-"""The calls behind the page's microscope: one sentence at a time, all that the model does with it."""
+"""The calls behind the page's microscope: all that the model does with one sentence.
 
-from functools import partial
-from typing import Annotated
+Answers are long, so they are written where the model works and not in the event loop.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -43,9 +46,7 @@ async def inspected(request: Request) -> Response:
     """Tokens of a sentence and its translation, with their attention weights."""
     question = await parsed(request, InspectQuestion)
     check_texts(request, question.text, question.target or "")
-    batcher = batcher_of(request)
-    work = batcher.call(inspect, batcher.translator, question.text, question.target)
-    return json_response(await answer(request, work))
+    return await _answer(request, inspect, question)
 
 
 @router.post("/search", openapi_extra=described(SearchQuestion))
@@ -54,7 +55,13 @@ async def searched(request: Request) -> Response:
     question = await parsed(request, SearchQuestion)
     check_texts(request, question.text, question.prefix)
     at_most("beam", question.beam or 1, limits_of(request).beam)
+    return await _answer(request, search_tree, question)
+
+
+async def _answer(request: Request, function: Callable[..., Any], question: Question) -> Response:
     batcher = batcher_of(request)
-    options = question.model_dump(exclude={"text"})
-    work = batcher.call(partial(search_tree, **options), batcher.translator, question.text)
-    return json_response(await answer(request, work))
+
+    def work() -> Response:
+        return json_response(function(batcher.translator, **question.model_dump()))
+
+    return await answer(request, batcher.call(work))

@@ -23,6 +23,9 @@ function filled(made, attributes, children) {
   return made;
 }
 
+/** Where the paper says it: a section's anchor in its HTML, or "" for the whole. */
+export const paper = (section) => `https://arxiv.org/html/1706.03762v7${section && `#${section}`}`;
+
 export const button = (text, onclick, attributes = {}) =>
   element("button", { type: "button", onclick, ...attributes }, text);
 
@@ -56,5 +59,4 @@ export function asTable(caption, heads, rows) {
   return details;
 }
 
-export const percent = (p) => (p >= 0.995 || p < 0.0005 ? `${(100 * p).toFixed(1)}%`
-  : p < 0.1 ? `${(100 * p).toFixed(1)}%` : `${Math.round(100 * p)}%`);
+export const percent = (p) => `${(100 * p).toFixed(p < 0.1 || p >= 0.995 ? 1 : 0)}%`;
