@@ -5,7 +5,6 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.score import log_probabilities, score_translations
 from nmt.decoding.search import length_penalty
@@ -13,9 +12,9 @@ from nmt.decoding.translator import Translator
 from nmt.errors import ArgumentError
 from nmt.evaluation.attention_maps import attention_of
 from nmt.model.special_ids import EOS_ID
-from nmt.runs.model_directory import new_transformer
 from nmt.serving import microscope
 from nmt.serving.microscope import inspect, search_tree
+from tests.serving.models import ending_translator
 
 SOURCE = "The  old man\treads 😀 e\u0301 ▁ <0x41>."
 TARGET = "Der alte Mann liest 日本."
@@ -23,14 +22,7 @@ TARGET = "Der alte Mann liest 日本."
 
 @pytest.fixture
 def translator(settings, tiny_data) -> Translator:
-    config = settings(model__encoder_layers=3, decoding__beam=3)
-    transformer = new_transformer(config).eval()
-    transformer.initialize(1)
-    end = transformer.embedding[EOS_ID]
-    last = transformer.get_parameter("decoder.1.feed_forward_residual.norm.bias")
-    last.data = 5 * end / end.norm()  # so that hypotheses end
-    tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
-    return Translator(transformer, tokenizer, config)
+    return ending_translator(settings(model__encoder_layers=3, decoding__beam=3), tiny_data)
 
 
 def test_attention_is_that_of_the_attention_command(translator):

@@ -2,7 +2,9 @@
 
 import { newest, post } from "./api.js";
 import { button, element, find, percent, roving, stop } from "./dom.js";
-import { shown } from "./text.js";
+import { following } from "./text.js";
+
+const TAIL = 24; // characters of what stands before
 
 export function alternatives(page, { force, end }) {
   const request = newest();
@@ -23,7 +25,7 @@ export function alternatives(page, { force, end }) {
     const { source, target } = page.get().sentences[sentence];
     const prefix = target.slice(0, unit.begin).trimEnd();
     menu = element("div", { class: "menu", onkeydown: keys },
-      element("p", {}, prefix ? `After “…${prefix.slice(-24)}”` : "At the beginning", ", likeliest first:"),
+      element("p", {}, prefix ? `After “${prefix.length > TAIL ? "…" : ""}${prefix.slice(-TAIL)}”` : "At the beginning", ", likeliest first:"),
       element("p", { class: "quiet" }, "…"));
     word.setAttribute("aria-expanded", "true");
     find("#translator").append(menu);
@@ -48,9 +50,9 @@ export function alternatives(page, { force, end }) {
       };
       const made = button(null, choose, {
         role: "menuitemradio", "aria-checked": String(now), tabindex: "-1",
-        "aria-label": `${isEnd ? "end of the sentence" : shown(token.piece).replace("▁", "")}, ${percent(token.probability)}`,
+        "aria-label": `${following(token.piece)}, ${percent(token.probability)}`,
       });
-      made.replaceChildren(element("span", { class: "piece" }, isEnd ? "end of the sentence" : shown(token.piece)),
+      made.replaceChildren(element("span", { class: "piece" }, following(token.piece)),
         element("span", { class: "share" }), element("span", { class: "number" }, percent(token.probability)));
       made.style.setProperty("--share", token.probability);
       return made;

@@ -2,7 +2,7 @@
 
 import { newest, post } from "./api.js";
 import { button, element, find, percent } from "./dom.js";
-import { shown } from "./text.js";
+import { following } from "./text.js";
 
 const CHOICES = 4;
 const LONGEST = 60; // tokens of a game
@@ -61,7 +61,7 @@ export function guessView(page) {
       return element("li", { class: token === guess ? "mine" : null }, element("span", { class: "piece" }, name(token)), bar,
         element("span", { class: "number" }, percent(token.probability)));
     });
-    const says = right ? `Yes: ${name(best)}.` : `The model writes ${name(best)}; yours has ${percent(guess.probability)}.`;
+    const says = right ? `Yes: “${name(best)}”.` : `The model writes “${name(best)}”; yours has ${percent(guess.probability)}.`;
     const on = button(isEnd ? "To the end" : "Next token", isEnd ? over : next);
     box.replaceChildren(sentence(), element("p", { role: "status", class: right ? "right" : null }, says),
       element("ol", { class: "bars", "aria-label": "The model's likeliest" }, ...rows), element("div", { class: "choices" }, on), foot());
@@ -76,7 +76,7 @@ export function guessView(page) {
     box.querySelector("button").focus({ preventScroll: true });
   }
 
-  const name = ({ piece }) => (piece === "</s>" ? "end of the sentence" : shown(piece));
+  const name = ({ piece }) => following(piece);
   const sentence = () => element("p", { class: "so-far" }, element("q", { lang: find("#source").lang || null }, game.source),
     element("br"), element("span", { lang: find("#target").lang || null }, game.prefix || "…"), game.prefix ? " …" : "");
   const foot = () => element("p", { class: "quiet" }, `${game.right} of ${game.turns} so far. `, button("Stop", idle));

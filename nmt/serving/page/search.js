@@ -1,7 +1,7 @@
 // How beam search found the translation, and what another alpha would have chosen.
 
 import { newest, post } from "./api.js";
-import { asTable, button, element, find } from "./dom.js";
+import { asTable, button, decimal, element, find } from "./dom.js";
 import { path, ranked, spelt } from "./ranking.js";
 import { drawTree, legend } from "./tree.js";
 
@@ -20,14 +20,14 @@ export function searchView(page) {
 
   const says = element("p", { class: "says" });
   const forest = element("div", { class: "wide tree", tabindex: "0", role: "region", "aria-label": "Beam search as a tree" });
-  const list = element("ol", { class: "finished" });
+  const list = element("ol", { class: "ranking" });
   const number = element("output", { for: "alpha" });
   const slider = element("input", { type: "range", id: "alpha", min: "0", max: "2", step: "0.05",
     oninput: () => rank(Number(slider.value)) });
   const beams = element("select", { id: "beam", onchange: () => { beam = Number(beams.value); ask(); } });
   const table = asTable("All hypotheses that were compared",
     ["step", "rank", "token", "state", "log P", "text so far"], () => tree.steps.flatMap((step, at) => step.map((node, index) => [
-      String(at + 1), String(index + 1), node.piece, node.state, node.log_probability.toFixed(3), text({ step: at, index })])));
+      String(at + 1), String(index + 1), node.piece, node.state, decimal(node.log_probability), text({ step: at, index })])));
   const controls = element("div", { class: "controls" },
     element("label", { for: "beam" }, "Beam"), beams,
     element("label", { for: "alpha" }, "α"), slider, number);
@@ -38,7 +38,7 @@ export function searchView(page) {
   function pick(at) {
     const node = tree.steps[at.step][at.index];
     mark(at);
-    says.textContent = `“${text(at)}”, step ${at.step + 1}: log P ${node.log_probability.toFixed(3)}, ${node.state}.`;
+    says.textContent = `“${text(at)}”, step ${at.step + 1}: log P ${decimal(node.log_probability)}, ${node.state}.`;
   }
 
   function rank(value) {
@@ -49,7 +49,7 @@ export function searchView(page) {
     const order = ranked(tree.finished, alpha);
     list.replaceChildren(...order.slice(0, SHOWN).map((each) => element("li", {},
       button(each.text || "(nothing)", () => pick(each)),
-      element("span", { class: "figures" }, `${each.score.toFixed(3)} = ${each.log_probability.toFixed(3)} / ((5 + ${each.length}) / 6)`,
+      element("span", { class: "figures" }, `${decimal(each.score)} = ${decimal(each.log_probability)} / ((5 + ${each.length}) / 6)`,
         element("sup", {}, alpha.toFixed(2))))));
     if (order.length) {
       mark(order[0]);

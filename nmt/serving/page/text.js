@@ -73,6 +73,11 @@ export function shown(piece) {
   return byte ? byte[1] : piece === "</s>" ? "end" : piece === "<s>" ? "start" : piece;
 }
 
+/** The same where it follows a text: a word that it begins, or the rest of one. */
+export const following = (piece) => (piece === "</s>" ? "end of the sentence"
+  : piece.startsWith("▁") ? piece.slice(1) || "a space" : shown(piece) === piece && /^\p{L}/u.test(piece) ? `…${piece}`
+    : /^<0x/.test(piece) ? `byte ${shown(piece)}` : piece);
+
 export const isByte = (token) => token.bytes.length === 1 && /^<0x[0-9A-F]{2}>$/.test(token.piece);
 export const hex = (bytes) => bytes.map((byte) => byte.toString(16).padStart(2, "0").toUpperCase()).join(" ");
 

@@ -1,6 +1,6 @@
 // Both sentences as the model has them: pieces, bytes, and how sure it was of each.
 
-import { asTable, element, find, percent, roving, stop } from "./dom.js";
+import { asTable, decimal, element, find, percent, roving, stop } from "./dom.js";
 import { across } from "./looking.js";
 import { looked } from "./store.js";
 import { hex, isByte, shown } from "./text.js";
@@ -85,7 +85,7 @@ function told(seen, { side, begin, end }) {
     const bytes = token.bytes.length ? `, ${token.bytes.length === 1 ? "byte" : "bytes"} ${hex(token.bytes)}` : "";
     const part = isByte(token) ? `, part of “${character(seen[side].tokens, begin + index)}”` : "";
     const p = token.log_probability;
-    const sure = p === undefined ? "" : `, probability ${percent(Math.exp(p))}, log ${p.toFixed(3)}`;
+    const sure = p === undefined ? "" : `, probability ${percent(Math.exp(p))}, log ${decimal(p)}`;
     return `${token.piece === "</s>" ? "the end symbol" : isByte(token) ? "a byte" : `“${token.piece}”`}${bytes}${part}${sure}`;
   }).join(" · ");
 }

@@ -1,6 +1,6 @@
 // The tree of a beam search: a column for each step, the likeliest on top.
 
-import { element, roving, stop, svg } from "./dom.js";
+import { decimal, element, roving, stop, svg } from "./dom.js";
 import { path } from "./ranking.js";
 import { shown } from "./text.js";
 
@@ -28,10 +28,10 @@ export function drawTree(box, { steps }, pick) {
     const mine = { step, index };
     const made = svg("g", {
       class: `node ${node.state}`, role: "button", tabindex: "-1", transform: `translate(${x(step)} ${y(index)})`,
-      "aria-label": `step ${step + 1}: ${shown(node.piece).replace("▁", "")}, log P ${node.log_probability.toFixed(2)}, ${node.state}`,
+      "aria-label": `step ${step + 1}: ${shown(node.piece).replace("▁", "")}, log P ${decimal(node.log_probability, 2)}, ${node.state}`,
       onclick: () => pick(mine), onfocus: () => { stop(flat, made); pick(mine); },
       onkeydown: (event) => move(event, mine),
-    }, svg("title", {}, `${node.piece}: log P ${node.log_probability.toFixed(2)}, ${node.state}`),
+    }, svg("title", {}, `${node.piece}: log P ${decimal(node.log_probability, 2)}, ${node.state}`),
     svg("rect", { width: WIDTH, height: HEIGHT, rx: 5 }),
     svg("text", { x: 7, y: 16 }, node.state === "finished" ? "■ end" : cut(shown(node.piece))));
     return made;
