@@ -5,12 +5,14 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.part_search import Part
-from nmt.decoding.score import score_translations
+from nmt.decoding.search import NEVER_GENERATED
 from nmt.decoding.search import length_penalty as penalty
 from nmt.decoding.translator import Translator
 from nmt.errors import ArgumentError
@@ -19,6 +21,7 @@ from nmt.model.special_ids import EOS_ID
 
 _MAX_WEIGHTS = 1_500_000  # 10 MB of JSON: 100 tokens a side in the paper's base model
 _DIGITS = 4  # of a weight
+_LIKELIEST = 5  # tokens that are told beside the one that is there
 
 JSON = dict[str, Any]
 
@@ -34,7 +37,8 @@ def inspect(translator: Translator, text: str, target: str | None = None) -> JSO
     Returns:
         `source` and `target`: text as the model sees it, and tokens, the end symbol last. Each has
         its piece, its bytes in UTF-8, and what it adds to the text: the first bytes of a character
-        add nothing, the last one all of it. Those of the target have their log-probability.
+        add nothing, the last one all of it. Those of the target have their log-probability, and
+        the `likeliest` tokens in their place.
         `read`: the pieces that are keys of the decoder's self-attention. `attention`: for
         `encoder`, `decoder` and `cross`, weights as [layer][head][query][key], see
         `nmt.evaluation.attention_maps.AttentionMaps`.
@@ -49,9 +53,10 @@ def inspect(translator: Translator, text: str, target: str | None = None) -> JSO
     target_side = _side(translator, "target", target)
     _check_room(translator, len(source_side["tokens"]), len(target_side["tokens"]))
     maps = attention_of(translator, text, target)
-    [scored] = score_translations(translator, [text], [target])
-    for token, value in zip(target_side["tokens"], scored.log_probabilities, strict=True):
-        token["log_probability"] = value
+    for token, more in zip(
+        target_side["tokens"], _likelihoods(translator, text, target), strict=True
+    ):
+        token |= more
     kinds = {"encoder": maps.encoder, "decoder": maps.decoder, "cross": maps.cross}
     return {
         "source": source_side,
@@ -81,6 +86,31 @@ def _side(translator: Translator, name: str, text: str) -> JSON:
     )
     tokens = [{"piece": piece, "bytes": [*spelt], "text": share} for piece, spelt, share in each]
     return {"text": text, "tokens": tokens}
+
+
+@torch.inference_mode()
+def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
+    """For each token of a target its log-probability, and what else was likely there."""
+    src, tgt = (
+        np.array([*_ids(translator, name, side), EOS_ID])
+        for name, side in (("text", text), ("target", target))
+    )
+    batch = one_per_row([(src, tgt)]).to(translator.device)
+    model = translator.transformer
+    logs = model.logits(model(batch.src, batch.tgt_in))[0].float().log_softmax(-1)  # (T, V)
+    given = logs.gather(-1, batch.tgt_out[0, :, None])[:, 0].tolist()
+    logs[:, [*NEVER_GENERATED, *translator.search.untrained]] = -torch.inf
+    values, tokens = logs.topk(_LIKELIEST)  # (T, 5)
+    return [
+        {
+            "log_probability": value,
+            "likeliest": [
+                {"piece": piece, "probability": p}
+                for piece, p in zip(translator.tokenizer.pieces(some), row, strict=True)
+            ],
+        }
+        for value, some, row in zip(given, tokens.tolist(), values.exp().tolist(), strict=True)
+    ]
 
 
 def _shares(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[str]:

@@ -44,6 +44,16 @@ def test_log_probabilities_are_those_of_the_score_command(translator):
     assert [token["log_probability"] for token in tokens] == scored.log_probabilities
 
 
+def test_the_likeliest_tokens_are_the_next_tokens(translator):
+    tokens = inspect(translator, SOURCE, TARGET)["target"]["tokens"]
+    for place, prefix in ((0, ""), (len(translator.tokenizer.encode("Der alte")), "Der alte")):
+        expected = translator.next_tokens(SOURCE, prefix, k=5)
+        found = tokens[place]["likeliest"]
+        assert [each["piece"] for each in found] == [each.piece for each in expected]
+        probabilities = [each.probability for each in expected]
+        assert [each["probability"] for each in found] == pytest.approx(probabilities, rel=1e-4)
+
+
 def test_without_a_target_it_is_the_translation(translator):
     assert inspect(translator, "The man.") == inspect(
         translator, "The man.", translator.translate("The man.").text

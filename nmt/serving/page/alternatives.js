@@ -42,14 +42,16 @@ export function alternatives(page, { force, end }) {
     const items = tokens.map((token) => {
       const isEnd = token.piece === "</s>";
       const now = !isEnd && target.startsWith(token.text) && token.text.length > prefix.length;
+      const broken = token.text.includes("\ufffd"); // the first bytes of a character are no text to go on from
       const choose = () => {
+        if (broken) return;
         close();
         if (isEnd) end(sentence, prefix);
         else force(sentence, token.text);
         find("#target").querySelector("[tabindex='0']")?.focus();
       };
       const made = button(null, choose, {
-        role: "menuitemradio", "aria-checked": String(now), tabindex: "-1",
+        role: "menuitemradio", "aria-disabled": broken && "true", "aria-checked": String(now), tabindex: "-1",
         "aria-label": `${following(token.piece)}, ${percent(token.probability)}`,
       });
       made.replaceChildren(element("span", { class: "piece" }, following(token.piece)),

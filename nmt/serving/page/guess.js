@@ -1,85 +1,83 @@
-// A challenge: which token comes next? The answer is what the model would write, step by step.
+// A challenge: which token comes next? The answer is what the model has written, step by step.
 
-import { newest, post } from "./api.js";
 import { button, element, find, percent } from "./dom.js";
 import { following } from "./text.js";
 
 const CHOICES = 4;
-const LONGEST = 60; // tokens of a game
 
 export function guessView(page) {
   const box = find("#guess");
-  const request = newest();
-  let game = null; // {source, prefix, right, turns, done}
+  let game = null; // {source, tokens: of the translation, right, at: tokens written so far}
 
   function idle() {
-    request.stop();
-    if (game) document.body.classList.remove("guessing");
+    document.body.classList.remove("guessing");
     game = null;
     box.replaceChildren(button("Play with this sentence", begin),
       element("p", { class: "quiet" }, "Its translation above is covered while you play."));
   }
 
   function begin() {
-    const { sentences, chosen } = page.get();
-    game = { source: sentences[chosen].source, prefix: "", right: 0, turns: 0 };
+    const { inspected, chosen } = page.get();
+    const seen = inspected.get(chosen);
+    if (!seen) return;
+    game = { source: seen.source.text, tokens: seen.target.tokens, right: 0, at: 0 };
     document.body.classList.add("guessing");
-    next();
+    ask();
   }
 
-  async function next() {
-    const mine = game;
-    try {
-      const body = { text: mine.source, prefix: mine.prefix, k: 10 };
-      const answer = await request.run((signal) => post("api/next_tokens", body, signal));
-      if (answer && game === mine) ask(answer.tokens);
-    } catch (error) {
-      if (game === mine) box.replaceChildren(element("p", { class: "blind" }, error.message), button("Try again", next), button("Stop", idle));
-    }
+  /** What was likely at the place, and what was written there; the likeliest first. */
+  function likely() {
+    const { piece, likeliest, log_probability: log } = game.tokens[game.at];
+    const others = likeliest.filter((each) => each.piece !== piece);
+    return [{ piece, probability: Math.exp(log) }, ...others].sort((a, b) => b.probability - a.probability);
   }
 
-  function ask(tokens) {
-    if (!tokens.length || game.turns >= LONGEST) return over();
-    const offered = tokens.slice(0, CHOICES).sort((a, b) => (a.piece < b.piece ? -1 : 1)); // not by rank
-    const buttons = offered.map((token) => button(name(token), () => reveal(tokens, token), { class: "guess" }));
-    box.replaceChildren(sentence(), element("p", { id: "question" }, "What comes next?"),
-      element("div", { class: "choices", role: "group", "aria-labelledby": "question" }, ...buttons), foot());
-    buttons[0].focus({ preventScroll: true });
-    return undefined;
+  function ask() {
+    const { piece } = game.tokens[game.at];
+    const all = likely();
+    const offered = [all.find((each) => each.piece === piece), ...all.filter((each) => each.piece !== piece)]
+      .slice(0, CHOICES).sort((a, b) => (a.piece < b.piece ? -1 : 1)); // not by rank
+    const buttons = offered.map((each) => button(following(each.piece), () => reveal(all, each), { class: "guess" }));
+    show(buttons[0], element("p", { id: "question" }, "What comes next?"),
+      element("div", { class: "choices", role: "group", "aria-labelledby": "question" }, ...buttons));
   }
 
-  function reveal(tokens, guess) {
-    const [best] = tokens;
-    const right = guess === best;
-    game.turns++;
+  function reveal(all, guess) {
+    const { piece } = game.tokens[game.at];
+    const right = guess.piece === piece;
     game.right += right;
-    const isEnd = best.piece === "</s>";
-    game.prefix = isEnd ? game.prefix : best.text;
-    const rows = tokens.slice(0, 5).map((token) => {
+    game.at++;
+    const rows = all.slice(0, 5).map((each) => {
       const bar = element("span", { class: "share" });
-      bar.style.setProperty("--share", token.probability);
-      return element("li", { class: token === guess ? "mine" : null }, element("span", { class: "piece" }, name(token)), bar,
-        element("span", { class: "number" }, percent(token.probability)));
+      bar.style.setProperty("--share", each.probability);
+      return element("li", { class: each === guess ? "mine" : null }, element("span", { class: "piece" }, following(each.piece)), bar,
+        element("span", { class: "number" }, percent(each.probability)));
     });
-    const says = right ? `Yes: “${name(best)}”.` : `The model writes “${name(best)}”; yours has ${percent(guess.probability)}.`;
-    const on = button(isEnd ? "To the end" : "Next token", isEnd ? over : next);
-    box.replaceChildren(sentence(), element("p", { role: "status", class: right ? "right" : null }, says),
-      element("ol", { class: "bars", "aria-label": "The model's likeliest" }, ...rows), element("div", { class: "choices" }, on), foot());
-    on.focus({ preventScroll: true });
+    const says = right ? `Yes: “${following(piece)}”.`
+      : `The model wrote “${following(piece)}”; to yours it gave ${percent(guess.probability)}.`;
+    const on = game.at < game.tokens.length ? button("Next token", ask) : button("To the end", over);
+    show(on, element("p", { role: "status", class: right ? "right" : null }, says),
+      element("ol", { class: "bars", "aria-label": "The model's likeliest" }, ...rows), element("div", { class: "choices" }, on));
   }
 
   function over() {
-    const { right, turns, prefix, source } = game;
+    const { right, at, source } = game;
+    const target = written();
     idle();
-    box.prepend(element("p", { role: "status" }, `You and the model agreed on ${right} of ${turns} tokens of `,
-      element("q", {}, prefix), `, its translation of `, element("q", {}, source), "."));
+    box.prepend(element("p", { role: "status" }, `You and the model agreed on ${right} of ${at} tokens of `,
+      element("q", {}, target), ", its translation of ", element("q", {}, source)));
     box.querySelector("button").focus({ preventScroll: true });
   }
 
-  const name = ({ piece }) => following(piece);
-  const sentence = () => element("p", { class: "so-far" }, element("q", { lang: find("#source").lang || null }, game.source),
-    element("br"), element("span", { lang: find("#target").lang || null }, game.prefix || "…"), game.prefix ? " …" : "");
-  const foot = () => element("p", { class: "quiet" }, `${game.right} of ${game.turns} so far. `, button("Stop", idle));
+  function show(focused, ...parts) {
+    const languages = ["source", "target"].map((side) => ({ lang: find(`#${side}`).lang || null }));
+    box.replaceChildren(element("p", { class: "so-far" }, element("q", languages[0], game.source), element("br"),
+      element("span", languages[1], `${written()} …`)), ...parts,
+    element("p", { class: "quiet" }, `${game.right} of ${game.at} so far. `, button("Stop", idle)));
+    focused.focus({ preventScroll: true });
+  }
+
+  const written = () => game.tokens.slice(0, game.at).map((token) => token.text).join("");
 
   page.on((state, before) => {
     if (state.sentences !== before.sentences || state.chosen !== before.chosen) idle();
