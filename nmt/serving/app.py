@@ -57,17 +57,19 @@ def create_app(
     app.state.limits, app.state.batcher, app.state.metrics = limits, batcher, metrics
     app.add_middleware(Guard, metrics=metrics, note=note)
     _add_error_handlers(app, note)
-    _add_probes(app)
-    app.include_router(libretranslate.router)
     app.include_router(routes.router)
     app.include_router(microscope_routes.router)
+    app.include_router(libretranslate.router)
+    _add_probes(app)
     _add_page(app)
     return app
 
 
 def _add_probes(app: FastAPI) -> None:
-    async def health() -> Response:
-        """Whether the server lives."""
+    async def health(request: Request) -> Response:
+        """Whether the server lives, loaded or not."""
+        if request.app.state.batcher.has_died:
+            raise HTTPException(503, "the model's thread has ended, start the server again")
         return json_response({"status": "ok"})
 
     async def ready(request: Request) -> Response:
@@ -118,7 +120,7 @@ def _add_error_handlers(app: FastAPI, note: Note) -> None:
         return json_response({"error": message}, 429, {"Retry-After": str(wait_s)})
 
     async def not_ready(request: Request, _: NotReadyError) -> Response:
-        return json_response({"error": "the server is ending"}, 503, {"Retry-After": "5"})
+        return json_response({"error": "the server ends"}, 503, {"Retry-After": "1"})
 
     async def wrong(request: Request, error: InputError) -> Response:
         if is_out_of_memory(error.__context__ or error):

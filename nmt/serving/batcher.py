@@ -6,6 +6,7 @@ cancelled (its client has gone, or has waited too long) takes its work along, un
 
 import asyncio
 import contextlib
+import sys
 import threading
 import time
 from collections import deque
@@ -17,9 +18,11 @@ from typing import Any, Protocol
 from nmt.decoding.translator import SearchOptions, Translation
 
 _SHARE = 16  # texts of a request at a time, so that a long one lets others pass
-_WINDOW = 256  # texts that are taken together and sorted by length
-_BATCH_CHARACTERS = 4_000  # of a batch; the translator cuts it further if need be
+_POOL = 512  # texts from which those of a batch are chosen
+# A batch; the translator cuts it further if need be. More hardly make it faster, but all wait.
 _BATCH_TEXTS = 64
+_BATCH_CHARACTERS = 16_000
+_SHORTEST = 150  # characters' worth that the shortest text costs, as its translation may be longer
 
 
 class Translates(Protocol):
@@ -31,12 +34,17 @@ class Translates(Protocol):
         options: SearchOptions | None = None,
         *,
         prefix: str | Sequence[str] = "",
+        progress: Callable[[int], object] | None = None,
     ) -> list[list[Translation]]:
         """See `Translator.n_best`."""
 
 
 class FullQueueError(Exception):
     """As many requests wait as may."""
+
+
+class _AbandonedError(Exception):
+    """Nobody waits any more for what is being translated."""
 
 
 class NotReadyError(Exception):
@@ -52,7 +60,7 @@ class _Work:
     prefixes: Sequence[str] = ()
     options: SearchOptions = field(default_factory=SearchOptions)
     call: Callable[[], Any] | None = None
-    taken: int = 0  # texts
+    left: list[int] = field(default_factory=list)  # numbers of texts that are not begun
     found: dict[int, list[Translation]] = field(default_factory=dict)  # by the text's number
 
 
@@ -108,6 +116,16 @@ class Batcher:
         self._thread.join(patience_s)
 
     @property
+    def is_ready(self) -> bool:
+        """Whether work is taken."""
+        return self.translator is not None and self._thread.is_alive() and not self._ending
+
+    @property
+    def has_died(self) -> bool:
+        """Whether the thread has ended by itself, which nothing but a new process mends."""
+        return self.translator is not None and not self._thread.is_alive() and not self._ending
+
+    @property
     def patience_s(self) -> int:
         """After how many seconds a full queue should be worked off, from 1 to 60."""
         each_s = self.seconds / max(self.translated, 1)
@@ -130,6 +148,7 @@ class Batcher:
             FullQueueError, NotReadyError: at once.
         """
         work = _Work(self._loop.create_future(), texts, prefixes, options)
+        work.left = list(range(len(texts)))
         if not texts:
             work.future.set_result([])
             return work.future
@@ -146,7 +165,7 @@ class Batcher:
 
     def _queued(self, work: _Work) -> asyncio.Future[Any]:
         with self._changed:
-            if self.translator is None or self._ending:
+            if not self.is_ready:
                 raise NotReadyError
             if len(self._waiting) >= self._queue:
                 raise FullQueueError
@@ -173,8 +192,7 @@ class Batcher:
             if isinstance(window, _Work):
                 self._do(window)
             else:
-                for batch in _batches(window):
-                    self._translate(batch)
+                self._translate(window)
 
     def _next(self) -> list[_Item] | _Work | None:
         """What to do next, once there is something; None: nothing more."""
@@ -188,19 +206,20 @@ class Batcher:
             return self._window(self._waiting[0].options)
 
     def _window(self, options: SearchOptions) -> list[_Item]:
-        """Texts with these options, of each request a share in turn, the oldest first."""
+        """A batch: the oldest text with these options, and those most like it in length.
+
+        Of each request so many texts can be chosen that a long one lets others pass, and one that
+        has had its turn goes to the end of the queue with what is left of it.
+        """
         alike = [work for work in self._waiting if not work.call and work.options == options]
-        window: list[_Item] = []
-        while alike and len(window) < _WINDOW:
-            for work in alike:
-                end = min(work.taken + _SHARE, len(work.texts))
-                window += [_Item(work, number) for number in range(work.taken, end)]
-                work.taken = end
-            alike = [work for work in alike if work.taken < len(work.texts)]
-        self._waiting = deque(
-            work for work in self._waiting if work.call or work.taken < len(work.texts)
-        )
-        return window
+        share = max(_SHARE, _POOL // len(alike))
+        pool = [_Item(work, number) for work in alike for number in work.left[:share]]
+        batch = _of_like_length(pool, pool[0])
+        for item in batch:
+            item.work.left.remove(item.number)
+        self._waiting.rotate(-1)
+        self._waiting = deque(work for work in self._waiting if work.call or work.left)
+        return batch
 
     def _do(self, work: _Work) -> None:
         """Makes a call, unless nobody waits for it any more."""
@@ -223,9 +242,18 @@ class Batcher:
             return
         texts = [item.text for item in batch]
         prefixes = [item.work.prefixes[item.number] if item.work.prefixes else "" for item in batch]
+
+        def go_on(_: int) -> None:
+            if all(item.work.future.done() for item in batch):
+                raise _AbandonedError
+
         began = time.perf_counter()
         try:
-            found = self.translator.n_best(texts, batch[0].work.options, prefix=prefixes)
+            found = self.translator.n_best(
+                texts, batch[0].work.options, prefix=prefixes, progress=go_on
+            )
+        except _AbandonedError:
+            return
         except Exception as error:
             if len(batch) == 1:
                 self._tell(_fail, [batch[0].work], error)
@@ -244,17 +272,23 @@ class Batcher:
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def _batches(window: list[_Item]) -> list[list[_Item]]:
-    """A window cut into batches of similar length, the shortest first."""
-    batches: list[list[_Item]] = []
-    for item in sorted(window, key=lambda item: len(item.text)):
-        batch = batches[-1] if batches else []
-        room = min(_BATCH_TEXTS, _BATCH_CHARACTERS // (len(item.text) + 1))
-        if batch and len(batch) < room:
-            batch.append(item)
+def _of_like_length(pool: list[_Item], wanted: _Item) -> list[_Item]:
+    """A batch with the wanted item, from those of a pool that are nearest to it in length."""
+    pool = sorted(pool, key=lambda item: len(item.text))
+    begin, size = pool.index(wanted), len(wanted.text)
+    end = begin + 1
+    while begin > 0 or end < len(pool):
+        above = len(pool[end].text) - size if end < len(pool) else sys.maxsize
+        below = size - len(pool[begin - 1].text) if begin else sys.maxsize
+        longest = len(pool[end if above <= below else end - 1].text)
+        number = end - begin + 1
+        if number > _BATCH_TEXTS or number * (longest + _SHORTEST) > _BATCH_CHARACTERS:
+            break
+        if above <= below:
+            end += 1
         else:
-            batches.append([item])
-    return batches
+            begin -= 1
+    return pool[begin:end]
 
 
 def _deliver(batch: list[_Item], found: list[list[Translation]]) -> None:

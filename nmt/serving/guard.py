@@ -45,7 +45,7 @@ class Guard:
 
         try:
             if _is_encoded(scope):
-                refusal = json_response({"error": "Content-Encoding is not supported"}, 415, _CLOSE)
+                refusal = json_response({"error": "Content-Encoding is not supported"}, 415)
                 await refusal(scope, receive, sent)
             else:
                 await self.app(scope, receive, sent)
@@ -55,9 +55,6 @@ class Guard:
                 await json_response({"error": "internal error"}, 500)(scope, receive, sent)
         path = getattr(scope.get("route"), "path", "other")
         self.metrics.count(path, status, time.perf_counter() - began)
-
-
-_CLOSE = {"Connection": "close"}
 
 
 def _is_encoded(scope: Any) -> bool:

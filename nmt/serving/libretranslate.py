@@ -91,7 +91,7 @@ async def translate(request: Request) -> Response:
         n_best=wanted, beam=wanted if wanted > translator.config.decoding.beam else None
     )
     found = await translated(
-        request, texts, options, sentences=True, tag=known[source][question.target]
+        request, texts, options, language=source, tag=known[source][question.target]
     )
     answers: dict[str, list[Any]] = {"translatedText": [each.texts[0] for each in found]}
     if question.source == "auto":

@@ -14,7 +14,7 @@ class Limits:
     queue: int = 256  # requests that wait for the model
     body_bytes: int = 1_000_000
     texts: int = 256  # in a request
-    characters: int = 50_000  # of all texts of a request, of a prefix or a target
+    characters: int = 20_000  # of all texts of a request, of a prefix or a target
     beam: int = 16
     n_best: int = 16
     next_tokens: int = 100

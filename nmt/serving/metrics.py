@@ -34,7 +34,7 @@ class Metrics:
         """What the batcher knows at this moment."""
         batcher = self._batcher
         yield GaugeMetricFamily(
-            "nmt_ready", "1 when the model is loaded", value=float(batcher.translator is not None)
+            "nmt_ready", "1 when the model is loaded", value=float(batcher.is_ready)
         )
         yield GaugeMetricFamily(
             "nmt_waiting_requests", "Requests in the queue", value=batcher.waiting

@@ -17,7 +17,7 @@ from nmt.serving.limits import Limits
 
 _LOOK_S = 0.25  # how often a request that waits looks whether its client is still there
 _FORM_FIELDS = 300
-_CLOSE = {"Connection": "close"}  # the rest of such a request is not read
+_CLOSE = {"Connection": "close"}
 _CLOSED = 499  # nobody reads it; as nginx counts clients that have gone
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -29,10 +29,11 @@ def limits_of(request: Request) -> Limits:
 
 
 def batcher_of(request: Request) -> Batcher:
-    """The model's thread; HTTPException 503 as long as the model is not loaded."""
+    """The model's thread; HTTPException 503 before the model is loaded, and when it is gone."""
     batcher: Batcher = request.app.state.batcher
-    if batcher.translator is None:
-        raise HTTPException(503, "the model is being loaded, try again", {"Retry-After": "1"})
+    if not batcher.is_ready:
+        message = "the model is being loaded" if batcher.translator is None else "the server ends"
+        raise HTTPException(503, f"{message}, try again", {"Retry-After": "1"})
     return batcher
 
 
@@ -49,7 +50,7 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
     is_form = form and kind == "application/x-www-form-urlencoded"
     if kind != "application/json" and not is_form:
         or_form = " or application/x-www-form-urlencoded" if form else ""
-        raise HTTPException(415, f"Content-Type must be application/json{or_form}", _CLOSE)
+        raise HTTPException(415, f"Content-Type must be application/json{or_form}")
     body = await _body(request)
     try:
         content = _fields(body) if is_form else json.loads(body)
@@ -64,7 +65,7 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
 async def _body(request: Request) -> bytes:
     """All of it, within the bounds of size and time, whatever its headers promise."""
     limits, chunks, size = limits_of(request), [], 0
-    too_large = HTTPException(413, f"more than {limits.body_bytes:,} bytes", _CLOSE)
+    too_large = HTTPException(413, f"more than {limits.body_bytes:,} bytes")
     if int(request.headers.get("content-length", 0)) > limits.body_bytes:
         raise too_large
     try:

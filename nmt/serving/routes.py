@@ -69,10 +69,10 @@ async def translate(request: Request) -> Response:
     options = SearchOptions(
         beam=question.beam, n_best=question.n_best, length_penalty=question.length_penalty
     )
-    batcher_of(request).translator.beam(options)
-    found = await translated(
-        request, texts, options, sentences=question.document, prefix=question.prefix
-    )
+    translator = batcher_of(request).translator
+    translator.beam(options)  # refuses too small a beam
+    language = translator.config.data.source_language if question.document else None
+    found = await translated(request, texts, options, language=language, prefix=question.prefix)
     more: list[list[Details]] = [[] for _ in texts]
     if question.attention or question.token_probabilities:
         more = await _details(request, texts, found)

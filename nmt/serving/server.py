@@ -21,7 +21,7 @@ _BACKLOG = 2048
 _WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # whatever the languages are
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """uvicorn without its signal handlers, which know two signals only."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
@@ -54,7 +54,7 @@ def run_serve(
             note("nmt: ready")
 
     app = create_app(lambda: _warm(load()), limits, note=note, loaded=loaded)
-    server = _Server(_configuration(app, limits))
+    server = Server(configuration(app, limits))
 
     def stop(number: int, _: FrameType | None) -> None:
         server.force_exit = bool(stopped)  # the second time
@@ -81,7 +81,8 @@ def _listener(host: str, port: int) -> socket.socket:
         raise ArgumentError("{}, {host} {} {port} {}, choose another", reason, host, port) from None
 
 
-def _configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
+def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
+    """How uvicorn runs the application: it logs nothing and adds nothing."""
     return uvicorn.Config(
         app,
         http=Connection.of(limits),

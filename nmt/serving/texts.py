@@ -6,27 +6,29 @@ What stands between two sentences, line breaks above all, stays as it is.
 import re
 from collections.abc import Sequence
 
+from nmt.decoding.sentences import split_sentences
+
 Span = tuple[int, int]  # first character and the one after the last, in code points
 
 _LINE = re.compile(r"[^\r\n]*\S[^\r\n]*")
-# an end of sentence, with what closes after it, before white space and what is no small letter
-_END = re.compile(r"""[.!?…]["'”’»)\]]*(?=\s+[^\s\W\d_a-zß-öø-ÿ]|\s+[\d"'“‘«„(\[¿¡])|[。！？]""")
 
 
-def spans(text: str, *, sentences: bool) -> list[Span]:
-    """Where lines, or the sentences within lines, begin and end; blank ones are left out.
+def spans(text: str, language: str | None) -> list[Span]:
+    """Where the sentences within lines begin and end; blank lines are left out.
 
-    spans("One. Two.\\n\\nThree.", sentences=True) -> [(0, 4), (5, 9), (11, 17)]
+    spans("One. Two.\\n\\nThree.", "en") -> [(0, 4), (5, 9), (11, 17)]
+
+    Args:
+        language: of the text; None: lines are not cut.
     """
     found = []
     for line in _LINE.finditer(text):
-        begin, end = line.span()
-        ends = [match.end() for match in _END.finditer(text, begin, end)] if sentences else []
-        for stop in [*ends, end]:
-            if part := text[begin:stop].strip():
-                first = text.index(part, begin)
-                found.append((first, first + len(part)))
-            begin = stop
+        begin = line.start()
+        for part in [line[0]] if language is None else split_sentences(line[0], language):
+            if part.strip():
+                first = begin + len(part) - len(part.lstrip())
+                found.append((first, first + len(part.strip())))
+            begin += len(part)
     return found
 
 

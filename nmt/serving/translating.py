@@ -37,18 +37,18 @@ async def translated(
     texts: Sequence[str],
     options: SearchOptions,
     *,
-    sentences: bool,
+    language: str | None,
     prefix: str = "",
     tag: str = "",
 ) -> list[TranslatedText]:
     """The translations of each text.
 
     Args:
-        sentences: cut lines into sentences.
+        language: of the texts, whose lines are cut into sentences; None: they are not.
         prefix: how the translation of each text begins.
         tag: goes before every sentence that the model sees, such as "<2de> ".
     """
-    places = [spans(text, sentences=sentences) for text in texts]
+    places = [spans(text, language) for text in texts]
     units = [
         tag + text[begin:end]
         for text, some in zip(texts, places, strict=True)

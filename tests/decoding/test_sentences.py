@@ -1,0 +1,45 @@
+"""Where sentences end."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.decoding.sentences import split_sentences
+
+
+@pytest.mark.parametrize(
+    ("marked", "language"),
+    [
+        ("The man reads. |He sleeps.", "en"),
+        ("“Who is it?” |She asked: “Why?” |Nobody knew!", "en"),
+        ("Dr. J. S. Smith, e.g. of the U.S. Army, met Mr. Hill. |So did I. |Then he left.", "en"),
+        ("It costs 3.50 euros. |12 of them came in 1999. |All left.", "en"),
+        ("He left... |Then it rained… and it snowed.", "en"),
+        ("yahoo! answers is a site, and so is ask.com. |See?", "en"),
+        ("Am 3. Mai kam Hr. Müller, z. B. mit dem Zug. |Er blieb.", "de"),
+        ("Er kam 1999. |Sie ging.", "de"),
+        ("Chapter 3. |May is warm.", "en"),
+        ("他读书。|她睡觉！|为什么？", "zh"),
+        ("「行く。」|と言った。", "ja"),
+        ("One.   |Two.  ", "en"),  # white space belongs to the sentence before it
+        ("\n One.\n\n|Two.", "en"),
+        ("no end", "en"),
+        ("A sentence (in brackets.) |Another.", "en"),
+    ],
+)
+def test_sentences_end_where_a_reader_says(marked: str, language: str):
+    text = marked.replace("|", "")
+    assert split_sentences(text, language) == marked.split("|")
+
+
+@given(st.one_of(st.text(), st.text(alphabet="aB1 .!?…。'\"()\n-")))
+def test_nothing_is_lost(text: str):
+    found = split_sentences(text, "de")
+    assert "".join(found) == text
+    assert all(found)
+
+
+@pytest.mark.parametrize("sign", [".", "。", ")", " ", ". ", ".)", "a.", "。」"])
+def test_a_long_run_of_signs_takes_no_time(sign: str):
+    """A pattern that looks twice at each would take days."""
+    assert "".join(split_sentences(sign * 300_000)) == sign * 300_000

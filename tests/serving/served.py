@@ -1,0 +1,98 @@
+"""A server in a thread of this process, and a translator that needs no model."""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from types import SimpleNamespace
+from typing import Any
+
+from nmt.decoding.translator import SearchOptions, Translation
+from nmt.errors import ArgumentError
+from nmt.serving.app import create_app
+from nmt.serving.limits import Limits
+from nmt.serving.server import Server, configuration
+from tests.patience import PATIENCE_S, wait_until
+
+
+class Shouting:
+    """Translates into capitals; waits while it is held, and fails at some texts.
+
+    Attributes:
+        batches: the texts of each call so far.
+    """
+
+    def __init__(self, symbols: Sequence[str] = ()):
+        self.config = SimpleNamespace(
+            data=SimpleNamespace(source_language="en", target_language="de"),
+            decoding=SimpleNamespace(beam=4),
+        )
+        self.tokenizer = SimpleNamespace(symbols=symbols)
+        self.batches: list[list[str]] = []
+        self.free = threading.Event()
+        self.free.set()
+
+    def beam(self, options: SearchOptions) -> int:
+        return options.beam or 4
+
+    def n_best(self, sentences, options=None, *, prefix="", progress=None):
+        self.batches.append(list(sentences))
+        assert self.free.wait(PATIENCE_S)
+        if progress:
+            progress(len(sentences))
+        return [self._of(text, options or SearchOptions()) for text in sentences]
+
+    def next_tokens(self, text: str, prefix: str, k: int) -> list[Any]:
+        return [SimpleNamespace(piece="!", text=f"{prefix}!", probability=0.5)] * k
+
+    def _of(self, text: str, options: SearchOptions) -> list[Translation]:
+        if "poison" in text:
+            raise RuntimeError("quotes the text: poison")
+        if "wrong" in text:
+            raise ArgumentError("too long, {prefix}, shorten it")
+        if "huge" in text:
+            try:
+                raise MemoryError
+            except MemoryError:
+                raise ArgumentError("out of memory") from None
+        shouted = [text.upper() + "!" * rank for rank in range(options.n_best)]
+        return [Translation(each, -float(n), -1.0, [5, 2], 1) for n, each in enumerate(shouted)]
+
+
+@contextmanager
+def served(translator: Any, notes: list[str] | None = None, **limits: Any) -> Iterator[int]:
+    """The port of a server that is ready."""
+    bounds = Limits(**limits)
+    app = create_app(lambda: translator, bounds, note=[].append if notes is None else notes.append)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    server = Server(configuration(app, bounds))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        wait_until(lambda: app.state.batcher.is_ready)
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        if isinstance(translator, Shouting):
+            translator.free.set()
+        thread.join()
+
+
+def ask(port: int, path: str, question: Any = None, **headers: str) -> tuple[int, Any]:
+    """Status and content of an answer; without a question it is a GET."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    if question is None:
+        connection.request("GET", path)
+    else:
+        body = question if isinstance(question, bytes) else json.dumps(question).encode()
+        headers = {"content-type": "application/json"} | {
+            name.replace("_", "-"): value for name, value in headers.items()
+        }
+        connection.request("POST", path, body, headers)
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    is_json = answer.headers.get_content_type() == "application/json"
+    return answer.status, json.loads(content) if is_json else content.decode()

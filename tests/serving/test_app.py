@@ -1,0 +1,265 @@
+"""Answers over HTTP: what is right, what is refused and how, and what stays of it."""
+
+import json
+import re
+import threading
+from http.client import HTTPConnection
+
+import pytest
+
+from nmt.decoding.translator import SearchOptions, Translator
+from nmt.serving.app import create_app
+from nmt.serving.batcher import Batcher
+from tests.fixtures.make import FROZEN
+from tests.patience import wait_until
+from tests.serving.served import Shouting, ask, served
+
+
+@pytest.fixture(scope="module")
+def shouting():
+    """The port of a server without a model."""
+    with served(Shouting()) as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def real():
+    """A translator, and the port of a server of it."""
+    translator = Translator.load(FROZEN[-1] / "run", device="cpu", precision="fp32")
+    with served(translator) as port:
+        yield translator, port
+
+
+def test_probes_and_figures(shouting: int):
+    assert ask(shouting, "/health") == (200, {"status": "ok"})
+    assert ask(shouting, "/ready") == (200, {"status": "ready"})
+    assert ask(shouting, "/api/translate", {"text": "a secret"})[0] == 200
+    assert ask(shouting, "/secret/path")[0] == 404
+    status, figures = ask(shouting, "/metrics")
+    assert status == 200 and "secret" not in figures
+    found = dict(re.findall(r"^([^#\s]+) (\S+)$", figures, re.MULTILINE))
+    assert float(found["nmt_ready"]) == 1 and float(found["nmt_waiting_requests"]) == 0
+    assert float(found["nmt_texts_total"]) >= 1
+    assert float(found['nmt_requests_total{path="/api/translate",status="200"}']) >= 1
+    assert float(found['nmt_requests_total{path="other",status="404"}']) >= 1
+
+
+def test_a_server_without_its_model_lives_but_is_not_ready():
+    loads = threading.Event()
+    translator = Shouting()
+
+    class Late:
+        def __getattr__(self, name):
+            return getattr(translator, name)
+
+    app = create_app(lambda: loads.wait(60) and translator)
+    from starlette.testclient import TestClient
+
+    with TestClient(app) as client:
+        assert client.get("/health").status_code == 200
+        for path in ("/ready", "/languages"):
+            answer = client.get(path)
+            assert answer.status_code == 503 and "loaded" in answer.json()["error"]
+            assert answer.headers["retry-after"]
+        assert client.post("/api/translate", json={"text": "a"}).status_code == 503
+        loads.set()
+        wait_until(lambda: client.get("/ready").status_code == 200)
+    assert client.get("/ready").status_code == 503  # ended
+
+
+def test_a_dead_thread_is_no_life(monkeypatch):
+    monkeypatch.setattr(Batcher, "has_died", True)
+    with served(Shouting()) as port:
+        assert ask(port, "/health")[0] == 503
+
+
+def test_texts_are_translated_as_the_library_does(real):
+    translator, port = real
+    texts = ["The dog sees a cat.", "", "A man\tsleeps.", "The old woman reads."]
+    status, answer = ask(port, "/api/translate", {"texts": texts, "n_best": 2, "beam": 3})
+    assert status == 200
+    expected = translator.n_best(texts, SearchOptions(beam=3, n_best=2))
+    for found, best in zip(answer["translations"], expected, strict=True):
+        assert found["text"] == best[0].text and found["score"] == pytest.approx(best[0].score)
+        assert [each["text"] for each in found["alternatives"]] == [each.text for each in best[1:]]
+    status, answer = ask(port, "/api/translate", {"text": texts[0], "prefix": "Eine"})
+    assert answer["translations"][0]["text"] == translator.translate(texts[0], prefix="Eine").text
+
+
+def test_a_document_keeps_its_lines_and_says_where_sentences_stand(real):
+    translator, port = real
+    text = "\n  The dog sees a cat. A man sleeps.\r\n\r\nThe old woman reads.\n"
+    sentences = ["The dog sees a cat.", "A man sleeps.", "The old woman reads."]
+    asked = {"text": text, "document": True}
+    found = ask(port, "/api/translate", asked)[1]["translations"][0]
+    first, second, third = (each.text for each in translator.translate(sentences))
+    assert found["text"] == f"\n  {first} {second}\r\n\r\n{third}\n"
+    for sentence, source, target in zip(
+        found["sentences"], sentences, (first, second, third), strict=True
+    ):
+        assert text[slice(*sentence["source"])] == source
+        assert found["text"][slice(*sentence["target"])] == target
+    lines = ask(port, "/api/translate", {"text": text})[1]["translations"][0]["sentences"]
+    assert len(lines) == 2
+
+
+def test_probabilities_and_attention_belong_to_the_pieces(real):
+    translator, port = real
+    asked = {"text": "The dog sees a cat.", "token_probabilities": True, "attention": True}
+    [sentence] = ask(port, "/api/translate", asked)[1]["translations"][0]["sentences"]
+    best = translator.translate("The dog sees a cat.")
+    values = [each["log_probability"] for each in sentence["tokens"]]
+    assert sum(values) == pytest.approx(best.log_probability, abs=1e-4)
+    assert [each["piece"] for each in sentence["tokens"]] == translator.tokenizer.pieces(
+        best.tokens
+    )
+    attention = sentence["attention"]
+    assert attention["target"] == [each["piece"] for each in sentence["tokens"]]
+    assert attention["source"][-1] == "</s>"
+    for row in attention["weights"]:
+        assert len(row) == len(attention["source"]) and sum(row) == pytest.approx(1, abs=1e-2)
+
+
+def test_next_tokens(real):
+    translator, port = real
+    question = {"text": "The dog sees a cat.", "prefix": "Der", "k": 3}
+    status, answer = ask(port, "/api/next_tokens", question)
+    expected = translator.next_tokens("The dog sees a cat.", "Der", 3)
+    assert status == 200
+    assert [each["text"] for each in answer["tokens"]] == [each.text for each in expected]
+
+
+WRONG = [
+    (b"", "body"), (b"{", "body"), (b"\xff\xfe\xfa", "body"), (b"[" * 100_000, "body"),
+    (b"1" * 10_000, "body"), (b'{"text": "\xe4"}', "body"), ([], "valid"),
+    ({"text": 1}, "text: "), ({"text": "a", "texts": ["a"]}, "either"), ({}, "either"),
+    ({"text": "a", "bean": 3}, "bean: "), ({"text": "a", "beam": 0}, "beam: "),
+    ({"text": "a", "beam": 17}, "beam: at most 16"), ({"text": "a", "beam": True}, "beam: "),
+    ({"text": "a", "n_best": 17}, "n_best: at most 16"),
+    (b'{"text": "a", "length_penalty": NaN}', "length_penalty: "),
+    ({"text": "a", "length_penalty": -1}, "length_penalty: "),
+    ({"text": "a" * 20_001}, "more than 20,000 characters"),
+    ({"text": "a", "prefix": "a" * 20_000}, "more than 20,000 characters"),
+    ({"texts": [""] * 257}, "more than 256 texts"), ({"texts": ["a"] * 300_000}, "more than"),
+    ({"texts": ["good", "wrong"]}, "too long, prefix, shorten it"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("question", "reason"), WRONG, ids=range(len(WRONG)))
+def test_wrong_questions_are_refused_with_the_reason(shouting: int, question, reason: str):
+    status, answer = ask(shouting, "/api/translate", question)
+    size = len(question if isinstance(question, bytes) else json.dumps(question))
+    assert status == (413 if size > 1_000_000 else 400)
+    assert reason in answer["error"] and answer.keys() == {"error"}
+
+
+def test_other_refusals(shouting: int):
+    for path, headers, expected in (
+        ("/api/translate", {"content_type": "text/plain"}, 415),
+        ("/api/translate", {"content_type": "application/x-www-form-urlencoded"}, 415),
+        ("/api/translate", {"content_encoding": "gzip"}, 415),
+        ("/translate", {"content_type": "multipart/form-data; boundary=x"}, 415),
+        ("/nothing", {}, 404),
+        ("/health", {}, 405),
+    ):
+        status, answer = ask(shouting, path, {"text": "a"}, **headers)
+        assert status == expected and answer.keys() == {"error"}
+    for path in ("/docs", "/redoc", "/../../etc/passwd", "/%2e%2e/server.py", "/page/", "/app.py"):
+        assert ask(shouting, path)[0] == 404
+
+
+def test_a_failure_of_ours_is_told_without_text_and_harms_nobody_else():
+    translator, notes = Shouting(), []
+    with served(translator, notes) as port:
+        translator.free.clear()
+        answers: dict[str, tuple] = {}
+        threads = [
+            threading.Thread(
+                target=lambda text=text: answers.update(
+                    {text: ask(port, "/api/translate", {"text": text})}
+                )
+            )
+            for text in ("good", "poison", "huge", "fine")
+        ]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: translator.batches)
+        translator.free.set()
+        for thread in threads:
+            thread.join()
+    assert {text: answer[0] for text, answer in answers.items()} == {
+        "good": 200, "fine": 200, "poison": 500, "huge": 503,
+    }  # fmt: skip
+    assert answers["poison"][1] == {"error": "internal error"}
+    told = "\n".join(notes)
+    assert "RuntimeError in _of" in told and "poison" not in told and "good" not in told
+
+
+def test_a_full_queue_says_when_to_come_again():
+    translator = Shouting()
+    with served(translator, queue=2) as port:
+        translator.free.clear()
+        statuses: list[int] = []
+
+        def client():
+            statuses.append(ask(port, "/api/translate", {"text": "a"})[0])
+
+        first = threading.Thread(target=client)
+        first.start()
+        wait_until(lambda: translator.batches)
+        others = [threading.Thread(target=client) for _ in range(5)]
+        for each in others:
+            each.start()
+        wait_until(lambda: len(statuses) == 3)
+        assert statuses == [429] * 3
+        connection = HTTPConnection("127.0.0.1", port)
+        connection.request(
+            "POST", "/translate", '{"q": "a", "source": "en", "target": "de"}',
+            {"Content-Type": "application/json"},
+        )  # fmt: skip
+        answer = connection.getresponse()
+        assert answer.status == 429 and 1 <= int(answer.headers["Retry-After"]) <= 60
+        connection.close()
+        assert ask(port, "/health")[0] == 200
+        translator.free.set()
+        for each in (first, *others):
+            each.join()
+    assert sorted(statuses) == [200] * 3 + [429] * 3
+
+
+def test_who_waits_too_long_or_leaves_is_not_translated_for():
+    translator = Shouting()
+    with served(translator, answer_s=0.6) as port:
+        translator.free.clear()
+        first = threading.Thread(target=ask, args=(port, "/api/translate", {"text": "first"}))
+        first.start()
+        wait_until(lambda: translator.batches)
+        gone = HTTPConnection("127.0.0.1", port)
+        gone.request(
+            "POST", "/api/translate", '{"text": "gone"}', {"Content-Type": "application/json"}
+        )
+        wait_until(lambda: "nmt_waiting_requests 1.0" in ask(port, "/metrics")[1])
+        gone.close()
+        wait_until(lambda: "nmt_waiting_requests 0.0" in ask(port, "/metrics")[1])
+        status, answer = ask(port, "/api/translate", {"text": "late"})
+        assert status == 503 and "no answer within 0.6 s" in answer["error"]
+        translator.free.set()
+        first.join()
+        assert ask(port, "/api/translate", {"text": "then"})[0] == 200
+    assert translator.batches == [["first"], ["then"]]
+
+
+def test_openapi_describes_every_call_and_nothing_comes_from_elsewhere(shouting: int):
+    status, found = ask(shouting, "/openapi.json")
+    assert status == 200
+    calls = {"/translate", "/languages", "/detect", "/health", "/ready", "/metrics",
+             "/frontend/settings", "/api/translate", "/api/next_tokens"}  # fmt: skip
+    assert found["paths"].keys() >= calls
+    body = found["paths"]["/api/translate"]["post"]["requestBody"]["content"]
+    assert "prefix" in body["application/json"]["schema"]["properties"]
+    connection = HTTPConnection("127.0.0.1", shouting)
+    connection.request("GET", "/health")
+    headers = connection.getresponse().headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff" and "server" not in headers
+    connection.close()

@@ -1,0 +1,197 @@
+"""The queue before the model: who shares a batch, who waits, who is let go."""
+
+import asyncio
+import threading
+
+import pytest
+
+from nmt.decoding.translator import SearchOptions
+from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError
+from tests.serving.served import Shouting
+
+PLAIN = SearchOptions()
+
+
+def batched(translator, scene, queue: int = 256):
+    """Runs a scene with a batcher that is ready."""
+
+    async def run():
+        batcher = Batcher(lambda: translator, queue)
+        loaded = asyncio.Event()
+        batcher.start(loaded.set)
+        await loaded.wait()
+        try:
+            return await scene(batcher)
+        finally:
+            translator.free.set()
+            batcher.stop(60)
+            assert not batcher._thread.is_alive() and not batcher._waiting
+
+    return asyncio.run(run())
+
+
+async def begun(translator, number: int = 1) -> None:
+    while len(translator.batches) < number:
+        await asyncio.sleep(0.001)
+
+
+def hold(translator) -> None:
+    translator.free.clear()
+
+
+def texts(future) -> list[str]:
+    return [best[0].text for best in future.result()]
+
+
+def test_what_waits_goes_together_and_everybody_gets_their_own():
+    translator = Shouting()
+
+    async def scene(batcher):
+        hold(translator)
+        first = batcher.translate(["first"], PLAIN)
+        await begun(translator)
+        many = [batcher.translate([f"text {n}", f"more {n}"], PLAIN) for n in range(20)]
+        other = batcher.translate(["other"], SearchOptions(beam=2))
+        translator.free.set()
+        await asyncio.gather(first, other, *many)
+        assert [texts(each) for each in many] == [[f"TEXT {n}", f"MORE {n}"] for n in range(20)]
+        assert texts(first) == ["FIRST"] and texts(other) == ["OTHER"]
+        assert texts(batcher.translate([], PLAIN)) == []
+
+    batched(translator, scene)
+    assert [len(batch) for batch in translator.batches] == [1, 40, 1]
+
+
+def test_a_batch_is_of_like_length_around_the_oldest():
+    translator = Shouting()
+
+    async def scene(batcher):
+        hold(translator)
+        first = batcher.translate(["first"], PLAIN)
+        await begun(translator)
+        lengths = [500, *range(1, 100), 400, 450, 600]
+        rest = [batcher.translate(["x" * length], PLAIN) for length in lengths]
+        translator.free.set()
+        await asyncio.gather(first, *rest)
+
+    batched(translator, scene)
+    long, *others = translator.batches[1:]
+    assert {400, 450, 500, 600} <= {len(text) for text in long}
+    assert min(map(len, long)) > max(map(len, others[0]))
+    assert all(len(batch) <= 64 for batch in translator.batches)
+
+
+def test_a_long_request_lets_others_pass():
+    translator = Shouting()
+
+    async def scene(batcher):
+        hold(translator)
+        first = batcher.translate(["first"], PLAIN)
+        await begun(translator)
+        long = batcher.translate(["long" * 100] * 500, PLAIN)
+        short = batcher.translate(["short"], PLAIN)
+        translator.free.set()
+        await asyncio.gather(first, long, short)
+
+    batched(translator, scene)
+    assert [*map("short".__eq__, map(max, translator.batches))].index(True) <= 2
+    assert len(translator.batches) > 10
+
+
+def test_a_full_queue_takes_no_more_until_there_is_room():
+    translator = Shouting()
+
+    async def scene(batcher):
+        hold(translator)
+        futures = [batcher.translate(["first"], PLAIN)]
+        await begun(translator)
+        futures += [batcher.translate(["text"], PLAIN) for _ in range(3)]
+        with pytest.raises(FullQueueError):
+            batcher.translate(["text"], PLAIN)
+        with pytest.raises(FullQueueError):
+            batcher.call(print)
+        futures.pop().cancel()  # its client has gone
+        await asyncio.sleep(0)
+        futures.append(batcher.translate(["text"], PLAIN))
+        translator.free.set()
+        await asyncio.gather(*futures)
+        assert batcher.waiting == 0 and 1 <= batcher.patience_s <= 60
+
+    batched(translator, scene, queue=3)
+    assert sum(map(len, translator.batches)) == 4
+
+
+def test_what_nobody_waits_for_is_not_begun_or_not_finished():
+    translator = Shouting()
+
+    async def scene(batcher):
+        hold(translator)
+        first = batcher.translate(["first"], PLAIN)
+        await begun(translator)
+        gone, call = batcher.translate(["gone"], PLAIN), batcher.call(pytest.fail)
+        stays = batcher.translate(["stays"], PLAIN)
+        for future in (first, gone, call):
+            future.cancel()
+        translator.free.set()
+        await stays
+
+    batched(translator, scene)
+    assert translator.batches == [["first"], ["stays"]]
+
+
+def test_one_text_fails_alone():
+    translator = Shouting()
+
+    async def scene(batcher):
+        hold(translator)
+        first = batcher.translate(["first"], PLAIN)
+        await begun(translator)
+        good = [batcher.translate([f"good {n}"], PLAIN) for n in range(9)]
+        bad = batcher.translate(["good 9", "poison", *["more"] * 100], PLAIN)
+        translator.free.set()
+        await asyncio.gather(first, *good)
+        with pytest.raises(RuntimeError):
+            await bad
+        assert texts(good[3]) == ["GOOD 3"]
+        await asyncio.sleep(0)
+        assert batcher.waiting == 0
+
+    batched(translator, scene)
+
+
+def test_calls_run_alone_on_the_same_thread():
+    translator = Shouting()
+
+    async def scene(batcher):
+        assert await batcher.call(threading.current_thread) is batcher._thread
+        assert await batcher.call(max, 1, 2) == 2
+        with pytest.raises(ZeroDivisionError):
+            await batcher.call(lambda: 1 // 0)
+        assert (await batcher.translate(["still"], PLAIN))[0][0].text == "STILL"
+
+    batched(translator, scene)
+
+
+def test_a_model_that_cannot_be_loaded_and_an_end_are_no_model():
+    async def scene():
+        batcher, loaded = Batcher(lambda: 1 // 0, 5), asyncio.Event()
+        batcher.start(loaded.set)
+        await loaded.wait()
+        assert isinstance(batcher.failure, ZeroDivisionError) and not batcher.is_ready
+        with pytest.raises(NotReadyError):
+            batcher.call(print)
+
+    asyncio.run(scene())
+    translator = Shouting()
+
+    async def end(batcher):
+        hold(translator)
+        first = batcher.translate(["first"], PLAIN)
+        await begun(translator)
+        waits = batcher.translate(["waits"], PLAIN)
+        threading.Timer(0.05, translator.free.set).start()
+        batcher.stop(60)
+        assert waits.cancelled() and not batcher.is_ready and not batcher.has_died
+        await first
+
+    batched(translator, end)

@@ -1,0 +1,90 @@
+"""LibreTranslate's calls, as its clients make them."""
+
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.serving.served import Shouting, ask, served
+
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture(scope="module")
+def port():
+    with served(Shouting()) as port:
+        yield port
+
+
+def question(q="Yes. No.", **more):
+    return {"q": q, "source": "en", "target": "de"} | more
+
+
+def test_one_text_and_several(port: int):
+    assert ask(port, "/translate", question()) == (200, {"translatedText": "YES. NO."})
+    assert ask(port, "/translate", question(["a", "", "b\n\nc"])) == (
+        200,
+        {"translatedText": ["A", "", "B\n\nC"]},
+    )
+    assert ask(port, "/translate", question([])) == (200, {"translatedText": []})
+
+
+def test_a_form_is_as_good_as_json(port: int):
+    form = urlencode(question("Grüße & more\nlines", api_key="x", format="text")).encode()
+    found = ask(port, "/translate", form, content_type=f"{FORM}; charset=utf-8")
+    assert found == (200, {"translatedText": "GRÜSSE & MORE\nLINES"})
+    form = urlencode({"q": ["a", "b"], "source": "en", "target": "de"}, doseq=True).encode()
+    assert ask(port, "/translate", form, content_type=FORM)[1] == {"translatedText": ["A", "B"]}
+    for broken in (b"q=%FF&source=en&target=de", b"&".join([b"q=a"] * 400), b"\xff"):
+        assert ask(port, "/translate", broken, content_type=FORM)[0] == 400
+
+
+def test_alternatives_and_detection(port: int):
+    asked = question("a", alternatives=2, source="auto")
+    assert ask(port, "/translate", asked) == (
+        200,
+        {
+            "translatedText": "A",
+            "detectedLanguage": {"confidence": 0.0, "language": "en"},
+            "alternatives": ["A!", "A!!"],
+        },
+    )
+    several = ask(port, "/translate", asked | {"q": ["a", "b"]})[1]
+    assert several["alternatives"] == [["A!", "A!!"], ["B!", "B!!"]]
+    assert len(several["detectedLanguage"]) == 2
+    assert ask(port, "/detect", {"q": "a"}) == (200, [{"confidence": 0.0, "language": "en"}])
+
+
+def test_languages_and_settings(port: int):
+    assert ask(port, "/languages") == (
+        200,
+        [{"code": "en", "name": "English", "targets": ["de"]}],
+    )
+    settings = ask(port, "/frontend/settings")[1]
+    assert settings["charLimit"] == 20_000 and settings["keyRequired"] is False
+    assert settings["language"]["target"] == {"code": "de", "name": "German"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"source": "en", "target": "de"}, "q: Field required"),
+        (question(source="fr"), "'fr' is not supported"),
+        (question(target="en"), "'en' is not supported"),
+        (question(target="<script>" * 9), "is not supported"),
+        (question(format="html"), "only text"),
+        (question(alternatives=16), "alternatives: at most 15"),
+        (question(alternatives=-1), "alternatives: "),
+    ],
+)
+def test_what_cannot_be_done_is_said(port: int, asked: dict, reason: str):
+    status, answer = ask(port, "/translate", asked)
+    assert status == 400 and reason in answer["error"]
+
+
+def test_a_model_of_several_directions_is_asked_by_its_symbols():
+    translator = Shouting(symbols=["<2de>", "<2en>", "<other>"])
+    with served(translator) as port:
+        found = ask(port, "/languages")[1]
+        assert {each["code"]: each["targets"] for each in found} == {"de": ["en"], "en": ["de"]}
+        there = question("Aha. So.", source="de", target="en")
+        assert ask(port, "/translate", there)[1] == {"translatedText": "<2EN> AHA. <2EN> SO."}

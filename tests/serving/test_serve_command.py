@@ -1,0 +1,92 @@
+"""`nmt serve` as a process: it says where it is, serves, and ends as it promises."""
+
+import builtins
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from nmt.cli import main
+from nmt.decoding.translator import Translator
+from tests.fixtures.make import FROZEN
+from tests.serving.served import ask
+
+RUN = FROZEN[-1] / "run"
+
+
+def started(*words: str) -> tuple[subprocess.Popen, int]:
+    """The process and its port, once it is ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "nmt", "serve", str(RUN), "--port", "0", "--device", "cpu", *words],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr
+    port = 0
+    for line in process.stderr:
+        if found := re.search(r"http://127\.0\.0\.1:(\d+), loading", line):
+            port = int(found[1])
+        if line == "nmt: ready\n":
+            return process, port
+    raise AssertionError(f"status {process.wait()}")
+
+
+def test_requests_in_hand_are_finished_when_it_is_told_to_stop():
+    process, port = started()
+    texts = [f"The dog sees {number} cats." for number in range(200)]
+    answers: list = []
+    client = threading.Thread(
+        target=lambda: answers.append(ask(port, "/api/translate", {"texts": texts}))
+    )
+    client.start()
+    while "nmt_texts_total 0.0" in ask(port, "/metrics")[1]:
+        pass
+    process.send_signal(signal.SIGTERM)
+    client.join()
+    [(status, answer)] = answers
+    _, told = process.communicate()
+    assert (status, process.returncode) == (200, 143)
+    assert told == "nmt: stopped after the requests in hand\n"  # and nothing of any text
+    translator = Translator.load(RUN, device="cpu", precision="fp32")
+    found = [each["text"] for each in answer["translations"][:5]]
+    assert found == [each.text for each in translator.translate(texts[:5])]
+
+
+def refusal(capsys, *words: str) -> tuple[int, str]:
+    status = main(["serve", *words])
+    *_, last = capsys.readouterr().err.splitlines()
+    return status, last
+
+
+def test_what_cannot_be_served_is_one_line(capsys, tmp_path: Path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        status, line = refusal(capsys, str(RUN), "--port", port)
+        assert status == 2
+        assert (
+            line
+            == f"nmt: error: Address already in use, --host 127.0.0.1 --port {port}, choose another"
+        )
+    status, line = refusal(capsys, str(RUN), "--host", "300.1.1.1", "--port", "0")
+    assert status == 2 and "--host 300.1.1.1" in line
+    status, line = refusal(capsys, str(RUN), "--port", "65536")
+    assert status == 2 and "0 to 65535" in line
+    status, line = refusal(capsys, str(tmp_path / "nothing"), "--port", "0")
+    assert status == 3 and line.startswith("nmt: error: no such model directory")
+
+
+def test_a_missing_extra_is_named(capsys, monkeypatch):
+    original = builtins.__import__
+
+    def without(name, *others):
+        if name == "uvicorn":
+            raise ModuleNotFoundError(name=name)
+        return original(name, *others)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert refusal(capsys, str(RUN)) == (
+        2, "nmt: error: uvicorn is not installed, nmt serve, pip install 'nmt[serve]'",
+    )  # fmt: skip
