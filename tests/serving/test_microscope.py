@@ -15,6 +15,7 @@ from nmt.model.special_ids import EOS_ID
 from nmt.serving import microscope
 from nmt.serving.microscope import inspect, search_tree
 from tests.serving.models import ending_translator
+from tests.serving.served import ask, served
 
 SOURCE = "The  old man\treads 😀 e\u0301 ▁ <0x41>."
 TARGET = "Der alte Mann liest 日本."
@@ -153,3 +154,23 @@ def test_what_is_too_long_or_empty_is_refused(translator, monkeypatch):
     monkeypatch.setattr(microscope, "_MAX_WEIGHTS", 1000)
     with pytest.raises(ArgumentError, match="too long to look into"):
         inspect(translator, SOURCE, TARGET)
+
+
+def test_the_calls_answer_with_the_same_and_have_bounds(translator):
+    question = {"text": "The old man reads.", "target": "Der Mann."}
+    with served(translator) as port:
+        assert ask(port, "/api/inspect", question) == (200, inspect(translator, *question.values()))
+        del question["target"]
+        assert ask(port, "/api/inspect", question) == (200, inspect(translator, *question.values()))
+        question |= {"beam": 2, "prefix": "Der"}
+        assert ask(port, "/api/search", question) == (200, search_tree(translator, **question))
+        for path, wrong, said in (
+            ("inspect", {"text": " "}, "an empty sentence"),
+            ("inspect", {"text": "man " * 100}, "more than 59 tokens"),
+            ("inspect", {"text": "m" * 60_000}, "more than 50,000 characters"),
+            ("search", {"text": "man", "beam": 99}, "beam: at most 16"),
+            ("search", {"text": "man", "prefix": "Mann " * 100}, "more than 59 tokens, prefix"),
+            ("search", {"text": "man", "steps": 1}, "steps"),
+        ):
+            status, answer = ask(port, f"/api/{path}", wrong)
+            assert status == 400 and said in answer["error"], answer

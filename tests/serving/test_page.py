@@ -1,19 +1,14 @@
 """The page in headless Chromium, as a person uses it. Skipped where there is none."""
 
 import re
-import socket
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-import uvicorn
-
-from nmt.serving.app import create_app
 from tests.conftest import make_settings
 from tests.serving.models import PAIRS, learnt_translator
+from tests.serving.served import served
 
 CHROMIUM = Path("/usr/bin/chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -30,17 +25,8 @@ WORDS = "#target .unit"
 def server(tiny_data, tmp_path_factory) -> Iterator[str]:
     """The address of a server on a small model."""
     config = make_settings(tiny_data, tmp_path_factory.mktemp("page"), decoding__beam=4)
-    translator = learnt_translator(config, tiny_data)
-    listener = socket.create_server(("127.0.0.1", 0))
-    app = create_app(lambda: translator)
-    running = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    while app.state.batcher.translator is None:
-        time.sleep(0.01)
-    yield "http://{}:{}/".format(*listener.getsockname())
-    running.should_exit = True
-    thread.join()
+    with served(learnt_translator(config, tiny_data)) as port:
+        yield f"http://127.0.0.1:{port}/"
 
 
 @pytest.fixture(scope="module")
@@ -246,8 +232,8 @@ def test_the_search_as_a_tree_and_another_alpha(visit):
             one.value = {alpha}; one.dispatchEvent(new Event("input")); }}""")
         order = sorted(
             tree["finished"],
-            key=lambda each: -each["log_probability"] / ((5 + each["length"]) / 6) ** alpha,
-            reverse=False,
+            key=lambda each: each["log_probability"] / ((5 + each["length"]) / 6) ** alpha,
+            reverse=True,
         )
         assert listed.all_inner_texts() == [each["text"] or "(nothing)" for each in order[:8]]
     page.locator(".node.finished").last.focus()
