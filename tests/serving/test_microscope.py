@@ -167,7 +167,7 @@ def test_the_calls_answer_with_the_same_and_have_bounds(translator):
         for path, wrong, said in (
             ("inspect", {"text": " "}, "an empty sentence"),
             ("inspect", {"text": "man " * 100}, "more than 59 tokens"),
-            ("inspect", {"text": "m" * 60_000}, "more than 50,000 characters"),
+            ("inspect", {"text": "m" * 60_000}, "characters in one request"),
             ("search", {"text": "man", "beam": 99}, "beam: at most 16"),
             ("search", {"text": "man", "prefix": "Mann " * 100}, "more than 59 tokens, prefix"),
             ("search", {"text": "man", "steps": 1}, "steps"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+
 from tests.conftest import make_settings
 from tests.serving.models import PAIRS, learnt_translator
 from tests.serving.served import served

@@ -129,7 +129,7 @@ async function languages() {
     setTimeout(languages, 3000); // the names are no great loss meanwhile
   }
 }
-find("#source").maxLength = 50_000;
+find("#source").maxLength = 20_000;
 languages();
 const typed = find("#source").value; // what the browser kept, or was typed before this ran
 if (typed) translator.type(typed);
