@@ -6,6 +6,8 @@ import { following } from "./text.js";
 
 const TAIL = 24; // characters of what stands before
 
+const where = (prefix) => (prefix ? `After “${prefix.length > TAIL ? "…" : ""}${prefix.slice(-TAIL)}”` : "At the beginning");
+
 export function alternatives(page, { force, end }) {
   const request = newest();
   let menu = null;
@@ -25,7 +27,7 @@ export function alternatives(page, { force, end }) {
     const { source, target } = page.get().sentences[sentence];
     const prefix = target.slice(0, unit.begin).trimEnd();
     menu = element("div", { class: "menu", onkeydown: keys },
-      element("p", {}, prefix ? `After “${prefix.length > TAIL ? "…" : ""}${prefix.slice(-TAIL)}”` : "At the beginning", ", likeliest first:"),
+      element("p", {}, where(prefix), ", likeliest first:"),
       element("p", { class: "quiet" }, "…"));
     word.setAttribute("aria-expanded", "true");
     find("#translator").append(menu);

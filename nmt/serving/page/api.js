@@ -1,7 +1,7 @@
 // Calls of the server. An answer that is no longer wanted is aborted by its signal.
 
 /** The server said no, or nothing at all: `gone`. `again` if it is worth another try. */
-export class Problem extends Error {
+class Problem extends Error {
   constructor(message, { gone = false, again = gone } = {}) {
     super(message);
     Object.assign(this, { gone, again });
@@ -19,7 +19,9 @@ async function call(path, options, signal) {
     answer = await response.json();
   } catch (error) {
     if (signal?.aborted) throw error;
-    if (response && error instanceof SyntaxError) throw new Problem("The server gave an answer that cannot be read.", { again: response.status >= 500 });
+    if (response && error instanceof SyntaxError) {
+      throw new Problem("The server gave an answer that cannot be read.", { again: response.status >= 500 });
+    }
     throw new Problem("The server does not answer.", { gone: true });
   }
   if (response.ok) return answer;

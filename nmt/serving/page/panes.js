@@ -131,7 +131,7 @@ export function targetPane(page, look, open) {
 }
 
 /** What the tints show, in words. */
-export function says(state) {
+function says(state) {
   const found = across(state);
   if (!found) return "";
   const { look, view, values, seen, other } = found;

@@ -1,7 +1,7 @@
 // What is known of a search, without the page: scores, paths, texts.
 
 /** Wu et al., 2016, Eq. 14; the paper's §6.1. */
-export const score = (logProbability, length, alpha) => logProbability / ((5 + length) / 6) ** alpha;
+const score = (logProbability, length, alpha) => logProbability / ((5 + length) / 6) ** alpha;
 
 /** Finished hypotheses with their scores for an alpha, best first. */
 export function ranked(finished, alpha) {
