@@ -41,19 +41,21 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
     """The body of a request as a `model`.
 
     Args:
-        form: whether an HTML form's encoding will do, too.
+        form: whether an HTML form's encoding will do, too, in the body or behind the path's
+            question mark, where some clients of LibreTranslate write it.
 
     Raises:
         HTTPException: 400, 408, 413 or 415.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    is_form = form and kind == "application/x-www-form-urlencoded"
+    query = request.scope["query_string"] if form else b""
+    is_form = form and (kind == "application/x-www-form-urlencoded" or (query and not kind))
     if kind != "application/json" and not is_form:
         or_form = " or application/x-www-form-urlencoded" if form else ""
         raise HTTPException(415, f"Content-Type must be application/json{or_form}")
     body = await _body(request)
     try:
-        content = _fields(body) if is_form else json.loads(body)
+        content = _fields(query) | _fields(body) if is_form else json.loads(body)
     except (ValueError, RecursionError):
         raise HTTPException(400, "the body is not what its Content-Type says") from None
     try:

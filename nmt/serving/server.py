@@ -77,7 +77,8 @@ def _listener(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except (OSError, UnicodeError, OverflowError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
+        reason = reason.partition(" (")[0]  # asyncio and socket add the address, which we name
         raise ArgumentError("{}, {host} {} {port} {}, choose another", reason, host, port) from None
 
 

@@ -31,6 +31,7 @@ from nmt.errors import InputError
 from nmt.storage.opening import read_lines
 
 _ROUNDS = 2
+_SETTLE_S = 3.0  # in which connections are made and batches find their size
 _AT_LEAST_S = 10.0  # of translating in one go
 
 
@@ -153,7 +154,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_model(parser)
     parser.add_argument("--input", type=Path, metavar="F",
-                        help="sentences, one a line (default: the model's own test set)")  # fmt: skip
+                        help="sentences, one a line (default: its own test set)")  # fmt: skip
     parser.add_argument("--clients", type=positive, default=200, metavar="N",
                         help="at once (default: 200)")  # fmt: skip
     parser.add_argument("--seconds", type=positive, default=30, metavar="N",
@@ -170,8 +171,7 @@ def main(words: Sequence[str] | None = None) -> None:
         rates.append(sentences_per_second(arguments.model, sentences))
         say(f"round {number}: nmt translate, {rates[-1]:.0f} sentences per second")
         with server(arguments.model) as port:
-            # the first seconds belong to nobody: connections are made, batches find their size
-            asyncio.run(load(port, sentences, arguments.clients, 3))
+            asyncio.run(load(port, sentences, arguments.clients, _SETTLE_S))
             found = asyncio.run(load(port, sentences, arguments.clients, arguments.seconds))
         loads.append(found)
         say(f"round {number}: nmt serve, {found.per_second:.0f} sentences per second")

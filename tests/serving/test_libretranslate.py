@@ -34,6 +34,9 @@ def test_a_form_is_as_good_as_json(port: int):
     assert found == (200, {"translatedText": "GRÜSSE & MORE\nLINES"})
     form = urlencode({"q": ["a", "b"], "source": "en", "target": "de"}, doseq=True).encode()
     assert ask(port, "/translate", form, content_type=FORM)[1] == {"translatedText": ["A", "B"]}
+    there = "/translate?" + urlencode(question("Grüße & more"))
+    assert ask(port, there, b"", content_type="")[1] == {"translatedText": "GRÜSSE & MORE"}
+    assert ask(port, "/api/translate?text=a", b"", content_type="")[0] == 415
     for broken in (b"q=%FF&source=en&target=de", b"&".join([b"q=a"] * 400), b"\xff"):
         assert ask(port, "/translate", broken, content_type=FORM)[0] == 400
 

@@ -1,0 +1,52 @@
+"""docs/serving.md: its calls are answered, and its bounds are those of the server."""
+
+import re
+import shlex
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from nmt.decoding.translator import Translator
+from nmt.serving.limits import Limits
+from tests.documents import ROOT
+from tests.fixtures.make import FROZEN
+from tests.serving.served import ask, served
+
+TEXT = Path(ROOT, "docs/serving.md").read_text(encoding="utf-8")
+CALLS = re.findall(r"^    (curl .*)$", TEXT, re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def port():
+    translator = Translator.load(FROZEN[-1] / "run", device="cpu")
+    with served(translator) as port:
+        yield port
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_documented_calls_are_answered(port: int, call: str):
+    assert len(CALLS) == 3
+    _, url, *_, body = shlex.split(call)
+    status, answer = ask(port, urlsplit(url).path, body.encode())
+    assert status == 200 and "error" not in answer
+
+
+def test_documented_paths_exist_and_no_others(port: int):
+    paths = {"/openapi.json", *ask(port, "/openapi.json")[1]["paths"]}
+    documented = set(re.findall(r"`(?:GET|POST) (/[\w/.]+)`", TEXT)) | {"/ready"}
+    assert documented >= paths - {"/api/inspect", "/api/search"}
+    assert documented <= paths
+
+
+def test_documented_bounds_are_the_defaults():
+    limits = Limits()
+    for bound in (
+        f"{limits.texts} texts", f"{limits.characters:,} characters", f"above {limits.beam}",
+        f"above {limits.next_tokens}", f"{limits.arrival_s:g} s to arrive",
+        f"{limits.body_bytes:,} bytes", f"within {limits.answer_s:g} s",
+        f"at most {limits.shutdown_s:g} s", f"({limits.queue} by default)",
+        f"{limits.connections:,} may be open",
+    ):  # fmt: skip
+        assert bound in TEXT
+    assert limits.beam == limits.n_best
