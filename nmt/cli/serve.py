@@ -1,7 +1,6 @@
 """`nmt serve`: translations over HTTP, and a page to translate in."""
 
 import argparse
-from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt.cli.flags import add_device, add_model, positive
@@ -58,15 +57,11 @@ def _loader(arguments: argparse.Namespace) -> "Callable[[], Translates]":
             raise ArgumentError(
                 "chosen when a model is exported, {precision} {}, leave it out", arguments.precision
             )
-        return partial(ExportedTranslator.load, arguments.model, device=arguments.device)
+        return lambda: ExportedTranslator.load(arguments.model, device=arguments.device)
     from nmt.decoding.translator import Translator
 
-    return partial(
-        Translator.load,
-        arguments.model,
-        device=arguments.device,
-        precision=arguments.precision,
-        note=say,
+    return lambda: Translator.load(
+        arguments.model, device=arguments.device, precision=arguments.precision, note=say
     )
 
 

@@ -104,6 +104,19 @@ class Tokenizer:
         """The text of ids; PAD, BOS and EOS are skipped, bytes that are no UTF-8 give U+FFFD."""
         return _unescape(self._processor.decode([int(i) for i in ids]))
 
+    def spelling(self, ids: Sequence[int]) -> list[bytes]:
+        """What each id contributes to the text in UTF-8; nothing for PAD, BOS, EOS and UNK.
+
+        A text begins with a space of its own, and its escapes are spelt as in the pieces.
+        """
+        first_byte = UNK_ID + 1 + len(self.symbols)
+        return [
+            b"" if i in (PAD_ID, BOS_ID, EOS_ID, UNK_ID)
+            else bytes([i - first_byte]) if first_byte <= i < first_byte + 256
+            else self._processor.id_to_piece(int(i)).replace(_SPACE_SIGN, " ").encode()
+            for i in ids
+        ]  # fmt: skip
+
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Each id as a person reads it: U+2581 for a space, <0x41> for a byte, </s> for EOS."""
         return [self._processor.id_to_piece(int(i)) for i in ids]

@@ -18,7 +18,14 @@ from nmt.decoding.constraints import ForcedPrefix, NoRepeatedNgrams, Without
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import random_numbers, sample
-from nmt.decoding.search import Hypothesis, ReadsAs, Steps, search_step_by_step, take_turns
+from nmt.decoding.search import (
+    Hypothesis,
+    ReadsAs,
+    Steps,
+    Watch,
+    search_step_by_step,
+    take_turns,
+)
 from nmt.errors import ArgumentError, is_out_of_memory
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.static_stepper import Rooms
@@ -83,11 +90,13 @@ class PartSearch:
         parts: Sequence[Part],
         options: SearchOptions,
         progress: Progress | None = None,
+        watch: Watch | None = None,
     ) -> list[list[Hypothesis]]:
         """The best hypotheses of each part, best first, or its samples in the order of drawing.
 
         Args:
             progress: called after each batch with its number of parts.
+            watch: see `search_step_by_step`; it cannot tell one batch from another.
         """
         copies = -(-options.samples // _ROW_SAMPLES) or 1  # rows of a part
         width = -(-options.samples // copies) or options.width(self.defaults.beam)
@@ -97,7 +106,11 @@ class PartSearch:
         def search_batch(batch: list[int]) -> Generator[None, None, None]:
             some = [rows[at] for at in batch]
             of_some = yield from self._search(
-                [parts[index] for index, _ in some], [copy for _, copy in some], width, options
+                [parts[index] for index, _ in some],
+                [copy for _, copy in some],
+                width,
+                options,
+                watch,
             )
             for (index, copy), hypotheses in zip(some, of_some, strict=True):
                 found[index][copy] = hypotheses
@@ -159,7 +172,12 @@ class PartSearch:
 
     @torch.inference_mode()
     def _search(
-        self, parts: list[Part], copies: list[int], width: int, options: SearchOptions
+        self,
+        parts: list[Part],
+        copies: list[int],
+        width: int,
+        options: SearchOptions,
+        watch: Watch | None,
     ) -> Generator[None, None, list[list[Hypothesis]]]:
         """Yields when it has to wait for the device, and returns what it has found."""
         longest = max(len(part.tokens) for part in parts)
@@ -180,6 +198,7 @@ class PartSearch:
                 return (yield from search_step_by_step(
                     steps, limits, beam=width, alpha=alpha, n_best=options.n_best,
                     reads_as=self.reads_as if options.n_best > 1 else None, device=self.device,
+                    watch=watch,
                 ))  # fmt: skip
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):

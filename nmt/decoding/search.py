@@ -30,6 +30,9 @@ _BLOCK = 128  # tokens of the vocabulary that are compared together
 _LEAVE_SHARE = 8  # once an eighth of a batch is done, the rest is copied into a smaller one
 
 ReadsAs = Callable[[list[int]], Hashable]  # from tokens to what a reader sees, say their text
+# is told of each step's candidates, (b, 2 W) each and likeliest first: log-probabilities of the
+# hypotheses, their parents, their newest tokens
+Watch = Callable[[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]], None]
 
 # (B, W) each: tokens, parents, and log-probabilities up to and with the tokens
 _Link = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]
@@ -118,8 +121,9 @@ def search_step_by_step(
     n_best: int,
     reads_as: ReadsAs | None,
     device: torch.device | str,
+    watch: Watch | None = None,
 ) -> Generator[None, None, list[list[Hypothesis]]]:
-    """`search`, which yields when it has to wait for the device."""
+    """`search`, which yields when it has to wait for the device; `watch` sees it at work."""
     if not (1 <= n_best <= beam and alpha >= 0 and min(max_lengths, default=1) >= 1):
         raise ValueError(f"out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}")
     beams = _Beams(max_lengths, beam, alpha, n_best, reads_as)
@@ -130,9 +134,12 @@ def search_step_by_step(
     while beams.in_batch.size:
         logits = steps.step(last_tokens, parents)
         vocabulary_size = logits.shape[-1]
-        candidates = _ToHost(_candidates(logits, live))
+        on_device = _ToHost(_candidates(logits, live))
         yield
-        kept = beams.advance(*_in_order(candidates.wait(), vocabulary_size))
+        candidates = _in_order(on_device.wait(), vocabulary_size)
+        if watch:
+            watch(*candidates)
+        kept = beams.advance(*candidates)
         if 0 < kept.size < len(last_tokens):
             steps.keep(_to(device, kept))
         last_tokens = _to(device, beams.tokens)  # (b, W)

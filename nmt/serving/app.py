@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from nmt import __version__
 from nmt.errors import InputError, NoModelError, Note, is_out_of_memory
-from nmt.serving import libretranslate, routes
+from nmt.serving import libretranslate, microscope_routes, routes
 from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError, Translates
 from nmt.serving.guard import Guard
 from nmt.serving.limits import Limits
@@ -58,6 +58,7 @@ def create_app(
     app.add_middleware(Guard, metrics=metrics, note=note)
     _add_error_handlers(app, note)
     app.include_router(routes.router)
+    app.include_router(microscope_routes.router)
     app.include_router(libretranslate.router)
     _add_probes(app)
     _add_page(app)

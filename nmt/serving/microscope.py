@@ -1,0 +1,241 @@
+"""What the page shows of a translation: its tokens, their attention, the search that found it."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nmt.data.layout import one_per_row
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.part_search import Part
+from nmt.decoding.search import NEVER_GENERATED
+from nmt.decoding.search import length_penalty as penalty
+from nmt.decoding.translator import Translator
+from nmt.errors import ArgumentError
+from nmt.evaluation.attention_maps import attention_of
+from nmt.model.special_ids import EOS_ID
+
+_MAX_WEIGHTS = 1_500_000  # 10 MB of JSON: 100 tokens a side in the paper's base model
+_DIGITS = 4  # of a weight
+_LIKELIEST = 5  # tokens that are told beside the one that is there
+
+JSON = dict[str, Any]
+
+
+def inspect(translator: Translator, text: str, target: str | None = None) -> JSON:
+    """Tokens of a sentence and of its translation, with all attention weights.
+
+    Args:
+        text: one sentence.
+        target: its translation; None: the one that the model finds. It is tokenized as for
+            training.
+
+    Returns:
+        `source` and `target`: text as the model sees it, and tokens, the end symbol last. Each has
+        its piece, its bytes in UTF-8, and what it adds to the text: the first bytes of a character
+        add nothing, the last one all of it. Those of the target have their log-probability, and
+        the `likeliest` tokens in their place.
+        `read`: the pieces that are keys of the decoder's self-attention. `attention`: for
+        `encoder`, `decoder` and `cross`, weights as [layer][head][query][key], see
+        `nmt.evaluation.attention_maps.AttentionMaps`.
+
+    Raises:
+        ArgumentError: no text, or too long a one.
+        NoModelError: the model's weights are not numbers.
+    """
+    source_side = _side(translator, "text", text)
+    if target is None:
+        target = translator.translate(text).text
+    target_side = _side(translator, "target", target)
+    _check_room(translator, len(source_side["tokens"]), len(target_side["tokens"]))
+    maps = attention_of(translator, text, target)
+    for token, more in zip(
+        target_side["tokens"], _likelihoods(translator, text, target), strict=True
+    ):
+        token |= more
+    kinds = {"encoder": maps.encoder, "decoder": maps.decoder, "cross": maps.cross}
+    return {
+        "source": source_side,
+        "target": target_side,
+        "read": maps.read_pieces,
+        "attention": {name: np.round(kind, _DIGITS).tolist() for name, kind in kinds.items()},
+    }
+
+
+def _ids(translator: Translator, name: str, text: str) -> list[int]:
+    """The tokens of an argument, without the end symbol."""
+    text = translator.tokenizer.normalize(text)
+    ids = translator.tokenizer.encode(text)
+    if name == "text" and not text.strip():
+        raise ArgumentError("an empty sentence, {text}, give one with words")
+    if len(ids) > translator.max_part:
+        raise ArgumentError(f"more than {{}} tokens, {{{name}}}, shorten it", translator.max_part)
+    return ids
+
+
+def _side(translator: Translator, name: str, text: str) -> JSON:
+    tokenizer = translator.tokenizer
+    ids = [*_ids(translator, name, text), EOS_ID]
+    text = tokenizer.normalize(text)
+    each = zip(
+        tokenizer.pieces(ids), tokenizer.spelling(ids), _shares(tokenizer, ids, text), strict=True
+    )
+    tokens = [{"piece": piece, "bytes": [*spelt], "text": share} for piece, spelt, share in each]
+    return {"text": text, "tokens": tokens}
+
+
+@torch.inference_mode()
+def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
+    """For each token of a target its log-probability, and what else was likely there."""
+    src, tgt = (
+        np.array([*_ids(translator, name, side), EOS_ID])
+        for name, side in (("text", text), ("target", target))
+    )
+    batch = one_per_row([(src, tgt)]).to(translator.device)
+    model = translator.transformer
+    logs = model.logits(model(batch.src, batch.tgt_in))[0].float().log_softmax(-1)  # (T, V)
+    given = logs.gather(-1, batch.tgt_out[0, :, None])[:, 0].tolist()
+    logs[:, [*NEVER_GENERATED, *translator.search.untrained]] = -torch.inf
+    values, tokens = logs.topk(_LIKELIEST)  # (T, 5)
+    return [
+        {
+            "log_probability": value,
+            "likeliest": [
+                {"piece": piece, "probability": p}
+                for piece, p in zip(translator.tokenizer.pieces(some), row, strict=True)
+            ],
+        }
+        for value, some, row in zip(given, tokens.tolist(), values.exp().tolist(), strict=True)
+    ]
+
+
+def _shares(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[str]:
+    """What each token adds to a text; joined, they are the text."""
+    ends = [_shared(tokenizer.decode(ids[:n]), text) for n in range(len(ids))]
+    ends = [0, *np.maximum.accumulate(ends)[1:].tolist(), len(text)]
+    return [text[begin:end] for begin, end in pairwise(ends)]
+
+
+def _shared(begun: str, text: str) -> int:
+    """How many characters two texts have in common at their beginnings."""
+    if text.startswith(begun):
+        return len(begun)
+    return next(at for at, one in enumerate(begun) if text[at : at + 1] != one)
+
+
+def _check_room(translator: Translator, source: int, target: int) -> None:
+    model = translator.config.model
+    layers = model.encoder_layers * source**2 + model.decoder_layers * target * (source + target)
+    if model.heads * layers > _MAX_WEIGHTS:
+        raise ArgumentError(
+            "too long to look into ({} and {} tokens), {text}, choose a shorter sentence",
+            source, target,
+        )  # fmt: skip
+
+
+def search_tree(
+    translator: Translator,
+    text: str,
+    *,
+    beam: int | None = None,
+    length_penalty: float | None = None,
+    prefix: str = "",
+) -> JSON:
+    """How beam search finds the translation of a sentence.
+
+    It goes on until `beam` finished hypotheses cannot be beaten: the best is the translator's own.
+
+    Args:
+        text: one sentence, of at most `translator.max_part` tokens.
+        beam, length_penalty: None: those of the model's configuration.
+        prefix: how the translation begins.
+
+    Returns:
+        `beam`, `length_penalty`; `steps`: for each the continuations that were compared, likeliest
+        first, with the index of their `parent` in the step before (None at first), piece,
+        log-probability and state: `live` were continued, `pruned` were not, `finished` ended.
+        `finished`: best score first, each with the `step` and `index` of its end symbol, number of
+        tokens, log-probability, score and text. `best`: text, score and log-probability of the
+        translation, and whether it is `finished` or was cut at the greatest length.
+
+    Raises:
+        ArgumentError: no text, a text, prefix or option out of range.
+        NoModelError: the model's scores are not numbers.
+    """
+    tokens = _ids(translator, "text", text)
+    forced = _ids(translator, "prefix", translator.tokenizer.normalize(prefix).strip())
+    options = SearchOptions(beam=beam, length_penalty=length_penalty)
+    width = translator.beam(options)
+    alpha = translator.config.decoding.length_penalty if length_penalty is None else length_penalty
+    tree = _Tree(translator.tokenizer, width, alpha)
+    options = SearchOptions(beam=width, length_penalty=alpha, n_best=width)
+    [[best, *_]] = translator.search.find([Part(tokens, forced)], options, watch=tree.add)
+    return {
+        "beam": width,
+        "length_penalty": alpha,
+        "steps": tree.steps,
+        "finished": sorted(tree.finished, key=lambda each: -each["score"]),
+        "best": {
+            "text": tree.text(best.tokens),
+            "score": best.score,
+            "log_probability": best.log_probability,
+            "finished": best.finished,
+        },
+    }
+
+
+class _Tree:
+    """What the search of one sentence has compared, step by step."""
+
+    def __init__(self, tokenizer: Tokenizer, beam: int, alpha: float):
+        self.tokenizer, self.beam, self.alpha = tokenizer, beam, alpha
+        self.steps: list[list[JSON]] = []
+        self.finished: list[JSON] = []
+        # of each place in the beam: its index in the last step, and its tokens
+        self.live: list[tuple[int | None, list[int]]] = [(None, [])] * beam
+
+    def add(
+        self, values: NDArray[np.float32], parents: NDArray[np.int64], tokens: NDArray[np.int64]
+    ) -> None:
+        """Takes in a step's candidates, (1, 2 W) each, and sorts them as `search` does."""
+        step: list[JSON] = []
+        live: list[tuple[int | None, list[int]]] = []
+        each = zip(values[0].tolist(), parents[0].tolist(), tokens[0].tolist(), strict=True)
+        for place, (value, parent, token) in enumerate(each):
+            index, before = self.live[parent]
+            there = value > -np.inf  # the first token, or one that is forced, leaves fewer
+            if there and token == EOS_ID and (self.beam > 1 or place == 0):
+                state = "finished"
+                self._finish([*before, token], value, len(step))
+            elif len(live) < self.beam:
+                state = "live"
+                live.append((len(step), [*before, token]))
+            else:
+                state = "pruned"
+            if there:
+                [piece] = self.tokenizer.pieces([token])
+                step.append(
+                    {"parent": index, "piece": piece, "log_probability": value, "state": state}
+                )
+        self.live = live
+        self.steps.append(step)
+
+    def _finish(self, tokens: list[int], log_probability: float, index: int) -> None:
+        self.finished.append(
+            {
+                "step": len(self.steps),
+                "index": index,
+                "length": len(tokens),
+                "log_probability": log_probability,
+                "score": log_probability / penalty(len(tokens), self.alpha),
+                "text": self.text(tokens),
+            }
+        )
+
+    def text(self, tokens: list[int]) -> str:
+        """How a hypothesis reads."""
+        return self.tokenizer.normalize(self.tokenizer.decode(tokens))

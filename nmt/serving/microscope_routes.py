@@ -1,0 +1,67 @@
+"""The calls behind the page's microscope: all that the model does with one sentence.
+
+Answers are long, so they are written where the model works and not in the event loop.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import Field
+
+from nmt.serving.microscope import inspect, search_tree
+from nmt.serving.requests import (
+    answer,
+    batcher_of,
+    check_texts,
+    described,
+    json_response,
+    limits_of,
+    parsed,
+)
+from nmt.serving.routes import Question, at_most
+
+router = APIRouter(prefix="/api")
+
+
+class InspectQuestion(Question):
+    """Body of /api/inspect."""
+
+    text: str = Field(description="one sentence")
+    target: str | None = Field(None, description="its translation; none: the model's")
+
+
+class SearchQuestion(Question):
+    """Body of /api/search."""
+
+    text: str = Field(description="one sentence")
+    beam: Annotated[int, Field(ge=1)] | None = Field(None, description="hypotheses kept")
+    length_penalty: float | None = Field(None, ge=0, le=100)
+    prefix: str = Field("", description="how the translation begins")
+
+
+@router.post("/inspect", openapi_extra=described(InspectQuestion))
+async def inspected(request: Request) -> Response:
+    """Tokens of a sentence and its translation, with their attention weights."""
+    question = await parsed(request, InspectQuestion)
+    check_texts(request, question.text, question.target or "")
+    return await _answer(request, inspect, question)
+
+
+@router.post("/search", openapi_extra=described(SearchQuestion))
+async def searched(request: Request) -> Response:
+    """Every hypothesis that beam search compared on its way to a translation."""
+    question = await parsed(request, SearchQuestion)
+    check_texts(request, question.text, question.prefix)
+    at_most("beam", question.beam or 1, limits_of(request).beam)
+    return await _answer(request, search_tree, question)
+
+
+async def _answer(request: Request, function: Callable[..., Any], question: Question) -> Response:
+    batcher = batcher_of(request)
+
+    def work() -> Response:
+        return json_response(function(batcher.translator, **question.model_dump()))
+
+    return await answer(request, batcher.call(work))

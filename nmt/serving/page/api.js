@@ -1,0 +1,60 @@
+// Calls of the server. An answer that is no longer wanted is aborted by its signal.
+
+/** The server said no, or nothing at all: `gone`. `again` if it is worth another try. */
+class Problem extends Error {
+  constructor(message, { gone = false, again = gone } = {}) {
+    super(message);
+    Object.assign(this, { gone, again });
+  }
+}
+
+const TIMEOUT = 60_000;
+
+async function call(path, options, signal) {
+  const limit = AbortSignal.timeout(TIMEOUT);
+  let response;
+  let answer;
+  try {
+    response = await fetch(path, { ...options, signal: signal ? AbortSignal.any([signal, limit]) : limit });
+    answer = await response.json();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    if (response && error instanceof SyntaxError) {
+      throw new Problem("The server gave an answer that cannot be read.", { again: response.status >= 500 });
+    }
+    throw new Problem("The server does not answer.", { gone: true });
+  }
+  if (response.ok) return answer;
+  if (response.status === 429 || response.status === 503) throw new Problem("The server is busy.", { again: true });
+  throw new Problem(reason(answer), { again: response.status >= 500 });
+}
+
+function reason(answer) {
+  const said = answer.error ?? answer.detail;
+  if (Array.isArray(said)) return said.map((each) => each.msg).join("; ");
+  return typeof said === "string" ? said : said?.message ?? "The server refused.";
+}
+
+export const get = (path, signal) => call(path, {}, signal);
+export const post = (path, body, signal) => call(path, {
+  method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+}, signal);
+
+/** Runs the newest of a kind of request only: a new one aborts the one before. */
+export function newest() {
+  let controller = null;
+  return {
+    stop() { controller?.abort(); controller = null; },
+    async run(request) {
+      controller?.abort();
+      const mine = controller = new AbortController();
+      try {
+        const answer = await request(mine.signal);
+        return mine.signal.aborted ? undefined : answer;
+      } catch (error) {
+        if (mine.signal.aborted) return undefined;
+        throw error;
+      }
+    },
+  };
+}

@@ -1,0 +1,63 @@
+// Elements are made here and nowhere else: text is always text, never markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export const find = (selector) => document.querySelector(selector);
+
+/** An element with attributes, listeners ("onclick") and children; null and false are left out. */
+export function element(name, attributes = {}, ...children) {
+  return filled(document.createElement(name), attributes, children);
+}
+
+export function svg(name, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, name), attributes, children);
+}
+
+function filled(made, attributes, children) {
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
+    else made.setAttribute(key, value === true ? "" : value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+/** Where the paper says it: a section's anchor in its HTML, or "" for the whole. */
+export const paper = (section) => `https://arxiv.org/html/1706.03762v7${section && `#${section}`}`;
+
+export const button = (text, onclick, attributes = {}) =>
+  element("button", { type: "button", onclick, ...attributes }, text);
+
+/** One of a group has the tab stop; arrow keys move it. `items` are in reading order. */
+export function roving(items, event, { across = "ArrowRight", back = "ArrowLeft" } = {}) {
+  const at = items.indexOf(event.target);
+  const to = { [across]: at + 1, [back]: at - 1, Home: 0, End: items.length - 1 }[event.key];
+  if (at < 0 || to === undefined || !items[to]) return;
+  event.preventDefault();
+  stop(items, items[to]);
+  items[to].focus();
+}
+
+/** Gives the tab stop to one of the group. */
+export function stop(items, one) {
+  for (const item of items) item.setAttribute("tabindex", item === one ? "0" : "-1");
+}
+
+/** A picture's numbers as a table, made when it is opened. `rows()` gives lists of cells. */
+export function asTable(caption, heads, rows) {
+  const box = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption });
+  const details = element("details", { class: "as-table" }, element("summary", {}, "As a table"), box);
+  details.addEventListener("toggle", () => {
+    if (!details.open) return;
+    const head = heads.map((text) => element("th", { scope: "col" }, text));
+    const body = rows().map(([first, ...cells]) => element("tr", {},
+      element("th", { scope: "row" }, first), ...cells.map((cell) => element("td", {}, cell))));
+    box.replaceChildren(element("table", {}, element("caption", {}, caption),
+      element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)));
+  });
+  return details;
+}
+
+export const percent = (p) => (p > 0 && p < 0.0005 ? "< 0.1%" : `${(100 * p).toFixed(p < 0.1 || p >= 0.995 ? 1 : 0)}%`);
+export const decimal = (value, digits = 3) => value.toFixed(digits).replace("-", "−");

@@ -1,0 +1,86 @@
+// A challenge: which token comes next? The answer is what the model has written, step by step.
+
+import { button, element, find, percent } from "./dom.js";
+import { following } from "./text.js";
+
+const CHOICES = 4;
+
+export function guessView(page) {
+  const box = find("#guess");
+  let game = null; // {source, tokens: of the translation, right, at: tokens written so far}
+
+  function idle() {
+    document.body.classList.remove("guessing");
+    game = null;
+    box.replaceChildren(button("Play with this sentence", begin),
+      element("p", { class: "quiet" }, "Its translation above is covered while you play."));
+  }
+
+  function begin() {
+    const { inspected, chosen } = page.get();
+    const seen = inspected.get(chosen);
+    if (!seen) return;
+    game = { source: seen.source.text, tokens: seen.target.tokens, right: 0, at: 0 };
+    document.body.classList.add("guessing");
+    ask();
+  }
+
+  /** What was likely at the place, and what was written there; the likeliest first. */
+  function likely() {
+    const { piece, likeliest, log_probability: log } = game.tokens[game.at];
+    const others = likeliest.filter((each) => each.piece !== piece);
+    return [{ piece, probability: Math.exp(log) }, ...others].sort((a, b) => b.probability - a.probability);
+  }
+
+  function ask() {
+    const { piece } = game.tokens[game.at];
+    const all = likely();
+    const offered = [all.find((each) => each.piece === piece), ...all.filter((each) => each.piece !== piece)]
+      .slice(0, CHOICES).sort((a, b) => (a.piece < b.piece ? -1 : 1)); // not by rank
+    const buttons = offered.map((each) => button(following(each.piece), () => reveal(all, each), { class: "guess" }));
+    show(buttons[0], element("p", { id: "question" }, "What comes next?"),
+      element("div", { class: "choices", role: "group", "aria-labelledby": "question" }, ...buttons));
+  }
+
+  function reveal(all, guess) {
+    const { piece } = game.tokens[game.at];
+    const right = guess.piece === piece;
+    game.right += right;
+    game.at++;
+    const rows = all.slice(0, 5).map((each) => {
+      const bar = element("span", { class: "share" });
+      bar.style.setProperty("--share", each.probability);
+      return element("li", { class: each === guess ? "mine" : null }, element("span", { class: "piece" }, following(each.piece)), bar,
+        element("span", { class: "number" }, percent(each.probability)));
+    });
+    const says = right ? `Yes: “${following(piece)}”.`
+      : `The model wrote “${following(piece)}”; to yours it gave ${percent(guess.probability)}.`;
+    const on = game.at < game.tokens.length ? button("Next token", ask) : button("To the end", over);
+    show(on, element("p", { role: "status", class: right ? "right" : null }, says),
+      element("ol", { class: "bars", "aria-label": "The model's likeliest" }, ...rows), element("div", { class: "choices" }, on));
+  }
+
+  function over() {
+    const { right, at, source } = game;
+    const target = written();
+    idle();
+    box.prepend(element("p", { role: "status" }, `You and the model agreed on ${right} of ${at} tokens of `,
+      element("q", {}, target), ", its translation of ", element("q", {}, source)));
+    box.querySelector("button").focus({ preventScroll: true });
+  }
+
+  function show(focused, ...parts) {
+    const languages = ["source", "target"].map((side) => ({ lang: find(`#${side}`).lang || null }));
+    box.replaceChildren(element("p", { class: "so-far" }, element("q", languages[0], game.source), element("br"),
+      element("span", languages[1], `${written()} …`)), ...parts,
+    element("p", { class: "quiet" }, `${game.right} of ${game.at} so far. `, button("Stop", idle)));
+    focused.focus({ preventScroll: true });
+  }
+
+  const written = () => game.tokens.slice(0, game.at).map((token) => token.text).join("");
+
+  page.on((state, before) => {
+    if (state.sentences !== before.sentences || state.chosen !== before.chosen) idle();
+  });
+  idle();
+}

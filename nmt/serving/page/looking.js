@@ -1,0 +1,120 @@
+// The one selection: which tokens are looked at, and where their attention goes on the other side.
+
+import { newest, post } from "./api.js";
+import { looked, same } from "./store.js";
+import { tokensOf, units } from "./text.js";
+
+const KEPT = 24; // inspections, so that a sentence that comes back is shown at once
+
+export function looking(page) {
+  const cache = new Map();
+  const chosen = newest();
+  const other = newest();
+
+  async function inspect(index, request = other) {
+    const { sentences, inspected } = page.get();
+    const { source, target } = sentences[index];
+    if (inspected.has(index)) return inspected.get(index);
+    const key = JSON.stringify([source, target]);
+    const seen = cache.get(key) ?? await request.run((signal) => post("api/inspect", { text: source, target }, signal));
+    if (!seen || page.get().sentences !== sentences) return undefined;
+    cache.delete(key);
+    cache.set(key, seen);
+    if (cache.size > KEPT) cache.delete(cache.keys().next().value);
+    page.set({ inspected: new Map(page.get().inspected).set(index, seen) });
+    return seen;
+  }
+
+  /** Puts a sentence under the microscope. */
+  async function choose(index) {
+    if (page.get().chosen !== index) page.set({ chosen: index });
+    try {
+      await inspect(index, chosen);
+      page.set({ blind: null });
+    } catch (error) {
+      page.set({ blind: error.message });
+    }
+  }
+
+  let wanted = null;
+  /** Looks at a unit of the text: `kind` is "pointed", for as long as the pointer is there, or "token". */
+  async function look(kind, sentence, side, unit) {
+    const mine = wanted = {};
+    if (kind === "token") choose(sentence);
+    try {
+      await inspect(sentence, kind === "token" ? chosen : other);
+    } catch {
+      return; // what is pointed at in vain needs no message; what is chosen has had it
+    }
+    const range = placed(page.get(), sentence, side)?.[unit]?.tokens;
+    if (wanted !== mine || page.get().stale || !range) return;
+    set(kind, { sentence, side, begin: range[0], end: range[1] });
+  }
+
+  function set(kind, value) {
+    if (!same(page.get()[kind], value)) page.set({ [kind]: value });
+  }
+
+  function leave() {
+    wanted = null;
+    set("pointed", null);
+  }
+
+  return { choose, look, leave, set };
+}
+
+const places = new WeakMap();
+/** The units of a side of a sentence, each with its tokens; null before it was inspected. */
+export function placed(state, index, side) {
+  const seen = state.inspected.get(index);
+  if (!seen) return null;
+  const text = state.sentences[index][side];
+  const known = places.get(seen) ?? places.set(seen, {}).get(seen);
+  if (known[side]?.text !== text) {
+    const found = units(text);
+    const tokens = tokensOf(found, text, seen[side]);
+    known[side] = { text, units: found.map((unit, i) => ({ ...unit, tokens: tokens[i] })) };
+  }
+  return known[side].units;
+}
+
+/** Which cross-attention tints the other side: the one that is open, or else the last layer's mean. */
+function crossView(state, layers) {
+  const { kind, layer, head } = state.view;
+  return kind === "cross" ? { layer: layer < 0 ? layers - 1 : layer, head } : { layer: layers - 1, head: null };
+}
+
+/** One head's weights, [query][key], or the mean of all heads. */
+export function weightsOf(seen, { kind, layer, head }) {
+  const heads = seen.attention[kind].at(layer);
+  if (head !== null) return heads[head];
+  return heads[0].map((row, q) => row.map((_, k) => heads.reduce((sum, each) => sum + each[q][k], 0) / heads.length));
+}
+
+/** Cross-attention between the tokens looked at and each token of the other side. */
+export function across(state) {
+  const look = looked(state);
+  const seen = look && state.inspected.get(look.sentence);
+  if (!seen) return null;
+  const view = crossView(state, seen.attention.cross.length);
+  const weights = weightsOf(seen, { kind: "cross", ...view });
+  const range = Array.from({ length: look.end - look.begin }, (_, i) => look.begin + i);
+  const values = look.side === "target"
+    ? weights[0].map((_, key) => range.reduce((sum, query) => sum + weights[query][key], 0) / range.length)
+    : weights.map((row) => range.reduce((sum, key) => sum + row[key], 0));
+  return { look, view, values, seen, other: look.side === "target" ? "source" : "target" };
+}
+
+/** How strongly each unit of a side is tinted, 0 to 1; the marks of those looked at themselves. */
+export function tints(state, index, side, found = across(state)) {
+  const all = placed(state, index, side) ?? [];
+  if (!found || found.look.sentence !== index) return all.map(() => ({}));
+  const { look, values, other } = found;
+  return all.map(({ tokens }) => {
+    if (!tokens) return {};
+    const [begin, end] = tokens;
+    if (side === look.side) return { marked: begin < look.end && look.begin < end };
+    const some = values.slice(begin, end);
+    return { weight: side === other && side === "source" ? some.reduce((a, b) => a + b, 0) : Math.max(...some) };
+  });
+}

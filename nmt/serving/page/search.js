@@ -1,0 +1,100 @@
+// How beam search found the translation, and what another alpha would have chosen.
+
+import { newest, post } from "./api.js";
+import { asTable, button, decimal, element, find } from "./dom.js";
+import { path, ranked, spelt } from "./ranking.js";
+import { drawTree, legend } from "./tree.js";
+
+const BEAMS = [1, 2, 4, 8];
+const SHOWN = 8; // finished hypotheses in the list
+
+export function searchView(page) {
+  const box = find("#search");
+  const request = newest();
+  let seen = false; // whether the section has ever been on the screen
+  let asked = "";
+  let beam = null;
+  let tree = null;
+  let alpha = 0;
+  let mark = () => {};
+
+  const says = element("p", { class: "says" });
+  const forest = element("div", { class: "wide tree", tabindex: "0", role: "region", "aria-label": "Beam search as a tree" });
+  const list = element("ol", { class: "ranking" });
+  const number = element("output", { for: "alpha" });
+  const slider = element("input", { type: "range", id: "alpha", min: "0", max: "2", step: "0.05",
+    oninput: () => rank(Number(slider.value)) });
+  const beams = element("select", { id: "beam", onchange: () => { beam = Number(beams.value); ask(); } });
+  const table = asTable("All hypotheses that were compared",
+    ["step", "rank", "token", "state", "log P", "text so far"], () => tree.steps.flatMap((step, at) => step.map((node, index) => [
+      String(at + 1), String(index + 1), node.piece, node.state, decimal(node.log_probability), text({ step: at, index })])));
+  const controls = element("div", { class: "controls" },
+    element("label", { for: "beam" }, "Beam"), beams,
+    element("label", { for: "alpha" }, "α"), slider, number);
+  const all = [controls, says, list, legend(), forest, table];
+
+  const text = (at) => spelt(path(tree.steps, at).map((index, step) => tree.steps[step][index].piece));
+
+  function pick(at) {
+    const node = tree.steps[at.step][at.index];
+    mark(at);
+    says.textContent = `“${text(at)}”, step ${at.step + 1}: log P ${decimal(node.log_probability)}, ${node.state}.`;
+  }
+
+  function rank(value) {
+    alpha = value;
+    slider.value = value;
+    number.textContent = value.toFixed(2);
+    slider.setAttribute("aria-valuetext", `alpha ${value.toFixed(2)}`);
+    const order = ranked(tree.finished, alpha);
+    list.replaceChildren(...order.slice(0, SHOWN).map((each) => element("li", {},
+      button(each.text || "(nothing)", () => pick(each)),
+      element("span", { class: "figures" }, `${decimal(each.score)} = ${decimal(each.log_probability)} / ((5 + ${each.length}) / 6)`,
+        element("sup", {}, alpha.toFixed(2))))));
+    if (order.length) {
+      mark(order[0]);
+      says.textContent = `At α = ${alpha.toFixed(2)} the first of ${order.length} finished is “${order[0].text}”.`;
+    } else {
+      mark({ step: tree.steps.length - 1, index: 0 });
+      says.textContent = "None finished: the likeliest was cut at the greatest length.";
+    }
+  }
+
+  function show(found) {
+    tree = found;
+    const wanted = [...new Set([...BEAMS, found.beam])].sort((a, b) => a - b);
+    beams.replaceChildren(...wanted.map((width) => element("option", { value: width, selected: width === found.beam }, String(width))));
+    table.open = false;
+    mark = drawTree(forest, found, pick);
+    box.replaceChildren(...all);
+    rank(beam === null || !alpha ? found.length_penalty : alpha);
+  }
+
+  async function ask() {
+    const { sentences, chosen, stale } = page.get();
+    const sentence = sentences[chosen];
+    if (!seen || stale || !sentence) return;
+    const { source, prefix } = sentence;
+    const body = beam === null ? { text: source, prefix } : { text: source, prefix, beam };
+    const key = JSON.stringify(body);
+    if (key === asked) return;
+    asked = key;
+    try {
+      const found = await request.run((signal) => post("api/search", body, signal));
+      if (found) show(found);
+    } catch (error) {
+      asked = "";
+      box.replaceChildren(element("p", { class: "blind" }, error.message, " ", button("Try again", ask)));
+    }
+  }
+
+  new IntersectionObserver((entries) => {
+    if (entries.some((entry) => entry.isIntersecting)) {
+      seen = true;
+      ask();
+    }
+  }, { rootMargin: "200px" }).observe(find("#search-section"));
+  page.on((state, before) => {
+    if (state.sentences !== before.sentences || state.chosen !== before.chosen) ask();
+  });
+}

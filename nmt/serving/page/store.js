@@ -1,0 +1,31 @@
+// What the page knows. Views listen; only `set` changes it.
+
+export function store(state) {
+  const listeners = [];
+  return {
+    get: () => state,
+    on: (listener) => listeners.push(listener),
+    set(changes) {
+      const before = state;
+      state = { ...state, ...changes };
+      for (const listener of listeners) listener(state, before);
+    },
+  };
+}
+
+export const empty = {
+  text: "", // of the source
+  sentences: [], // {begin, end: in `text`; source, target, gap: the text before it; prefix: "" or forced}
+  stale: false, // the answer is not for `text`
+  chosen: 0, // the sentence under the microscope
+  inspected: new Map(), // sentence -> what /api/inspect says
+  token: null, // {sentence, side, begin, end}: chosen tokens
+  pointed: null, // likewise: those under the pointer
+  view: { kind: "cross", layer: -1, head: null }, // which attention; head null: the mean of all
+};
+
+/** The tokens that are looked at: those pointed at, or else those chosen. */
+export const looked = (state) => state.pointed || state.token;
+
+export const same = (a, b) => a === b || (a && b && a.sentence === b.sentence && a.side === b.side
+  && a.begin === b.begin && a.end === b.end);

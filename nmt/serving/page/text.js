@@ -1,0 +1,97 @@
+// Places in texts: sentences, words, tokens. Indices are JavaScript's, in UTF-16.
+
+/** The server counts code points; this turns its ranges into ours. */
+export function ranges(text) {
+  const at = [];
+  let index = 0;
+  for (const character of text) {
+    at.push(index);
+    index += character.length;
+  }
+  at.push(index);
+  return ([begin, end]) => [at[Math.min(begin, at.length - 1)], at[Math.min(end, at.length - 1)]];
+}
+
+const segmenters = new Map();
+function segments(text, granularity) {
+  if (!segmenters.has(granularity)) segmenters.set(granularity, new Intl.Segmenter(undefined, { granularity }));
+  return [...segmenters.get(granularity).segment(text)];
+}
+
+/** Words and marks of a text, without white space: [{begin, end}]. */
+export function units(text) {
+  return segments(text, "word").filter(({ segment }) => segment.trim())
+    .map(({ segment, index }) => ({ begin: index, end: index + segment.length }));
+}
+
+const UNSEEN = /^[\s\p{Cc}\p{Cf}]*$/u;
+const graphemes = (text) => segments(text, "grapheme").filter(({ segment }) => !UNSEEN.test(segment))
+  .map(({ segment, index }) => ({ begin: index, end: index + segment.length }));
+
+/** The tokens of each unit of a text, as [begin, end) or null; the model may have seen it normalized. */
+export function tokensOf(found, text, side) {
+  const spans = tokenSpans(side.tokens);
+  const place = text === side.text ? (unit) => unit : between(text, side.text);
+  return found.map((unit) => {
+    const there = place(unit);
+    if (!there) return null;
+    const begin = spans.findIndex((span) => span.end > there.begin);
+    let end = begin;
+    while (end < spans.length && spans[end].begin < there.end) end++;
+    return begin >= 0 && end > begin ? [begin, end] : null;
+  });
+}
+
+/** Where each token stands; a character's first bytes stand where its last one does. */
+function tokenSpans(tokens) {
+  const spans = [];
+  let at = 0;
+  let waiting = 0;
+  for (const { text } of tokens) {
+    const span = { begin: at + (text.length - text.trimStart().length), end: at += text.length };
+    spans.push(span);
+    if (!text) waiting++;
+    else for (; waiting; waiting--) spans[spans.length - 1 - waiting] = span;
+  }
+  return spans;
+}
+
+/** Maps places of one text to those of another with the same visible characters. */
+function between(from, to) {
+  const [ours, theirs] = [graphemes(from), graphemes(to)];
+  if (ours.length !== theirs.length) return () => null;
+  return ({ begin, end }) => {
+    const first = ours.findIndex((each) => each.end > begin);
+    const last = ours.findLastIndex((each) => each.begin < end);
+    return first >= 0 && last >= first ? { begin: theirs[first].begin, end: theirs[last].end } : null;
+  };
+}
+
+/** A piece as a person reads it: a space as ▁, a byte as its two digits. */
+export function shown(piece) {
+  const byte = /^<0x([0-9A-F]{2})>$/.exec(piece);
+  return byte ? byte[1] : piece === "</s>" ? "end" : piece === "<s>" ? "start" : piece;
+}
+
+/** The same where it follows a text: a word that it begins, or the rest of one. */
+export const following = (piece) => (piece === "</s>" ? "end of the sentence"
+  : piece.startsWith("▁") ? piece.slice(1) || "a space" : shown(piece) === piece && /^\p{L}/u.test(piece) ? `…${piece}`
+    : /^<0x/.test(piece) ? `byte ${shown(piece)}` : piece);
+
+export const isByte = (token) => token.bytes.length === 1 && /^<0x[0-9A-F]{2}>$/.test(token.piece);
+export const hex = (bytes) => bytes.map((byte) => byte.toString(16).padStart(2, "0").toUpperCase()).join(" ");
+
+const ENDS = /[.!?…。！？]["'”’»)\]]*\s*$/u;
+export const isFinished = (sentence) => ENDS.test(sentence);
+
+const KEY = "text=";
+export function fromFragment(fragment) {
+  const at = fragment.replace(/^#/, "");
+  if (!at.startsWith(KEY)) return null;
+  try {
+    return decodeURIComponent(at.slice(KEY.length));
+  } catch {
+    return null;
+  }
+}
+export const toFragment = (text) => (text ? `#${KEY}${encodeURIComponent(text)}` : " ");

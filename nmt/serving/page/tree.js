@@ -1,0 +1,73 @@
+// The tree of a beam search: a column for each step, the likeliest on top.
+
+import { decimal, element, roving, stop, svg } from "./dom.js";
+import { path } from "./ranking.js";
+import { shown } from "./text.js";
+
+const [WIDTH, HEIGHT, COLUMN, ROW, LETTERS] = [78, 24, 104, 30, 9];
+const TOP = 24;
+const cut = (piece) => ([...piece].length > LETTERS ? `${[...piece].slice(0, LETTERS - 1).join("")}…` : piece);
+const x = (step) => step * COLUMN + 1;
+const y = (index) => TOP + index * ROW + 1;
+
+/** Draws a search; `pick` is called with the node that is chosen. Returns what marks a path. */
+export function drawTree(box, { steps }, pick) {
+  const nodes = steps.map((step, at) => step.map((node, index) => drawNode(node, at, index)));
+  const links = steps.map((step, at) => step.map((node, index) => (node.parent === null ? null : drawLink(at, node, index))));
+  const flat = nodes.flat();
+  const rows = Math.max(...steps.map((step) => step.length));
+  const picture = svg("svg", {
+    width: steps.length * COLUMN, height: TOP + rows * ROW + 2, role: "group", "aria-label":
+      `Beam search in ${steps.length} steps; left and right arrows follow a hypothesis, up and down compare within a step`,
+  }, ...steps.map((_, at) => svg("text", { x: x(at), y: 14, class: "step", "aria-hidden": "true" }, `${at + 1}`)),
+  ...links.flat().filter(Boolean), ...flat);
+  box.replaceChildren(picture);
+  stop(flat, flat[0]);
+
+  function drawNode(node, step, index) {
+    const mine = { step, index };
+    const made = svg("g", {
+      class: `node ${node.state}`, role: "button", tabindex: "-1", transform: `translate(${x(step)} ${y(index)})`,
+      "aria-label": `step ${step + 1}: ${shown(node.piece).replace("▁", "")}, log P ${decimal(node.log_probability, 2)}, ${node.state}`,
+      onclick: () => pick(mine), onfocus: () => { stop(flat, made); pick(mine); },
+      onkeydown: (event) => move(event, mine),
+    }, svg("title", {}, `${node.piece}: log P ${decimal(node.log_probability, 2)}, ${node.state}`),
+    svg("rect", { width: WIDTH, height: HEIGHT, rx: 5 }),
+    svg("text", { x: 7, y: 16 }, node.state === "finished" ? "■ end" : cut(shown(node.piece))));
+    return made;
+  }
+
+  function drawLink(step, node, index) {
+    const [x1, y1, x2, y2] = [x(step - 1) + WIDTH, y(node.parent) + HEIGHT / 2, x(step), y(index) + HEIGHT / 2];
+    const middle = (x1 + x2) / 2;
+    return svg("path", { class: `link ${node.state}`, d: `M${x1} ${y1}C${middle} ${y1} ${middle} ${y2} ${x2} ${y2}` });
+  }
+
+  function move(event, { step, index }) {
+    if (event.key === "ArrowLeft" || event.key === "ArrowRight") {
+      const back = event.key === "ArrowLeft";
+      const to = back ? nodes[step - 1]?.[steps[step][index].parent]
+        : nodes[step + 1]?.[steps[step + 1].findIndex((node) => node.parent === index)];
+      event.preventDefault();
+      to?.focus();
+    } else if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      pick({ step, index });
+    } else roving(nodes[step], event, { across: "ArrowDown", back: "ArrowUp" });
+  }
+
+  /** Marks the path to a node. */
+  return function mark(at) {
+    const on = new Set(path(steps, at).map((index, step) => `${step}:${index}`));
+    steps.forEach((step, s) => step.forEach((_, index) => {
+      const marked = on.has(`${s}:${index}`);
+      nodes[s][index].classList.toggle("marked", marked);
+      links[s][index]?.classList.toggle("marked", marked);
+    }));
+  };
+}
+
+/** What the three kinds of nodes look like. */
+export const legend = () => element("ul", { class: "legend" },
+  ...[["live", "survivor: goes on"], ["pruned", "pruned: not among the best of its step"], ["finished", "finished: ended here"]]
+    .map(([state, text]) => element("li", {}, element("span", { class: `key ${state}`, "aria-hidden": "true" }), text)));

@@ -1,0 +1,390 @@
+"""The page in headless Chromium, as a person uses it. Skipped where there is none."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.conftest import make_settings
+from tests.serving.models import PAIRS, learnt_translator
+from tests.serving.served import served
+
+CHROMIUM = Path("/usr/bin/chromium")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+expect = playwright.expect
+expect.set_options(timeout=20_000)
+pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser, {CHROMIUM}")
+
+READS, SEES, SLEEPS, *_, LIVES = PAIRS
+ARTICLE = f"{READS} {SEES}\n\n{SLEEPS}\n\n{LIVES}"
+WORDS = "#target .unit"
+
+
+@pytest.fixture(scope="module")
+def server(tiny_data, tmp_path_factory) -> Iterator[str]:
+    """The address of a server on a small model."""
+    config = make_settings(tiny_data, tmp_path_factory.mktemp("page"), decoding__beam=4)
+    with served(learnt_translator(config, tiny_data)) as port:
+        yield f"http://127.0.0.1:{port}/"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as engine:
+        found = engine.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def visit(browser, server):
+    """Opens the page; afterwards, nothing may have gone wrong in it or left the server."""
+    contexts, wrong = [], []
+
+    def opened(fragment: str = "", **options):
+        context = browser.new_context(**options)
+        contexts.append(context)
+        context.set_default_timeout(20_000)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.on("console", lambda said: "Content Security" in said.text and wrong.append(said.text))
+        page.on("request", lambda sent: sent.url.startswith(server) or wrong.append(sent.url))
+        page.goto(server + fragment)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def translate(page, text: str) -> None:
+    """Types a text and waits until its translation is under the microscope."""
+    page.fill("#source", text)
+    expect(page.locator("#target")).to_have_text(PAIRS.get(text, re.compile(".")))
+    page.wait_for_selector("#tokens .chip")
+
+
+def pause(page) -> None:
+    """Stops the page's clock; `page.clock.run_for` moves it on."""
+    page.clock.install(time=0)
+    page.clock.pause_at(1000)
+
+
+def asked(page, path: str) -> list:
+    """From now on, what the page asks of a call."""
+    found: list = []
+    page.on("request", lambda sent: sent.url.endswith(path) and found.append(sent))
+    return found
+
+
+def test_typing_is_translated_when_it_pauses_and_stale_answers_are_dropped(visit):
+    page = visit()
+    translate(page, READS)
+    pause(page)
+    sent = asked(page, "/api/translate")
+    page.locator("#source").press_sequentially(" A dog")
+    page.clock.run_for(249)
+    expect(page.locator("#target")).to_have_class("stale")  # the old answer, dimmed
+    expect(page.locator("#target")).to_have_text(PAIRS[READS])
+    assert sent == []
+    held: list = []
+    page.route("**/api/translate", lambda route: held.append(route))
+    with page.expect_request("**/api/translate"):
+        page.clock.run_for(1)
+    with page.expect_event("requestfailed") as aborted:
+        page.locator("#source").press_sequentially(" sleeps.")
+    assert aborted.value.post_data_json["text"] == f"{READS} A dog"
+    page.unroute("**/api/translate")
+    page.clock.run_for(250)
+    expect(page.locator("#target")).to_have_text(f"{PAIRS[READS]} {PAIRS[SLEEPS]}")
+    expect(page.locator("#target")).not_to_have_class("stale")
+    assert len(sent) == 2
+    page.fill("#source", "")
+    page.clock.run_for(250)
+    expect(page.locator("#target")).to_have_text("")
+    expect(page.locator("#microscope")).to_be_hidden()
+
+
+def test_an_article_keeps_its_paragraphs_and_shows_which_sentence_is_which(visit):
+    page = visit()
+    translate(page, ARTICLE)
+    expected = f"{PAIRS[READS]} {PAIRS[SEES]}\n\n{PAIRS[SLEEPS]}\n\n{PAIRS[LIVES]}"
+    assert page.locator("#target").evaluate("one => one.textContent") == expected
+    expect(page.locator("#target .sentence")).to_have_count(4)
+    page.locator("#target").get_by_role("button", name="schläft").hover()
+    expect(page.locator("#target .sentence.chosen")).to_have_text(PAIRS[SLEEPS])
+    expect(page.locator("#backdrop .sentence.chosen")).to_have_text(SLEEPS)
+    expect(page.locator("#which")).to_contain_text("Sentence 4 of 4")  # where the caret is
+    page.get_by_role("button", name="Previous sentence").click()
+    expect(page.locator("#which")).to_contain_text(SLEEPS)
+    expect(page.locator("#tokens-target")).to_have_text(re.compile("15 tokens"))
+    chips = page.locator("[aria-labelledby=tokens-target] .chip").all_text_contents()
+    assert "".join(chips[:-1]).replace("▁", " ").strip() == PAIRS[SLEEPS]
+
+
+def test_pointing_shows_where_the_model_looked(visit):
+    page = visit()
+    translate(page, READS)
+    page.locator(WORDS, has_text="Buch").hover()
+    expect(page.locator("#says")).to_contain_text("To write “Buch” the model looked at “")
+    expect(page.locator("#says")).to_contain_text("cross-attention, layer 2, mean of the heads")
+    weights = page.locator("#backdrop .unit").evaluate_all(
+        "all => all.map((one) => Number(one.style.getPropertyValue('--weight')))"
+    )
+    assert 0.5 < sum(weights) <= 1.01
+    # the same from the other side, where a text area covers what is marked
+    box = page.locator("#backdrop .unit").nth(1).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator("#says")).to_contain_text("“man” was looked at")
+    expect(page.locator("[aria-labelledby=tokens-source] .chip.marked")).not_to_have_count(0)
+    page.mouse.move(1, 1)
+    expect(page.locator("#says")).to_have_text("")
+
+
+def test_an_alternative_is_gone_on_from_by_keyboard_alone(visit):
+    page = visit()
+    translate(page, READS)
+    page.locator(WORDS).first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    items = page.get_by_role("menuitemradio")
+    expect(items).to_have_count(10)
+    shares = items.evaluate_all("all => all.map((one) => one.style.getPropertyValue('--share'))")
+    assert sorted(map(float, shares), reverse=True) == [float(share) for share in shares]
+    expect(items.first).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator(WORDS).nth(1)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(items.first).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    with page.expect_request("**/api/translate") as sent:
+        page.keyboard.press("Enter")
+    prefix = sent.value.post_data_json["prefix"]
+    assert prefix.startswith("Der") and not PAIRS[READS].startswith(prefix)
+    expect(page.locator("#target")).to_have_text(re.compile(f"^{re.escape(prefix)}"))
+    page.get_by_role("button", name="Undo my choice").click()
+    expect(page.locator("#target")).to_have_text(PAIRS[READS])
+
+
+def test_tokens_have_bytes_and_probabilities(visit):
+    page = visit()
+    translate(page, "The child buys two apples.")
+    byte = page.locator("[aria-labelledby=tokens-target] .chip.byte").first
+    assert re.fullmatch(r"byte C3, [\d.]+% sure", byte.get_attribute("aria-label"))
+    byte.click()
+    said = page.locator("#token-says")
+    expect(said).to_contain_text("a byte, byte C3, part of “Ä”, probability")
+    page.locator("#tokens summary").click()
+    rows = page.locator("#tokens tbody tr").all_inner_texts()
+    assert any("▁a" in row and "20 61" in row for row in rows)
+    assert (
+        sum(row.startswith("written") for row in rows)
+        == page.locator("[aria-labelledby=tokens-target] .chip").count()
+    )
+
+
+def test_attention_by_layer_and_head_and_as_a_table(visit):
+    page = visit()
+    translate(page, SLEEPS)
+    thumbs = page.locator(".thumb")
+    expect(thumbs).to_have_count(2 * (2 + 1))  # layers, heads and their mean
+    page.get_by_label("Decoder", exact=True).check()
+    expect(page.locator(".triangle")).to_be_visible()
+    expect(page.locator(".large")).to_contain_text("causal mask")
+    thumbs.nth(1).click()
+    expect(thumbs.nth(1)).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(thumbs.nth(4)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".large .says")).to_contain_text("Decoder attention, layer 2, head 1")
+    page.locator(".large summary").click()
+    rows = [row.split("\t") for row in page.locator(".large tbody tr").all_inner_texts()]
+    for place, (_, *cells) in enumerate(rows):
+        weights = [float(cell.strip("%< ")) for cell in cells]
+        assert sum(weights) == pytest.approx(100, abs=3)
+        assert not any(weights[place + 1 :])  # of what is not written yet
+    painted = page.locator(".map canvas").evaluate("""canvas => {
+        const {width, height} = canvas, pixels = canvas.getContext("2d");
+        const at = (x, y) => pixels.getImageData(x * width, y * height, 1, 1).data[3];
+        return [at(0.01, 0.01), at(0.95, 0.05)];
+    }""")
+    assert painted[0] > 200 and painted[1] == 0
+
+
+def test_the_search_as_a_tree_and_another_alpha(visit):
+    page = visit()
+    with page.expect_response("**/api/search") as found:
+        translate(page, READS)
+        page.locator("#search-section").scroll_into_view_if_needed()
+    tree = found.value.json()
+    nodes = [node for step in tree["steps"] for node in step]
+    expect(page.locator(".node")).to_have_count(len(nodes))
+    for state in ("live", "pruned", "finished"):
+        assert page.locator(f".node.{state}").count() == sum(n["state"] == state for n in nodes) > 0
+    assert page.locator(".node.marked").count() == tree["finished"][0]["length"]
+    listed = page.locator(".ranking button")
+    assert listed.first.inner_text() == PAIRS[READS]
+    for alpha in (0, 0.6, 2):
+        page.locator("#alpha").evaluate(f"""one => {{
+            one.value = {alpha}; one.dispatchEvent(new Event("input")); }}""")
+        order = sorted(
+            tree["finished"],
+            key=lambda each: each["log_probability"] / ((5 + each["length"]) / 6) ** alpha,
+            reverse=True,
+        )
+        assert listed.all_inner_texts() == [each["text"] or "(nothing)" for each in order[:8]]
+    page.locator(".node.finished").last.focus()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#search .says")).to_contain_text("live")
+    page.locator("#search summary").click()
+    expect(page.locator("#search tbody tr")).to_have_count(len(nodes))
+    with page.expect_request("**/api/search") as again:
+        page.locator("#beam").select_option("2")
+    assert again.value.post_data_json["beam"] == 2
+
+
+def test_the_challenge_to_its_end(visit):
+    page = visit()
+    translate(page, LIVES)
+    page.get_by_role("button", name="Play with this sentence").click()
+    turns, best = 0, ""
+    while best != "end of the sentence":
+        if turns:
+            page.get_by_role("button", name="Next token").click()
+        expect(page.locator(".guess")).to_have_count(4)
+        page.locator(".guess").first.click()
+        expect(page.locator(".bars li")).to_have_count(5)
+        best = page.locator(".bars .piece").first.inner_text()
+        turns += 1
+    page.get_by_role("button", name="To the end").click()
+    expect(page.locator("#guess")).to_contain_text(f"of {turns} tokens of {PAIRS[LIVES]}")
+
+
+def test_when_the_server_is_gone_it_is_said_kindly_and_tried_again(visit):
+    page = visit()
+    translate(page, READS)
+    page.route("**/api/**", lambda route: route.abort("connectionrefused"))
+    page.fill("#source", SLEEPS)
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("The server does not answer. Your text is still here.")
+    assert page.locator("#source").input_value() == SLEEPS
+    expect(page.locator("#target")).to_have_text(PAIRS[READS])
+    page.unroute("**/api/**")
+    expect(page.locator("#target")).to_have_text(PAIRS[SLEEPS])  # by itself
+    expect(alert).to_be_hidden()
+    refusal = {"error": "too many requests wait"}
+    page.route("**/api/**", lambda route: route.fulfill(status=429, json=refusal))
+    page.fill("#source", READS)
+    expect(alert).to_contain_text("The server is busy.")
+    page.unroute("**/api/**")
+    page.get_by_role("button", name="Try now").click()
+    expect(page.locator("#target")).to_have_text(PAIRS[READS])
+    refusal = {"error": "more than 50,000 characters in one request"}
+    page.route("**/api/**", lambda route: route.fulfill(status=400, json=refusal))
+    page.fill("#source", SLEEPS)
+    expect(alert).to_have_text(refusal["error"])
+
+
+def test_a_link_holds_the_text_and_text_is_never_markup(visit):
+    attack = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    page = visit(f"#text={quote(attack)}")
+    expect(page.locator("#backdrop .unit").first).to_be_attached()
+    assert page.locator("#source").input_value() == attack
+    assert page.evaluate("document.querySelectorAll('img, main script').length") == 0
+    told = {"text": attack, "sentences": [{"source": [0, 3], "target": [0, len(attack)]}]}
+    page.route("**/api/translate", lambda route: route.fulfill(json={"translations": [told]}))
+    page.fill("#source", "abc")
+    expect(page.locator("#target")).to_have_text(attack)
+    page.wait_for_selector("#tokens .chip")
+    assert page.evaluate("document.querySelectorAll('img, main script').length") == 0
+    assert page.url.endswith("#text=abc")
+    page.evaluate(f"location.hash = 'text={quote(READS)}'")
+    expect(page.locator("#source")).to_have_value(READS)
+    page.evaluate("location.hash = 'text=%E0%A4%A'")  # no UTF-8: nothing happens
+    expect(page.locator("#source")).to_have_value(READS)
+
+
+def test_only_finished_sentences_are_read_out(visit):
+    page = visit()
+    pause(page)
+    spoken = page.locator("#announce")
+    page.fill("#source", f"{READS} A dog")
+    page.clock.run_for(250)
+    expect(page.locator("#target")).to_have_text(re.compile(f"^{PAIRS[READS]} ."))
+    expect(spoken).to_have_text("")
+    page.clock.run_for(1000)
+    expect(spoken).to_have_text(PAIRS[READS])
+    page.fill("#source", f"{READS} {SLEEPS}")
+    page.clock.run_for(250)
+    expect(page.locator("#target")).to_have_text(f"{PAIRS[READS]} {PAIRS[SLEEPS]}")
+    page.clock.run_for(1000)
+    expect(spoken).to_have_text(PAIRS[SLEEPS])
+
+
+def test_words_are_found_in_text_that_the_model_saw_otherwise(visit):
+    """Decomposed letters, odd spaces, invisible characters, characters of several bytes."""
+    page = visit()
+    found = page.evaluate("""async () => {
+        const { tokensOf, units } = await import("/text.js");
+        const token = (text) => ({ text, piece: text, bytes: [] });
+        const side = { text: "Ü 😀 b", tokens: ["Ü", " ", "", "", "", "😀", " b", ""].map(token) };
+        const text = "  U\\u0308\\u00a0\\n😀 \\u00ad b ";
+        return [tokensOf(units(text), text, side), tokensOf(units("a b c d"), "a b c d", side)];
+    }""")
+    units, others = found
+    assert [each for each in units if each] == [[0, 1], [2, 6], [6, 7]]
+    assert not any(others)
+
+
+def test_it_fits_a_telephone(visit):
+    page = visit(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
+    translate(page, ARTICLE)
+    page.locator("#search-section").scroll_into_view_if_needed()
+    page.wait_for_selector(".tree svg")
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    source, target = (page.locator(name).bounding_box() for name in ("#source", "#target"))
+    assert target["y"] >= source["y"] + source["height"]
+    page.locator(WORDS, has_text="Mann").tap()
+    menu = page.locator(".menu")
+    expect(page.get_by_role("menuitemradio")).to_have_count(10)
+    box = menu.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 360
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nobody_is_shut_out(visit, scheme):
+    """axe-core knows most of what the guidelines for accessible content ask of a page."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    page = visit(color_scheme=scheme)
+    translate(page, ARTICLE)
+    page.locator("#search-section").scroll_into_view_if_needed()
+    page.wait_for_selector(".tree svg")
+    for summary in page.locator("#tokens summary, .large summary").all():
+        summary.click()
+    page.get_by_label("Decoder", exact=True).check()
+    page.locator("#target").get_by_role("button", name="Hund").first.click()
+    page.wait_for_selector("[role=menuitemradio]")
+    paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert (int(re.findall(r"\d+", paper)[0]) < 60) == (scheme == "dark")
+    assert serious(axe, page) == []
+    page.keyboard.press("Escape")
+    page.route("**/api/translate", lambda route: route.abort())
+    page.get_by_role("button", name="Play with this sentence").click()
+    page.locator(".guess").first.click()
+    page.fill("#source", SEES)
+    expect(page.get_by_role("alert")).to_be_visible()
+    assert serious(axe, page) == []
+
+
+def serious(axe, page) -> list[str]:
+    """What is wrong for somebody, and where."""
+    return [
+        f"{each['id']}: {node['html'][:150]} {node['failureSummary'][:200]}"
+        for each in axe.run(page).response["violations"]
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"][:3]
+    ]
