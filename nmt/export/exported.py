@@ -4,7 +4,7 @@ Nothing here imports torch: where there is none, an exported directory is what c
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -102,6 +102,7 @@ class ExportedTranslator:
         options: SearchOptions | None = None,
         *,
         prefix: str | Sequence[str] = "",
+        progress: Callable[[int], object] | None = None,
     ) -> list[list[Translation]]:
         """Translations of each sentence, best first, as `Translator.n_best` has them.
 
@@ -121,7 +122,7 @@ class ExportedTranslator:
             for number, line in enumerate(lines)
             for place, part in enumerate(line)
         ]
-        found = iter(self._found(parts, options))
+        found = iter(self._found(parts, options, progress))
         return [different(combine([next(found) for _ in line])) for line in lines]
 
     def next_tokens(self, text: str, prefix: str = "", k: int = 10) -> list[NextToken]:
@@ -153,7 +154,12 @@ class ExportedTranslator:
         """The beam width. Raises ArgumentError if `n_best` exceeds it."""
         return options.width(self.config.decoding.beam)
 
-    def _found(self, parts: Sequence[_Part], options: SearchOptions) -> list[list[Translation]]:
+    def _found(
+        self,
+        parts: Sequence[_Part],
+        options: SearchOptions,
+        progress: Callable[[int], object] | None,
+    ) -> list[list[Translation]]:
         """The translations of each part, best first, none of them blank."""
         order = sorted(range(len(parts)), key=lambda i: len(parts[i][0]))
         found: list[list[Translation]] = [[] for _ in parts]
@@ -161,6 +167,8 @@ class ExportedTranslator:
             some = order[begin : begin + _BATCH]
             for i, each in zip(some, self._batch([parts[i] for i in some], options), strict=True):
                 found[i] = each
+            if progress:
+                progress(len(some))
         return found
 
     def _batch(self, parts: Sequence[_Part], options: SearchOptions) -> list[list[Translation]]:

@@ -1,6 +1,7 @@
 """The calls of LibreTranslate, so that its clients work with this server unchanged."""
 
 import re
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -8,8 +9,10 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from nmt.decoding.markup import Markup
 from nmt.decoding.options import SearchOptions
 from nmt.serving.requests import (
+    answer,
     batcher_of,
     check_texts,
     described,
@@ -42,7 +45,7 @@ class TranslateQuestion(BaseModel):
     q: str | list[str]
     source: str = Field(description="a language's code, or auto")
     target: str
-    format: str = "text"
+    format: str = Field("text", description="text or html")
     alternatives: int = Field(0, ge=0)
 
 
@@ -76,8 +79,8 @@ async def translate(request: Request) -> Response:
     question = await parsed(request, TranslateQuestion, form=True)
     texts = [question.q] if isinstance(question.q, str) else question.q
     check_texts(request, *texts)
-    if question.format != "text":
-        raise HTTPException(400, f"format: only text is supported, not {question.format!a:.20}")
+    if question.format not in ("text", "html"):
+        raise HTTPException(400, f"format: only text and html, not {question.format!a:.20}")
     known = directions(request)
     source = next(iter(known)) if question.source == "auto" else question.source
     for code, codes in ((source, known), (question.target, known.get(source, {}))):
@@ -90,16 +93,39 @@ async def translate(request: Request) -> Response:
     options = SearchOptions(
         n_best=wanted, beam=wanted if wanted > translator.config.decoding.beam else None
     )
-    found = await translated(
-        request, texts, options, language=source, tag=known[source][question.target]
-    )
-    answers: dict[str, list[Any]] = {"translatedText": [each.texts[0] for each in found]}
+    tag = known[source][question.target]
+    if question.format == "html":
+        if tag:
+            raise HTTPException(400, "format: only text with a model of several directions")
+        translations = await _around_tags(request, texts, options, source)
+    else:
+        found = await translated(request, texts, options, language=source, tag=tag)
+        translations = [each.texts for each in found]
+    answers: dict[str, list[Any]] = {"translatedText": [each[0] for each in translations]}
     if question.source == "auto":
-        answers["detectedLanguage"] = [_detected(source) for _ in found]
+        answers["detectedLanguage"] = [_detected(source) for _ in texts]
     if question.alternatives:
-        answers["alternatives"] = [each.texts[1:] for each in found]
+        answers["alternatives"] = [each[1:] for each in translations]
     is_list = isinstance(question.q, list)
     return json_response({key: each if is_list else each[0] for key, each in answers.items()})
+
+
+async def _around_tags(
+    request: Request, texts: list[str], options: SearchOptions, language: str
+) -> list[list[str]]:
+    """The translations of each HTML text, best first, with its tags."""
+    batcher = batcher_of(request)
+    documents = [Markup(text, batcher.translator.tokenizer, language) for text in texts]
+    sentences = [sentence for each in documents for sentence in each.sentences]
+    work = batcher.translate(sentences, replace(options, align=True))
+    found = iter(await answer(request, work))
+    translations = []
+    for document in documents:
+        each = [next(found) for _ in document.sentences]
+        ranks = range(max(map(len, each), default=1))
+        ranked = ([best[min(rank, len(best) - 1)] for best in each] for rank in ranks)
+        translations.append([document.written(some) for some in ranked])
+    return translations
 
 
 @router.get("/languages")

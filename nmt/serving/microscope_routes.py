@@ -3,14 +3,13 @@
 Answers are long, so they are written where the model works and not in the event loop.
 """
 
-from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from nmt.serving.microscope import inspect, search_tree
+from nmt.errors import InputError
 from nmt.serving.requests import (
     answer,
     batcher_of,
@@ -46,7 +45,7 @@ async def inspected(request: Request) -> Response:
     """Tokens of a sentence and its translation, with their attention weights."""
     question = await parsed(request, InspectQuestion)
     check_texts(request, question.text, question.target or "")
-    return await _answer(request, inspect, question)
+    return await _answer(request, "inspect", question)
 
 
 @router.post("/search", openapi_extra=described(SearchQuestion))
@@ -55,13 +54,18 @@ async def searched(request: Request) -> Response:
     question = await parsed(request, SearchQuestion)
     check_texts(request, question.text, question.prefix)
     at_most("beam", question.beam or 1, limits_of(request).beam)
-    return await _answer(request, search_tree, question)
+    return await _answer(request, "search_tree", question)
 
 
-async def _answer(request: Request, function: Callable[..., Any], question: Question) -> Response:
+async def _answer(request: Request, name: str, question: Question) -> Response:
     batcher = batcher_of(request)
+    if not hasattr(batcher.translator, "transformer"):
+        raise InputError("an exported model gives no view inside, serve the model itself")
 
     def work() -> Response:
+        from nmt.serving import microscope  # it needs torch, which serving an export does not
+
+        function = getattr(microscope, name)
         return json_response(function(batcher.translator, **question.model_dump()))
 
     return await answer(request, batcher.call(work))

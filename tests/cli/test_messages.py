@@ -68,6 +68,8 @@ def test_warnings_are_worded_alike():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert not re.match(r"(?i)warning:", node.value), f"{path}:{node.lineno}"
+
+
 @pytest.mark.parametrize("words", [["translate", "m"], ["benchmark", "translate", "m"]])
 def test_a_wrong_option_names_the_help_of_its_own_command(words, capsys):
     assert main([*words, "--nothing"]) == 2

@@ -29,7 +29,9 @@ class Shouting:
             data=SimpleNamespace(source_language="en", target_language="de"),
             decoding=SimpleNamespace(beam=4),
         )
-        self.tokenizer = SimpleNamespace(symbols=symbols)
+        self.tokenizer = SimpleNamespace(
+            symbols=symbols, split_tag=lambda text: ("", text), normalize=str
+        )
         self.batches: list[list[str]] = []
         self.free = threading.Event()
         self.free.set()
@@ -58,7 +60,11 @@ class Shouting:
             except MemoryError:
                 raise ArgumentError("out of memory") from None
         shouted = [text.upper() + "!" * rank for rank in range(options.n_best)]
-        return [Translation(each, -float(n), -1.0, [5, 2], 1) for n, each in enumerate(shouted)]
+        links = [(n, n) for n, _ in enumerate(text.split())]
+        return [
+            Translation(each, -float(n), -1.0, [5, 2], 1, alignment=links)
+            for n, each in enumerate(shouted)
+        ]
 
 
 @contextmanager

@@ -41,6 +41,17 @@ def test_a_form_is_as_good_as_json(port: int):
         assert ask(port, "/translate", broken, content_type=FORM)[0] == 400
 
 
+def test_tags_of_html_stay(port: int):
+    asked = question(["<p>Yes &amp; <b>no</b>.</p>", "a"], format="html", alternatives=1)
+    assert ask(port, "/translate", asked) == (
+        200,
+        {
+            "translatedText": ["<p>YES &amp; <b>NO</b>.</p>", "A"],
+            "alternatives": [["<p>YES &amp; <b>NO</b>.!</p>"], ["A!"]],
+        },
+    )
+
+
 def test_alternatives_and_detection(port: int):
     asked = question("a", alternatives=2, source="auto")
     assert ask(port, "/translate", asked) == (
@@ -74,7 +85,7 @@ def test_languages_and_settings(port: int):
         (question(source="fr"), "'fr' is not supported"),
         (question(target="en"), "'en' is not supported"),
         (question(target="<script>" * 9), "is not supported"),
-        (question(format="html"), "only text"),
+        (question(format="odt"), "only text and html"),
         (question(alternatives=16), "alternatives: at most 15"),
         (question(alternatives=-1), "alternatives: "),
     ],
@@ -91,3 +102,4 @@ def test_a_model_of_several_directions_is_asked_by_its_symbols():
         assert {each["code"]: each["targets"] for each in found} == {"de": ["en"], "en": ["de"]}
         there = question("Aha. So.", source="de", target="en")
         assert ask(port, "/translate", there)[1] == {"translatedText": "<2EN> AHA. <2EN> SO."}
+        assert ask(port, "/translate", there | {"format": "html"})[0] == 400
