@@ -178,6 +178,10 @@ class _Ids:
         """The numbers in each text."""
         return [[int(word) for word in text.split()] for text in texts]
 
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The ids."""
+        return list(map(str, ids))
+
     def decode(self, ids: Sequence[int]) -> str:
         """The ids, with spaces between them."""
         return " ".join(map(str, ids))

@@ -101,8 +101,8 @@ def validate(
             translator = Translator(loss_module.transformer, tokenizer, config, target_symbols)
             with autocast(config, ranks.device):
                 own_samples = _translated(translator, pairs, stop)
-            if ranks.is_main:
-                attention = _attention(translator, pairs)
+                if ranks.is_main:
+                    attention = _attention(translator, pairs)
     except _Interrupted:
         is_interrupted = True
     loss_module.train(training)

@@ -107,11 +107,11 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "serve M --host h --port 80 --queue 9 --device cpu --precision bf16": (
         "nmt.serving.server.run_serve",
-        {0: Path("M"), "host": "h", "port": 80, "limits": Limits(queue=9), **ON},
+        {"host": "h", "port": 80, "limits": Limits(queue=9)},
     ),
     "serve M": (
         "nmt.serving.server.run_serve",
-        {"host": "127.0.0.1", "port": 8000, "limits": Limits(), "device": None, "precision": None},
+        {"host": "127.0.0.1", "port": 8000, "limits": Limits()},
     ),
     "info CONFIG --json training.max_steps=5": ("nmt.reporting.info.info", {}),
 }  # fmt: skip
@@ -145,6 +145,17 @@ def test_each_option_arrives(line: str, settings, tmp_path: Path, monkeypatch, c
         assert isinstance(given[0], Config) and given[0].training.max_steps == 5
     if "evaluate" in line and "--json" in line:
         assert json.loads(capsys.readouterr().out) == {"is": "json"}
+
+
+def test_the_model_that_is_served_is_loaded_as_asked(monkeypatch):
+    calls = []
+    monkeypatch.setattr("nmt.serving.server.run_serve", lambda load, **_: load())
+    monkeypatch.setattr(
+        "nmt.decoding.translator.Translator.load", lambda *path, **named: calls.append((path, named))
+    )
+    assert main("serve M --device cpu --precision bf16".split()) == 0
+    [(path, named)] = calls
+    assert path == (Path("M"),) and named.items() >= ON.items()
 
 
 def options_of(parser: argparse.ArgumentParser) -> set[str]:
