@@ -88,6 +88,7 @@ SCRIPTS = {  # what makes all that these scripts make takes long; where they are
     "docs/reference.py": "test_documents.py",
     "recipes/back_translation/halves.py": "recipes/test_demo_scripts.py",  # unless text is there
     "recipes/paper_figures/paper_figures.py": "recipes/test_paper_figures.py",
+    "recipes/at_scale/translate.py": "recipes/test_at_scale.py",
     "recipes/scaling/scaling.py": "recipes/test_scaling.py",
     "recipes/table3/table3.py": "recipes/test_table3.py",
     "recipes.speed.compare": "recipes/test_speed.py",
@@ -97,6 +98,7 @@ OTHERS = {  # programs that are not called here, and what their lines are held t
     "make": "test_targets_exist_and_call_nmt_as_it_is",
     "pip": "test_extras_and_constraints_are_there",
     "python3": "test_extras_and_constraints_are_there",
+    "bash": "recipes/test_at_scale.py",
     "sbatch": "recipes/test_slurm.py",
 }
 READ = (

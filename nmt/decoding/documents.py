@@ -14,7 +14,8 @@ from nmt.decoding.passages import Passage, Progress, Translates, later
 from nmt.decoding.translation import Translation, combine
 from nmt.errors import ArgumentError, count
 
-_INDENTATION = re.compile(r"[ \t\u3000]*")
+# white space of any width and marks of byte order, but for what a reader takes for a line end
+INDENTATION = re.compile(r"(?:[^\S\r\n\v\f\x1c-\x1e\x85\u2028\u2029]|\ufeff)*")
 
 
 class Document:
@@ -54,7 +55,7 @@ class Document:
 
     def _texts(self, of_lines: list[list[Translation]], rank: int) -> Iterator[str]:
         for line, best in zip(self._lines, of_lines, strict=True):
-            indentation = _INDENTATION.match(line)[0] if line.strip() else ""  # type: ignore[index]
+            indentation = INDENTATION.match(line)[0] if line.strip() else ""  # type: ignore[index]
             yield indentation + best[min(rank, len(best) - 1)].text
 
 

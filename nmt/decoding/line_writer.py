@@ -1,18 +1,16 @@
 """What is written for each line: its translation, numbered ones, or JSON."""
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
+from nmt.decoding.documents import INDENTATION
 from nmt.decoding.doubtful import is_doubtful
 from nmt.decoding.line_reader import LinePart
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.passages import later, words_before
 from nmt.decoding.translation import Translation, combine
-
-_INDENTATION = re.compile(r"[ \t\u3000]*")
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class LineWriter:
         if self.options.numbered:
             return [f"{self._index}\t{each.score:z.6f}\t{each.text}\n" for each in wanted]
         is_indented = self.options.document and source.strip()
-        indentation = _INDENTATION.match(source)[0] if is_indented else ""  # type: ignore[index]
+        indentation = INDENTATION.match(source)[0] if is_indented else ""  # type: ignore[index]
         return [f"{indentation}{each.text}\n" for each in wanted]
 
     def _wanted(self, best: list[Translation]) -> list[Translation]:
@@ -103,13 +101,14 @@ class LineWriter:
         return (best + best[-1:] * (n - len(best)))[:n]
 
     def _as_json(self, wanted: list[Translation]) -> str:
-        content = {"line": self._index} | _fields(wanted[0])
+        is_aligned = self.options.search.align
+        content = {"line": self._index} | _fields(wanted[0], is_aligned)
         if self.options.numbered:
-            content["alternatives"] = [_fields(each) for each in wanted[1:]]
+            content["alternatives"] = [_fields(each, is_aligned) for each in wanted[1:]]
         return json.dumps(content, ensure_ascii=False) + "\n"
 
 
-def _fields(found: Translation) -> dict[str, Any]:
+def _fields(found: Translation, is_aligned: bool) -> dict[str, Any]:
     """What JSON says of a translation."""
     content = {
         "text": found.text,
@@ -118,7 +117,7 @@ def _fields(found: Translation) -> dict[str, Any]:
         "tokens": found.pieces,
         "token_log_probabilities": [_rounded(each) for each in found.token_log_probabilities],
     }
-    return content if found.alignment is None else content | {"alignment": found.alignment}
+    return content | {"alignment": found.alignment or []} if is_aligned else content
 
 
 def _rounded(value: float) -> float:

@@ -389,11 +389,13 @@ class Translator:
 def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
     """At most so many texts at a time, and no more characters than a few texts may have."""
     window: list[str] = []
+    characters = 0
     for text in texts:
         window.append(text.rstrip("\r\n"))
-        if len(window) == most or sum(map(len, window)) >= _WINDOW_CHARACTERS:
+        characters += len(window[-1])
+        if len(window) == most or characters >= _WINDOW_CHARACTERS:
             yield window
-            window = []
+            window, characters = [], 0
     if window:
         yield window
 

@@ -22,7 +22,7 @@ from nmt.decoding.translation import (
     length_penalty,
 )
 from nmt.errors import ArgumentError, InputError, NoModelError
-from nmt.model.special_ids import BOS_ID, PAD_ID, UNK_ID
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import manifest
 from nmt.storage.names import CONFIG, TOKENIZER
 
@@ -142,13 +142,19 @@ class ExportedTranslator:
             return_end_token=True, length_penalty=0, min_decoding_length=0, max_input_length=0,
             max_decoding_length=len(forced) + 1,
         )  # fmt: skip
+        # CT2 leaves the end symbol out of these alternatives, and it counts among all tokens
+        [scored] = self.engine.score_batch(
+            [self.tokenizer.pieces(parts[0])], [self.tokenizer.pieces(forced)], max_input_length=0
+        )
+        end = math.exp(scored.log_probs[-1])
         found = [
-            NextToken(token, piece, self._text([*forced, token]), math.exp(score))
+            NextToken(token, piece, self._text([*forced, token]), math.exp(score) * (1 - end))
             for (*_, piece), score in zip(result.hypotheses, result.scores, strict=True)
             if piece not in never
             for token in [self._ids[piece]]
         ]
-        return found[:k]
+        found.append(NextToken(EOS_ID, self.tokenizer.pieces([EOS_ID])[0], self._text(forced), end))
+        return sorted(found, key=lambda each: -each.probability)[:k]
 
     def beam(self, options: SearchOptions) -> int:
         """The beam width. Raises ArgumentError if `n_best` exceeds it."""

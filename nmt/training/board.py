@@ -34,6 +34,8 @@ def forget(folder: Path, is_kept: Callable[[str, int], bool]) -> None:
         is_kept: told the tag and the step of an event's value.
     """
     for path in folder.glob(f"{_FILE}.*"):
+        if not path.is_file():
+            continue
         try:
             kept = [
                 record

@@ -89,7 +89,7 @@ def _round(words: argparse.Namespace, name: str, source: Path, decoding: Any) ->
     }  # fmt: skip
     environment = os.environ | {"OMP_NUM_THREADS": str(words.threads)}
     done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("translate.py")), json.dumps(task)],
+        [sys.executable, str(Path(__file__).with_name("timed.py")), json.dumps(task)],
         env=environment, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:

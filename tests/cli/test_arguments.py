@@ -151,9 +151,10 @@ def test_the_model_that_is_served_is_loaded_as_asked(monkeypatch):
     calls = []
     monkeypatch.setattr("nmt.serving.server.run_serve", lambda load, **_: load())
     monkeypatch.setattr(
-        "nmt.decoding.translator.Translator.load", lambda *path, **named: calls.append((path, named))
+        "nmt.decoding.translator.Translator.load",
+        lambda *path, **named: calls.append((path, named)),
     )
-    assert main("serve M --device cpu --precision bf16".split()) == 0
+    assert main(["serve", "M", "--device", "cpu", "--precision", "bf16"]) == 0
     [(path, named)] = calls
     assert path == (Path("M"),) and named.items() >= ON.items()
 

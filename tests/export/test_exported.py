@@ -76,6 +76,16 @@ def test_what_may_come_next_is_what_the_model_says(both):
         assert [t.probability for t in found] == pytest.approx(
             [t.probability for t in expected], rel=0.01
         )
+    everything = ours.tokenizer.vocabulary_size
+    ends = [
+        [
+            t.probability
+            for t in each.next_tokens("the man", "the dog", k=everything)
+            if t.token == 2
+        ]
+        for each in both
+    ]
+    assert ends[0] == pytest.approx(ends[1], rel=0.01) and len(ends[0]) == 1
     [[prefixed]] = theirs.n_best(["the man"], prefix="the dog")
     assert prefixed.text.startswith("the dog")
 

@@ -9,7 +9,7 @@ import pytest
 
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
-from recipes.exports import compare, translate
+from recipes.exports import compare, timed
 from tests.export.test_export import EQUAL_HEADS, saved
 
 
@@ -22,7 +22,7 @@ def test_all_systems_are_compared_on_the_same_text(settings, tmp_path: Path, mon
         order.append((task["program"], task["arithmetic"]))
         with monkeypatch.context() as patched:
             patched.setattr(sys, "argv", command[1:])
-            translate.main()
+            timed.main()
         return subprocess.CompletedProcess(command, 0, capsys.readouterr().out, "")
 
     monkeypatch.setattr(compare.subprocess, "run", in_this_process)
@@ -46,7 +46,7 @@ def test_lines_come_back_in_their_order_and_blank_ones_empty():
         return [text[::-1] for text in texts]
 
     lines = ["abc", "", "ab", "abcd", " ", "a"]
-    assert translate.in_batches(reversing, lines, 2) == ["cba", "", "ba", "dcba", "", "a"]
+    assert timed.in_batches(reversing, lines, 2) == ["cba", "", "ba", "dcba", "", "a"]
     assert batches == [2, 2]
 
 

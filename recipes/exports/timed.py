@@ -5,7 +5,6 @@ and a first sentence, which sets up what is set up once, are not in them. All ge
 the same number of sentences, sorted by their number of characters.
 """
 
-import importlib
 import json
 import sys
 import time
@@ -61,8 +60,9 @@ def by_nmt(task: dict[str, Any]) -> Translate:
 def by_ctranslate2(task: dict[str, Any]) -> Translate:
     """By the script that `nmt export` writes beside a model; OMP_NUM_THREADS is the task's."""
     sys.path.insert(0, str(task["model"]))
-    script = importlib.import_module("translate")
-    return lambda texts: script.translate(texts, task["beam"], task["alpha"])
+    from translate import translate
+
+    return lambda texts: translate(texts, task["beam"], task["alpha"])
 
 
 def by_transformers(task: dict[str, Any]) -> Translate:
