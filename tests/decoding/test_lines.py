@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from nmt.config import load
 from nmt.data.cleaning import normalize
 from nmt.decoding import line_reader
+from nmt.decoding.documents import translate_documents
 from nmt.decoding.lines import LineOptions, run_translate, translate_stream
 from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
 from nmt.errors import InputError
@@ -426,6 +427,7 @@ def test_json_lines():
     first, blank, last = map(json.loads, rows.splitlines())
     assert (first["line"], first["text"], first["alignment"]) == (1, "A B", [[0, 0], [1, 1]])
     assert (blank["line"], blank["text"], blank["score"], blank["tokens"]) == (2, "", 0.0, [])
+    assert blank["alignment"] == []
     assert last["line"] == 3 and "alternatives" not in last
     rows = translated(b"a\n", format="jsonl", search=SearchOptions(n_best=2), numbered=True)
     assert [each["text"] for each in json.loads(rows)["alternatives"]] == ["A!"]
@@ -445,6 +447,22 @@ def test_json_lines_have_what_a_model_gives(translator: Translator):
     assert found["score"] >= found["alternatives"][0]["score"]
 
 
+@given(st.text("ab\n", max_size=12), st.integers(1, 4), st.integers(1, 5))
+def test_slices_are_the_whole_wherever_reading_stops(text: str, n: int, size: int):
+    lines = text.encode().splitlines(keepends=True)
+
+    def read(begin: int, end: int) -> bytes:
+        source = io.BytesIO(text.encode())
+        slice_ = line_reader.Slice(source, begin, end)
+        return b"".join(iter(lambda: slice_.read(), b""))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_reader, "_READ_BYTES", size)
+        for i in range(n):
+            begin, end = i * len(lines) // n, (i + 1) * len(lines) // n
+            assert read(begin, end) == b"".join(lines[begin:end])
+
+
 def test_lines_as_paragraphs():
     """Sentences are translated by themselves; lines, indentation and numbers of words stay."""
     translator, target, links = Upper(), io.BytesIO(), io.BytesIO()
@@ -455,6 +473,10 @@ def test_lines_as_paragraphs():
     assert translator.windows == [["One two.", "Three four.", "- Five."]]
     assert links.getvalue() == b"0-0 1-1 2-2 3-3\n\n0-0 1-1\n"
     assert translated(b" a. B.\n", document=True, numbered=True) == b"1\t0.000000\tA. B.\n"
+    wide = "\ufeff\xa0\u2003A.\n".encode()
+    assert translated(wide, document=True) == wide
+    [[whole]] = translate_documents(Upper(1), ["One  two.\n\nThree."], SearchOptions(align=True))
+    assert whole.text == "ONE TWO.\n\nTHREE." and whole.alignment == [(0, 0), (1, 1), (2, 2)]
     forced = translated(b"One. Two.\nThree.", document=True, prefix="so ")
     assert forced == b"SO ONE. TWO.\nSO THREE.\n"
 
