@@ -27,17 +27,19 @@ def draw(weights: NDArray[np.float32], queries: Sequence[str], keys: Sequence[st
     shades = 255 - weights[:, :, None].clip(0, 1) * (255 - _DARKEST)
     cells = Image.fromarray(shades.round().astype(np.uint8))
     picture.paste(cells.resize((width, height), Image.Resampling.NEAREST), (left, top))
-    picture.paste(_names(queries, left, font), (0, top))
-    picture.paste(_names(keys, top, font).rotate(-90, expand=True), (left, 0))
+    picture.paste(_names(queries, left, font, "rm"), (0, top))
+    upright = _names(keys, top, font, "lm").rotate(90, expand=True)  # read from below
+    picture.paste(upright, (left, 0))
     file = io.BytesIO()
     picture.save(file, "PNG")
     return file.getvalue()
 
 
-def _names(names: Sequence[str], width: int, font: _Font) -> Image.Image:
-    """One below the other, in a picture of that width, each as high as a cell and right-aligned."""
+def _names(names: Sequence[str], width: int, font: _Font, anchor: str) -> Image.Image:
+    """One below the other, in a picture of that width, each as high as a cell."""
     found = Image.new("RGB", (width, CELL * len(names)), "white")
     pen = ImageDraw.Draw(found)
     for row, name in enumerate(names):
-        pen.text((width - _GAP, (row + 0.5) * CELL), name, "black", font, anchor="rm")
+        begin = _GAP if anchor == "lm" else width - _GAP
+        pen.text((begin, (row + 0.5) * CELL), name, "black", font, anchor=anchor)
     return found

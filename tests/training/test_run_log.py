@@ -123,3 +123,14 @@ def test_a_picture_of_attention_is_dark_where_the_weight_is():
     )
     labels = np.asarray(picture.convert("L"))
     assert labels[: -2 * CELL].min() < 100 and labels[-2 * CELL :, : -3 * CELL].min() < 100
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_names_stand_at_their_own_rows_and_columns(place: int):
+    names = ["XX" if n == place else "" for n in range(3)]
+    picture = Image.open(BytesIO(draw(np.zeros((3, 3), np.float32), names, names)))
+    labels = np.asarray(picture.convert("L"))
+    rows = labels[-3 * CELL :, : -3 * CELL].reshape(3, CELL, -1).min((1, 2))
+    columns = labels[: -3 * CELL, -3 * CELL :].reshape(-1, 3, CELL).min((0, 2))
+    assert [int(x) for x in np.flatnonzero(rows < 100)] == [place]
+    assert [int(x) for x in np.flatnonzero(columns < 100)] == [place]
