@@ -7,8 +7,8 @@ read, and &, < and > of a translation written as such. Attributes stay as they a
 everything in `code` and its like, in elements with translate="no" or the class notranslate, in
 comments, CDATA and declarations.
 
-What is no markup is text. Markup that the end of the text cuts off is kept. The text is scanned once,
-and never again from an earlier place, so that hostile input takes no longer than other input.
+What is no markup is text. Markup that the end of the text cuts off is kept. The text is scanned
+once, and never again from an earlier place: hostile input takes no longer than other input.
 """
 
 import html
@@ -123,9 +123,8 @@ def _token(found: re.Match[str], is_xml: bool) -> _Token:
         return _Token("close", raw, name, is_inside=is_inside)
     if found["slash"] or (name in _VOID and not is_xml):
         return _Token("single", raw, name, is_inside=is_inside)
-    return _Token(
-        "open", raw, name, _is_kept(raw[1 + len(name) :]) or name.lower() in _KEPT, is_inside
-    )
+    is_kept = name.lower() in _KEPT or _is_kept(raw[1 + len(found["name"]) :])
+    return _Token("open", raw, name, is_kept, is_inside)
 
 
 def _is_kept(attributes: str) -> bool:

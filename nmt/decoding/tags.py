@@ -242,7 +242,7 @@ class _Placing:
         """
         letters = self.source.letters
         if bisect_left(letters, point.at) == bisect_left(letters, parent.end):
-            is_last = not self.source.words(point.at, parent.end)
+            is_last = point.at >= parent.end or not self.source.words(point.at, parent.end)
             return end if is_last else self._before_punctuation(end)
         is_inside = self._touches(point.at, before=False)
         return self._before_punctuation(after) if is_inside else after
