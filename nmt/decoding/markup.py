@@ -7,17 +7,16 @@ read, and &, < and > of a translation written as such. Attributes stay as they a
 everything in `code` and its like, in elements with translate="no" or the class notranslate, in
 comments, CDATA and declarations.
 
-Tags are found by the standard library's HTML parser, which takes whatever browsers do. Only where
-it finds them is used: what is written is cut from the source.
+What is no markup is text. Markup that the end of the text cuts off is kept. The text is scanned
+once, and never again from an earlier place: hostile input takes no longer than other input.
 """
 
 import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from html.parser import HTMLParser
 from itertools import accumulate, pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer
@@ -46,6 +45,7 @@ _VOID = {
     "wbr",
 }  # fmt: skip
 _ENTITY = re.compile(r"(&(?!(?:amp|lt|gt|quot|apos|#\d+|#[xX][0-9a-fA-F]+);)[\w.:-]+;)")
+_LONG_NUMBER = re.compile("&#[0-9]{1000,}")  # of no character
 
 
 @dataclass
@@ -59,75 +59,86 @@ class _Token:
     is_inside: bool = True  # a sentence; else it separates two
 
 
-class _Scanner(HTMLParser):
-    """Cuts markup into tokens; those that follow each other are the whole of it."""
+# Quantifiers ending in "+" are possessive: what they have taken is never tried another way.
+_ATTRIBUTE = (
+    r"""[^ \t\n\r\f/>][^ \t\n\r\f/>=]*+(?:[ \t\n\r\f]*+=[ \t\n\r\f]*+"""
+    r"""(?:"[^"]*+"|'[^']*+'|[^ \t\n\r\f>"'][^ \t\n\r\f>]*+))?+"""
+)
+_QUOTED = r""""[^"]*+"|'[^']*+'"""
+_XML_DOCTYPE = (
+    rf"""<!DOCTYPE(?:[^\[>"']++|{_QUOTED})*+"""
+    rf"""(?:\[(?:[^]"'<]++|{_QUOTED}|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\][^>]*+)?+>"""
+)
 
-    def __init__(self, text: str, is_xml: bool):
-        super().__init__(convert_charrefs=True)
-        self.found: list[tuple[int, _Token, str]] = [(0, _Token("other", ""), "")]
-        self._line_begins = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
-        self.is_xml = is_xml
-        self.feed(text)
-        self.close()
-        ends = [begin for begin, _, _ in self.found[1:]] + [len(text)]
-        for (begin, token, data), end in zip(self.found, ends, strict=True):
-            token.raw = text[begin:end]
-            if token.kind == "text" and html.unescape(token.raw) != data:
-                token.kind = "other"  # it holds something that the parser has passed over
-        self.tokens = [token for _, token, _ in self.found if token.raw]
 
-    def set_cdata_mode(self, *arguments: Any, **named: Any) -> None:
-        """That an element holds no tags whatever it looks like: of HTML alone."""
-        if not self.is_xml:
-            super().set_cdata_mode(*arguments, **named)
+def _pattern(letter: str, others: str, not_bogus: str) -> re.Pattern[str]:
+    """What matches one token where it begins, and nothing where it is not finished.
 
-    def _add(self, kind: Kind, name: str = "", data: str = "", is_kept: bool = False) -> None:
-        line, column = self.getpos()
-        is_inside = self.is_xml or not name or name in _INSIDE or "-" in name
-        token = _Token(kind, "", name, is_kept, is_inside)
-        self.found.append((self._line_begins[line - 1] + column, token, data))
+    Args:
+        letter: that a name begins with.
+        others: comments, instructions and types of document.
+        not_bogus: what comes after "<!" in `others`; after it, other things end at the first ">".
+    """
+    return re.compile(
+        rf"(?P<text>(?:[^<]++|<(?!{letter}|[/!?]))++)"
+        rf"|</?(?P<name>{letter}[^ \t\n\r\f/>]*+)"
+        rf"(?:[ \t\n\r\f]++|/(?!>)|{_ATTRIBUTE})*+(?P<slash>/?)>"
+        rf"|<!\[CDATA\[.*?\]\]>|{others}|<!(?!--|\[CDATA\[{not_bogus})[^>]*+>|</(?!{letter})[^>]*+>",
+        re.DOTALL,
+    )
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An opening tag; of HTML's empty elements, all there is."""
-        if tag in _VOID and not self.is_xml:
-            self.handle_startendtag(tag, attrs)
-            return
-        given = {name: (value or "").lower() for name, value in attrs}
-        is_kept = given.get("translate") == "no" or "notranslate" in given.get("class", "").split()
-        self._add("open", tag, is_kept=is_kept or tag in _KEPT)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """An element without content."""
-        self._add("single", tag)
+_PATTERNS = {
+    False: _pattern("[A-Za-z]", r"<!--(?:-?>|.*?--!?>)|<\?[^>]*+>", ""),
+    True: _pattern(r"(?:[^\W\d]|:)", rf"<!--.*?-->|<\?.*?\?>|{_XML_DOCTYPE}", "|DOCTYPE"),
+}
+_ATTRIBUTES = re.compile(_ATTRIBUTE)
+# Of HTML: hold no tags, whatever is in them looks like.
+_ENDS = {
+    name: re.compile(rf"</{name}(?=[ \t\n\r\f/>])", re.IGNORECASE)
+    for name in ("script", "style", "textarea")
+}
 
-    def handle_endtag(self, tag: str) -> None:
-        """A closing tag."""
-        self._add("close", tag)
 
-    def handle_data(self, data: str) -> None:
-        """Text, perhaps not all of it until the next tag."""
-        self._add("text", data=data)
+def _scanned(text: str, is_xml: bool) -> Iterator[_Token]:
+    """The pieces of markup; those that follow each other are the whole of it."""
+    at = 0
+    while found := _PATTERNS[is_xml].match(text, at):
+        yield (token := _token(found, is_xml))
+        at = found.end()
+        if not is_xml and token.kind == "open" and token.name in _ENDS:
+            end = _ENDS[token.name].search(text, at)
+            begin, at = at, end.start() if end else len(text)
+            yield _Token("other", text[begin:at])
+    yield _Token("other", text[at:])
 
-    def handle_comment(self, data: str) -> None:
-        """A comment."""
-        self._add("other")
 
-    def handle_decl(self, decl: str) -> None:
-        """A document type."""
-        self._add("other")
+def _token(found: re.Match[str], is_xml: bool) -> _Token:
+    raw, name = found[0], found["name"]
+    if not name:
+        return _Token("text" if found["text"] else "other", raw)
+    name = name if is_xml else name.lower()
+    is_inside = is_xml or name in _INSIDE or "-" in name
+    if raw.startswith("</"):
+        return _Token("close", raw, name, is_inside=is_inside)
+    if found["slash"] or (name in _VOID and not is_xml):
+        return _Token("single", raw, name, is_inside=is_inside)
+    is_kept = name.lower() in _KEPT or _is_kept(raw[1 + len(found["name"]) :])
+    return _Token("open", raw, name, is_kept, is_inside)
 
-    def handle_pi(self, data: str) -> None:
-        """A processing instruction, such as XML's own declaration."""
-        self._add("other")
 
-    def unknown_decl(self, data: str) -> None:
-        """CDATA."""
-        self._add("other")
+def _is_kept(attributes: str) -> bool:
+    """Whether an element with these must not be translated."""
+    given = {}
+    for each in _ATTRIBUTES.findall(attributes):
+        name, _, value = each.partition("=")
+        given[name.strip().lower()] = value.strip().strip("\"'").lower()
+    return given.get("translate") == "no" or "notranslate" in given.get("class", "").split()
 
 
 def _tokens(text: str, is_xml: bool) -> list[_Token]:
-    """The tokens of markup: text in one piece, and what is kept with all that is inside it."""
-    tokens = _joined_text(_without_kept(_Scanner(text, is_xml).tokens))
+    """The tokens of markup, and what is kept with all that is inside it as one."""
+    tokens = _without_kept([token for token in _scanned(text, is_xml) if token.raw])
     if all(token.kind == "text" for token in tokens):  # lines, as without markup
         parts = re.split(r"(\n)", text)
         return [_Token("text", each, is_inside=each != "\n") for each in parts if each]
@@ -139,28 +150,25 @@ def _tokens(text: str, is_xml: bool) -> list[_Token]:
 
 def _without_kept(tokens: list[_Token]) -> list[_Token]:
     """With each element that is kept as one token; one that is not closed goes to the end."""
-    found: list[_Token] = []
-    depth = 0  # of elements of the same name in one that is kept
-    for token in tokens:
-        if depth:
-            found[-1].raw += token.raw
-            if token.name == found[-1].name:
-                depth += {"open": 1, "close": -1}.get(token.kind, 0)
-        elif token.kind == "open" and token.is_kept:
-            found.append(replace(token, kind="single"))
-            depth = 1
-        else:
-            found.append(token)
-    return found
-
-
-def _joined_text(tokens: list[_Token]) -> list[_Token]:
-    found: list[_Token] = []
-    for token in tokens:
-        if found and token.kind == found[-1].kind == "text":
-            found[-1].raw += token.raw
-        else:
-            found.append(token)
+    found, at = [], 0
+    while at < len(tokens):
+        begin, at = at, at + 1
+        if not tokens[begin].is_kept:
+            found.append(tokens[begin])
+            continue
+        depth = 1  # of elements of the same name
+        while depth and at < len(tokens):
+            if tokens[at].name == tokens[begin].name:
+                depth += {"open": 1, "close": -1}.get(tokens[at].kind, 0)
+            at += 1
+        found.append(
+            _Token(
+                "single",
+                _raw(tokens[begin:at]),
+                tokens[begin].name,
+                is_inside=tokens[begin].is_inside,
+            )
+        )
     return found
 
 
@@ -196,7 +204,12 @@ def _set_inside(tokens: list[_Token], is_inside: bool) -> None:
 
 def _words(token: _Token) -> str:
     """The normalized words of a token, without their tags and entities; "" if there are none."""
-    return normalize(html.unescape(token.raw)) if token.kind == "text" else ""
+    return normalize(_unescaped(token.raw)) if token.kind == "text" else ""
+
+
+def _unescaped(raw: str) -> str:
+    """With entities read; Python refuses to read numbers of thousands of digits."""
+    return html.unescape(_LONG_NUMBER.sub("&#0", raw))
 
 
 def _runs(tokens: list[_Token]) -> list[list[_Token]]:
@@ -284,31 +297,32 @@ class _Unit:
 
     def _read(self, run: list[_Token]) -> None:
         """Sets text and elements."""
-        opened = [self.root]
+        opened, texts, length = [self.root], list[str](), 0
         is_space = is_after_point = False
         for token in run:
             children = opened[-1].children
             if token.kind == "open":
-                children.append(element := Element(token.raw, len(self.text)))
+                children.append(element := Element(token.raw, length))
                 opened.append(element)
             elif token.kind == "close":
                 element = opened.pop()
-                element.end, element.close = len(self.text), token.raw
+                element.end, element.close = length, token.raw
             elif token.kind != "text":
-                children.append(point := Point(token.raw, len(self.text)))
+                children.append(point := Point(token.raw, length))
                 if token.kind == "single" and token.name != "wbr":  # seen as a word is
-                    point.space_before = is_space and self.text != ""
+                    point.space_before = is_space and length > 0
                     is_space, is_after_point = False, True
             elif words := _words(token):
-                data = html.unescape(token.raw)
+                data = _unescaped(token.raw)
                 is_space |= data[0].isspace() or (is_after_point and words[0].isalnum())
-                if is_space and not self.text and children and isinstance(children[-1], Point):
+                if is_space and not length and children and isinstance(children[-1], Point):
                     children[-1].space_after = True
-                self.text += f" {words}" if is_space and self.text else words
+                texts.append(f" {words}" if is_space and length else words)
+                length += len(texts[-1])
                 is_space, is_after_point = data[-1].isspace(), False
             else:
                 is_space = True
-        self.root.end = len(self.text)
+        self.text, self.root.end = "".join(texts), length
 
 
 def _without_empty(run: list[_Token]) -> list[_Token]:

@@ -3,8 +3,8 @@
 Each word of the translation has a link to one word of the source. An element goes around the
 longest run of words that are linked to its own; one that no word is linked to, around the free word
 nearest to its place. Siblings never share a word, and children stay within their parent. Where no
-word is left for an element, it goes around the whole translation. So every tag comes exactly once,
-and what was well nested still is.
+word is left for an element, it goes around the whole translation, and so does one in too many
+others. So every tag comes exactly once, and what was well nested still is.
 """
 
 import html
@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from nmt.decoding.translation import Links
 
 _WORD = re.compile(r"\S+")
-_PUNCTUATION = re.compile(r"[^\w\s]+")
+_PUNCTUATION = re.compile(r"[^\w\s]{1,16}")  # more is no end of a word
 _LETTER = re.compile(r"\w")
 _OPENING = re.compile(r"^[^\w\s]+(?=\w)")
-_CLOSING = re.compile(r"(?<=\w)[^\w\s]+$")
+_CLOSING = re.compile(r"(?<=\w)[^\w\s]{1,16}$")
+_DEEPEST = 32  # elements one in the other: each looks at all the words within
 
 
 @dataclass
@@ -73,6 +74,7 @@ class _Text:
         found = list(_WORD.finditer(text))
         self.begins = [word.start() for word in found]
         self.ends = [word.end() for word in found]
+        self.letters = [letter.start() for letter in _LETTER.finditer(text)]
 
     def words(self, begin: int, end: int) -> range:
         """The words that have a character in this range."""
@@ -88,19 +90,21 @@ class _Placing:
         self.n = len(self.target.begins)
         self.around: list[Element] = []  # elements around the whole
         root.words = (0, self.n)
-        parents = [root]
+        parents = [(root, 0)]
         while parents:
-            parent = parents.pop()
-            self._give_words(parent)
-            parents += parent.elements
+            parent, depth = parents.pop()
+            self._put_around(
+                parent, self._give_words(parent) if depth < _DEEPEST else parent.elements
+            )
+            parents += [(each, depth + 1) for each in parent.elements]
 
     def markup(self) -> str:
         opened = "".join(each.open for each in self.around)
         closed = "".join(each.close for each in reversed(self.around))
         return opened + "".join(self._written()) + closed
 
-    def _give_words(self, parent: Element) -> None:
-        """Gives each child its words, from those of the parent."""
+    def _give_words(self, parent: Element) -> list[Element]:
+        """Gives each child its words, from those of the parent; returns those that get none."""
         begin, end = parent.words
         elements = parent.elements
         if len(elements) == 1 and self._words_of(elements[0]) == self._words_of(parent):
@@ -123,8 +127,7 @@ class _Placing:
                 continue
             free[word] = 0
             child.words = begin + word, begin + word + 1
-        for child in homeless:
-            self._put_around(child, parent)
+        return homeless
 
     def _words_of(self, element: Element) -> range:
         return self.source.words(element.begin, element.end)
@@ -150,19 +153,19 @@ class _Placing:
         found = [at for at in (before, after) if at >= 0]
         return min(found, key=lambda at: abs(at - wanted)) if found else None
 
-    def _put_around(self, child: Element, parent: Element) -> None:
-        """Takes an element for which there is no word, with those inside it, out of its parent."""
-        at = next(i for i, each in enumerate(parent.children) if each is child)
-        inside: list[Point] = []
-        waiting: list[Element | Point] = [child]
+    def _put_around(self, parent: Element, homeless: list[Element]) -> None:
+        """Takes elements that have no word, with those inside them, out of their parent."""
+        taken = {id(each) for each in homeless}
+        waiting, kept = parent.children[::-1], list[Element | Point]()
         while waiting:
             each = waiting.pop()
-            if isinstance(each, Point):
-                inside.append(each)
-            else:
-                self.around.append(each)
-                waiting += reversed(each.children)
-        parent.children[at : at + 1] = inside
+            if isinstance(each, Point) or id(each) not in taken:
+                kept.append(each)
+                continue
+            self.around.append(each)
+            taken.update(id(element) for element in each.elements)
+            waiting += reversed(each.children)
+        parent.children = kept
 
     def _written(self) -> Iterator[str]:
         text, cursor = self.target.text, 0
@@ -191,13 +194,24 @@ class _Placing:
     ) -> list[tuple[int, int, Element | Point]]:
         """The children with their range of characters, in the order of the translation."""
         found: list[tuple[int, int, Element | Point]] = []
+        seen, after = self.source.words(parent.begin, parent.end).start, begin
         for child in parent.children:
             if isinstance(child, Point):
-                at = min(max(self._place_of(child, parent, begin, end), begin), end)
+                before = self.source.words(parent.begin, child.at)
+                for word in range(seen, before.stop):
+                    after = self._end_of_linked(word, parent) or after
+                seen = max(seen, before.stop)
+                at = min(max(self._place_of(child, parent, after, end), begin), end)
                 found.append((at, at, child))
             else:
                 found.append((*self._characters(child), child))
         return sorted(found, key=lambda each: each[0])
+
+    def _end_of_linked(self, word: int, parent: Element) -> int:
+        """Where the last of the parent's words ends that are linked to one of the source; or 0."""
+        first, stop = parent.words
+        inside = [to for to in self.linked.get(word, ()) if first <= to < stop]
+        return self.target.ends[max(inside)] if inside else 0
 
     def _characters(self, element: Element) -> tuple[int, int]:
         """The characters of an element's words, but for punctuation that was outside it too."""
@@ -212,31 +226,32 @@ class _Placing:
 
     def _touches(self, at: int, *, before: bool) -> bool:
         """Whether this place is in a word of the source, between it and its punctuation."""
-        text = self.source.text
         words = self.source.words(at - 1, at + 1)
         if not words:
             return False
         begin, end = self.source.begins[words[0 if before else -1]], self.source.ends[words[-1]]
-        piece = text[begin:at] if before else text[at:end]
-        return _PUNCTUATION.fullmatch(piece) is not None
+        begin, end = (begin, at) if before else (at, end)
+        return _PUNCTUATION.fullmatch(self.source.text, begin, end) is not None
 
-    def _place_of(self, point: Point, parent: Element, begin: int, end: int) -> int:
-        """Where a point goes: after the word that is linked to the one before it."""
-        if not _LETTER.search(self.source.text, point.at, parent.end):
-            is_last = not self.source.text[point.at : parent.end].strip()
-            return end if is_last or begin == end else self._before_punctuation(end)
-        first, stop = parent.words
-        for word in reversed(self.source.words(parent.begin, point.at)):
-            inside = [to for to in self.linked.get(word, ()) if first <= to < stop]
-            if inside:
-                after = self.target.ends[max(inside)]
-                is_inside = self._touches(point.at, before=False)
-                return self._before_punctuation(after) if is_inside else after
-        return begin
+    def _place_of(self, point: Point, parent: Element, after: int, end: int) -> int:
+        """Where a point goes: after the word that is linked to the last one before it that has one.
+
+        Args:
+            after: where that word ends; or where the parent begins, if none has a link.
+            end: where the parent ends.
+        """
+        letters = self.source.letters
+        if bisect_left(letters, point.at) == bisect_left(letters, parent.end):
+            is_last = point.at >= parent.end or not self.source.words(point.at, parent.end)
+            return end if is_last else self._before_punctuation(end)
+        is_inside = self._touches(point.at, before=False)
+        return self._before_punctuation(after) if is_inside else after
 
     def _before_punctuation(self, end: int) -> int:
         """Where the punctuation begins with which a word ends that ends here."""
+        if not self.n:
+            return end
         word = bisect_left(self.target.ends, end)
         begin = self.target.begins[min(word, self.n - 1)]
-        closing = _CLOSING.search(self.target.text[begin:end])
+        closing = _CLOSING.search(self.target.text[max(begin, end - 17) : end])
         return end - len(closing[0]) if closing else end

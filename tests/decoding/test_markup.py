@@ -2,6 +2,7 @@
 
 import html
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,10 +82,29 @@ def backwards(n):
         ("<p>one < two</p>", "<p>ONE &lt; TWO</p>"),
         ("one\n\ntwo\n", "ONE\n\nTWO\n"),
         ("", ""), (" \n", " \n"), ("<br>", "<br>"),
+        ("one <![foo[x]]> two", "ONE<![foo[x]]> TWO"),
+        ("<![if IE]>one<![endif]>", "<![if IE]>ONE<![endif]>"),
+        ("<!--> one <!---> two <!-- x --!> three", "<!--> ONE<!---> TWO<!-- x --!> THREE"),
+        ("<?php x ?> one", "<?php x ?> ONE"),
+        ("<? a > one", "<? a > ONE"),
+        ('<a href=x/>one</a> <a t=" > ">two</a>', '<a href=x/>ONE</a> <a t=" > ">TWO</a>'),
+        ("<TEXTAREA>one <b></TEXTAREA >two", "<TEXTAREA>one <b></TEXTAREA >TWO"),
+        ("one </> two </ b> three", "ONE</> TWO</ b> THREE"),
+        ("1 < 2 <3", "1 &lt; 2 &lt;3"),
+        (f"one &#{'9' * 5000};", "ONE \ufffd"),
     ],
 )  # fmt: skip
 def test_what_is_kept_and_what_is_translated(source: str, expected: str):
     assert marked_up(source) == expected
+
+
+@pytest.mark.parametrize("form", ["html", "xml"])
+@pytest.mark.parametrize("rest", [
+    "</p", '<a href="x', "<a href=", "<!-- x", "<!-", "<![CDATA[x", "<![ x", "<!DOCTYPE html [x",
+    "<?x", "</", "<a", "<a b='c' ", "<!-- <b>x</b>", "<![CDATA[ <b>x</b>",
+])  # fmt: skip
+def test_markup_that_is_cut_off_is_kept(rest: str, form: str):
+    assert marked_up(f"<p>one {rest}", form) == f"<p>ONE {rest}"
 
 
 def test_tags_follow_their_words():
@@ -97,6 +117,8 @@ def test_tags_follow_their_words():
     # a word without a link: its tags go to the free word nearest to its place
     unlinked = marked_up("one <b>two</b> three", linked=lambda word: word != "two")
     assert unlinked == "ONE <b>TWO</b> THREE"
+    # one word never has two of them, even if both have a part of it
+    assert marked_up("<b>un</b><i>happy</i> man") == "<b>UNHAPPY</b> <i>MAN</i>"
     # sentences keep theirs
     found = marked_up("<b>One</b> man. <i>Two</i> men.", order=backwards)
     assert found == "MAN. <b>ONE</b> MEN. <i>TWO</i>"
@@ -119,6 +141,16 @@ def test_where_no_word_is_left_tags_go_around_the_whole():
         ("<d><title>one</title><style2>two <br/> x</style2></d>",
          "<d><title>ONE</title><style2>TWO <br/> X</style2></d>"),
         ("one <x>two</x>", "ONE <x>TWO</x>"),
+        ("<r><_p>one</_p><é>two</é><:q>three</:q></r>",
+         "<r><_p>ONE</_p><é>TWO</é><:q>THREE</:q></r>"),
+        ('<!DOCTYPE d "]>" [\n<!ENTITY co "x]>">\n<!--\' ]>--><?p "]>?>%e;] >\n<d>one &co;</d>',
+         '<!DOCTYPE d "]>" [\n<!ENTITY co "x]>">\n<!--\' ]>--><?p "]>?>%e;] >\n<d>ONE &co;</d>'),
+        ("<!DOCTYPE d><d>one</d>", "<!DOCTYPE d><d>ONE</d>"),
+        ("<d><?p a > b ?>one</d>", "<d><?p a > b ?>ONE</d>"),
+        ("<a><A>one</A></a>", "<a><A>ONE</A></a>"),
+        ("<d>one&apos;s</d>", "<d>ONE'S</d>"),
+        ("<!-->one-->two", "<!-->one-->TWO"),
+        ("one <![ x ]]> two", "ONE<![ x ]]> TWO"),
     ],
 )  # fmt: skip
 def test_xml(source: str, expected: str):
@@ -192,12 +224,49 @@ def test_whatever_is_no_tag_does_no_harm(text: str, form: str):
     assert marked_up(first, form) == first or "<" in text
 
 
+@pytest.mark.parametrize("form", ["html", "xml"])
 @pytest.mark.parametrize("text", [
     "<b>" * 2000 + "x" + "</b>" * 2000, "<b><i>" * 1000 + "x</b>" * 1000, "<i></i>" * 2000,
-    "a <b>b</b> " * 1000, "<code>" * 3000,
+    "a <b>b</b> " * 1000, "<pre>" * 3000, "<b>a " * 2000 + "</b>" * 2000,
+    "<b><i>a</b></i> " * 1000, "<i>.</i>" * 2000, "<a b='c'>" * 2000,
 ])  # fmt: skip
-def test_deep_and_long_markup_takes_no_time(text: str):
-    assert sorted(tags(marked_up(text))) == sorted(tags(text.replace(" b", " B")))
+def test_deep_and_long_markup_keeps_its_tags(text: str, form: str):
+    found = marked_up(text, form)
+    assert sorted(re.findall("<[^>]*>", found)) == sorted(re.findall("<[^>]*>", text))
+
+
+@pytest.mark.parametrize("text", [
+    '<a b="', "<a b='x>", "<", "</", "<?", "<!--", "<![CDATA[", "<!DOCTYPE d [<!--", "<a ",
+    "<script>", "<pre>", "&a",
+])  # fmt: skip
+@pytest.mark.parametrize("form", ["html", "xml"])
+def test_hostile_markup_ends(text: str, form: str):
+    """It would take minutes if what follows were looked at again from each place."""
+    text *= 500_000 // len(text)
+    assert html.unescape(marked_up(text, form)).upper() == text.upper()
+
+
+@pytest.mark.parametrize("unit", ["<i>.</i>", "_.<img/>", "a <img/> ", "<b>a "])
+@pytest.mark.parametrize("linked", [True, False])
+def test_tags_are_placed_in_steps_as_many_as_there_are_tags(unit: str, linked: bool):
+    def steps(times: int) -> int:
+        text = unit * times + "_" + "</b>" * times * (unit == "<b>a ")
+        count = 0
+
+        def step(frame, event, argument):
+            nonlocal count
+            count += 1
+            return step
+
+        before = sys.gettrace()
+        sys.settrace(step)
+        try:
+            marked_up(text, linked=lambda word: linked)
+        finally:
+            sys.settrace(before)
+        return count
+
+    assert steps(800) < 3 * steps(400)
 
 
 @pytest.fixture(scope="module")
