@@ -132,7 +132,8 @@ def test_next_tokens(real):
 WRONG = [
     (b"", "body"), (b"{", "body"), (b"\xff\xfe\xfa", "body"), (b"[" * 100_000, "body"),
     (b"1" * 10_000, "body"), (b'{"text": "\xe4"}', "body"), ([], "valid"),
-    ({"text": 1}, "text: must be a text"), ({"text": "a", "texts": ["a"]}, "either"), ({}, "give either text or texts"),
+    ({"text": 1}, "text: must be a text"), ({"text": "a", "texts": ["a"]}, "either"),
+    ({}, "give either text or texts"),
     ({"text": "a", "bean": 3}, "unknown field 'bean'"), ({"text": "a", "beam": 0}, "beam: "),
     ({"text": "a", "beam": 17}, "beam: at most 16"), ({"text": "a", "beam": True}, "beam: "),
     ({"text": "a", "n_best": 17}, "n_best: at most 16"),
