@@ -10,10 +10,13 @@ if TYPE_CHECKING:
     from nmt.decoding.translator import SearchOptions
 
 
-def add_model(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
-    """MODEL; `nargs` "?" if it may be left out."""
+def add_model(
+    parser: argparse.ArgumentParser, nargs: str | None = None, *, exported: bool = False
+) -> None:
+    """MODEL; `nargs` "?" if it may be left out. `exported`: or the directory of an export."""
+    or_exported = ", or one that nmt export has written for CTranslate2" if exported else ""
     parser.add_argument("model", metavar="MODEL", type=Path, nargs=nargs,
-                        help="model, checkpoint or run directory")  # fmt: skip
+                        help=f"model, checkpoint or run directory{or_exported}")  # fmt: skip
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

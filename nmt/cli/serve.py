@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
+    add_model(parser, exported=True)
     parser.add_argument("--host", default="127.0.0.1", metavar="H",
                         help="address to listen on; 0.0.0.0 is every one of this machine "
                              "(default: 127.0.0.1, for this machine alone)")  # fmt: skip

@@ -30,9 +30,7 @@ class Cutter:
         if len(ids) <= self.max_part:
             return [ids] if ids else []
         tag, rest = self.tokenizer.split_tag(text)  # every part needs it: <2de> for one
-        texts = [each for each in _SENTENCE_ENDS.split(rest) if each.strip()]
-        if len(texts) == 1:
-            texts = _halves(rest)
+        texts = cut_once(rest)
         tag_ids = self.tokenizer.encode(tag.strip())
         room = self.max_part - len(tag_ids)
         if room < len(tag_ids):
@@ -63,6 +61,12 @@ class Cutter:
                 "{} tokens, the model takes {}, {prefix}, shorten it", longest, self.max_part
             )
         return [ids[text] for text in texts]
+
+
+def cut_once(text: str) -> list[str]:
+    """A text at its ends of sentences, else at the space nearest its middle, else whole."""
+    texts = [each for each in _SENTENCE_ENDS.split(text) if each.strip()]
+    return texts if len(texts) > 1 else _halves(text)
 
 
 def _halves(text: str) -> list[str]:

@@ -58,7 +58,8 @@ class ExportedTranslator:
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
         longest = config.data.max_length
         self._most = longest if config.model.positions == "learned" else POSITIONS
-        self._cutter = Cutter(tokenizer, min(longest, POSITIONS) - 1)
+        self.max_part = min(longest, POSITIONS) - 1
+        self._cutter = Cutter(tokenizer, self.max_part)
         pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
         self._ids = {piece: i for i, piece in enumerate(pieces)}
         symbols = tokenizer.symbol_ids.items()

@@ -52,8 +52,9 @@ def create_app(
 
     # the pages that FastAPI offers for reading openapi.json come from elsewhere: none of them
     app = FastAPI(
-        title="nmt", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan
-    )
+        title="nmt", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
+        redirect_slashes=False,  # to an address that the client's Host names
+    )  # fmt: skip
     app.state.limits, app.state.batcher, app.state.metrics = limits, batcher, metrics
     app.add_middleware(Guard, metrics=metrics, note=note)
     _add_error_handlers(app, note)
@@ -82,9 +83,9 @@ def _add_probes(app: FastAPI) -> None:
         text = request.app.state.metrics.text()
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    app.add_api_route("/health", health, methods=["GET"])
-    app.add_api_route("/ready", ready, methods=["GET"])
-    app.add_api_route("/metrics", metrics, methods=["GET"])
+    for path, probe in (("/health", health), ("/ready", ready), ("/metrics", metrics)):
+        app.add_api_route(path, probe, methods=["GET"])
+        app.add_api_route(path, probe, methods=["HEAD"], include_in_schema=False)
 
 
 def _add_page(app: FastAPI) -> None:
@@ -94,7 +95,7 @@ def _add_page(app: FastAPI) -> None:
         async def file() -> Response:
             return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
 
-        app.add_api_route(path, file, methods=["GET"], include_in_schema=False)
+        app.add_api_route(path, file, methods=["GET", "HEAD"], include_in_schema=False)
 
     def add(folder: Any, path: str) -> None:
         for entry in folder.iterdir():

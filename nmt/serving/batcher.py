@@ -24,6 +24,7 @@ _POOL = 512  # texts from which those of a batch are chosen
 _BATCH_TEXTS = 64
 _BATCH_CHARACTERS = 16_000
 _SHORTEST = 150  # characters' worth that the shortest text costs, as its translation may be longer
+_WORD = 4  # characters' worth that the shortest word costs
 
 
 class Translates(Protocol):
@@ -61,6 +62,7 @@ class _Work:
     prefixes: Sequence[str] = ()
     options: SearchOptions = field(default_factory=SearchOptions)
     call: Callable[[], Any] | None = None
+    sizes: list[int] = field(default_factory=list)  # of the texts, in characters' worth
     left: list[int] = field(default_factory=list)  # numbers of texts that are not begun
     found: dict[int, list[Translation]] = field(default_factory=dict)  # by the text's number
 
@@ -73,6 +75,10 @@ class _Item:
     @property
     def text(self) -> str:
         return self.work.texts[self.number]
+
+    @property
+    def size(self) -> int:
+        return self.work.sizes[self.number]
 
 
 class Batcher:
@@ -150,6 +156,7 @@ class Batcher:
         """
         work = _Work(self._loop.create_future(), texts, prefixes, options)
         work.left = list(range(len(texts)))
+        work.sizes = [max(len(text), _WORD * len(text.split())) for text in texts]
         if not texts:
             work.future.set_result([])
             return work.future
@@ -275,13 +282,13 @@ class Batcher:
 
 def _of_like_length(pool: list[_Item], wanted: _Item) -> list[_Item]:
     """A batch with the wanted item, from those of a pool that are nearest to it in length."""
-    pool = sorted(pool, key=lambda item: len(item.text))
-    begin, size = pool.index(wanted), len(wanted.text)
+    pool = sorted(pool, key=lambda item: item.size)
+    begin, size = pool.index(wanted), wanted.size
     end = begin + 1
     while begin > 0 or end < len(pool):
-        above = len(pool[end].text) - size if end < len(pool) else sys.maxsize
-        below = size - len(pool[begin - 1].text) if begin else sys.maxsize
-        longest = len(pool[end if above <= below else end - 1].text)
+        above = pool[end].size - size if end < len(pool) else sys.maxsize
+        below = size - pool[begin - 1].size if begin else sys.maxsize
+        longest = pool[end if above <= below else end - 1].size
         number = end - begin + 1
         if number > _BATCH_TEXTS or number * (longest + _SHORTEST) > _BATCH_CHARACTERS:
             break

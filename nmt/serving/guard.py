@@ -4,6 +4,7 @@ Nothing that happens behind it leaves as anything but an answer in JSON, and not
 wrote is logged.
 """
 
+import asyncio
 import time
 import traceback
 from typing import Any
@@ -49,6 +50,11 @@ class Guard:
                 await refusal(scope, receive, sent)
             else:
                 await self.app(scope, receive, sent)
+        except asyncio.CancelledError:  # the server ends, and its patience with requests in hand
+            self.metrics.cut_off += 1
+            if not status:
+                refusal = json_response({"error": "the server ends"}, 503, {"Retry-After": "1"})
+                await refusal(scope, receive, sent)
         except Exception as error:
             self.note(f"nmt: internal error: {_where(error)}")
             if not status:

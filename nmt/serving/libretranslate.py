@@ -9,10 +9,13 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
+from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.markup import Markup
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.translation import Translation
+from nmt.errors import InputError
 from nmt.serving.requests import (
-    answer,
+    aside,
     batcher_of,
     check_texts,
     described,
@@ -20,7 +23,7 @@ from nmt.serving.requests import (
     limits_of,
     parsed,
 )
-from nmt.serving.translating import translated
+from nmt.serving.translating import n_best, sees_inside, translated
 
 router = APIRouter()
 
@@ -97,6 +100,8 @@ async def translate(request: Request) -> Response:
     if question.format == "html":
         if tag:
             raise HTTPException(400, "format: only text with a model of several directions")
+        if not sees_inside(translator):
+            raise HTTPException(400, "format: only text with an exported model")
         translations = await _around_tags(request, texts, options, source)
     else:
         found = await translated(request, texts, options, language=source, tag=tag)
@@ -114,18 +119,30 @@ async def _around_tags(
     request: Request, texts: list[str], options: SearchOptions, language: str
 ) -> list[list[str]]:
     """The translations of each HTML text, best first, with its tags."""
-    batcher = batcher_of(request)
-    documents = [Markup(text, batcher.translator.tokenizer, language) for text in texts]
+    tokenizer = batcher_of(request).translator.tokenizer
+    documents = await aside(request, _documents, texts, tokenizer, language)
     sentences = [sentence for each in documents for sentence in each.sentences]
-    work = batcher.translate(sentences, replace(options, align=True))
-    found = iter(await answer(request, work))
-    translations = []
+    found = await n_best(request, sentences, replace(options, align=True))
+    return await aside(request, _written, documents, found)
+
+
+def _documents(texts: list[str], tokenizer: Tokenizer, language: str) -> list[Markup]:
+    try:
+        return [Markup(text, tokenizer, language) for text in texts]
+    except InputError:
+        raise
+    except ValueError:
+        raise HTTPException(400, "q: HTML that cannot be read") from None
+
+
+def _written(documents: list[Markup], translations: list[list[Translation]]) -> list[list[str]]:
+    found, written = iter(translations), []
     for document in documents:
         each = [next(found) for _ in document.sentences]
         ranks = range(max(map(len, each), default=1))
         ranked = ([best[min(rank, len(best) - 1)] for best in each] for rank in ranks)
-        translations.append([document.written(some) for some in ranked])
-    return translations
+        written.append([document.written(some) for some in ranked])
+    return written
 
 
 @router.get("/languages")
@@ -160,6 +177,7 @@ async def frontend_settings(request: Request) -> Response:
             "filesTranslation": False,
             "frontendTimeout": 500,
             "keyRequired": False,
+            "microscope": sees_inside(batcher_of(request).translator),  # ours, for the page
             "language": {
                 "source": {"code": source, "name": _name(source)},
                 "target": {"code": target, "name": _name(target)},

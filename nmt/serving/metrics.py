@@ -15,6 +15,7 @@ class Metrics:
 
     def __init__(self, batcher: Batcher):
         self._batcher = batcher
+        self.cut_off = 0  # requests that were not finished before the server's end
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._requests = Counter(

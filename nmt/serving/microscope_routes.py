@@ -20,6 +20,7 @@ from nmt.serving.requests import (
     parsed,
 )
 from nmt.serving.routes import Question, at_most
+from nmt.serving.translating import sees_inside
 
 router = APIRouter(prefix="/api")
 
@@ -59,7 +60,7 @@ async def searched(request: Request) -> Response:
 
 async def _answer(request: Request, name: str, question: Question) -> Response:
     batcher = batcher_of(request)
-    if not hasattr(batcher.translator, "transformer"):
+    if not sees_inside(batcher.translator):
         raise InputError("an exported model gives no view inside, serve the model itself")
 
     def work() -> Response:

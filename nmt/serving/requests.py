@@ -5,6 +5,7 @@ Every refusal is an HTTPException, which the application turns into {"error": ..
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
@@ -18,6 +19,13 @@ from nmt.serving.limits import Limits
 _LOOK_S = 0.25  # how often a request that waits looks whether its client is still there
 _FORM_FIELDS = 300
 _CLOSE = {"Connection": "close"}
+_KINDS = {
+    "string_type": "a text",
+    "list_type": "a list",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+}
 _CLOSED = 499  # nobody reads it; as nginx counts clients that have gone
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -96,11 +104,25 @@ def _fields(body: bytes) -> dict[str, Any]:
 
 def _problems(error: ValidationError) -> str:
     """What is wrong, in one line that quotes nothing of the text."""
-    found = [
-        f"{'.'.join(str(part) for part in each['loc']) or 'the body'}: {each['msg']}"
-        for each in error.errors(include_input=False, include_url=False, include_context=False)
-    ]
-    return "; ".join(found[:3])
+    errors = error.errors(include_input=False, include_url=False, include_context=False)
+    return "; ".join([*dict.fromkeys(_problem(each) for each in errors)][:3])
+
+
+def _problem(error: Any) -> str:
+    """One thing that is wrong, in plain words."""
+    where = [str(part) for part in error["loc"]]
+    name = where[0] if where else "the body"
+    if error["type"] == "extra_forbidden":
+        return f"unknown field {name!a:.40}"
+    if error["type"] == "missing":
+        return f"{name}: is missing"
+    if len(where) > 1 and where[1] in ("str", "list[str]"):
+        return f"{name}: must be a text or a list of texts"
+    kind = _KINDS.get(error["type"])
+    if where and kind:
+        return f"{'.'.join(where)}: must be {kind}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{'.'.join(where)}: {message}" if where else message
 
 
 def check_texts(request: Request, *texts: str, number: int | None = None) -> None:
@@ -134,6 +156,16 @@ async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
         return future.result()
     finally:
         future.cancel()
+
+
+async def aside(request: Request, function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function gives that may take long and needs no model: the event loop goes on.
+
+    Raises:
+        HTTPException: 503 after `answer_s`.
+    """
+    work = asyncio.to_thread(function, *arguments)
+    return await answer(request, asyncio.ensure_future(work))
 
 
 def json_response(content: Any, status: int = 200, headers: Any = None) -> Response:

@@ -1,6 +1,8 @@
 """`nmt serve`: a socket, uvicorn on it, and an end that lets the requests in hand finish."""
 
 import gc
+import os
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -10,7 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from nmt.decoding.options import SearchOptions
-from nmt.errors import ArgumentError, Note, Stopped
+from nmt.errors import ArgumentError, Note, Stopped, count
 from nmt.serving.app import create_app
 from nmt.serving.batcher import Batcher, Translates
 from nmt.serving.limits import Limits
@@ -57,7 +59,8 @@ def run_serve(
     server = Server(configuration(app, limits))
 
     def stop(number: int, _: FrameType | None) -> None:
-        server.force_exit = bool(stopped)  # the second time
+        if stopped:  # the second time; a thread in torch does not bear an ordinary end
+            os._exit(130 if number == signal.SIGINT else 143)
         server.should_exit = True
         stopped.append(number)
 
@@ -68,7 +71,9 @@ def run_serve(
     if failure := app.state.batcher.failure:
         raise failure
     if stopped:
-        raise Stopped(stopped[0], "stopped after the requests in hand")
+        cut_off = app.state.metrics.cut_off
+        how = f"{count(cut_off, 'request')} cut off" if cut_off else "after the requests in hand"
+        raise Stopped(stopped[0], f"stopped{', ' if cut_off else ' '}{how}")
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -6,11 +6,14 @@ What stands between two sentences, line breaks above all, stays as it is.
 import re
 from collections.abc import Sequence
 
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.cutting import cut_once
 from nmt.decoding.sentences import split_sentences
 
 Span = tuple[int, int]  # first character and the one after the last, in code points
 
 _LINE = re.compile(r"[^\r\n]*\S[^\r\n]*")
+_SHORT = 8  # characters that are not cut, whatever the model takes
 
 
 def spans(text: str, language: str | None) -> list[Span]:
@@ -30,6 +33,21 @@ def spans(text: str, language: str | None) -> list[Span]:
                 found.append((first, first + len(part.strip())))
             begin += len(part)
     return found
+
+
+def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
+    """A text in parts that the model takes, so that no long one keeps others waiting.
+
+    They are those of `Cutter`; only where there is no space it cuts between characters.
+    """
+    tag, rest = tokenizer.split_tag(text)
+    short = len(text) <= max_part or len(rest) <= _SHORT
+    if short or len(tokenizer.encode(tokenizer.normalize(text))) <= max_part:
+        return [text]
+    texts = cut_once(rest)
+    if len(texts) == 1:
+        texts = [rest[: len(rest) // 2], rest[len(rest) // 2 :]]
+    return [part for each in texts for part in parts(tag + each, tokenizer, max_part)]
 
 
 def joined(text: str, sources: Sequence[Span], targets: Sequence[str]) -> tuple[str, list[Span]]:

@@ -1,18 +1,18 @@
 """Texts of a request through the batcher: sentences in, whole texts out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from fastapi import Request
 
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translation import Translation
+from nmt.decoding.translation import Translation, combine, different
 from nmt.errors import ArgumentError
 from nmt.model.special_ids import EOS_ID
-from nmt.serving.requests import answer, batcher_of
-from nmt.serving.texts import Span, joined, spans
+from nmt.serving.requests import answer, aside, batcher_of
+from nmt.serving.texts import Span, joined, parts, spans
 
 if TYPE_CHECKING:
     from nmt.decoding.translator import Translator
@@ -59,12 +59,61 @@ async def translated(
         for begin, end in some
     ]
     prefixes = [prefix if not n else "" for some in places for n in range(len(some))]
-    work = batcher_of(request).translate(units, options, prefixes if prefix else ())
-    found = iter(await answer(request, work))
+    found = iter(await n_best(request, units, options, prefixes if prefix else ()))
     return [
         _together(text, some, [next(found) for _ in some])
         for text, some in zip(texts, places, strict=True)
     ]
+
+
+async def n_best(
+    request: Request, texts: Sequence[str], options: SearchOptions, prefixes: Sequence[str] = ()
+) -> list[list[Translation]]:
+    """What `Translator.n_best` gives; a long text is queued in parts, and others come between."""
+    batcher = batcher_of(request)
+    most = batcher.translator.max_part
+    cut = [[text] for text in texts]
+    if any(len(text) > most for text in texts):
+        cut = await aside(request, _cut, texts, batcher.translator)
+    begins = [
+        prefixes[number] if not place else ""
+        for number, some in enumerate(cut if prefixes else [])
+        for place in range(len(some))
+    ]
+    work = batcher.translate([part for some in cut for part in some], options, begins)
+    found = iter(await answer(request, work))
+    return [
+        _whole(text, some, [next(found) for _ in some])
+        for text, some in zip(texts, cut, strict=True)
+    ]
+
+
+def _cut(texts: Sequence[str], translator: "Translator") -> list[list[str]]:
+    return [parts(text, translator.tokenizer, translator.max_part) for text in texts]
+
+
+def _whole(text: str, cut: list[str], found: list[list[Translation]]) -> list[Translation]:
+    """The translations of a text from those of its parts, whose alignments count from their own
+    first words.
+    """
+    if len(cut) == 1:
+        return found[0]
+    words = [number for number, word in enumerate(text.split()) for _ in word]  # of each character
+    before, moved = 0, []
+    for part, some in zip(cut, found, strict=True):
+        first = words[before]
+        before += sum(map(len, part.split()))
+        moved.append([
+            each if each.alignment is None
+            else replace(each, alignment=[(first + s, t) for s, t in each.alignment])
+            for each in some
+        ])  # fmt: skip
+    return different(combine(moved))
+
+
+def sees_inside(translator: object) -> bool:
+    """Whether attention and probabilities are to be had; of an exported model they are not."""
+    return hasattr(translator, "transformer")
 
 
 def _together(text: str, places: list[Span], found: list[list[Translation]]) -> TranslatedText:
@@ -98,7 +147,7 @@ def details(
     Raises:
         ArgumentError: the model is an exported one, which does not give them.
     """
-    if not hasattr(translator, "transformer"):
+    if not sees_inside(translator):
         raise ArgumentError(
             "not of an exported model, {attention} and {token_probabilities}, leave them out"
         )

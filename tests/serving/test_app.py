@@ -132,8 +132,9 @@ def test_next_tokens(real):
 WRONG = [
     (b"", "body"), (b"{", "body"), (b"\xff\xfe\xfa", "body"), (b"[" * 100_000, "body"),
     (b"1" * 10_000, "body"), (b'{"text": "\xe4"}', "body"), ([], "valid"),
-    ({"text": 1}, "text: "), ({"text": "a", "texts": ["a"]}, "either"), ({}, "either"),
-    ({"text": "a", "bean": 3}, "bean: "), ({"text": "a", "beam": 0}, "beam: "),
+    ({"text": 1}, "text: must be a text"), ({"text": "a", "texts": ["a"]}, "either"),
+    ({}, "give either text or texts"),
+    ({"text": "a", "bean": 3}, "unknown field 'bean'"), ({"text": "a", "beam": 0}, "beam: "),
     ({"text": "a", "beam": 17}, "beam: at most 16"), ({"text": "a", "beam": True}, "beam: "),
     ({"text": "a", "n_best": 17}, "n_best: at most 16"),
     (b'{"text": "a", "length_penalty": NaN}', "length_penalty: "),
@@ -153,6 +154,33 @@ def test_wrong_questions_are_refused_with_the_reason(shouting: int, question, re
     assert reason in answer["error"] and answer.keys() == {"error"}
 
 
+def test_pages_and_probes_have_heads(shouting: int):
+    for path in ("/", "/main.js", "/health", "/ready", "/metrics"):
+        connection = HTTPConnection("127.0.0.1", shouting)
+        connection.request("HEAD", path)
+        answer = connection.getresponse()
+        assert answer.status == 200 and answer.read() == b""
+        assert int(answer.headers["content-length"]) > 0
+        connection.close()
+    assert ask(shouting, "/health/")[0] == 404  # and no redirection
+
+
+def test_requests_that_the_end_cuts_off_are_told_so():
+    translator, answers = Shouting(), []
+    translator.free.clear()
+
+    def client():
+        answers.append(ask(port, "/api/translate", {"text": "a"}))
+
+    with served(translator, shutdown_s=1) as port:
+        thread = threading.Thread(target=client)
+        thread.start()
+        wait_until(lambda: translator.batches)
+        translator.held_at_end = True
+    thread.join()
+    assert answers == [(503, {"error": "the server ends"})]
+
+
 def test_other_refusals(shouting: int):
     for path, headers, expected in (
         ("/api/translate", {"content_type": "text/plain"}, 415),
@@ -166,6 +194,54 @@ def test_other_refusals(shouting: int):
         assert status == expected and answer.keys() == {"error"}
     for path in ("/docs", "/redoc", "/../../etc/passwd", "/%2e%2e/server.py", "/page/", "/app.py"):
         assert ask(shouting, path)[0] == 404
+
+
+def test_a_long_line_is_queued_in_parts_and_lets_others_pass():
+    """What it comes to is what the library makes of it: see the test of a real model."""
+    translator, answers = Shouting(), {}
+
+    def client(text: str):
+        answers[text] = ask(port, "/api/translate", {"text": text, "document": True})
+
+    with served(translator) as port:
+        translator.free.clear()
+        long = "a " * 9990
+        threads = [threading.Thread(target=client, args=(text,)) for text in (long, "short")]
+        threads[0].start()
+        wait_until(lambda: translator.batches)
+        threads[1].start()
+        wait_until(lambda: "nmt_waiting_requests 2.0" in ask(port, "/metrics")[1])
+        translator.free.set()
+        for thread in threads:
+            thread.join()
+    assert answers[long][1]["translations"][0]["text"].split() == ["A"] * 9990
+    place = [number for number, batch in enumerate(translator.batches) if "short" in batch]
+    assert place[0] < len(translator.batches) - 1 > 1  # not after all of it
+    assert max(len(text.split()) for batch in translator.batches for text in batch) <= 100
+
+
+@pytest.mark.parametrize("piece", ["A dog sleeps. ", "dog ", "x"])
+def test_a_long_line_is_translated_as_the_library_does(real, piece: str):
+    translator, port = real
+    text = (piece * 60)[:240].strip()
+    assert len(translator.tokenizer.encode(text)) > translator.max_part
+    status, answer = ask(port, "/api/translate", {"text": text, "n_best": 2, "prefix": "Der"})
+    [best, *_] = translator.n_best([text], SearchOptions(n_best=2), prefix="Der")[0]
+    found = answer["translations"][0]
+    assert status == 200 and found["text"].startswith("Der")
+    if piece != "x":  # else it is cut between characters, not between tokens
+        assert found["text"] == best.text and found["score"] == pytest.approx(best.score)
+
+
+def test_a_prefix_begins_the_first_sentence_alone():
+    translator = Shouting()
+    prefixes = []
+    translator.n_best = lambda texts, *_, prefix, **__: (
+        prefixes.extend(zip(texts, prefix, strict=True)) or Shouting().n_best(texts)
+    )
+    with served(translator) as port:
+        ask(port, "/api/translate", {"text": "Yes. No.", "document": True, "prefix": "Ja"})
+    assert dict(prefixes) == {"Yes.": "Ja", "No.": ""}
 
 
 def test_a_failure_of_ours_is_told_without_text_and_harms_nobody_else():

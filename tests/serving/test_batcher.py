@@ -196,3 +196,23 @@ def test_a_model_that_cannot_be_loaded_and_an_end_are_no_model():
         await first
 
     batched(translator, end)
+
+
+def test_one_that_leaves_a_batch_takes_nobody_elses_translation_along():
+    translator = Shouting()
+
+    async def scene(batcher):
+        hold(translator)
+        first = batcher.translate(["first"], PLAIN)
+        await begun(translator)
+        gone, stays = batcher.translate(["gone"], PLAIN), batcher.translate(["stays"], PLAIN)
+        translator.free.set()
+        await first
+        hold(translator)
+        await begun(translator, 2)
+        gone.cancel()
+        translator.free.set()
+        await stays
+        assert texts(stays) == ["STAYS"]
+
+    batched(translator, scene)

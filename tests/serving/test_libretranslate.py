@@ -1,9 +1,12 @@
 """LibreTranslate's calls, as its clients make them."""
 
+import threading
 from urllib.parse import urlencode
 
 import pytest
 
+from nmt.decoding.markup import Markup
+from nmt.serving import libretranslate
 from tests.serving.served import Shouting, ask, served
 
 FORM = "application/x-www-form-urlencoded"
@@ -78,14 +81,66 @@ def test_languages_and_settings(port: int):
     assert settings["language"]["target"] == {"code": "de", "name": "German"}
 
 
+def test_an_exported_model_has_no_html_and_no_microscope(monkeypatch):
+    monkeypatch.delattr(Shouting, "transformer")
+    with served(Shouting()) as port:
+        refused = 400, {"error": "format: only text with an exported model"}
+        assert ask(port, "/translate", question("<b>a</b>", format="html")) == refused
+        assert ask(port, "/frontend/settings")[1]["microscope"] is False
+
+
+def test_html_is_read_and_written_outside_the_event_loop(port: int, monkeypatch):
+    threads, loop = [], []
+
+    class Watched(Markup):
+        def __init__(self, *arguments):
+            threads.append(threading.current_thread())
+            super().__init__(*arguments)
+
+        def written(self, *arguments):
+            threads.append(threading.current_thread())
+            return super().written(*arguments)
+
+    def cannot(*_):
+        raise ValueError("quotes the text")
+
+    def parsed(*arguments, **more):
+        loop.append(threading.current_thread())
+        return original(*arguments, **more)
+
+    original = libretranslate.parsed
+    monkeypatch.setattr(libretranslate, "parsed", parsed)
+    monkeypatch.setattr(libretranslate, "Markup", Watched)
+    assert ask(port, "/translate", question("<b>a</b>", format="html"))[0] == 200
+    assert len(threads) == 2 and not {*threads} & {*loop}
+    monkeypatch.setattr(libretranslate, "Markup", cannot)
+    status, answer = ask(port, "/translate", question("<b>a</b>", format="html"))
+    assert status == 400 and answer == {"error": "q: HTML that cannot be read"}
+
+
+def test_a_beam_is_asked_for_only_where_the_models_is_too_narrow(port: int, monkeypatch):
+    asked = []
+    original = Shouting.n_best
+
+    def watched(self, sentences, options=None, **more):
+        asked.append(options.beam)
+        return original(self, sentences, options, **more)
+
+    monkeypatch.setattr(Shouting, "n_best", watched)
+    for alternatives in (0, 3, 4):
+        ask(port, "/translate", question("a", alternatives=alternatives))
+    assert asked == [None, None, 5]
+
+
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"source": "en", "target": "de"}, "q: Field required"),
+        ({"source": "en", "target": "de"}, "q: is missing"),
         (question(source="fr"), "'fr' is not supported"),
         (question(target="en"), "'en' is not supported"),
         (question(target="<script>" * 9), "is not supported"),
         (question(format="odt"), "only text and html"),
+        (question([1]), "q: must be a text or a list of texts"),
         (question(alternatives=16), "alternatives: at most 15"),
         (question(alternatives=-1), "alternatives: "),
     ],

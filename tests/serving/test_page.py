@@ -109,6 +109,62 @@ def test_typing_is_translated_when_it_pauses_and_stale_answers_are_dropped(visit
     expect(page.locator("#microscope")).to_be_hidden()
 
 
+def test_a_text_that_is_too_long_stays_whole_and_is_not_sent(visit):
+    page = visit()
+    translate(page, READS)
+    sent = asked(page, "/api/translate")
+    page.fill("#source", "ä" * 20_001)
+    expect(page.get_by_role("alert")).to_contain_text("20,001 characters, of which at most 20,000")
+    assert len(page.input_value("#source")) == 20_001 and sent == []
+    expect(page.locator("#belongs")).to_have_text(f"Still the translation of {READS}")
+    expect(page.locator("#microscope")).to_have_class("stale")
+    page.fill("#source", SLEEPS)
+    expect(page.locator("#target")).to_have_text(PAIRS[SLEEPS])
+    expect(page.get_by_role("alert")).to_be_hidden()
+    expect(page.locator("#belongs")).to_be_hidden()
+
+
+def test_work_is_shown_while_it_lasts_and_nothing_old_passes_for_new(visit):
+    page = visit()
+    translate(page, READS)
+    held: list = []
+    page.route("**/api/translate", lambda route: held.append(route))
+    with page.expect_request("**/api/translate"):
+        page.fill("#source", SLEEPS)
+    expect(page.locator("#working")).to_be_visible()
+    expect(page.locator("#target")).to_have_attribute("aria-busy", "true")
+    expect(page.locator("#belongs")).to_be_hidden()
+    held[0].abort()
+    expect(page.locator("#belongs")).to_have_text(f"Still the translation of {READS}")
+    expect(page.locator("#working")).to_be_hidden()
+    expect(page.locator("#target")).to_have_attribute("aria-busy", "false")
+    page.unroute("**/api/translate")
+    page.get_by_role("button", name="Try now").click()
+    expect(page.locator("#target")).to_have_text(PAIRS[SLEEPS])
+    expect(page.locator("#microscope")).not_to_have_class("stale")
+
+
+def test_an_exported_model_has_a_calm_sentence_and_no_microscope(visit):
+    page = visit("#text=")
+    wrong: list = []
+    page.on("response", lambda got: got.status >= 400 and wrong.append(got.url))
+    inside = asked(page, "/api/inspect")
+
+    def exported(route):
+        route.fulfill(json=route.fetch().json() | {"microscope": False})
+
+    page.route("**/frontend/settings", exported)
+    page.reload()
+    page.fill("#source", READS)
+    expect(page.locator("#target")).to_have_text(PAIRS[READS])
+    expect(page.locator("#no-microscope")).to_be_visible()
+    expect(page.locator("#microscope")).to_be_hidden()
+    page.locator(WORDS).first.hover()
+    page.locator(WORDS).first.click()
+    expect(page.get_by_role("menuitemradio")).to_have_count(10)
+    assert wrong == inside == []
+
+
 def test_an_article_keeps_its_paragraphs_and_shows_which_sentence_is_which(visit):
     page = visit()
     translate(page, ARTICLE)
@@ -118,8 +174,10 @@ def test_an_article_keeps_its_paragraphs_and_shows_which_sentence_is_which(visit
     page.locator("#target").get_by_role("button", name="schläft").hover()
     expect(page.locator("#target .sentence.chosen")).to_have_text(PAIRS[SLEEPS])
     expect(page.locator("#backdrop .sentence.chosen")).to_have_text(SLEEPS)
-    expect(page.locator("#which")).to_contain_text("Sentence 4 of 4")  # where the caret is
-    page.get_by_role("button", name="Previous sentence").click()
+    expect(page.locator("#which")).to_contain_text("Sentence 1 of 4")  # pointing moves nothing
+    page.locator("#target").get_by_role("button", name="schläft").click()
+    page.keyboard.press("Escape")
+    expect(page.locator("#which")).to_contain_text("Sentence 3 of 4")
     expect(page.locator("#which")).to_contain_text(SLEEPS)
     expect(page.locator("#tokens-target")).to_have_text(re.compile("15 tokens"))
     chips = page.locator("[aria-labelledby=tokens-target] .chip").all_text_contents()

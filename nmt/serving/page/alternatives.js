@@ -27,7 +27,8 @@ export function alternatives(page, { force, end }) {
     const { source, target } = page.get().sentences[sentence];
     const prefix = target.slice(0, unit.begin).trimEnd();
     menu = element("div", { class: "menu", onkeydown: keys },
-      element("p", {}, where(prefix), ", likeliest first:"),
+      element("p", {}, where(prefix), " the likeliest tokens, the one that stands there in bold. A token is a word or a piece that begins one; "
+        + "the model completes what you choose."),
       element("p", { class: "quiet" }, "…"));
     word.setAttribute("aria-expanded", "true");
     find("#translator").append(menu);

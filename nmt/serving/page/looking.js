@@ -12,7 +12,8 @@ export function looking(page) {
   const other = newest();
 
   async function inspect(index, request = other) {
-    const { sentences, inspected } = page.get();
+    const { sentences, inspected, microscope } = page.get();
+    if (!microscope || !sentences[index]) return undefined;
     const { source, target } = sentences[index];
     if (inspected.has(index)) return inspected.get(index);
     const key = JSON.stringify([source, target]);
@@ -35,6 +36,10 @@ export function looking(page) {
       page.set({ blind: error.message });
     }
   }
+
+  page.on((state, before) => {
+    if (state.microscope && !before.microscope) choose(state.chosen);
+  });
 
   let wanted = null;
   /** Looks at a unit of the text: `kind` is "pointed", for as long as the pointer is there, or "token". */

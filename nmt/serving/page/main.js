@@ -6,7 +6,7 @@ import { attentionView } from "./attention.js";
 import { button, element, find, paper } from "./dom.js";
 import { guessView } from "./guess.js";
 import { looking } from "./looking.js";
-import { sentenceAt, sourcePane, targetPane } from "./panes.js";
+import { sourcePane, targetPane } from "./panes.js";
 import { searchView } from "./search.js";
 import { empty, store } from "./store.js";
 import { fromFragment, isFinished, toFragment } from "./text.js";
@@ -15,12 +15,13 @@ import { translating, whole } from "./translating.js";
 
 const EXAMPLE = "The old man who lives here reads a good book. His daughter does not see the small dog.";
 const SETTLED = 1000; // ms after which an answer is read out
+const SHOWN = 80; // characters of an older text
 const LONGEST_LINK = 4000; // characters
 
 const page = store({ ...empty, problem: null, blind: null, undo: null });
 const look = looking(page);
 const translator = translating(page);
-const source = sourcePane(page, look, translator.type);
+sourcePane(page, look, translator.type);
 targetPane(page, look, alternatives(page, translator));
 tokensView(page, look);
 attentionView(page, look);
@@ -31,6 +32,8 @@ page.on((state, before) => {
   if (state.problem !== before.problem) problem(state.problem);
   if (state.sentences !== before.sentences) answered(state);
   if (state.sentences !== before.sentences || state.chosen !== before.chosen || state.blind !== before.blind) heading(state);
+  if (state.microscope !== before.microscope) inside(state);
+  if (state.stale !== before.stale || state.problem !== before.problem) waiting(state);
   find("#undo").hidden = state.undo === null || state.stale;
 });
 
@@ -43,13 +46,30 @@ function problem(found) {
   box.replaceChildren(element("p", {}, found.message, kept, again ? " I keep trying." : ""), ...(again ? [again] : []));
 }
 
+/** The microscope, or that there is none. */
+function inside({ sentences, microscope }) {
+  find("#microscope").hidden = !sentences.length || !microscope;
+  find("#no-microscope").hidden = microscope !== false;
+  for (const one of document.querySelectorAll(".of-inside")) one.hidden = microscope === false;
+}
+
+/** What is on the screen while the answer to the newest text is not. */
+function waiting({ text, sentences, stale, problem: found }) {
+  find("#working").hidden = !stale || Boolean(found) || !text.trim();
+  find("#microscope").classList.toggle("stale", stale);
+  const old = sentences.map(({ source }) => source).join(" ");
+  find("#belongs").hidden = !stale || !found || !old;
+  find("#belongs").replaceChildren("Still the translation of ",
+    element("q", {}, old.length > SHOWN ? `${old.slice(0, SHOWN)}…` : old));
+}
+
 function answered(state) {
   const { sentences, text } = state;
-  find("#microscope").hidden = !sentences.length;
+  inside(page.get());
   const link = text.length <= LONGEST_LINK ? toFragment(text) : " ";
   if (location.hash !== link.trim()) history.replaceState(null, "", link === " " ? location.pathname : link);
   if (sentences.length) {
-    const at = state.undo ?? Math.max(0, sentenceAt(state, source.caret()));
+    const at = state.undo ?? 0;
     queueMicrotask(() => look.choose(Math.min(at, sentences.length - 1)));
   }
   settle();
@@ -108,7 +128,7 @@ addEventListener("online", () => page.get().problem?.again?.());
 
 function restore() {
   const text = fromFragment(location.hash);
-  if (text !== null && text !== page.get().text) translator.type(text.slice(0, find("#source").maxLength));
+  if (text !== null && text !== page.get().text) translator.type(text);
 }
 
 for (const link of document.querySelectorAll("a[data-paper]")) {
@@ -118,8 +138,8 @@ for (const link of document.querySelectorAll("a[data-paper]")) {
 
 async function languages() {
   try {
-    const { language, charLimit } = await get("frontend/settings");
-    find("#source").maxLength = charLimit;
+    const { language, charLimit, microscope } = await get("frontend/settings");
+    page.set({ limit: charLimit, microscope });
     for (const [side, { code, name }] of Object.entries(language)) {
       find(`#${side}-name`).textContent = name;
       find(`#${side}`).lang = code;
@@ -129,7 +149,6 @@ async function languages() {
     setTimeout(languages, 3000); // the names are no great loss meanwhile
   }
 }
-find("#source").maxLength = 20_000;
 languages();
 const typed = find("#source").value; // what the browser kept, or was typed before this ran
 if (typed) translator.type(typed);

@@ -86,11 +86,10 @@ export function sourcePane(page, look, type) {
     if (redrawn(state, before)) draw(state);
     if (redrawn(state, before) || reshaded(state, before)) shade(state, "source", drawn, boxes);
   });
-  return { caret: () => (document.activeElement === area ? area.selectionStart : 0) };
 }
 
 /** The sentence in which, or before which, a place of the text lies. */
-export const sentenceAt = (state, place) => state.sentences.findLastIndex(({ begin }) => begin <= place);
+const sentenceAt = (state, place) => state.sentences.findLastIndex(({ begin }) => begin <= place);
 
 export function targetPane(page, look, open) {
   const box = find("#target");

@@ -71,9 +71,9 @@ export function searchView(page) {
   }
 
   async function ask() {
-    const { sentences, chosen, stale } = page.get();
+    const { sentences, chosen, stale, microscope } = page.get();
     const sentence = sentences[chosen];
-    if (!seen || stale || !sentence) return;
+    if (!microscope || !seen || stale || !sentence) return;
     const { source, prefix } = sentence;
     const body = beam === null ? { text: source, prefix } : { text: source, prefix, beam };
     const key = JSON.stringify(body);
@@ -95,6 +95,7 @@ export function searchView(page) {
     }
   }, { rootMargin: "200px" }).observe(find("#search-section"));
   page.on((state, before) => {
-    if (state.sentences !== before.sentences || state.chosen !== before.chosen) ask();
+    if (state.sentences !== before.sentences || state.chosen !== before.chosen
+      || state.microscope !== before.microscope) ask();
   });
 }

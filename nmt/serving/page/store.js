@@ -16,6 +16,8 @@ export function store(state) {
 export const empty = {
   text: "", // of the source
   sentences: [], // {begin, end: in `text`; source, target, gap: the text before it; prefix: "" or forced}
+  limit: 20_000, // characters that are translated at once
+  microscope: null, // whether the server's model can be looked into; null: not known yet
   stale: false, // the answer is not for `text`
   chosen: 0, // the sentence under the microscope
   inspected: new Map(), // sentence -> what /api/inspect says

@@ -27,7 +27,10 @@ export function translating(page) {
   async function translate() {
     const { text } = page.get();
     clearTimeout(timer);
-    if (!text.trim()) return page.set({ ...empty, view: page.get().view, text, problem: null });
+    const { view, limit, microscope } = page.get();
+    if (!text.trim()) return page.set({ ...empty, view, limit, microscope, text, problem: null });
+    const length = text.length > limit ? [...text].length : 0; // code points, as the server counts
+    if (length > limit) return page.set({ problem: { message: tooLong(length, limit) } });
     return ask({ text, document: true }, (found) => ({ ...sentencesOf(text, found), undo: null }));
   }
 
@@ -64,6 +67,9 @@ export function translating(page) {
 
   return { type, translate, force, end };
 }
+
+const tooLong = (length, limit) => `This text has ${length.toLocaleString("en")} characters, of which at most `
+  + `${limit.toLocaleString("en")} are translated at once. Shorten it, or translate it in parts.`;
 
 const reset = (sentences) => ({ sentences, stale: false, inspected: new Map(), token: null, pointed: null });
 
