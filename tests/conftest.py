@@ -63,7 +63,10 @@ def settings(tiny_data: Path, tmp_path: Path) -> Settings:
 
 
 # Longest first, so that no worker is left with one of them at the end.
-_LONG = ["test_ranks.py", "test_faults.py", "test_cli.py", "test_prepare_interrupted.py"]
+_LONG = [
+    "test_ranks.py", "test_faults.py", "test_cli.py", "test_documents.py",
+    "test_prepare_interrupted.py",
+]  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
