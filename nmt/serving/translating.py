@@ -101,7 +101,7 @@ def _whole(text: str, cut: list[str], found: list[list[Translation]]) -> list[Tr
     words = [number for number, word in enumerate(text.split()) for _ in word]  # of each character
     before, moved = 0, []
     for part, some in zip(cut, found, strict=True):
-        first = words[before]
+        first = words[min(before, len(words) - 1)]  # every part has the text's tag, if it has one
         before += sum(map(len, part.split()))
         moved.append([
             each if each.alignment is None

@@ -10,6 +10,7 @@ import pytest
 from nmt.decoding.translator import SearchOptions, Translator
 from nmt.serving.app import create_app
 from nmt.serving.batcher import Batcher
+from nmt.serving.translating import _whole
 from tests.fixtures.make import FROZEN
 from tests.patience import wait_until
 from tests.serving.served import Shouting, ask, served
@@ -339,3 +340,9 @@ def test_openapi_describes_every_call_and_nothing_comes_from_elsewhere(shouting:
     assert "default-src 'none'" in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff" and "server" not in headers
     connection.close()
+
+
+def test_a_tag_that_each_part_repeats_is_no_word_too_many():
+    found = [[Translation(each, -1.0, -1.0, [5, 2], 1)] for each in ("A", "B", "C")]
+    [whole] = _whole("<2de> a b c", ["<2de> a", "<2de> b", "<2de> c"], found)
+    assert whole.text == "A B C"
