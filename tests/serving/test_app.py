@@ -7,6 +7,7 @@ from http.client import HTTPConnection
 
 import pytest
 
+from nmt.decoding.translation import Translation
 from nmt.decoding.translator import SearchOptions, Translator
 from nmt.serving.app import create_app
 from nmt.serving.batcher import Batcher
