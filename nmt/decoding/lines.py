@@ -254,7 +254,7 @@ def _check_together(
     if options.format in ("html", "xml"):
         for name, value in (
             ("n_best", options.numbered), ("prefix", options.prefix), ("shard", shard),
-            ("prefix_file", prefix_file), ("alignment", alignment),
+            ("prefix_file", prefix_file), ("alignment", alignment), ("document", options.document),
         ):  # fmt: skip
             if value:
                 raise ArgumentError(

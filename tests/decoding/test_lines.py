@@ -528,6 +528,7 @@ def test_more_shards_than_lines_and_the_numbers_of_lines(run, capsys):
     ({"alignment": "a"}, {"format": "html"}, "not for markup, format html with alignment, leave"),
     ({"prefix_file": "in"}, {"format": "xml"}, "format xml with prefix_file"),
     ({"shard": (1, 2)}, {"format": "xml"}, "format xml with shard"),
+    ({}, {"format": "html", "document": True}, "format html with document"),
     ({}, {"format": "html", "prefix": "so"}, "format html with prefix, leave one out"),
     ({}, {"format": "html", "numbered": True}, "format html with n_best, leave one out"),
 ])  # fmt: skip
