@@ -27,7 +27,10 @@ Fault = Callable[[], None]
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _STORES: list[dist.TCPStore] = []
-_PRELOADED = ["nmt.cli", "torch.utils.tensorboard", "sacrebleu", "tests.training.children"]
+_PRELOADED = [
+    "nmt.cli", "sacrebleu", "tests.training.children", "torch.utils.tensorboard",
+    "torch._dynamo",  # which torch imports with the first optimizer: half of what a child would do
+]  # fmt: skip
 _CONTEXT.set_forkserver_preload(_PRELOADED)
 # the server forks, so no thread of its own may hold a lock: Arrow would start one
 os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
