@@ -28,7 +28,8 @@ Fault = Callable[[], None]
 _CONTEXT = multiprocessing.get_context("forkserver")
 _STORES: list[dist.TCPStore] = []
 _PRELOADED = [
-    "nmt.cli", "sacrebleu", "tests.training.children", "torch.utils.tensorboard",
+    "nmt.cli", "nmt.decoding.lines", "sacrebleu", "tests.training.children",
+    "torch.utils.tensorboard",
     "torch._dynamo",  # which torch imports with the first optimizer: half of what a child would do
 ]  # fmt: skip
 _CONTEXT.set_forkserver_preload(_PRELOADED)
@@ -37,17 +38,17 @@ os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 
 class Child:
-    """A running `nmt train CONFIG`, perhaps one rank of several."""
+    """A running `nmt`, perhaps one rank of several; `directory` takes its files."""
 
-    def __init__(self, config: Config, directory: Path, fault: Fault | None, ranks: dict[str, str]):
+    def __init__(
+        self, arguments: list[str], directory: Path, fault: Fault | None, ranks: dict[str, str]
+    ):
         directory.mkdir(parents=True, exist_ok=True)
-        number = len(list(directory.iterdir()))
-        path, self._said = directory / f"{number}.yaml", directory / f"{number}.txt"
-        path.write_text(config.to_yaml())
+        self._said = directory / f"{len(list(directory.iterdir()))}.txt"
         environment = {"OMP_NUM_THREADS": "1"} | ranks
         self.process = _CONTEXT.Process(
             target=_run,
-            args=(["train", str(path)], str(self._said), fault, environment),
+            args=(arguments, str(self._said), fault, environment),
             daemon=True,  # a test that fails leaves nothing to wait for
         )
         self.process.start()
@@ -84,9 +85,21 @@ def _run(arguments: list[str], said: str, fault: Fault | None, environment: dict
     sys.exit(main(arguments))
 
 
+def nmt(*arguments: object, directory: Path, fault: Fault | None = None) -> Child:
+    """Starts `nmt`, with nothing to read and its standard output thrown away."""
+    return Child(list(map(str, arguments)), directory, fault, {})
+
+
 def train(config: Config, directory: Path, fault: Fault | None = None) -> Child:
-    """Starts `nmt train` on `config`; `directory` takes its files."""
-    return Child(config, directory, fault, {})
+    """Starts `nmt train` on `config`."""
+    return Child(_training(config, directory), directory, fault, {})
+
+
+def _training(config: Config, directory: Path) -> list[str]:
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{len(list(directory.iterdir()))}.yaml"
+    path.write_text(config.to_yaml())
+    return ["train", str(path)]
 
 
 def train_on(
@@ -100,14 +113,15 @@ def train_on(
         "WORLD_SIZE": str(world_size), "MASTER_ADDR": "localhost", "MASTER_PORT": str(store.port),
         "TORCHELASTIC_USE_AGENT_STORE": "True",
     }  # fmt: skip
+    folders = [directory / f"rank{rank}" for rank in range(world_size)]
     return [
         Child(
-            config,
-            directory / f"rank{rank}",
+            _training(config, folder),
+            folder,
             (faults or {}).get(rank),
             common | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
         )
-        for rank in range(world_size)
+        for rank, folder in enumerate(folders)
     ]
 
 

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from nmt.cli import main
 from nmt.errors import InputError
+from nmt.training import distributed
 from nmt.training.distributed import Ranks, process_group
 from nmt.training.run_log import read_log
 from tests.patience import PATIENCE_S
@@ -26,7 +27,7 @@ from tests.training.runs import fingerprint, losses, run
 STEPS = 20
 TWO = {"training__max_steps": STEPS, "training__micro_batches": 2, "training__validate_every": 10,
        "training__checkpoint_every": 5}  # fmt: skip
-FOUR = TWO | {"training__micro_batches": 4}
+FOUR = TWO | {"training__micro_batches": 4, "training__max_steps": 12}
 # A key's bias adds the same to all scores of a query, so that its true gradient is zero; of what
 # rounding leaves there Adam makes steps of full size. In tests 2 heads have keys of 12.
 KEY_BIASES = {"query_key_value.bias": slice(24, 48), "key_value.bias": slice(0, 24)}
@@ -43,6 +44,17 @@ def alone(tiny_data, tmp_path_factory) -> dict[int, Path]:
         assert train(make_settings(tiny_data, folder, **changes), folder / "child").wait() == 0
         found[slots] = folder / "run"
     return found
+
+
+@pytest.fixture(scope="module")
+def four(tiny_data, tmp_path_factory) -> Path:
+    """The run on four processes."""
+    from tests.conftest import make_settings
+
+    folder = tmp_path_factory.mktemp("four")
+    children = train_on(4, make_settings(tiny_data, folder, **FOUR), folder / "children")
+    assert [child.wait() for child in children] == [0] * 4
+    return folder / "run"
 
 
 def steps_of(run: Path) -> list[tuple]:
@@ -117,37 +129,24 @@ def test_a_master_that_nobody_is_takes_one_line(monkeypatch, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_r6_torchrun_with_two_processes_equals_one_with_two_slots(settings, alone, tmp_path):
-    (tmp_path / "config.yaml").write_text(settings(**TWO).to_yaml())
-    process = torchrun("--standalone", "--nproc-per-node", "2",
-                       "-m", "nmt", "train", str(tmp_path / "config.yaml"))  # fmt: skip
-    out, said = ended(process)
-    assert process.returncode == 0, said
-    assert out == f"{tmp_path / 'run/model'}\n"  # said once
-    assert fingerprint(tmp_path / "run", STEPS) == fingerprint(alone[2], STEPS)
-    assert steps_of(tmp_path / "run") == steps_of(alone[2])
-    ours, theirs = (
-        [line for line in read_log(part) if line.get("event") == "validation"]
-        for part in (tmp_path / "run", alone[2])
-    )
-    for a, b in zip(ours, theirs, strict=True):  # sums split over ranks: the same to rounding
-        assert a["nll"] == pytest.approx(b["nll"], rel=1e-6)
-
-
 @pytest.mark.parametrize("world_size", [2, 4])
 def test_r6_any_number_of_processes_has_the_same_batches_and_losses(
-    settings, alone, tmp_path, world_size
+    request, settings, alone, tmp_path, world_size
 ):
-    children = train_on(world_size, settings(**FOUR), tmp_path / "children")
-    assert [child.wait() for child in children] == [0] * world_size
+    if world_size == 4:
+        several = request.getfixturevalue("four")
+    else:
+        several = tmp_path / "run"
+        children = train_on(world_size, settings(**FOUR), tmp_path / "children")
+        assert [child.wait() for child in children] == [0] * world_size
     ours, theirs = ([line for line in read_log(run) if "event" not in line]
-                    for run in (tmp_path / "run", alone[4]))  # fmt: skip
-    assert len(ours) == STEPS
+                    for run in (several, alone[4]))  # fmt: skip
+    assert len(ours) == FOUR["training__max_steps"]
     for a, b in zip(ours, theirs, strict=True):
         assert a["plan_digest"] == b["plan_digest"]
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-6)
-    name = f"checkpoints/step-{STEPS:08d}/model.safetensors"
-    weights, expected = (load_file(run / name) for run in (tmp_path / "run", alone[4]))
+    name = "checkpoints/step-00000012/model.safetensors"
+    weights, expected = (load_file(run / name) for run in (several, alone[4]))
     for name in expected:
         difference = (weights[name] - expected[name]).abs()
         for ending, keys in KEY_BIASES.items():
@@ -169,15 +168,12 @@ def test_r7_the_number_of_processes_changes_on_the_way(settings, alone, tmp_path
     assert steps_of(tmp_path / "run") == steps_of(alone[2])
 
 
-def test_r7_four_processes_resume_to_the_bit(settings, tmp_path):
+def test_r7_four_processes_resume_to_the_bit(settings, four, tmp_path):
     """Four summands: the order in which they are added up must be the undisturbed run's."""
-    config = settings(**FOUR | {"training__max_steps": 12})
-    assert {child.wait() for child in train_on(4, config, tmp_path / "a")} == {0}
-    (tmp_path / "run").replace(tmp_path / "straight")
     stop = {3: at_step(7, send(signal.SIGTERM))}
-    assert {child.wait() for child in train_on(4, config, tmp_path / "b", stop)} == {143}
-    assert {child.wait() for child in train_on(4, config, tmp_path / "c")} == {0}
-    assert fingerprint(tmp_path / "run", 12) == fingerprint(tmp_path / "straight", 12)
+    assert {child.wait() for child in train_on(4, settings(**FOUR), tmp_path / "b", stop)} == {143}
+    assert {child.wait() for child in train_on(4, settings(**FOUR), tmp_path / "c")} == {0}
+    assert fingerprint(tmp_path / "run", 12) == fingerprint(four, 12)
 
 
 def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, alone, tmp_path):
@@ -195,13 +191,19 @@ def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, alone, tmp_path):
 
 def test_r8_a_halted_rank_is_given_up_after_the_time_out(settings, tmp_path):
     # longer than a rank that is only slow keeps the other waiting
-    config = settings(**TWO, training__process_group_timeout_s=15)
-    children = train_on(2, config, tmp_path / "a", {1: at_step(12, send(signal.SIGSTOP))})
+    config = settings(**TWO, training__process_group_timeout_s=8)
+    faults = {0: soon_given_up, 1: at_step(12, send(signal.SIGSTOP))}
+    children = train_on(2, config, tmp_path / "a", faults)
     assert children[0].wait() == 2
     children[1].process.kill()
     assert children[1].wait() == -signal.SIGKILL
     assert "lost rank 1 of 2" in children[0].said
     assert "Traceback" not in children[0].said
+
+
+def soon_given_up() -> None:
+    """A rank that is halted has no last words for which to wait."""
+    distributed._LAST_WORDS_S = 1.0
 
 
 @pytest.mark.chaos
@@ -289,7 +291,7 @@ def _fail_with(number: int) -> None:
     raise OSError(number, os.strerror(number), "checkpoints")
 
 
-def test_two_nodes_train_as_one(settings, alone, tmp_path):
+def test_r6_torchrun_on_two_nodes_equals_one_process_with_two_slots(settings, alone, tmp_path):
     """Two agents of torchrun meet at an address, as on two machines of a cluster."""
     (tmp_path / "config.yaml").write_text(settings(**TWO).to_yaml())
     # the address is the test's own: none that another program could take, nor closed before the end
@@ -301,7 +303,15 @@ def test_two_nodes_train_as_one(settings, alone, tmp_path):
                  "-m", "nmt", "train", str(tmp_path / "config.yaml"))
         for _ in range(2)
     ]  # fmt: skip
-    said = [ended(agent)[1] for agent in agents]
+    written, said = zip(*map(ended, agents), strict=True)
     assert [agent.returncode for agent in agents] == [0, 0], said
+    assert "".join(written) == f"{tmp_path / 'run/model'}\n"  # said once
     assert fingerprint(tmp_path / "run", STEPS) == fingerprint(alone[2], STEPS)
+    assert steps_of(tmp_path / "run") == steps_of(alone[2])
+    ours, theirs = (
+        [line for line in read_log(part) if line.get("event") == "validation"]
+        for part in (tmp_path / "run", alone[2])
+    )
+    for a, b in zip(ours, theirs, strict=True):  # sums split over ranks: the same to rounding
+        assert a["nll"] == pytest.approx(b["nll"], rel=1e-6)
     assert not re.search("Traceback", "".join(said))
