@@ -96,10 +96,15 @@ def strike(process: subprocess.Popen, directory: Path, files: int, number: int) 
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What one process makes undisturbed."""
     directory = tmp_path_factory.mktemp("expected")
+    prepared_here(saved(directory))
+    return content(directory / "data")
+
+
+def prepared_here(path: Path) -> None:
+    """Prepares, or goes on with it, in this process alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clean, "SHARD_PAIRS", SHARD_PAIRS)
-        prepare.prepare(config.load(saved(directory)), note=lambda line: None, processes=1)
-    return content(directory / "data")
+        prepare.prepare(config.load(path), note=lambda line: None, processes=1)
 
 
 def test_ended_at_any_point_it_goes_on_from_there(
@@ -125,7 +130,7 @@ def test_ended_at_any_point_it_goes_on_from_there(
             assert re.search(r"^nmt: stopped, .* nmt prepare goes on from there$", said, re.M), said
             assert not list((tmp_path / "data").rglob(".tmp-*"))
         done = finished(tmp_path)
-    assert start(path).wait(PATIENCE_S) == 0
+    prepared_here(path)
     assert content(tmp_path / "data") == expected
     shards = {path.stat().st_ino for path in (tmp_path / "data").rglob("*.arrow")}
     moved = {inode for name, inode in done.items() if re.search(r"tokens-.*train.*arrow", name)}
@@ -179,7 +184,7 @@ def test_r12_a_full_disk_is_one_line_and_leaves_nothing_half_written(
         assert all(file.name.startswith(".") for file in (tmp_path / "data").iterdir())
     assert sizes[0].endswith("arrow")
     assert sizes[1].startswith("tokenizer-")
-    assert start(path, processes).wait(PATIENCE_S) == 0
+    prepared_here(path)
     assert content(tmp_path / "data") == expected
 
 
