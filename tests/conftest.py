@@ -39,7 +39,8 @@ def one_thread():
 def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory whose data/ is prepared for `tiny_settings`."""
     directory = tmp_path_factory.mktemp("tiny")
-    prepare(validate(tiny_settings(directory), {}, "tiny"), note=lambda line: None)
+    config = validate(tiny_settings(directory), {}, "tiny")
+    prepare(config, note=lambda line: None, processes=1)  # others would take longer to start
     return directory
 
 
