@@ -86,13 +86,14 @@ def short(n: int) -> list[str]:
 def test_r19_fuzzed_lines_whatever_the_batch_size(translator):
     """As many lines as came, blank ones blank, and the same bytes for any --batch-tokens."""
     data = b"\n".join([*fuzzed_lines(249, seed=5, longest=50), b"the man"])
-    outputs = []
-    for batch_tokens in (1, 500, None):
+
+    def translated(data: bytes, batch_tokens: int | None) -> list[str]:
         target, options = io.BytesIO(), SearchOptions(beam=2, batch_tokens=batch_tokens)
         translate_stream(translator, io.BytesIO(data), target, options=LineOptions(search=options))
-        outputs.append(target.getvalue())
-    assert outputs[0] == outputs[1] == outputs[2]
-    lines = outputs[0].decode().removesuffix("\n").split("\n")
+        return target.getvalue().decode().removesuffix("\n").split("\n")
+
+    lines, few = translated(data, None), b"\n".join(data.split(b"\n")[:80])
+    assert translated(few, 1) == translated(few, 500) == lines[:80]
     assert len(lines) == 250
     for line, came in zip(lines, data.split(b"\n"), strict=True):
         assert len(line.splitlines()) <= 1 and "\t" not in line
