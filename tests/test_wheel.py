@@ -78,6 +78,25 @@ def test_every_file_of_the_package_is_in_the_wheel(installed: Path):
     assert not {"tests", "recipes", "configs"} & {path.name for path in installed.iterdir()}
 
 
+def test_a_checkout_named_nmt_is_imported_from_its_parent_folder(installed: Path, tmp_path: Path):
+    """As `pip install -e` leaves it, and not as a package that the folder itself would be."""
+    checkout = tmp_path / "nmt"
+    shutil.copytree(installed.parent / "source", checkout, symlinks=True)
+    build = "from setuptools.build_meta import build_editable; build_editable('built')"
+    subprocess.run([sys.executable, "-c", build], cwd=checkout, check=True, capture_output=True)
+    (wheel,) = (checkout / "built").glob("*.whl")
+    shutil.unpack_archive(wheel, tmp_path / "site", "zip")
+    find = (
+        "import site; site.addsitedir('site');"
+        "from importlib.util import find_spec; print(find_spec('nmt').origin)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", find],
+        cwd=tmp_path, env={}, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.stdout.strip() == str(checkout / "nmt" / "__init__.py")
+
+
 def test_commands_work_from_anywhere(installed: Path, tmp_path: Path):
     """Templates of pages are found, and a configuration without a checkout."""
     place = copied(FROZEN[-1], tmp_path / "place")

@@ -222,7 +222,7 @@ def _check(translator: Translator, folder: Path) -> str:
                 f"tokenizer.json splits {sample.text!r:.60} in another way, huggingface, "
                 "nothing was exported: use another version of tokenizers"
             )
-        found = theirs.generate(source, num_beams=1, max_new_tokens=sample.limit)[0, 1:]
+        found = theirs.generate(source, num_beams=1, max_length=1 + sample.limit)[0, 1:]
         translations.append([token for token in found.tolist() if token != EOS_ID])
         labels = torch.tensor([sample.tokens])
         read = torch.cat((labels.new_full((1, 1), BOS_ID), labels[:, :-1]), 1)

@@ -112,11 +112,15 @@ def _training(model: LoadedModel) -> list[str]:
     ]
 
 
+def _in_cell(text: str) -> str:
+    return text.replace("|", "\\|")  # else it ends the cell, even in code
+
+
 def _evaluation(scores: dict[str, Any]) -> list[str]:
     if not scores:
         return ["## Evaluation", "", "Not evaluated: `nmt report RUN` keeps a run's scores.", ""]
     rows = [
-        f"| {name} | {scores[key]:.2f} | `{scores.get(f'{key}_signature', '')}` |"
+        f"| {name} | {scores[key]:.2f} | `{_in_cell(scores.get(f'{key}_signature', ''))}` |"
         for name, key in (("BLEU", "bleu"), ("chrF", "chrf"), ("TER", "ter"))
         if key in scores
     ]

@@ -67,7 +67,8 @@ class Ranks:
         """The GPU, or the CPU and the number of threads, for a person to read."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
-        return f"{_cpu_name()}, {torch.get_num_threads()} threads"
+        threads = torch.get_num_threads()
+        return f"{_cpu_name()}, {threads} thread{'s' if threads > 1 else ''}"
 
     def sum(self, values: list[float]) -> list[float]:
         """Sums over ranks, in float64; every rank gets the same."""

@@ -70,8 +70,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     base = load(arguments.configs / "base.yaml", overrides)
     paths = {row: arguments.configs / f"{row}.yaml" for row in rows}
     changes = {row: _changes(base, load(path, overrides)) for row, path in paths.items()}
-    if not base.data.validation:
-        raise InputError("no data.validation, the row base, name one: it is what is measured")
+    for name in ("validation", "test"):  # before hours of training
+        if not getattr(base.data, name):
+            raise InputError(f"no data.{name}, the row base, name one: it is what is measured")
     prepare(base, note=say)
     results: list[Result] = []
     runs = [(row, seed) for seed in arguments.seeds for row in rows]

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import runpy
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from nmt.data.tokenizer_model import SINGLE_SPACES
 from nmt.decoding.translator import Translator
 from nmt.demo_language import demo_pairs
 from nmt.export import check, ctranslate2, huggingface
+from nmt.export.model_card import _evaluation
 from nmt.export.tokenizer_json import tokenizer_json
 from nmt.model.special_ids import EOS_ID
 from nmt.runs.model_directory import new_transformer, save_model
@@ -60,13 +62,14 @@ def test_ctranslate2_gives_our_translations(changes, settings, tmp_path: Path, c
 
 
 @pytest.mark.parametrize("changes", [{}, PRE, PRE | LEARNED], ids=str)
-def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, capsys):
+def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, capsys, caplog):
     """As written, and as transformers writes it again."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     model = saved(settings(**EQUAL_HEADS | changes), tmp_path / "model")
     out, again = tmp_path / "out", tmp_path / "again"
     assert export(model, "huggingface", out) == 0
+    assert not [each for each in caplog.records if each.name.startswith("transformers")]
     assert "40 greedy translations equal ours" in capsys.readouterr().err
     theirs = AutoModelForSeq2SeqLM.from_pretrained(out).eval()
     tokenizer = AutoTokenizer.from_pretrained(out)
@@ -179,6 +182,13 @@ def test_a_missing_extra_is_told(format, package, tmp_path, monkeypatch, capsys)
 def test_a_quantization_is_ctranslate2s(tmp_path, capsys):
     assert export(str(tmp_path), "huggingface", tmp_path / "out", "--quantization", "int8") == 2
     assert "only for ctranslate2, --quantization int8" in capsys.readouterr().err
+
+
+def test_the_model_cards_table_has_three_cells_a_row():
+    """Signatures hold signs that end a cell."""
+    scores = {"bleu": 31.5, "bleu_signature": "nrefs:1|case:mixed|tok:13a"}
+    *_, row, _ = _evaluation(scores)
+    assert len(re.findall(r"(?<!\\)\|", row)) == 4, row
 
 
 def test_the_model_card_says_what_the_run_says(settings, tmp_path: Path, capsys):

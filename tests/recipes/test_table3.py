@@ -112,3 +112,14 @@ def test_too_little_time_for_a_step_is_said(stopped, tmp_path: Path):
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(InputError, match="no step within 1e-09 minutes"):
         table3.main([*stopped, "--minutes", "1e-9"])
+
+
+@pytest.mark.parametrize("name", ["validation", "test"])
+def test_nothing_is_trained_that_could_not_be_measured(name: str, tmp_path: Path):
+    corpora = dict.fromkeys(("train", "validation", "test"), "[{demo: {pairs: 9}}]")
+    overrides = [f"data.{part}={kept}" for part, kept in (corpora | {name: "[]"}).items()]
+    words = ["base", *overrides, f"data.directory={tmp_path}/data", "tokenizer.vocabulary_size=300"]
+    with pytest.raises(InputError, match=f"no data.{name}"):
+        table3.main([*words, "--configs", str(SMALL), "--output", str(tmp_path / "out"),
+                     "--minutes", "1e-9"])  # fmt: skip
+    assert not list(tmp_path.iterdir())
