@@ -225,8 +225,8 @@ class Data(Section):
     test: Corpora = Field(default=(), description="the model's own test set, for nmt evaluate")
     shortlist: bool = Field(
         default=False,
-        description="learn which pieces a sentence may be translated into, for nmt translate "
-        "--shortlist",
+        description="learn which pieces a sentence may be translated into, so that nmt translate "
+        "can be faster on a CPU",
     )
 
 
