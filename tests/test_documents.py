@@ -94,6 +94,7 @@ SCRIPTS = {  # what makes all that these scripts make takes long; where they are
     "recipes/table3/table3.py": "recipes/test_table3.py",
     "recipes.speed.compare": "recipes/test_speed.py",
     "recipes.speed.gpu": "recipes/test_speed.py",
+    "recipes.speed.shortlist": "recipes/test_speed.py",
 }
 OTHERS = {  # programs that are not called here, and what their lines are held to
     "make": "test_targets_exist_and_call_nmt_as_it_is",

@@ -223,6 +223,11 @@ class Data(Section):
     train: Annotated[Corpora, Field(min_length=1)] = Field(description="corpora to train on")
     validation: Corpora = Field(default=(), description="corpora to validate on while training")
     test: Corpora = Field(default=(), description="the model's own test set, for nmt evaluate")
+    shortlist: bool = Field(
+        default=False,
+        description="learn which pieces a sentence may be translated into, so that nmt translate "
+        "can be faster on a CPU",
+    )
 
 
 class Tokenizer(Section):

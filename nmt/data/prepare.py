@@ -18,6 +18,7 @@ from nmt.data.stages.counts import nothing_left
 from nmt.data.stages.deduplicate import deduplicate
 from nmt.data.stages.encode import encode
 from nmt.data.stages.job import Job, Part
+from nmt.data.stages.learn_table import learn_table
 from nmt.data.stages.look import look
 from nmt.data.stages.publish import discard_work, publish, refuse_what_is_not_ours, remove_work
 from nmt.data.stages.vocabulary import learn_vocabulary
@@ -112,6 +113,7 @@ def run_stages(job: Job, note: Note) -> None:
         raise nothing_left(job)
     learn_vocabulary(job, note)
     encode(job, kept, note)
+    learn_table(job, note)
     assemble(job, warnings, note)
 
 

@@ -17,7 +17,7 @@ from nmt.data.shards import Shard, Side, Watched, read_shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest
-from nmt.storage.names import TOKENIZER, USED_BY
+from nmt.storage.names import SHORTLIST, TOKENIZER, USED_BY
 from nmt.storage.opening import small_file
 
 _MAX_NOTE_BYTES = 100_000
@@ -102,6 +102,17 @@ class PreparedData:
                 f"{vocabulary_size}, {path}, prepare again"
             )
         return tokenizer, content
+
+    def shortlist_file(self) -> bytes | None:
+        """The content of the shortlist's file; None if the data were prepared without.
+
+        Raises:
+            NoModelError: missing or damaged (status 3).
+        """
+        if SHORTLIST not in self.manifest["files"]:
+            return None
+        manifest.verify(self.directory, self.manifest, [SHORTLIST])
+        return (self.directory / SHORTLIST).read_bytes()
 
     def shards(self, split: str) -> list[Shard]:
         """The shards of train or validation, memory-mapped; `verify` checks their bytes.
@@ -213,8 +224,9 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
 
 def settings_of(config: Config) -> dict[str, Any]:
     """The settings that prepared data depend on, as their manifest has them."""
-    data = config.data.model_dump(mode="json", exclude={"directory"})
-    # data without symbols are as they were before there was this setting
+    # data without symbols or a shortlist are as they were before there were these settings
+    left_out = {"directory"} if config.data.shortlist else {"directory", "shortlist"}
+    data = config.data.model_dump(mode="json", exclude=left_out)
     absent = set() if config.tokenizer.symbols else {"symbols"}
     return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json", exclude=absent)}
 

@@ -44,6 +44,7 @@ def run_translate(
     prefix_file: str | Path | None = None,
     alignment: str | Path | None = None,
     shard: Shard | None = None,
+    shortlist: bool = False,
 ) -> None:
     """Translates a file or standard input line by line into a file or standard output.
 
@@ -59,6 +60,7 @@ def run_translate(
             its lines alone.
         shard: translates this part of the input's lines as if it were all of them; the outputs of
             all parts, one after the other, are the output for the whole.
+        shortlist: see `Translator.load`.
         note: is told what a person should read, a line at a time.
 
     Raises:
@@ -79,8 +81,9 @@ def run_translate(
     ):
         source: Readable = stream
         translator = Translator.load(
-            model, device=device, precision=precision, ensemble=ensemble, note=note
-        )
+            model, device=device, precision=precision, ensemble=ensemble, shortlist=shortlist,
+            note=note,
+        )  # fmt: skip
         translator.beam(options.search)  # refuses too small a beam before the first line is read
         name = "standard input" if input is None else str(input)
         if options.format in ("html", "xml"):

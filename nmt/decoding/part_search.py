@@ -4,9 +4,9 @@ B parts in a batch, W hypotheses or samples of each, S source length.
 """
 
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.config import Decoding
+from nmt.data.shortlist import Shortlist
 from nmt.decoding.constraints import ForcedPrefix, NoRepeatedNgrams, Without
 from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.narrowing import Narrowed
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import random_numbers, sample
 from nmt.decoding.search import (
@@ -70,14 +72,18 @@ class PartSearch:
         defaults: Decoding,
         reads_as: ReadsAs,
         untrained: Sequence[int] = (),
+        shortlist: Shortlist | None = None,
+        symbols: Collection[int] = (),
     ):
         """
         Args:
             defaults: for options that are not given.
             reads_as: see `search`.
             untrained: tokens that are never generated.
+            shortlist: of what batches may be translated into, on a CPU; None: into any tokens.
+            symbols: tokens that are on every shortlist, `untrained` among them.
         """
-        self.untrained = untrained
+        self.untrained, self.shortlist, self.symbols = untrained, shortlist, symbols
         self.transformers, self.defaults, self.reads_as = transformers, defaults, reads_as
         self.device = transformers[0].embedding.device
         is_gpu = self.device.type == "cuda"
@@ -122,23 +128,38 @@ class PartSearch:
         each = [[one for row in part for one in row] for part in found]
         return [part[: options.samples or None] for part in each]
 
-    def started(self, src: Tensor, width: int, max_length: int) -> Steps:
+    def started(
+        self, src: Tensor, width: int, max_length: int, narrowed: Narrowed | None = None
+    ) -> Steps:
         """The model before its first step; `src` is (B, S), padded, with end symbols."""
-        return self._as_one([Stepper(each, src, width, max_length) for each in self.transformers])
+        only = narrowed.tensor if narrowed else None
+        members = [Stepper(each, src, width, max_length, only) for each in self.transformers]
+        return self._as_one(members, narrowed)
 
     @contextmanager
-    def _started(self, src: Tensor, width: int, max_length: int) -> Iterator[Steps]:
+    def _started(
+        self, src: Tensor, width: int, max_length: int, narrowed: Narrowed | None
+    ) -> Iterator[Steps]:
         """The same, on a GPU by graphs that later batches use again."""
         if self.rooms is None:
-            yield self.started(src, width, max_length)
+            yield self.started(src, width, max_length, narrowed)
             return
         with ExitStack() as stack:
             steppers = [rooms.stepper(src, width, max_length) for rooms in self.rooms]
             yield self._as_one([stack.enter_context(stepper) for stepper in steppers])
 
-    def _as_one(self, members: Sequence[Steps]) -> Steps:
+    def _as_one(self, members: Sequence[Steps], narrowed: Narrowed | None = None) -> Steps:
         steps = members[0] if len(members) == 1 else Ensemble(members)
-        return Without(steps, self.untrained) if self.untrained else steps
+        untrained = narrowed.places(self.untrained) if narrowed else self.untrained
+        return Without(steps, untrained) if untrained else steps
+
+    def _narrowed(self, parts: Sequence[Part]) -> Narrowed | None:
+        """What a batch may be translated into, if there is a shortlist."""
+        if not self.shortlist:
+            return None
+        source = [token for part in parts for token in (*part.tokens, EOS_ID)]
+        always = {*self.symbols, *(token for part in parts for token in part.prefix)}
+        return Narrowed(self.shortlist.candidates(source, always))
 
     def _limit(self, part: Part) -> int:
         """Most tokens of a translation, the end symbol counted."""
@@ -188,18 +209,25 @@ class PartSearch:
             alpha = self.defaults.length_penalty
         try:
             src = torch.tensor(rows, device=self.device)  # (B, S)
-            with self._started(src, width, max(limits)) as free:
+            narrowed = self._narrowed(parts)
+            with self._started(src, width, max(limits), narrowed) as free:
+                reads_as = self.reads_as
+                if narrowed:
+                    parts = [replace(p, prefix=narrowed.places(p.prefix)) for p in parts]
+                    reads_as, watch = narrowed.reading(reads_as), narrowed.watching(watch)
                 steps = _constrained(free, parts, options)
                 if options.samples:
-                    return sample(
+                    found = sample(
                         steps, limits, _numbers(parts, copies, width, max(limits), options),
                         options.distribution, alpha=alpha, device=self.device,
                     )  # fmt: skip
-                return (yield from search_step_by_step(
-                    steps, limits, beam=width, alpha=alpha, n_best=options.n_best,
-                    reads_as=self.reads_as if options.n_best > 1 else None, device=self.device,
-                    watch=watch,
-                ))  # fmt: skip
+                else:
+                    found = yield from search_step_by_step(
+                        steps, limits, beam=width, alpha=alpha, n_best=options.n_best,
+                        reads_as=reads_as if options.n_best > 1 else None, device=self.device,
+                        watch=watch,
+                    )  # fmt: skip
+                return narrowed.whole(found) if narrowed else found
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from nmt.config import Config
+from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.alignment import cross_attention, links, word_of_each_token
 from nmt.decoding.cutting import Cutter
@@ -49,6 +50,7 @@ class Translator:
         target_symbols: the symbols that may be generated.
         others: models of the same vocabulary that translate together with the first: at each step
             their probabilities are averaged.
+        shortlist: of the pieces that sentences may be translated into; None: into any pieces.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Translator:
         config: Config,
         target_symbols: Collection[str] = (),
         others: Sequence[Transformer] = (),
+        shortlist: Shortlist | None = None,
     ):
         self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
         self.transformers = [transformer, *others]
@@ -68,6 +71,8 @@ class Translator:
             config.decoding,
             self._text,
             untrained=[i for symbol, i in symbols if symbol not in target_symbols],
+            shortlist=shortlist,
+            symbols=tokenizer.symbol_ids.values(),
         )
         # tokens; no source in training was longer
         self.max_part = min(config.data.max_length, self.search.max_tokens or sys.maxsize) - 1
@@ -84,6 +89,7 @@ class Translator:
         device: str | None = None,
         precision: Precision | None = None,
         ensemble: Sequence[str | Path] = (),
+        shortlist: bool = False,
         note: Note = lambda text: None,
     ) -> Self:
         """Reads a model directory, a checkpoint directory or a run directory.
@@ -92,13 +98,22 @@ class Translator:
             device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
             precision: of matrix products; None: fp32 on a CPU, bf16 on a GPU. int8 is for CPUs.
             ensemble: more models, which translate together with the first, see `Translator`.
+            shortlist: compute the logits of likely pieces alone, which is faster on a CPU. Those
+                are the most frequent ones and, from the first model's shortlist, the likeliest
+                translations of all pieces in a batch: neighbours may change a translation.
+                Log-probabilities are of a choice among these pieces.
             note: is told which model of a run is used.
 
         Raises:
             NoModelError: there is no sound model.
-            ArgumentError: no such device, or it has no int8; models of different vocabularies.
+            ArgumentError: no such device, or it has no int8; models of different vocabularies;
+                no shortlist, or one on a GPU.
         """
         chosen = choose_device(device)
+        if shortlist and chosen.type != "cpu":
+            raise ArgumentError(
+                "only on a CPU, {shortlist} with {device} {}, leave one out, or choose cpu", chosen,
+            )  # fmt: skip
         models: list[LoadedModel] = []
         for each in (path, *ensemble):
             model = load_model(Path(each), device=chosen, note=note)
@@ -107,11 +122,18 @@ class Translator:
                     "another vocabulary than that of {}, {ensemble} {}, name models trained on the "
                     "same prepared data", path, each,
                 )  # fmt: skip
+            if shortlist and not models and not model.shortlist:
+                raise ArgumentError(
+                    "no shortlist, {shortlist} with {}, leave it out, or prepare data with "
+                    "data.shortlist: true and train on them", path,
+                )  # fmt: skip
             set_precision(model.transformer, chosen, precision)
             models.append(model)
         transformer, *others = (model.transformer for model in models)
         symbols = set.intersection(*(set(model.target_symbols) for model in models))
-        return cls(transformer, models[0].tokenizer, models[0].config, symbols, others)
+        first = models[0]
+        table = first.shortlist if shortlist else None
+        return cls(transformer, first.tokenizer, first.config, symbols, others, table)
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a text is a sequence of texts too

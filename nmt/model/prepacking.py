@@ -9,6 +9,7 @@ summed in 32-bit integers. Everything that is no matrix product stays in fp32.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -72,6 +73,19 @@ def prepack(transformer: Transformer, precision: Precision) -> None:
             if isinstance(child, Linear):
                 setattr(module, name, make(child.weight, child.bias))
     transformer.projection = make(transformer.embedding, None)
+
+
+def logits_of(transformer: Transformer, tokens: Tensor) -> Callable[[Tensor], Tensor]:
+    """Like `Transformer.logits`, but of some tokens alone: (..., D) -> (..., n).
+
+    Args:
+        transformer: prepacked or not.
+        tokens: (n,) int64.
+    """
+    rows, projection = transformer.embedding[tokens], transformer.projection
+    if isinstance(projection, Int8Linear | PrepackedLinear):
+        return type(projection)(rows, None)
+    return lambda hidden: projection(hidden, rows)
 
 
 def _refuse_missing_int8() -> None:

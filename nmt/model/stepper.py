@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.model.attention import KeysValues, Visibility
+from nmt.model.prepacking import logits_of
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 
@@ -56,7 +57,14 @@ class GrowingCache:
 class Stepper:
     """The decoder's state for a batch of sentences."""
 
-    def __init__(self, transformer: Transformer, src: Tensor, beam: int, max_length: int):
+    def __init__(
+        self,
+        transformer: Transformer,
+        src: Tensor,
+        beam: int,
+        max_length: int,
+        only: Tensor | None = None,
+    ):
         """Encodes sentences and prepares to decode them.
 
         Args:
@@ -64,7 +72,11 @@ class Stepper:
             src: (B, S) int64, padded with PAD_ID, each sentence with its end symbol.
             beam: W, hypotheses a sentence.
             max_length: most steps that will be taken.
+            only: (n,) int64, the tokens that may be generated; each is known by its place among
+                them. None: the whole vocabulary.
         """
+        self.only = only
+        self.logits = transformer.logits if only is None else logits_of(transformer, only)
         self.transformer, self.max_length = transformer, max_length
         tokens = Tokens.of_rows(src)
         memory = transformer.encode(tokens)
@@ -103,9 +115,11 @@ class Stepper:
             positions=(positions, self.positions[:, : self.steps_taken * W]),
             ancestors=self.ancestors,
         )
+        if self.only is not None:
+            last_tokens = self.only[last_tokens]
         y = model.embed(last_tokens, positions, self.steps_taken)  # (B, W, D)
         hidden = model.decode(y, visibility, self.keys_values, self.memory_visibility, self.caches)
-        return model.logits(hidden)
+        return self.logits(hidden)
 
     def keep(self, sentences: Tensor) -> None:
         """Continues with these sentences alone: (b,) int64 indices, ascending."""

@@ -15,7 +15,7 @@ from nmt.runs.model_directory import (
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.atomic import refuse_existing
-from nmt.storage.names import TOKENIZER, WEIGHTS
+from nmt.storage.names import SHORTLIST, TOKENIZER, WEIGHTS
 
 
 def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
@@ -79,5 +79,6 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
         mean_weights([folder for _, folder in checkpoints]),
         {key: facts[key] for key in ("step", *HASHES, "target_symbols") if key in facts}
         | {"averaged_steps": steps},
+        (newest / SHORTLIST).read_bytes() if SHORTLIST in facts["files"] else None,
     )
     return steps

@@ -53,17 +53,19 @@ def save(
     config: Config,
     tokenizer: bytes,
     facts: dict[str, Any],
+    shortlist: bytes | None = None,
 ) -> None:
     """Writes a checkpoint, whole or not at all.
 
     Args:
         facts: keys of the manifest besides its own and `step`.
+        shortlist: its file, if there is one.
     """
     path = run.checkpoint(checkpoint.step)
     if os.path.lexists(path):  # a broken one, passed over when the run was resumed
         path.replace(free_name(path, "broken"))
     with new_directory(path) as folder:
-        write_model_files(folder, config, tokenizer, checkpoint.weights)
+        write_model_files(folder, config, tokenizer, checkpoint.weights, shortlist)
         write_tensors(folder / OPTIMIZER, checkpoint.moments)
         (folder / STATE).write_text(checkpoint.state.model_dump_json(indent=1))
         manifest.write(folder, "checkpoint", facts | {"step": checkpoint.step})

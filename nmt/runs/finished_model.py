@@ -30,18 +30,19 @@ def write(
     weights: dict[str, Tensor],
     facts: dict[str, Any],
     note: Note,
+    shortlist: bytes | None = None,
 ) -> None:
     """Writes a run's finished model; what is in its place but not ours is kept under another name.
 
     Args:
         lock: on the run, checked before and after the writing, which takes a while.
-        facts: as of `save_model`.
+        facts, shortlist: as of `save_model`.
         note: is told under which name files that are not ours are kept.
     """
     lock.check()
     new = atomic.aside(run.model, "new")
     try:
-        save_model(new, config, tokenizer, weights, facts)
+        save_model(new, config, tokenizer, weights, facts, shortlist)
         lock.check()
         if _is_ours(run):
             run.model.replace(atomic.aside(run.model, "former"))

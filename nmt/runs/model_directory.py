@@ -20,6 +20,7 @@ from torch import Tensor
 
 from nmt import config as configuration
 from nmt.config import Config
+from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, LastingError, NoModelError, Note, StorageError, of_system
 from nmt.model.attention import avoid_cudnn
@@ -27,7 +28,7 @@ from nmt.model.transformer import Transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
-from nmt.storage.names import CONFIG, MODEL, OPTIMIZER, STATE, TOKENIZER, WEIGHTS
+from nmt.storage.names import CONFIG, MODEL, OPTIMIZER, SHORTLIST, STATE, TOKENIZER, WEIGHTS
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's, of each parameter
 _MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
@@ -43,6 +44,7 @@ class LoadedModel:
     step: int  # optimizer steps behind the weights
     directory: Path
     target_symbols: Sequence[str] = ()  # those of the vocabulary that its training targets held
+    shortlist: Shortlist | None = None  # if its data were prepared with one
 
 
 def find_model(path: Path, note: Note = lambda text: None) -> tuple[Path, str]:
@@ -181,9 +183,12 @@ def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
 def _load(folder: Path, content: dict[str, Any], device: torch.device) -> LoadedModel:
     config, tokenizer, transformer = _checked(folder, content)
     transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
+    shortlist = None
+    if SHORTLIST in content["files"]:
+        shortlist = Shortlist.load(folder / SHORTLIST, tokenizer.vocabulary_size)
     return LoadedModel(
         config, tokenizer, transformer.to(device).eval(), content["step"], folder,
-        content.get("target_symbols", ()),
+        content.get("target_symbols", ()), shortlist,
     )  # fmt: skip
 
 
@@ -195,7 +200,8 @@ def _checked(
     Raises:
         InputError: its files are not as the manifest says, or do not fit each other (status 3).
     """
-    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
+    optional = {SHORTLIST} & content["files"].keys()
+    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *optional, *others))
     config, tokenizer = read_config(folder), Tokenizer.load(folder / TOKENIZER)
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise NoModelError(
@@ -302,11 +308,17 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def write_model_files(
-    folder: Path, config: Config, tokenizer: bytes, weights: dict[str, Tensor]
+    folder: Path,
+    config: Config,
+    tokenizer: bytes,
+    weights: dict[str, Tensor],
+    shortlist: bytes | None,
 ) -> None:
-    """Writes configuration, tokenizer and weights into an unfinished directory."""
+    """Writes configuration, tokenizer, weights and any shortlist into an unfinished directory."""
     (folder / CONFIG).write_text(config.to_yaml(), encoding="utf-8")
     (folder / TOKENIZER).write_bytes(tokenizer)
+    if shortlist is not None:
+        (folder / SHORTLIST).write_bytes(shortlist)
     write_tensors(folder / WEIGHTS, weights)
 
 
@@ -319,14 +331,20 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def save_model(
-    path: Path, config: Config, tokenizer: bytes, weights: dict[str, Tensor], facts: dict[str, Any]
+    path: Path,
+    config: Config,
+    tokenizer: bytes,
+    weights: dict[str, Tensor],
+    facts: dict[str, Any],
+    shortlist: bytes | None = None,
 ) -> None:
     """Writes a model directory, whole or not at all.
 
     Args:
         path: must not exist, or be an empty directory.
         facts: keys of the manifest besides its own: `step`, hashes of tokenizer and data.
+        shortlist: its file, if there is one.
     """
     with new_directory(path) as folder:
-        write_model_files(folder, config, tokenizer, weights)
+        write_model_files(folder, config, tokenizer, weights, shortlist)
         manifest.write(folder, "model", facts)

@@ -10,6 +10,7 @@ from nmt.storage.manifest import NAME as MANIFEST
 
 # of a model directory
 CONFIG, TOKENIZER, WEIGHTS = "config.yaml", "tokenizer.model", "model.safetensors"
+SHORTLIST = "shortlist.safetensors"  # of prepared data too, if they have one
 # of a checkpoint, besides
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 # of a run
@@ -26,7 +27,7 @@ TEST_SET = "test_set"
 # What `nmt train` and `nmt prepare` make, replace and remove in their directories, besides what
 # begins with `atomic.PREFIX`.
 _IN_BOTH = {TEST_SET, TOKENIZER, LOCK}
-IN_DATA = frozenset(_IN_BOTH | {TRAIN, VALIDATION, MANIFEST, WORK, USED_BY})
+IN_DATA = frozenset(_IN_BOTH | {SHORTLIST, TRAIN, VALIDATION, MANIFEST, WORK, USED_BY})
 IN_RUN = frozenset(
     _IN_BOTH | {MODEL, CHECKPOINTS, TENSORBOARD, EVALUATION, CONFIG, DATA_MANIFEST, LOG}
 )

@@ -32,6 +32,7 @@ class Run:
     validation: list[Shard]
     verify: Callable[[Shard], None]  # checks a training shard, once
     target_symbols: list[str]  # those of the vocabulary that a training target holds
+    shortlist_file: bytes | None = None
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -95,6 +96,7 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
         validation,
         verify,
         data.manifest.get("target_symbols", []),
+        data.shortlist_file(),
     )
 
 

@@ -226,7 +226,9 @@ def _write(run: Run, checkpoint: Checkpoint) -> None:
     """Writes a checkpoint and removes those that are no longer needed."""
     assert run.lock
     run.lock.check()
-    checkpoints.save(run.directory, checkpoint, run.config, run.tokenizer_file, run.facts)
+    checkpoints.save(
+        run.directory, checkpoint, run.config, run.tokenizer_file, run.facts, run.shortlist_file
+    )
     run.lock.check()  # again, as saving takes a while
     settings, state = run.config.training, checkpoint.state
     every, keep = settings.checkpoint_every, settings.keep_checkpoints
@@ -371,7 +373,7 @@ def _finish(training: Training, log: RunLog, stop: StopRequest, step: int) -> No
         return
     finished_model.write(
         run.directory, run.lock, run.config, run.tokenizer_file, weights,
-        run.facts | facts, log.note,
+        run.facts | facts, log.note, run.shortlist_file,
     )  # fmt: skip
     log.model(run.config, facts)
     steps = ", ".join(map(str, facts["averaged_steps"]))

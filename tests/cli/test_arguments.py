@@ -46,9 +46,9 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
         {"prefix_file": Path("p"), "ensemble": (), "alignment": None,
          "options": LineOptions(SearchOptions(mbr=30))},
     ),
-    "translate M --format jsonl --document --shard 2/3": (
+    "translate M --format jsonl --document --shard 2/3 --shortlist": (
         "nmt.decoding.lines.run_translate",
-        {"shard": (2, 3), "options": LineOptions(format="jsonl", document=True)},
+        {"shard": (2, 3), "shortlist": True, "options": LineOptions(format="jsonl", document=True)},
     ),
     "translate M --n-best 1": (
         "nmt.decoding.lines.run_translate", {"options": LineOptions(numbered=True)},

@@ -131,9 +131,9 @@ def test_batches_are_as_large_as_their_bound_allows(translator, monkeypatch, bea
     """It counts the padded source and the longest translation of each hypothesis."""
     batches = []
 
-    def recording(transformer, src, beam, max_length):
+    def recording(transformer, src, beam, max_length, *only):
         batches.append((len(src), src.shape[1] + beam * max_length))
-        return Stepper(transformer, src, beam, max_length)
+        return Stepper(transformer, src, beam, max_length, *only)
 
     monkeypatch.setattr("nmt.decoding.part_search.Stepper", recording)
     found = translator.translate(sentences(60), SearchOptions(beam=beam, batch_tokens=bound))

@@ -12,7 +12,7 @@ import torch
 from nmt.data import layout
 from nmt.errors import InputError
 from nmt.training.loading import CPU_ROW
-from recipes.speed import compare, gate, gpu, install, text
+from recipes.speed import compare, gate, gpu, install, shortlist, text
 from recipes.speed.gate import Gate
 from recipes.speed.peers import nmt as ours
 from recipes.speed.report import counted, rows, table
@@ -305,3 +305,12 @@ def test_nothing_is_timed_before_both_translate_alike(run_of_text):
     run_of_text.threads = 2
     with pytest.raises(InputError, match=r"0 of 4 alike.*their rates say nothing"):
         run_of_text.check(Path("python"))
+
+
+def test_a_shortlist_is_timed_in_each_precision(capsys):
+    shortlist.main(["--small", "--pairs", "1"])
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        [precision, beam, "200"] for precision in ("fp32", "bf16", "int8") for beam in "41"
+    ]
+    assert all(float(figure) > 0 for line in lines for figure in line.split()[3:6])

@@ -16,7 +16,7 @@ from nmt.data.stages.encode import in_targets
 from nmt.data.stages.job import Job, counts_of_file, short_hash
 from nmt.errors import Note
 from nmt.storage import atomic, manifest
-from nmt.storage.names import TEST_SET, TOKENIZER
+from nmt.storage.names import SHORTLIST, TEST_SET, TOKENIZER
 
 
 def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
@@ -34,6 +34,8 @@ def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
     if not entries["train"]:
         raise nothing_left(job)
     atomic.write_file(job.final / TOKENIZER, job.tokenizer.read_bytes())
+    if job.config.data.shortlist:
+        _link(job.shortlist, job.final / SHORTLIST)
     test_set.write(job.final / TEST_SET, job.config.data)
     files = [entry["file"] for listed in entries.values() for entry in listed]
     hashes = [[file, manifest.file_hash(job.final / file)] for file in files]

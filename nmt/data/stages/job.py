@@ -13,7 +13,7 @@ from nmt.config import Config, Corpus
 from nmt.data import shards
 from nmt.data.cleaning import normalize
 from nmt.storage import atomic, manifest
-from nmt.storage.names import WORK
+from nmt.storage.names import SHORTLIST, WORK
 
 # Raised when the same input and settings would give other bytes. 1: text with the spacing it had.
 RECIPE = 2
@@ -79,6 +79,11 @@ class Job:
     def tokens(self) -> Path:
         """The folder of token ids."""
         return self.work / f"tokens-{short_hash(self.origin)}"
+
+    @property
+    def shortlist(self) -> Path:
+        """The file of the shortlist."""
+        return self.tokens / SHORTLIST
 
     @property
     def final(self) -> Path:

@@ -14,9 +14,9 @@ from nmt.data.prepared import PreparedData
 from nmt.data.stages.job import Job
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
-from nmt.storage.names import TEST_SET, TOKENIZER, TRAIN, USED_BY, VALIDATION, WORK
+from nmt.storage.names import SHORTLIST, TEST_SET, TOKENIZER, TRAIN, USED_BY, VALIDATION, WORK
 
-_PUBLISHED = (TOKENIZER, TRAIN, VALIDATION, TEST_SET)  # and the manifest
+_PUBLISHED = (TOKENIZER, SHORTLIST, TRAIN, VALIDATION, TEST_SET)  # and the manifest
 _TEMPORARY = re.escape(atomic.PREFIX) + ".*"
 _SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|" + _TEMPORARY
 _ENTRIES = {  # what the folders that are replaced hold, if they are ours

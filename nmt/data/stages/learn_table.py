@@ -1,0 +1,22 @@
+"""Learning the shortlist, where `data.shortlist` asks for it.
+
+In: the training shards of `Job.tokens`. Out: `Job.shortlist`.
+"""
+
+from nmt.data.shards import read_shard
+from nmt.data.shortlist import learn_shortlist
+from nmt.data.stages.job import Job, counts_of_file, finish, is_finished
+from nmt.errors import Note
+from nmt.storage import atomic
+
+
+def learn_table(job: Job, note: Note) -> None:
+    """Learns the shortlist from the training pairs, if it is wanted and not there yet."""
+    if not job.config.data.shortlist or is_finished(job.shortlist):
+        return
+    note("learning a shortlist")
+    paths = [job.token_shard(text) for _, text in job.text_shards("train")]
+    pairs = [read_shard(path) for path in paths if counts_of_file(path)["pairs"]]
+    table = learn_shortlist(pairs, job.config.tokenizer.vocabulary_size)
+    atomic.write_file(job.shortlist, table.to_bytes())
+    finish(job.shortlist)

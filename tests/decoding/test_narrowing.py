@@ -1,0 +1,216 @@
+"""Translating with a shortlist: the same search, in a smaller vocabulary."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.cli import main
+from nmt.config import Decoding, Model
+from nmt.data.shortlist import Shortlist
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.part_search import Part, PartSearch
+from nmt.decoding.search import search
+from nmt.decoding.translator import Translator
+from nmt.model.prepacking import Precision, prepack
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.model.stepper import Stepper
+from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import new_transformer, save_model
+from nmt.storage import manifest
+from tests.conftest import Settings
+
+V = 300
+SPECIAL = {PAD_ID, BOS_ID, EOS_ID, UNK_ID}
+ALL = Shortlist(np.arange(V, dtype=np.int32), np.zeros((V, 0), np.int32))
+SEARCHES = [
+    {"beam": 3, "n_best": 3},
+    {"beam": 1},
+    {"beam": 2, "no_repeat_ngram": 1},
+    {"sample": True, "n_best": 2},
+]
+
+
+def transformer(seed: int = 1, precision: Precision = "fp32") -> Transformer:
+    sizes = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 32, "d_ff": 48, "heads": 2}
+    model = Transformer(Model(**sizes, d_k=16, d_v=16), V, 40).eval()
+    model.initialize(seed)
+    with torch.no_grad():  # sharper than at birth
+        model.embedding.mul_(3)
+    prepack(model, precision)
+    return model
+
+
+def searching(shortlist: Shortlist | None, *models: Transformer, **more) -> PartSearch:
+    defaults = Decoding(max_extra_length=4)
+    return PartSearch(models or [transformer()], defaults, tuple, shortlist=shortlist, **more)
+
+
+def parts(n: int = 7, prefix: tuple[int, ...] = ()) -> list[Part]:
+    rng = np.random.default_rng(2)
+    return [Part(rng.integers(4, V, rng.integers(1, 8)).tolist(), list(prefix)) for _ in range(n)]
+
+
+def some_pieces() -> Shortlist:
+    """Three translations of each piece, and ten frequent ones."""
+    rng = np.random.default_rng(3)
+    frequent, table = rng.integers(4, V, 10), rng.integers(4, V, (V, 3))
+    return Shortlist(frequent.astype(np.int32), table.astype(np.int32))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("options", SEARCHES, ids=str)
+def test_the_whole_vocabulary_as_a_shortlist_changes_nothing(precision: Precision, options: dict):
+    models = [transformer(1, precision), transformer(2, precision)]
+    for members in (models[:1], models):
+        for given in (parts(), parts(prefix=(250, 9))):
+            plain, narrowed = (
+                searching(each, *members, untrained=[5], symbols=[5, 6]).find(
+                    given, SearchOptions(**options)
+                )
+                for each in (None, ALL)
+            )
+            assert narrowed == plain  # tokens, scores and log-probabilities, to the bit
+
+
+class AllOthersOut(Stepper):
+    """The whole vocabulary, of which all but some tokens are impossible."""
+
+    allowed: list[int]
+
+    def step(self, last_tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+        logits = super().step(last_tokens, parents)
+        out = torch.full_like(logits, -torch.inf)
+        out[..., self.allowed] = logits[..., self.allowed]
+        return out
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_it_finds_what_a_search_finds_to_which_all_others_are_impossible(beam: int):
+    model, table, given = transformer(), some_pieces(), parts()
+    found = searching(table, model).find(given, SearchOptions(beam=beam, n_best=beam))
+    length = max(len(part.tokens) for part in given)
+    rows = [[*part.tokens, EOS_ID] + [PAD_ID] * (length - len(part.tokens)) for part in given]
+    steps = AllOthersOut(model, torch.tensor(rows), beam, length + 4)
+    source = {token for row in rows for token in row} - {PAD_ID}
+    steps.allowed = sorted(
+        SPECIAL | source | set(table.frequent.tolist())
+        | {int(token) for piece in source for token in table.translations[piece]}
+    )  # fmt: skip
+    limits = [len(part.tokens) + 4 for part in given]
+    with torch.inference_mode():
+        expected = search(steps, limits, beam=beam, alpha=0.6, n_best=beam)
+    assert len(steps.allowed) < V / 2 and max(t for f in found for t in f[0].tokens) > 150
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [each.tokens for each in ours] == [each.tokens for each in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.score == pytest.approx(other.score, abs=1e-4)
+            assert one.log_probability == pytest.approx(other.log_probability, abs=1e-4)
+
+
+def test_a_prefix_is_on_the_shortlist_and_symbols_are():
+    table = some_pieces()
+    [part] = parts(1)
+    near = table.candidates([*part.tokens, EOS_ID], [])
+    outside = [token for token in range(4, V) if token not in near]
+    prefix, symbols = outside[5:7], outside[:2]
+    search = searching(table, symbols=symbols, untrained=symbols[:1])
+    [[best]] = search.find([replace(part, prefix=prefix)], SearchOptions(beam=2))
+    assert best.tokens[:2] == prefix
+    seen: set[int] = set()
+    search.find([part], SearchOptions(beam=64), watch=lambda p, _, tokens: seen.update(
+        tokens[np.isfinite(p)].tolist()))  # fmt: skip
+    on_it = set(table.candidates([*part.tokens, EOS_ID], symbols).tolist())
+    assert seen <= on_it and symbols[1] in seen and symbols[0] not in seen
+
+
+@pytest.fixture
+def models(settings: Settings, tiny_data: Path, tmp_path: Path) -> Path:
+    """A folder with the same model twice: `with` a shortlist, of all pieces, and `without`."""
+    config, data = settings(), tiny_data / "data"
+    new = new_transformer(config)
+    new.initialize(1)
+    content = manifest.read(data, "data")
+    facts = {key: content[key] for key in ("tokenizer_sha256", "data_sha256")} | {"step": 1}
+    size = config.tokenizer.vocabulary_size
+    table = Shortlist(np.arange(size, dtype=np.int32), np.zeros((size, 0), np.int32)).to_bytes()
+    vocabulary = (data / "tokenizer.model").read_bytes()
+    for name, shortlist in (("with", table), ("without", None)):
+        save_model(tmp_path / name, config, vocabulary, new.state_dict(), facts, shortlist)
+    return tmp_path
+
+
+def translate(model: Path, capsys, *flags: str) -> str:
+    """Lines of a short text, translated."""
+    text = model.with_name("text")
+    text.write_text("The man reads.\nA dog sleeps.\n")
+    assert main(["translate", str(model), "--input", str(text), "--device", "cpu", *flags]) == 0
+    return capsys.readouterr().out
+
+
+def refused(model: Path, capsys, *flags: str, status: int = 2) -> str:
+    assert main(["translate", str(model), "--input", os.devnull, *flags]) == status
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("nmt: error: ")
+    return line
+
+
+def test_nmt_translate_uses_it_if_asked(models: Path, capsys, monkeypatch):
+    both = models / "with", models / "without"
+    of_all = [translate(model, capsys, "--n-best", "2") for model in both]
+    assert translate(both[0], capsys, "--n-best", "2", "--shortlist") == of_all[0] == of_all[1]
+    used: list[int] = []
+    asked = Shortlist.candidates
+
+    def candidates(self, source, always):
+        used.append(len(source))
+        return asked(self, source, always)
+
+    monkeypatch.setattr(Shortlist, "candidates", candidates)
+    translate(both[0], capsys)
+    assert not used
+    translate(both[0], capsys, "--shortlist", "--ensemble", str(both[1]))
+    assert used
+
+
+def test_what_cannot_be_is_one_line(models: Path, capsys, monkeypatch):
+    line = refused(models / "without", capsys, "--shortlist", "--device", "cpu")
+    assert "no shortlist, --shortlist with" in line and "data.shortlist: true" in line
+    monkeypatch.setattr("nmt.decoding.translator.choose_device", lambda _: torch.device("cuda"))
+    line = refused(models / "with", capsys, "--shortlist", "--device", "cuda")
+    assert "only on a CPU, --shortlist with --device cuda" in line
+
+
+def test_a_damaged_one_is_refused(models: Path, capsys):
+    path = models / "with" / "shortlist.safetensors"
+    sound = path.read_bytes()
+    path.write_bytes(sound[:-1])
+    assert "shortlist.safetensors" in refused(models / "with", capsys, status=3)
+    content = manifest.read(models / "with", "model")
+    path.write_bytes(Shortlist(np.zeros(1, np.int32), np.zeros((7, 1), np.int32)).to_bytes())
+    facts = {key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256")}
+    manifest.write(models / "with", "model", facts)
+    assert "not a shortlist of 400 pieces" in refused(models / "with", capsys, status=3)
+    path.unlink()
+    assert "missing file" in refused(models / "with", capsys, status=3)
+
+
+def test_it_goes_from_the_data_into_all_models_of_a_run(settings: Settings, tmp_path, capsys):
+    config = settings(
+        data__directory=str(tmp_path / "data"), data__shortlist=True, training__max_steps=4,
+        training__checkpoint_every=2,
+    )  # fmt: skip
+    (tmp_path / "c.yaml").write_text(config.to_yaml(), encoding="utf-8")
+    assert main(["train", str(tmp_path / "c.yaml")]) == 0
+    run, mean = tmp_path / "run", tmp_path / "mean"
+    assert main(["average", str(run), "--last", "2", "--output", str(mean)]) == 0
+    whole = (tmp_path / "data/shortlist.safetensors").read_bytes()
+    for folder in (run / "model", run / "checkpoints/step-00000004", mean):
+        assert (folder / "shortlist.safetensors").read_bytes() == whole
+    translator = Translator.load(run, device="cpu", shortlist=True)
+    assert translator.translate("The man reads.") == Translator.load(run, device="cpu").translate(
+        "The man reads."
+    )
