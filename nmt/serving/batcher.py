@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.passages import Translates
 from nmt.decoding.translation import Translation
 
 _SHARE = 16  # texts of a request at a time, so that a long one lets others pass
@@ -25,20 +26,6 @@ _BATCH_TEXTS = 64
 _BATCH_CHARACTERS = 16_000
 _SHORTEST = 150  # characters' worth that the shortest text costs, as its translation may be longer
 _WORD = 4  # characters' worth that the shortest word costs
-
-
-class Translates(Protocol):
-    """The part of Translator that is used here."""
-
-    def n_best(
-        self,
-        sentences: Sequence[str],
-        options: SearchOptions | None = None,
-        *,
-        prefix: str | Sequence[str] = "",
-        progress: Callable[[int], object] | None = None,
-    ) -> list[list[Translation]]:
-        """See `Translator.n_best`."""
 
 
 class FullQueueError(Exception):
