@@ -11,7 +11,7 @@ from nmt.errors import ArgumentError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nmt.serving.batcher import Translates
+    from nmt.decoding.passages import Translates
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:

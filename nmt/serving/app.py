@@ -10,9 +10,10 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from nmt import __version__
+from nmt.decoding.passages import Translates
 from nmt.errors import InputError, NoModelError, Note, is_out_of_memory
 from nmt.serving import libretranslate, microscope_routes, routes
-from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError, Translates
+from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError
 from nmt.serving.guard import Guard
 from nmt.serving.limits import Limits
 from nmt.serving.metrics import Metrics

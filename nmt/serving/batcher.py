@@ -13,32 +13,21 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.passages import Translates
 from nmt.decoding.translation import Translation
 
 _SHARE = 16  # texts of a request at a time, so that a long one lets others pass
 _POOL = 512  # texts from which those of a batch are chosen
-# A batch; the translator cuts it further if need be. More hardly make it faster, but all wait.
-_BATCH_TEXTS = 64
-_BATCH_CHARACTERS = 16_000
+# A batch; the translator cuts it further if need be. A newcomer waits for all of it, so that it is
+# greater only where many requests wait: a text of each is what everybody's turn takes anyway, and
+# takes less time together.
+_BATCH_TEXTS, _MOST_BATCH_TEXTS = 64, 256
+_TEXT_CHARACTERS = 250  # on the average
 _SHORTEST = 150  # characters' worth that the shortest text costs, as its translation may be longer
 _WORD = 4  # characters' worth that the shortest word costs
-
-
-class Translates(Protocol):
-    """The part of Translator that is used here."""
-
-    def n_best(
-        self,
-        sentences: Sequence[str],
-        options: SearchOptions | None = None,
-        *,
-        prefix: str | Sequence[str] = "",
-        progress: Callable[[int], object] | None = None,
-    ) -> list[list[Translation]]:
-        """See `Translator.n_best`."""
 
 
 class FullQueueError(Exception):
@@ -222,7 +211,8 @@ class Batcher:
         alike = [work for work in self._waiting if not work.call and work.options == options]
         share = max(_SHARE, _POOL // len(alike))
         pool = [_Item(work, number) for work in alike for number in work.left[:share]]
-        batch = _of_like_length(pool, pool[0])
+        most = min(max(_BATCH_TEXTS, len(alike)), _MOST_BATCH_TEXTS)
+        batch = _of_like_length(pool, pool[0], most)
         for item in batch:
             item.work.left.remove(item.number)
         self._waiting.rotate(-1)
@@ -280,8 +270,12 @@ class Batcher:
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
-def _of_like_length(pool: list[_Item], wanted: _Item) -> list[_Item]:
-    """A batch with the wanted item, from those of a pool that are nearest to it in length."""
+def _of_like_length(pool: list[_Item], wanted: _Item, most: int) -> list[_Item]:
+    """A batch with the wanted item, and those of a pool that are nearest to it in length.
+
+    Args:
+        most: texts in it; of long ones fewer.
+    """
     pool = sorted(pool, key=lambda item: item.size)
     begin, size = pool.index(wanted), wanted.size
     end = begin + 1
@@ -290,7 +284,7 @@ def _of_like_length(pool: list[_Item], wanted: _Item) -> list[_Item]:
         below = size - pool[begin - 1].size if begin else sys.maxsize
         longest = pool[end if above <= below else end - 1].size
         number = end - begin + 1
-        if number > _BATCH_TEXTS or number * (longest + _SHORTEST) > _BATCH_CHARACTERS:
+        if number > most or number * (longest + _SHORTEST) > most * _TEXT_CHARACTERS:
             break
         if above <= below:
             end += 1

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from nmt.serving.batcher import Batcher
 from nmt.serving.limits import Limits
 
-_LOOK_S = 0.25  # how often a request that waits looks whether its client is still there
+_LOOK_S = 0.5  # how often a request that waits looks whether its client is still there
 _FORM_FIELDS = 300
 _CLOSE = {"Connection": "close"}
 _KINDS = {

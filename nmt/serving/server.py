@@ -12,9 +12,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.passages import Translates
 from nmt.errors import ArgumentError, Note, Stopped, count
 from nmt.serving.app import create_app
-from nmt.serving.batcher import Batcher, Translates
+from nmt.serving.batcher import Batcher
 from nmt.serving.limits import Limits
 from nmt.serving.protocol import Connection
 from nmt.signals import handled_by

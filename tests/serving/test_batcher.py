@@ -79,7 +79,42 @@ def test_a_batch_is_of_like_length_around_the_oldest():
     long, *others = translator.batches[1:]
     assert {400, 450, 500, 600} <= {len(text) for text in long}
     assert min(map(len, long)) > max(map(len, others[0]))
-    assert all(len(batch) <= 64 for batch in translator.batches)
+
+
+def test_a_text_of_each_request_shares_a_batch_but_not_many_long_ones():
+    short, long = Shouting(), Shouting()
+
+    async def scene(batcher, translator, text):
+        hold(translator)
+        first = batcher.translate(["first"], PLAIN)
+        await begun(translator)
+        rest = [batcher.translate([text], PLAIN) for _ in range(200)]
+        translator.free.set()
+        await asyncio.gather(first, *rest)
+
+    batched(short, lambda batcher: scene(batcher, short, "short"))
+    assert [len(batch) for batch in short.batches] == [1, 200]
+    batched(long, lambda batcher: scene(batcher, long, "long" * 200))
+    assert max(map(len, long.batches)) <= 64
+
+
+def test_one_request_does_not_fill_a_batch_that_others_wait_for():
+    translator = Shouting()
+
+    async def scene(batcher):
+        hold(translator)
+        first = batcher.translate(["first"], PLAIN)
+        await begun(translator)
+        many = batcher.translate([f"many {n:03}" for n in range(256)], PLAIN)
+        others = [batcher.translate([f"other {n:02}"], PLAIN) for n in range(100)]
+        translator.free.set()
+        await asyncio.gather(first, many, *others)
+
+    batched(translator, scene)
+    _, begin, then, *alone = translator.batches
+    assert sum("many" in text for text in begin) <= 16
+    assert sum("other" in text for text in begin + then) == 100
+    assert max(map(len, alone)) <= 64  # a newcomer would wait for all of it
 
 
 def test_a_long_request_lets_others_pass():
