@@ -228,6 +228,23 @@ def test_an_alternative_is_gone_on_from_by_keyboard_alone(visit):
     expect(page.locator("#target")).to_have_text(PAIRS[READS])
 
 
+def test_no_alternative_to_an_old_translation_takes_the_place_of_the_new_one(visit):
+    page = visit()
+    translate(page, READS)
+    held: list = []
+    page.route("**/api/translate", lambda route: held.append(route))
+    with page.expect_request("**/api/translate"):
+        page.fill("#source", SLEEPS)
+    expect(page.locator("#target")).to_have_class(re.compile("stale"))
+    page.locator(WORDS).nth(1).click()  # of the old translation
+    page.locator(WORDS).nth(1).press("Enter")
+    expect(page.locator(".menu")).to_have_count(0)
+    held[0].continue_()
+    expect(page.locator("#target")).to_have_text(PAIRS[SLEEPS])
+    page.locator(WORDS).nth(1).click()
+    expect(page.locator(".menu")).to_have_count(1)
+
+
 def test_tokens_have_bytes_and_probabilities(visit):
     page = visit()
     translate(page, "The child buys two apples.")

@@ -23,6 +23,7 @@ export function alternatives(page, { force, end }) {
 
   async function open(sentence, unit, at) {
     close();
+    if (page.get().stale) return; // going on from an old translation would drop the new text
     word = at;
     const { source, target } = page.get().sentences[sentence];
     const prefix = target.slice(0, unit.begin).trimEnd();
