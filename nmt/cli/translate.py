@@ -48,9 +48,9 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                              "decoder layer's cross-attention; with --format jsonl in the objects, "
                              "too, or with - as F there alone")  # fmt: skip
     parser.add_argument("--shortlist", action="store_true",
-                        help="compute with likely pieces of the vocabulary alone, which is faster "
-                             "on a CPU and changes few translations; of a model whose data were "
-                             "prepared with data.shortlist")  # fmt: skip
+                        help="compute with likely pieces of the vocabulary alone, which can be "
+                             "faster on a CPU and changes some translations; of a model whose "
+                             "data were prepared with data.shortlist")  # fmt: skip
     add_sampling(parser)
     parser.add_argument("--strict", action="store_true",
                         help="stop at invalid UTF-8 (default: replace it and warn)")  # fmt: skip

@@ -23,7 +23,7 @@ from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 FREQUENT, TRANSLATIONS = 1000, 50  # N, K
-MOST_CELLS = 30_000_000  # pairs of pieces that it is learned from; each takes some 60 bytes
+MOST_CELLS = 30_000_000  # pairs of pieces that it is learned from; each takes some 40 bytes
 _BLOCK_CELLS = 2_000_000  # at a time
 _ITERATIONS = 4
 

@@ -98,9 +98,9 @@ class Translator:
             device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
             precision: of matrix products; None: fp32 on a CPU, bf16 on a GPU. int8 is for CPUs.
             ensemble: more models, which translate together with the first, see `Translator`.
-            shortlist: compute the logits of likely pieces alone, which is faster on a CPU. Those
-                are the most frequent ones and, from the first model's shortlist, the likeliest
-                translations of all pieces in a batch: neighbours may change a translation.
+            shortlist: compute the logits of likely pieces alone, which can be faster on a CPU:
+                the most frequent ones and, from the first model's shortlist, the likeliest
+                translations of all pieces in a batch. So neighbours may change a translation.
                 Log-probabilities are of a choice among these pieces.
             note: is told which model of a run is used.
 

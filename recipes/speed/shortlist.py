@@ -4,8 +4,8 @@
 
 32 random sentences of 25 tokens, translations forced to 30. A shortlist is 2,000, 4,000, 8,000 or
 12,000 random ids, another one for each batch, as the rows of the output layer are for real ones.
-Prints a line for each precision, beam and size: CPU seconds of a batch, of one thread, and the ratio's median and
-range over the pairs.
+Prints a line for each precision, beam and size: CPU seconds of a batch on one thread, and the
+ratio's median and range over the pairs.
 """
 
 import argparse
