@@ -8,19 +8,23 @@ every source has, takes the part of the model's empty word.
 V vocabulary, N most frequent pieces, K translations of a piece.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from nmt.data.shards import Side
 from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+if TYPE_CHECKING:  # its module reads shards, for which translating has no library
+    from nmt.data.shards import Side
 
 FREQUENT, TRANSLATIONS = 1000, 50  # N, K
 MOST_CELLS = 30_000_000  # pairs of pieces that it is learned from; each takes some 40 bytes

@@ -254,6 +254,7 @@ def test_tokens_have_bytes_and_probabilities(visit):
     said = page.locator("#token-says")
     expect(said).to_contain_text("a byte, byte C3, part of “Ä”, probability")
     page.locator("#tokens summary").click()
+    expect(page.locator("#tokens tbody tr").last).to_be_visible()
     rows = page.locator("#tokens tbody tr").all_inner_texts()
     assert any("▁a" in row and "20 61" in row for row in rows)
     assert (
