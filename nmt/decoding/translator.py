@@ -412,12 +412,17 @@ def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
     """At most so many texts at a time, and no more characters than a few texts may have."""
     window: list[str] = []
     characters = 0
-    for text in texts:
-        window.append(text.rstrip("\r\n"))
-        characters += len(window[-1])
-        if len(window) == most or characters >= _WINDOW_CHARACTERS:
+    try:
+        for text in texts:
+            window.append(text.rstrip("\r\n"))
+            characters += len(window[-1])
+            if len(window) == most or characters >= _WINDOW_CHARACTERS:
+                yield window
+                window, characters = [], 0
+    except Exception:  # of `texts`; what came before is translated first
+        if window:
             yield window
-            window, characters = [], 0
+        raise
     if window:
         yield window
 

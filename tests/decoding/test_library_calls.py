@@ -126,6 +126,19 @@ def test_a_stream_is_translated_in_order_and_taken_as_needed(translator: Transla
     assert list(translator.stream(iter([]))) == []
 
 
+def test_what_a_stream_has_read_before_an_error_is_translated(translator: Translator):
+    def failing() -> Iterator[str]:
+        yield from TEXTS[:2]
+        raise OSError("gone")
+
+    found = translator.stream(failing())
+    assert [next(found).text for _ in range(2)] == [
+        each.text for each in translator.translate(TEXTS[:2])
+    ]
+    with pytest.raises(OSError, match="gone"):
+        next(found)
+
+
 def test_a_stream_holds_few_characters(translator: Translator, monkeypatch: pytest.MonkeyPatch):
     sizes = []
 
