@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_r25_a_gigabyte_is_refused_before_it_comes(port: int):
 def test_r25_chunks_are_counted(port: int):
     with connected(port) as client:
         client.sendall(POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
-        with suppress(ConnectionError):  # of what is sent after the refusal
+        with contextlib.suppress(ConnectionError):  # of what is sent after the refusal
             for _ in range(20):
                 client.sendall(b"10000\r\n" + b"a" * 65536 + b"\r\n")
             client.sendall(b"0\r\n\r\n")
