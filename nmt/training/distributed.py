@@ -30,6 +30,7 @@ from nmt.errors import (
     LostRankError,
     Status,
     ToldElsewhereError,
+    count,
     is_out_of_memory,
     of_system,
 )
@@ -67,8 +68,7 @@ class Ranks:
         """The GPU, or the CPU and the number of threads, for a person to read."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
-        threads = torch.get_num_threads()
-        return f"{_cpu_name()}, {threads} thread{'s' if threads > 1 else ''}"
+        return f"{_cpu_name()}, {count(torch.get_num_threads(), 'thread')}"
 
     def sum(self, values: list[float]) -> list[float]:
         """Sums over ranks, in float64; every rank gets the same."""

@@ -68,6 +68,16 @@ def translate(page, text: str) -> None:
     page.wait_for_selector("#tokens .chip")
 
 
+def held(page, text: str):
+    """Types a text and holds its request back; it is the caller's to continue or abort."""
+    requests: list = []
+    page.route("**/api/translate", lambda route: requests.append(route))
+    page.fill("#source", text)
+    while not requests:  # the handler runs only while the page is waited for
+        page.wait_for_timeout(20)
+    return requests[0]
+
+
 def pause(page) -> None:
     """Stops the page's clock; `page.clock.run_for` moves it on."""
     page.clock.install(time=0)
@@ -127,14 +137,11 @@ def test_a_text_that_is_too_long_stays_whole_and_is_not_sent(visit):
 def test_work_is_shown_while_it_lasts_and_nothing_old_passes_for_new(visit):
     page = visit()
     translate(page, READS)
-    held: list = []
-    page.route("**/api/translate", lambda route: held.append(route))
-    with page.expect_request("**/api/translate"):
-        page.fill("#source", SLEEPS)
+    route = held(page, SLEEPS)
     expect(page.locator("#working")).to_be_visible()
     expect(page.locator("#target")).to_have_attribute("aria-busy", "true")
     expect(page.locator("#belongs")).to_be_hidden()
-    held[0].abort()
+    route.abort()
     expect(page.locator("#belongs")).to_have_text(f"Still the translation of {READS}")
     expect(page.locator("#working")).to_be_hidden()
     expect(page.locator("#target")).to_have_attribute("aria-busy", "false")
@@ -231,15 +238,12 @@ def test_an_alternative_is_gone_on_from_by_keyboard_alone(visit):
 def test_no_alternative_to_an_old_translation_takes_the_place_of_the_new_one(visit):
     page = visit()
     translate(page, READS)
-    held: list = []
-    page.route("**/api/translate", lambda route: held.append(route))
-    with page.expect_request("**/api/translate"):
-        page.fill("#source", SLEEPS)
+    route = held(page, SLEEPS)
     expect(page.locator("#target")).to_have_class(re.compile("stale"))
     page.locator(WORDS).nth(1).click()  # of the old translation
     page.locator(WORDS).nth(1).press("Enter")
     expect(page.locator(".menu")).to_have_count(0)
-    held[0].continue_()
+    route.continue_()
     expect(page.locator("#target")).to_have_text(PAIRS[SLEEPS])
     page.locator(WORDS).nth(1).click()
     expect(page.locator(".menu")).to_have_count(1)
