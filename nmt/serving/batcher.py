@@ -236,7 +236,8 @@ class Batcher:
             model = process.start()
         except BaseException as error:
             process.end()
-            self.failure = self.failure or error
+            if not self.model and not self._ending:
+                self.failure = self.failure or error
             return None
         self._found = model or self._found
         return process if model else None

@@ -34,8 +34,14 @@ class AbandonedError(Exception):
     """Nobody waits any more for what is being translated."""
 
 
-class EndedError(Exception):
+class EndedError(InputError):
     """The process has ended; what it was to do is lost."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the model's process was ended from outside, see the system's log, start again; "
+            "if memory was short, with fewer processes"
+        )
 
 
 class FailedError(Exception):

@@ -140,7 +140,7 @@ def check_texts(request: Request, *texts: str, number: int | None = None) -> Non
 
 
 async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
-    """What the model's thread gives; its work is dropped if the client goes or time is up.
+    """What the model gives; its work is dropped if the client goes or time is up.
 
     Raises:
         HTTPException: 503 after `answer_s`.

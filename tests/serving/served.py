@@ -95,7 +95,8 @@ class Here:
         return self.translator.n_best(texts, options, prefix=prefixes, progress=go_on)
 
     def end(self) -> None:
-        pass
+        if isinstance(self.translator, Shouting):
+            self.translator.free.set()
 
 
 @contextmanager
@@ -116,8 +117,6 @@ def served(translator: Any, notes: list[str] | None = None, **limits: Any) -> It
         if isinstance(translator, Shouting) and not translator.held_at_end:
             translator.free.set()
         thread.join()
-        if isinstance(translator, Shouting):
-            translator.free.set()
 
 
 def ask(port: int, path: str, question: Any = None, **headers: str) -> tuple[int, Any]:
