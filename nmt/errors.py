@@ -3,6 +3,7 @@
 import errno
 import re
 import signal
+import traceback
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 
@@ -162,3 +163,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out. torch, whose class is for a GPU alone, is not imported to ask."""
     is_gpu = type(error).__name__ == "OutOfMemoryError"
     return isinstance(error, MemoryError) or is_gpu or "can't allocate memory" in str(error)
+
+
+def where(error: BaseException) -> str:
+    """An exception without its message, which may quote a text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in frames[:-9:-1])
+    return f"{type(error).__name__} in {places}"

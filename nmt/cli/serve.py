@@ -1,17 +1,24 @@
 """`nmt serve`: translations over HTTP, and a page to translate in."""
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt.cli.flags import add_device, add_model, positive
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 from nmt.errors import ArgumentError
+from nmt.processes import cores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
-    from nmt.decoding.passages import Translates
+    from nmt.decoding.translator import Translator
+    from nmt.errors import Note
+    from nmt.model.prepacking import Precision
+    from nmt.serving.model_process import Load
+
+_CPU_PROCESSES = 2  # or fewer cores; each holds the model
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +31,10 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--queue", type=positive, default=256, metavar="N",
                         help="requests that may wait; others get status 429 "
                              "(default: 256)")  # fmt: skip
+    parser.add_argument("--processes", type=positive, metavar="N",
+                        help="that hold the model, each with its share of the cores "
+                             "(default: 2 on a CPU, 1 on a GPU or for an exported "
+                             "model)")  # fmt: skip
     add_device(parser)
 
 
@@ -34,13 +45,11 @@ def _port(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from nmt.cpu_memory import keep_freed_memory
     from nmt.serving.limits import Limits
     from nmt.serving.server import run_serve
 
-    keep_freed_memory()
     run_serve(
-        _loader(arguments),
+        _loads(arguments),
         host=arguments.host,
         port=arguments.port,
         limits=Limits(queue=arguments.queue),
@@ -48,20 +57,37 @@ def _run(arguments: argparse.Namespace) -> None:
     )
 
 
-def _loader(arguments: argparse.Namespace) -> "Callable[[], Translates]":
-    """What loads the model, or without torch an exported one."""
+def _loads(arguments: argparse.Namespace) -> "list[Load]":
+    """What loads the model in each process, or without torch an exported one."""
     from nmt.export.exported import ExportedTranslator
 
-    if ExportedTranslator.is_in(arguments.model):
-        if arguments.precision:
+    model, device, precision = arguments.model, arguments.device, arguments.precision
+    if ExportedTranslator.is_in(model):
+        if precision:
             raise ArgumentError(
-                "chosen when a model is exported, {precision} {}, leave it out", arguments.precision
+                "chosen when a model is exported, {precision} {}, leave it out", precision
             )
-        return lambda: ExportedTranslator.load(arguments.model, device=arguments.device)
-    from nmt.decoding.translator import Translator
+        load: Load = partial(ExportedTranslator.load, model, device=device)
+        return [load] * (arguments.processes or 1)
+    first: Load = partial(_load, model, device, precision, say)
+    others: Load = partial(_load, model, device, precision, None, arguments.processes is None)
+    return [first] + [others] * ((arguments.processes or min(cores(), _CPU_PROCESSES)) - 1)
 
-    return lambda: Translator.load(
-        arguments.model, device=arguments.device, precision=arguments.precision, note=say
+
+def _load(
+    model: "Path",
+    device: str | None,
+    precision: "Precision | None",
+    note: "Note | None",
+    on_cpu_alone: bool = False,
+) -> "Translator | None":
+    """The translator of a process; None if it is not needed."""
+    from nmt.decoding.translator import Translator, choose_device
+
+    if on_cpu_alone and choose_device(device).type != "cpu":
+        return None
+    return Translator.load(
+        model, device=device, precision=precision, note=note or (lambda text: None)
     )
 
 

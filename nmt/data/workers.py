@@ -8,16 +8,15 @@ again: it writes aside and renames.
 
 import contextlib
 import multiprocessing
-import os
 import signal
-import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing import connection, resource_tracker
+from multiprocessing import connection
 from typing import Any, NoReturn
 
 from nmt import signals
 from nmt.errors import InputError
+from nmt.processes import cores, end_with_parent, start_deaf
 
 # One process reads for all others, some eight times as fast as each of them cleans. The bound is
 # memory: 110 to 200 MB each, more for longer sentences; together they stay below 1.5 GB.
@@ -26,9 +25,7 @@ _DEFAULT_MOST = 6
 
 def default_processes() -> int:
     """The CPU cores that this process may use, up to six."""
-    has_affinity = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    return min(cores, _DEFAULT_MOST)
+    return min(cores(), _DEFAULT_MOST)
 
 
 def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], processes: int) -> None:
@@ -99,15 +96,8 @@ class _Worker:
 
     def start(self) -> None:
         """Starts the process, with signals blocked."""
-        resource_tracker.ensure_running()  # its own start would unblock the signals
-        # A Ctrl-C goes to all processes of a terminal; this one ends the others. The mask is
-        # inherited, so that they ignore it from their first instruction.
         with _no_stop():  # interrupted while it starts, the process would print a traceback
-            former = signal.pthread_sigmask(signal.SIG_BLOCK, signals.STOP)
-            try:
-                self._process.start()
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, former)
+            start_deaf(self._process)
         self._theirs.close()  # so that reading ends when the process does
 
     def give(self, function: Callable[..., None], task: tuple[Any, ...]) -> None:
@@ -160,7 +150,7 @@ def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _
 
 def _serve(calls: connection.Connection) -> None:
     """The loop of a worker process: one call after the other, until it is ended."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent has gone
         while True:
             calls.send(_outcome(calls))
@@ -174,10 +164,3 @@ def _outcome(calls: connection.Connection) -> Exception | None:
         error.add_note(f"In a worker process:\n{traceback.format_exc()}")
         return error
     return None
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    connection.wait([parent.sentinel])
-    os._exit(1)

@@ -1,6 +1,6 @@
-"""The HTTP application: routes, the model's thread behind them, the page, and how errors read."""
+"""The HTTP application: routes, the model's queue behind them, the page, and how errors read."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from importlib import resources
 from typing import Any
@@ -10,13 +10,13 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from nmt import __version__
-from nmt.decoding.passages import Translates
 from nmt.errors import InputError, NoModelError, Note, is_out_of_memory
 from nmt.serving import libretranslate, microscope_routes, routes
 from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError
 from nmt.serving.guard import Guard
 from nmt.serving.limits import Limits
 from nmt.serving.metrics import Metrics
+from nmt.serving.model_process import EndedError, ModelProcess
 from nmt.serving.requests import batcher_of, json_response
 
 _KINDS = {
@@ -28,21 +28,21 @@ _KINDS = {
 
 
 def create_app(
-    load: Callable[[], Translates],
+    processes: Sequence[Callable[[], ModelProcess]],
     limits: Limits | None = None,
     *,
     note: Note = lambda text: None,
     loaded: Callable[[Batcher], None] = lambda batcher: None,
 ) -> FastAPI:
-    """The application; it loads its model on the model's own thread once it is started.
+    """The application; its model's processes start with it.
 
     Args:
-        load: gives the translator.
+        processes: see `Batcher`.
         note: is told of errors of ours, a line at a time.
         loaded: called when the model is loaded and warm, or could not be.
     """
     limits = limits or Limits()
-    batcher = Batcher(load, limits.queue)
+    batcher = Batcher(processes, limits.queue, note)
     metrics = Metrics(batcher)
 
     @asynccontextmanager
@@ -71,7 +71,7 @@ def _add_probes(app: FastAPI) -> None:
     async def health(request: Request) -> Response:
         """Whether the server lives, loaded or not."""
         if request.app.state.batcher.has_died:
-            raise HTTPException(503, "the model's thread has ended, start the server again")
+            raise HTTPException(503, "the model's processes have ended, start the server again")
         return json_response({"status": "ok"})
 
     async def ready(request: Request) -> Response:
@@ -124,6 +124,10 @@ def _add_error_handlers(app: FastAPI, note: Note) -> None:
     async def not_ready(request: Request, _: NotReadyError) -> Response:
         return json_response({"error": "the server ends"}, 503, {"Retry-After": "1"})
 
+    async def lost(request: Request, _: EndedError) -> Response:
+        message = "the model's process was ended while it translated, try again"
+        return json_response({"error": message}, 503, {"Retry-After": "5"})
+
     async def wrong(request: Request, error: InputError) -> Response:
         if is_out_of_memory(error.__context__ or error):
             note("nmt: warning: out of memory for one text, the request was refused")
@@ -136,4 +140,5 @@ def _add_error_handlers(app: FastAPI, note: Note) -> None:
     app.add_exception_handler(HTTPException, refused)  # type: ignore[arg-type]
     app.add_exception_handler(FullQueueError, full)  # type: ignore[arg-type]
     app.add_exception_handler(NotReadyError, not_ready)  # type: ignore[arg-type]
+    app.add_exception_handler(EndedError, lost)  # type: ignore[arg-type]
     app.add_exception_handler(InputError, wrong)  # type: ignore[arg-type]

@@ -1,7 +1,8 @@
-"""One thread runs the model, on what the requests of all clients bring, batched together.
+"""What the requests of all clients bring, batched together, and handed to the model's processes.
 
-The event loop hands over work and gets futures; the thread takes what waits. A future that is
-cancelled (its client has gone, or has waited too long) takes its work along, unless it has begun.
+The event loop hands over work and gets futures; each process has a thread here, which takes what
+waits and waits for what the process gives. A future that is cancelled (its client has gone, or has
+waited too long) takes its work along, unless it has begun.
 """
 
 import asyncio
@@ -16,8 +17,9 @@ from functools import partial
 from typing import Any
 
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.passages import Translates
 from nmt.decoding.translation import Translation
+from nmt.errors import Note
+from nmt.serving.model_process import AbandonedError, EndedError, Model, ModelProcess
 
 _SHARE = 16  # texts of a request at a time, so that a long one lets others pass
 _POOL = 512  # texts from which those of a batch are chosen
@@ -34,10 +36,6 @@ class FullQueueError(Exception):
     """As many requests wait as may."""
 
 
-class _AbandonedError(Exception):
-    """Nobody waits any more for what is being translated."""
-
-
 class NotReadyError(Exception):
     """The model is not loaded yet, or the server is ending."""
 
@@ -50,7 +48,7 @@ class _Work:
     texts: Sequence[str] = ()
     prefixes: Sequence[str] = ()
     options: SearchOptions = field(default_factory=SearchOptions)
-    call: Callable[[], Any] | None = None
+    call: tuple[Any, ...] | None = None  # a function and its arguments
     sizes: list[int] = field(default_factory=list)  # of the texts, in characters' worth
     left: list[int] = field(default_factory=list)  # numbers of texts that are not begun
     found: dict[int, list[Translation]] = field(default_factory=dict)  # by the text's number
@@ -71,60 +69,83 @@ class _Item:
 
 
 class Batcher:
-    """The queue and the thread that works it off.
+    """The queue and the threads that work it off.
+
+    Args:
+        processes: each makes one of the model's, and another when that has been killed.
+        queue: requests that may wait.
+        note: is told when a process has been killed.
 
     Attributes:
-        translator: None until it is loaded and warm.
+        model: None until it is loaded and warm.
         failure: why it could not be loaded.
     """
 
-    def __init__(self, load: Callable[[], Translates], queue: int):
-        """
-        Args:
-            load: called once, on the thread.
-            queue: requests that may wait.
-        """
-        self.translator: Any = None
+    def __init__(
+        self,
+        processes: Sequence[Callable[[], ModelProcess]],
+        queue: int,
+        note: Note = lambda text: None,
+    ):
+        self.model: Any = None  # a Model, once requests are taken
         self.failure: BaseException | None = None
-        self.seconds = 0.0  # that the model has worked
+        self.seconds = 0.0  # that processes have worked, taken together
         self.batches = self.translated = 0  # batches and texts so far
-        self._load, self._queue = load, queue
+        self._queue, self._note = queue, note
         self._waiting: deque[_Work] = deque()
         self._changed = threading.Condition()
         self._ending = False
+        self._busy = 0  # processes that compute
+        self._processes: list[ModelProcess] = []
         self._loop: asyncio.AbstractEventLoop
-        self._thread = threading.Thread(target=self._run, name="model", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._run, args=(new,), name="model", daemon=True)
+            for new in processes
+        ]
+        self._loading = len(self._threads)
+        self._found: Model | None = None  # until all processes are ready
 
     def start(self, after_load: Callable[[], None] = lambda: None) -> None:
         """Begins to load; called in the event loop. `after_load` is called there, in any case."""
         self._loop = asyncio.get_running_loop()
         self._after_load = after_load
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
 
     def stop(self, patience_s: float) -> None:
-        """Drops what waits, and lets the thread end after what it has begun."""
+        """Drops what waits, and ends the processes after what they have begun."""
         with self._changed:
             self._ending = True
             dropped, self._waiting = self._waiting, deque()
-            self._changed.notify()
+            self._changed.notify_all()
         for work in dropped:
             work.future.cancel()
-        self._thread.join(patience_s)
+        until = time.monotonic() + (patience_s if self.model else 0)
+        for thread in self._threads:
+            thread.join(max(until - time.monotonic(), 0))
+        for process in self._processes:
+            process.end()
+        for thread in self._threads:
+            thread.join()
 
     @property
     def is_ready(self) -> bool:
         """Whether work is taken."""
-        return self.translator is not None and self._thread.is_alive() and not self._ending
+        return self.model is not None and self._is_alive and not self._ending
 
     @property
     def has_died(self) -> bool:
-        """Whether the thread has ended by itself, which nothing but a new process mends."""
-        return self.translator is not None and not self._thread.is_alive() and not self._ending
+        """Whether no thread is left, which nothing but a new start mends."""
+        return self.model is not None and not self._is_alive and not self._ending
+
+    @property
+    def _is_alive(self) -> bool:
+        return any(thread.is_alive() for thread in self._threads)
 
     @property
     def patience_s(self) -> int:
         """After how many seconds a full queue should be worked off, from 1 to 60."""
-        each_s = self.seconds / max(self.translated, 1)
+        each_s = self.seconds / max(self.translated, 1) / len(self._threads)
         return round(min(max(each_s * self._queue, 1), 60))
 
     @property
@@ -152,12 +173,15 @@ class Batcher:
         return self._queued(work)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        """What a function gives that needs the model, which it has for itself meanwhile.
+        """What `function(translator, *arguments)` gives, in a process that does nothing else then.
+
+        Args:
+            function: of a module; it and its arguments are pickled.
 
         Raises:
             FullQueueError, NotReadyError: at once.
         """
-        work = _Work(self._loop.create_future(), call=partial(function, *arguments))
+        work = _Work(self._loop.create_future(), call=(function, *arguments))
         return self._queued(work)
 
     def _queued(self, work: _Work) -> asyncio.Future[Any]:
@@ -177,19 +201,51 @@ class Batcher:
                 if work in self._waiting:
                     self._waiting.remove(work)
 
-    def _run(self) -> None:
+    def _run(self, new: Callable[[], ModelProcess]) -> None:
+        """The thread of a process."""
+        process = self._started(new)
+        with self._changed:
+            self._loading -= 1
+            is_last = not self._loading
+        if is_last:
+            self._tell(self._loaded)
+        while process and (window := self._next()) is not None:
+            try:
+                if isinstance(window, _Work):
+                    self._do(process, window)
+                else:
+                    self._translate(process, window)
+            except EndedError as error:
+                works = [window] if isinstance(window, _Work) else [item.work for item in window]
+                self._tell(_fail, works, error)
+                if not self._ending:
+                    self._note("nmt: warning: the model's process was ended from outside, "
+                               "another is started")  # fmt: skip
+                    process = self._started(new)
+            finally:
+                with self._changed:
+                    self._busy -= 1
+        if process:
+            process.end()
+
+    def _started(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
+        """A process that is ready; None if it could not be had, or is not needed."""
+        process = new()
+        self._processes.append(process)
         try:
-            translator = self._load()
+            model = process.start()
         except BaseException as error:
-            self.failure = error
-        else:
-            self.translator = translator
-        self._tell(self._after_load)
-        while self.translator is not None and (window := self._next()) is not None:
-            if isinstance(window, _Work):
-                self._do(window)
-            else:
-                self._translate(window)
+            process.end()
+            if not self.model and not self._ending:
+                self.failure = self.failure or error
+            return None
+        self._found = model or self._found
+        return process if model else None
+
+    def _loaded(self) -> None:
+        if not self.failure:
+            self.model = self._found
+        self._after_load()
 
     def _next(self) -> list[_Item] | _Work | None:
         """What to do next, once there is something; None: nothing more."""
@@ -198,6 +254,7 @@ class Batcher:
                 self._changed.wait()
             if self._ending:
                 return None
+            self._busy += 1
             if self._waiting[0].call:
                 return self._waiting.popleft()
             return self._window(self._waiting[0].options)
@@ -219,21 +276,23 @@ class Batcher:
         self._waiting = deque(work for work in self._waiting if work.call or work.left)
         return batch
 
-    def _do(self, work: _Work) -> None:
+    def _do(self, process: ModelProcess, work: _Work) -> None:
         """Makes a call, unless nobody waits for it any more."""
         if work.future.cancelled():
             return
         assert work.call
         began = time.perf_counter()
         try:
-            result = work.call()
+            result = process.call(*work.call, busy=self._busy)
+        except EndedError:
+            raise
         except Exception as error:
             self._tell(_fail, [work], error)
         else:
             self._tell(_finish, work, result)
-        self.seconds += time.perf_counter() - began
+        self._count(began)
 
-    def _translate(self, batch: list[_Item]) -> None:
+    def _translate(self, process: ModelProcess, batch: list[_Item]) -> None:
         """Translates a batch; if it fails, each half of it, so that one text fails alone."""
         batch = [item for item in batch if not item.work.future.done()]
         if not batch:
@@ -241,28 +300,33 @@ class Batcher:
         texts = [item.text for item in batch]
         prefixes = [item.work.prefixes[item.number] if item.work.prefixes else "" for item in batch]
 
-        def go_on(_: int) -> None:
-            if all(item.work.future.done() for item in batch):
-                raise _AbandonedError
+        def is_wanted() -> bool:
+            return not all(item.work.future.done() for item in batch)
 
         began = time.perf_counter()
         try:
-            found = self.translator.n_best(
-                texts, batch[0].work.options, prefix=prefixes, progress=go_on
+            found = process.n_best(
+                texts, batch[0].work.options, prefixes, is_wanted=is_wanted, busy=self._busy
             )
-        except _AbandonedError:
+        except AbandonedError:
             return
+        except EndedError:
+            raise
         except Exception as error:
             if len(batch) == 1:
                 self._tell(_fail, [batch[0].work], error)
             else:
-                self._translate(batch[: len(batch) // 2])
-                self._translate(batch[len(batch) // 2 :])
+                self._translate(process, batch[: len(batch) // 2])
+                self._translate(process, batch[len(batch) // 2 :])
             return
-        self.seconds += time.perf_counter() - began
-        self.batches += 1
-        self.translated += len(batch)
+        self._count(began, len(batch))
         self._tell(_deliver, batch, found)
+
+    def _count(self, began: float, texts: int = 0) -> None:
+        with self._changed:
+            self.seconds += time.perf_counter() - began
+            self.batches += bool(texts)
+            self.translated += texts
 
     def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
         """Calls a function in the event loop, if that still runs."""

@@ -6,11 +6,11 @@ wrote is logged.
 
 import asyncio
 import time
-import traceback
 from typing import Any
 
-from nmt.errors import Note
+from nmt.errors import Note, where
 from nmt.serving.metrics import Metrics
+from nmt.serving.model_process import FailedError
 from nmt.serving.requests import json_response
 
 _HEADERS = [
@@ -56,7 +56,8 @@ class Guard:
                 refusal = json_response({"error": "the server ends"}, 503, {"Retry-After": "1"})
                 await refusal(scope, receive, sent)
         except Exception as error:
-            self.note(f"nmt: internal error: {_where(error)}")
+            place = str(error) if isinstance(error, FailedError) else where(error)
+            self.note(f"nmt: internal error: {place}")
             if not status:
                 await json_response({"error": "internal error"}, 500)(scope, receive, sent)
         path = getattr(scope.get("route"), "path", "other")
@@ -69,10 +70,3 @@ def _is_encoded(scope: Any) -> bool:
         name == b"content-encoding" and value.strip().lower() not in (b"", b"identity")
         for name, value in scope["headers"]
     )
-
-
-def _where(error: BaseException) -> str:
-    """An exception without its message, which may quote a text."""
-    frames = traceback.extract_tb(error.__traceback__)
-    places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in frames[:-9:-1])
-    return f"{type(error).__name__} in {places}"

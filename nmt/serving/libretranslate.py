@@ -23,7 +23,7 @@ from nmt.serving.requests import (
     limits_of,
     parsed,
 )
-from nmt.serving.translating import n_best, sees_inside, translated
+from nmt.serving.translating import n_best, translated
 
 router = APIRouter()
 
@@ -69,11 +69,9 @@ def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str,
 
 def directions(request: Request) -> dict[str, dict[str, str]]:
     """The same, of the model that is served."""
-    translator = batcher_of(request).translator
-    data = translator.config.data
-    return _directions(
-        data.source_language, data.target_language, tuple(translator.tokenizer.symbols)
-    )
+    model = batcher_of(request).model
+    data = model.config.data
+    return _directions(data.source_language, data.target_language, tuple(model.tokenizer.symbols))
 
 
 @router.post("/translate", openapi_extra=described(TranslateQuestion, form=True))
@@ -92,15 +90,15 @@ async def translate(request: Request) -> Response:
     wanted = 1 + question.alternatives
     if wanted > limits_of(request).n_best:
         raise HTTPException(400, f"alternatives: at most {limits_of(request).n_best - 1}")
-    translator = batcher_of(request).translator
+    model = batcher_of(request).model
     options = SearchOptions(
-        n_best=wanted, beam=wanted if wanted > translator.config.decoding.beam else None
+        n_best=wanted, beam=wanted if wanted > model.config.decoding.beam else None
     )
     tag = known[source][question.target]
     if question.format == "html":
         if tag:
             raise HTTPException(400, "format: only text with a model of several directions")
-        if not sees_inside(translator):
+        if not model.sees_inside:
             raise HTTPException(400, "format: only text with an exported model")
         translations = await _around_tags(request, texts, options, source)
     else:
@@ -119,7 +117,7 @@ async def _around_tags(
     request: Request, texts: list[str], options: SearchOptions, language: str
 ) -> list[list[str]]:
     """The translations of each HTML text, best first, with its tags."""
-    tokenizer = batcher_of(request).translator.tokenizer
+    tokenizer = batcher_of(request).model.tokenizer
     documents = await aside(request, _documents, texts, tokenizer, language)
     sentences = [sentence for each in documents for sentence in each.sentences]
     found = await n_best(request, sentences, replace(options, align=True))
@@ -177,7 +175,7 @@ async def frontend_settings(request: Request) -> Response:
             "filesTranslation": False,
             "frontendTimeout": 500,
             "keyRequired": False,
-            "microscope": sees_inside(batcher_of(request).translator),  # ours, for the page
+            "microscope": batcher_of(request).model.sees_inside,  # ours, for the page
             "language": {
                 "source": {"code": source, "name": _name(source)},
                 "target": {"code": target, "name": _name(target)},

@@ -10,17 +10,16 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from nmt.errors import InputError
+from nmt.serving.inside import microscope
 from nmt.serving.requests import (
     answer,
     batcher_of,
     check_texts,
     described,
-    json_response,
     limits_of,
     parsed,
 )
 from nmt.serving.routes import Question, at_most
-from nmt.serving.translating import sees_inside
 
 router = APIRouter(prefix="/api")
 
@@ -60,13 +59,7 @@ async def searched(request: Request) -> Response:
 
 async def _answer(request: Request, name: str, question: Question) -> Response:
     batcher = batcher_of(request)
-    if not sees_inside(batcher.translator):
+    if not batcher.model.sees_inside:
         raise InputError("an exported model gives no view inside, serve the model itself")
-
-    def work() -> Response:
-        from nmt.serving import microscope  # it needs torch, which serving an export does not
-
-        function = getattr(microscope, name)
-        return json_response(function(batcher.translator, **question.model_dump()))
-
-    return await answer(request, batcher.call(work))
+    body = await answer(request, batcher.call(microscope, name, question.model_dump()))
+    return Response(body, media_type="application/json")

@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ValidationError
 
 from nmt.serving.batcher import Batcher
+from nmt.serving.inside import json_bytes
 from nmt.serving.limits import Limits
 
 _LOOK_S = 0.5  # how often a request that waits looks whether its client is still there
@@ -37,10 +38,10 @@ def limits_of(request: Request) -> Limits:
 
 
 def batcher_of(request: Request) -> Batcher:
-    """The model's thread; HTTPException 503 before the model is loaded, and when it is gone."""
+    """The queue before the model; HTTPException 503 until that is loaded, and when it is gone."""
     batcher: Batcher = request.app.state.batcher
     if not batcher.is_ready:
-        message = "the model is being loaded" if batcher.translator is None else "the server ends"
+        message = "the model is being loaded" if batcher.model is None else "the server ends"
         raise HTTPException(503, f"{message}, try again", {"Retry-After": "1"})
     return batcher
 
@@ -139,7 +140,7 @@ def check_texts(request: Request, *texts: str, number: int | None = None) -> Non
 
 
 async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
-    """What the model's thread gives; its work is dropped if the client goes or time is up.
+    """What the model gives; its work is dropped if the client goes or time is up.
 
     Raises:
         HTTPException: 503 after `answer_s`.
@@ -170,8 +171,7 @@ async def aside(request: Request, function: Callable[..., Any], *arguments: Any)
 
 def json_response(content: Any, status: int = 200, headers: Any = None) -> Response:
     """An answer; text is written as it is, in UTF-8."""
-    body = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Response(body.encode(errors="replace"), status, headers, "application/json")
+    return Response(json_bytes(content), status, headers, "application/json")
 
 
 def described(model: type[BaseModel], *, form: bool = False) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Our own calls: translations with all that the model knows of them."""
 
+from operator import methodcaller
 from typing import Annotated, Any, Self
 
 from fastapi import APIRouter, HTTPException, Request
@@ -7,6 +8,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nmt.decoding.options import SearchOptions
+from nmt.serving.inside import Details, details
 from nmt.serving.requests import (
     answer,
     batcher_of,
@@ -16,7 +18,7 @@ from nmt.serving.requests import (
     limits_of,
     parsed,
 )
-from nmt.serving.translating import Details, TranslatedText, details, translated
+from nmt.serving.translating import TranslatedText, translated
 
 router = APIRouter(prefix="/api")
 
@@ -69,9 +71,9 @@ async def translate(request: Request) -> Response:
     options = SearchOptions(
         beam=question.beam, n_best=question.n_best, length_penalty=question.length_penalty
     )
-    translator = batcher_of(request).translator
-    translator.beam(options)  # refuses too small a beam
-    language = translator.config.data.source_language if question.document else None
+    config = batcher_of(request).model.config
+    options.width(config.decoding.beam)  # refuses too small a beam
+    language = config.data.source_language if question.document else None
     found = await translated(request, texts, options, language=language, prefix=question.prefix)
     more: list[list[Details]] = [[] for _ in texts]
     if question.attention or question.token_probabilities:
@@ -87,9 +89,8 @@ async def next_tokens(request: Request) -> Response:
     question = await parsed(request, NextTokensQuestion)
     check_texts(request, question.text, question.prefix)
     at_most("k", question.k, limits_of(request).next_tokens)
-    batcher = batcher_of(request)
-    work = batcher.call(batcher.translator.next_tokens, question.text, question.prefix, question.k)
-    tokens = await answer(request, work)
+    call = methodcaller("next_tokens", question.text, question.prefix, question.k)
+    tokens = await answer(request, batcher_of(request).call(call))
     return json_response(
         {
             "tokens": [
@@ -115,9 +116,8 @@ async def _details(
         for text, whole in zip(texts, found, strict=True)
         for sentence in whole.sentences
     ]
-    batcher = batcher_of(request)
     sources, best = [source for source, _ in each], [translation for _, translation in each]
-    work = batcher.call(details, batcher.translator, sources, best)
+    work = batcher_of(request).call(details, sources, best)
     in_order = iter(await answer(request, work))
     return [[next(in_order) for _ in whole.sentences] for whole in found]
 

@@ -4,24 +4,23 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
 
-from nmt.decoding.options import SearchOptions
-from nmt.decoding.passages import Translates
 from nmt.errors import ArgumentError, Note, Stopped, count
 from nmt.serving.app import create_app
 from nmt.serving.batcher import Batcher
 from nmt.serving.limits import Limits
+from nmt.serving.model_process import Load, ModelProcess
 from nmt.serving.protocol import Connection
 from nmt.signals import handled_by
 
 _BACKLOG = 2048
-_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # whatever the languages are
 
 
 class Server(uvicorn.Server):
@@ -32,19 +31,17 @@ class Server(uvicorn.Server):
         return nullcontext()
 
 
-def run_serve(
-    load: Callable[[], Translates], *, host: str, port: int, limits: Limits, note: Note
-) -> None:
+def run_serve(loads: Sequence[Load], *, host: str, port: int, limits: Limits, note: Note) -> None:
     """Serves until a signal comes, then finishes the requests in hand.
 
     Args:
-        load: gives the translator; called once the server listens.
+        loads: what each of the model's processes loads, once the server listens.
         port: 0: any that is free, which `note` is told.
         note: is told what a person should read, a line at a time.
 
     Raises:
         ArgumentError: no such address, or it is in use.
-        InputError: what `load` raises.
+        InputError: as loading does.
         Stopped: a signal has come.
     """
     listener = _listener(host, port)
@@ -54,9 +51,11 @@ def run_serve(
         if batcher.failure:
             server.should_exit = True
         else:
+            gc.freeze()  # what lives as long as the server is not looked through again and again
             note("nmt: ready")
 
-    app = create_app(lambda: _warm(load()), limits, note=note, loaded=loaded)
+    processes = [partial(ModelProcess, load) for load in loads]
+    app = create_app(processes, limits, note=note, loaded=loaded)
     server = Server(configuration(app, limits))
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -102,11 +101,3 @@ def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
         proxy_headers=False,
         timeout_graceful_shutdown=round(limits.shutdown_s),
     )
-
-
-def _warm(translator: Translates) -> Translates:
-    """The same, after its first translations, which are slower than the rest."""
-    translator.n_best(_WARM_UP, SearchOptions())
-    gc.collect()
-    gc.freeze()  # what lives as long as the server is not looked through again and again
-    return translator

@@ -2,20 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-import numpy as np
 from fastapi import Request
 
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation, combine, different
-from nmt.errors import ArgumentError
-from nmt.model.special_ids import EOS_ID
+from nmt.serving.model_process import Model
 from nmt.serving.requests import answer, aside, batcher_of
 from nmt.serving.texts import Span, joined, parts, spans
-
-if TYPE_CHECKING:
-    from nmt.decoding.translator import Translator
 
 _QUICKLY_CUT = 1000  # characters, whose tokens are found within half a millisecond
 
@@ -73,13 +67,13 @@ async def n_best(
 ) -> list[list[Translation]]:
     """What `Translator.n_best` gives; a long text is queued in parts, and others come between."""
     batcher = batcher_of(request)
-    most = batcher.translator.max_part
+    model = batcher.model
     cut = [[text] for text in texts]
-    long = sum(len(text) for text in texts if len(text) > most)
+    long = sum(len(text) for text in texts if len(text) > model.max_part)
     if long > _QUICKLY_CUT:
-        cut = await aside(request, _cut, texts, batcher.translator)
+        cut = await aside(request, _cut, texts, model)
     elif long:
-        cut = _cut(texts, batcher.translator)
+        cut = _cut(texts, model)
     begins = [
         prefixes[number] if not place else ""
         for number, some in enumerate(cut if prefixes else [])
@@ -93,8 +87,8 @@ async def n_best(
     ]
 
 
-def _cut(texts: Sequence[str], translator: "Translator") -> list[list[str]]:
-    return [parts(text, translator.tokenizer, translator.max_part) for text in texts]
+def _cut(texts: Sequence[str], model: Model) -> list[list[str]]:
+    return [parts(text, model.tokenizer, model.max_part) for text in texts]
 
 
 def _whole(text: str, cut: list[str], found: list[list[Translation]]) -> list[Translation]:
@@ -116,11 +110,6 @@ def _whole(text: str, cut: list[str], found: list[list[Translation]]) -> list[Tr
     return different(combine(moved))
 
 
-def sees_inside(translator: object) -> bool:
-    """Whether attention and probabilities are to be had; of an exported model they are not."""
-    return hasattr(translator, "transformer")
-
-
 def _together(text: str, places: list[Span], found: list[list[Translation]]) -> TranslatedText:
     texts, scores = [], []
     targets: list[Span] = []
@@ -132,43 +121,3 @@ def _together(text: str, places: list[Span], found: list[list[Translation]]) -> 
         scores.append(sum(each.score for each in ranked))
     sentences = [Sentence(*each) for each in zip(places, targets, found, strict=True)]
     return TranslatedText(texts, scores, sentences)
-
-
-@dataclass(frozen=True)
-class Details:
-    """How the model sees a translated sentence; empty if it was translated in several parts."""
-
-    source_pieces: list[str]  # S of them, the end symbol last
-    pieces: list[str]  # T of them
-    log_probabilities: list[float]  # natural log, of each piece
-    attention: list[list[float]]  # T x S: see `nmt.decoding.alignment`
-
-
-def details(
-    translator: "Translator", sources: Sequence[str], translations: Sequence[Translation]
-) -> list[Details]:
-    """The details of each best translation; one pass through the model, on its thread.
-
-    Raises:
-        ArgumentError: the model is an exported one, which does not give them.
-    """
-    if not sees_inside(translator):
-        raise ArgumentError(
-            "not of an exported model, {attention} and {token_probabilities}, leave them out"
-        )
-    from nmt.decoding.alignment import cross_attention  # exported models are served without torch
-    from nmt.decoding.score import log_probabilities
-
-    tokenizer = translator.tokenizer
-    ids = tokenizer.encode_batch([tokenizer.normalize(source) for source in sources])
-    whole = [n for n, each in enumerate(translations) if each.parts == 1 and each.tokens]
-    pairs = [(np.array([*ids[n], EOS_ID]), np.array(translations[n].tokens)) for n in whole]
-    logs = log_probabilities(translator.transformer, pairs)
-    weights = cross_attention(translator.search.transformers, pairs)
-    found = [Details([], [], [], []) for _ in sources]
-    for n, (src, tgt), values, matrix in zip(whole, pairs, logs, weights, strict=True):
-        rounded = [[round(weight, 4) for weight in row] for row in matrix.tolist()]
-        found[n] = Details(
-            tokenizer.pieces(src.tolist()), tokenizer.pieces(tgt.tolist()), values, rounded
-        )
-    return found

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from nmt.cli import COMMANDS, main
 from nmt.cli.parser import new_parser
+from nmt.cli.terminal import say
 from nmt.config import Config, Decoding, Training
 from nmt.decoding import part_search, translator
 from nmt.decoding.lines import LineOptions
@@ -105,7 +107,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "benchmark translate . --json --input i": (
         "nmt.benchmark.translating.benchmark_translation", {0: Path(), "input": Path("i")},
     ),
-    "serve M --host h --port 80 --queue 9 --device cpu --precision bf16": (
+    "serve M --host h --port 80 --queue 9 --processes 3 --device cpu --precision bf16": (
         "nmt.serving.server.run_serve",
         {"host": "h", "port": 80, "limits": Limits(queue=9)},
     ),
@@ -148,15 +150,25 @@ def test_each_option_arrives(line: str, settings, tmp_path: Path, monkeypatch, c
 
 
 def test_the_model_that_is_served_is_loaded_as_asked(monkeypatch):
-    calls = []
-    monkeypatch.setattr("nmt.serving.server.run_serve", lambda load, **_: load())
+    calls, served = [], []
+    monkeypatch.setattr(
+        "nmt.serving.server.run_serve", lambda loads, **_: served.append([load() for load in loads])
+    )
     monkeypatch.setattr(
         "nmt.decoding.translator.Translator.load",
-        lambda *path, **named: calls.append((path, named)),
+        lambda *path, **named: calls.append((path, named)) or "translator",
     )
+    monkeypatch.setattr("nmt.cli.serve.cores", lambda: 4)
     assert main(["serve", "M", "--device", "cpu", "--precision", "bf16"]) == 0
-    [(path, named)] = calls
-    assert path == (Path("M"),) and named.items() >= ON.items()
+    words = ["serve", "M", "--device", "cpu", "--precision", "bf16", "--processes", "3"]
+    assert main(words) == 0
+    assert served == [["translator"] * 2, ["translator"] * 3]
+    assert all(path == (Path("M"),) and named.items() >= ON.items() for path, named in calls)
+    assert sum(named["note"] is say for _, named in calls) == 2  # one process of each server
+    gpu = torch.device("cuda")
+    monkeypatch.setattr("nmt.decoding.translator.choose_device", lambda name: gpu)
+    assert main(["serve", "M"]) == 0 and main(["serve", "M", "--processes", "2"]) == 0
+    assert served[2:] == [["translator", None], ["translator"] * 2]
 
 
 def options_of(parser: argparse.ArgumentParser) -> set[str]:

@@ -13,6 +13,7 @@ from nmt.decoding.translator import SearchOptions, Translation
 from nmt.errors import ArgumentError
 from nmt.serving.app import create_app
 from nmt.serving.limits import Limits
+from nmt.serving.model_process import AbandonedError, Model
 from nmt.serving.server import Server, configuration
 from tests.patience import PATIENCE_S, wait_until
 
@@ -74,11 +75,36 @@ class Shouting:
         ]
 
 
+class Here:
+    """A translator in this process, with the calls of a ModelProcess."""
+
+    def __init__(self, translator: Any):
+        self.translator = translator
+
+    def start(self) -> Model:
+        return Model.of(self.translator)
+
+    def call(self, function, *arguments, busy=1):
+        return function(self.translator, *arguments)
+
+    def n_best(self, texts, options, prefixes, *, is_wanted, busy=1):
+        def go_on(_: int) -> None:
+            if not is_wanted():
+                raise AbandonedError
+
+        return self.translator.n_best(texts, options, prefix=prefixes, progress=go_on)
+
+    def end(self) -> None:
+        if isinstance(self.translator, Shouting):
+            self.translator.free.set()
+
+
 @contextmanager
 def served(translator: Any, notes: list[str] | None = None, **limits: Any) -> Iterator[int]:
     """The port of a server that is ready."""
     bounds = Limits(**limits)
-    app = create_app(lambda: translator, bounds, note=[].append if notes is None else notes.append)
+    told = [].append if notes is None else notes.append
+    app = create_app([lambda: Here(translator)], bounds, note=told)
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
     server = Server(configuration(app, bounds))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -91,8 +117,6 @@ def served(translator: Any, notes: list[str] | None = None, **limits: Any) -> It
         if isinstance(translator, Shouting) and not translator.held_at_end:
             translator.free.set()
         thread.join()
-        if isinstance(translator, Shouting):
-            translator.free.set()
 
 
 def ask(port: int, path: str, question: Any = None, **headers: str) -> tuple[int, Any]:

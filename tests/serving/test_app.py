@@ -14,7 +14,7 @@ from nmt.serving.batcher import Batcher
 from nmt.serving.translating import _whole
 from tests.fixtures.make import FROZEN
 from tests.patience import wait_until
-from tests.serving.served import Shouting, ask, served
+from tests.serving.served import Here, Shouting, ask, served
 
 
 @pytest.fixture(scope="module")
@@ -48,13 +48,13 @@ def test_probes_and_figures(shouting: int):
 
 def test_a_server_without_its_model_lives_but_is_not_ready():
     loads = threading.Event()
-    translator = Shouting()
 
-    class Late:
-        def __getattr__(self, name):
-            return getattr(translator, name)
+    class Late(Here):
+        def start(self):
+            loads.wait(60)
+            return super().start()
 
-    app = create_app(lambda: loads.wait(60) and translator)
+    app = create_app([lambda: Late(Shouting())])
     from starlette.testclient import TestClient
 
     with TestClient(app) as client:

@@ -2,22 +2,25 @@
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
 from nmt.decoding.translator import SearchOptions
 from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError
+from nmt.serving.model_process import EndedError
 from tests.patience import PATIENCE_S
-from tests.serving.served import Shouting
+from tests.serving.served import Here, Shouting
 
 PLAIN = SearchOptions()
 
 
-def batched(translator, scene, queue: int = 256):
+def batched(translator, scene, queue: int = 256, others=(), new=None, note=lambda text: None):
     """Runs a scene with a batcher that is ready."""
+    processes = [new] if new else [partial(Here, each) for each in (translator, *others)]
 
     async def run():
-        batcher = Batcher(lambda: translator, queue)
+        batcher = Batcher(processes, queue, note)
         loaded = asyncio.Event()
         batcher.start(loaded.set)
         await loaded.wait()
@@ -26,7 +29,7 @@ def batched(translator, scene, queue: int = 256):
         finally:
             translator.free.set()
             batcher.stop(60)
-            assert not batcher._thread.is_alive() and not batcher._waiting
+            assert not batcher._is_alive and not batcher._waiting
 
     return asyncio.run(run())
 
@@ -164,7 +167,7 @@ def test_what_nobody_waits_for_is_not_begun_or_not_finished():
         hold(translator)
         first = batcher.translate(["first"], PLAIN)
         await begun(translator)
-        gone, call = batcher.translate(["gone"], PLAIN), batcher.call(pytest.fail)
+        gone, call = batcher.translate(["gone"], PLAIN), batcher.call(lambda _: pytest.fail())
         stays = batcher.translate(["stays"], PLAIN)
         for future in (first, gone, call):
             future.cancel()
@@ -199,10 +202,11 @@ def test_calls_run_alone_on_the_same_thread():
     translator = Shouting()
 
     async def scene(batcher):
-        assert await batcher.call(threading.current_thread) is batcher._thread
-        assert await batcher.call(max, 1, 2) == 2
+        thread = await batcher.call(lambda _: threading.current_thread())
+        assert thread in batcher._threads
+        assert await batcher.call(lambda model, *more: (model, *more), 1, 2) == (translator, 1, 2)
         with pytest.raises(ZeroDivisionError):
-            await batcher.call(lambda: 1 // 0)
+            await batcher.call(lambda _: 1 // 0)
         assert (await batcher.translate(["still"], PLAIN))[0][0].text == "STILL"
 
     batched(translator, scene)
@@ -210,10 +214,11 @@ def test_calls_run_alone_on_the_same_thread():
 
 def test_a_model_that_cannot_be_loaded_and_an_end_are_no_model():
     async def scene():
-        batcher, loaded = Batcher(lambda: 1 // 0, 5), asyncio.Event()
+        broken = Here(None)  # no model has none of a model's attributes
+        batcher, loaded = Batcher([lambda: broken], 5), asyncio.Event()
         batcher.start(loaded.set)
         await loaded.wait()
-        assert isinstance(batcher.failure, ZeroDivisionError) and not batcher.is_ready
+        assert isinstance(batcher.failure, AttributeError) and not batcher.is_ready
         with pytest.raises(NotReadyError):
             batcher.call(print)
 
@@ -251,3 +256,71 @@ def test_one_that_leaves_a_batch_takes_nobody_elses_translation_along():
         assert texts(stays) == ["STAYS"]
 
     batched(translator, scene)
+
+
+def test_two_processes_work_at_once_on_what_each_has_taken():
+    both = [Shouting(), Shouting()]
+    for translator in both:
+        hold(translator)
+
+    async def scene(batcher):
+        first = batcher.translate(["first"], PLAIN)
+        while not sum(len(each.batches) for each in both):
+            await asyncio.sleep(0.001)
+        second = batcher.translate(["second"], SearchOptions(beam=2))
+        for translator in both:
+            await begun(translator)
+        assert batcher._busy == 2
+        for translator in both:
+            translator.free.set()
+        await asyncio.gather(first, second)
+        assert texts(first) == ["FIRST"] and texts(second) == ["SECOND"]
+
+    batched(both[0], scene, others=both[1:])
+
+
+class Mortal(Here):
+    """Is killed by a word."""
+
+    def n_best(self, texts, *others, **more):
+        if "kill" in texts:
+            raise EndedError
+        return super().n_best(texts, *others, **more)
+
+
+def test_after_a_process_that_was_killed_comes_another():
+    made, notes = [], []
+
+    def new() -> Mortal:
+        made.append(Mortal(Shouting()))
+        return made[-1]
+
+    async def scene(batcher):
+        with pytest.raises(EndedError):
+            await batcher.translate(["kill"], PLAIN)
+        then = batcher.translate(["then"], PLAIN)
+        await then
+        assert texts(then) == ["THEN"]
+        assert len(made) == 2 and batcher.is_ready and not batcher.has_died
+        [note] = notes
+        assert "another is started" in note
+
+    batched(Shouting(), scene, new=new, note=notes.append)
+
+
+def test_without_any_process_that_starts_again_it_is_dead():
+    made = []
+
+    def new() -> Mortal:
+        made.append(Mortal(None if made else Shouting()))
+        return made[-1]
+
+    async def scene(batcher):
+        with pytest.raises(EndedError):
+            await batcher.translate(["kill"], PLAIN)
+        while not batcher.has_died:
+            await asyncio.sleep(0.001)
+        with pytest.raises(NotReadyError):
+            batcher.translate(["then"], PLAIN)
+
+    batched(Shouting(), scene, new=new)

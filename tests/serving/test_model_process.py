@@ -1,0 +1,118 @@
+"""The model's process: what comes back from it, and how it ends."""
+
+import multiprocessing
+import os
+import threading
+
+import pytest
+import torch
+
+from nmt.decoding.options import SearchOptions
+from nmt.errors import ArgumentError, NoModelError, is_out_of_memory
+from nmt.serving.model_process import (
+    AbandonedError,
+    EndedError,
+    FailedError,
+    ModelProcess,
+    _work_off,
+)
+from tests.patience import wait_until
+from tests.serving import far
+
+
+@pytest.fixture(scope="module")
+def process():
+    process = ModelProcess(far.far)
+    model = process.start()
+    assert model.max_part == 7 and not model.sees_inside
+    yield process
+    process.end()
+    process._process.join()
+
+
+def asked(process: ModelProcess, *texts: str, is_wanted=lambda: True) -> list[str]:
+    found = process.n_best(texts, SearchOptions(), (), is_wanted=is_wanted)
+    return [best.text for [best] in found]
+
+
+def test_it_computes_elsewhere(process: ModelProcess, tmp_path):
+    pid, more = process.call(far.told_of, tmp_path / "told", 1, "two")
+    assert pid == process._process.pid != os.getpid() and more == (1, "two")
+    assert (tmp_path / "told").read_text() == "Far"
+    assert asked(process, "a", "b") == ["A", "B"]
+
+
+def test_its_errors_come_back_without_a_text_in_them(process: ModelProcess):
+    with pytest.raises(ArgumentError) as wrong:
+        asked(process, "wrong")
+    assert wrong.value.naming({"prefix": "--prefix"}) == ("too long, --prefix, shorten it",)
+    assert wrong.value.__context__ is None
+    with pytest.raises(ArgumentError) as huge:
+        asked(process, "huge")
+    assert is_out_of_memory(huge.value.__context__)
+    with pytest.raises(FailedError) as failed:
+        asked(process, "poison")
+    assert str(failed.value).startswith("RuntimeError in n_best (") and "poison" not in str(
+        failed.value
+    )
+    assert asked(process, "still there") == ["STILL THERE"]
+
+
+def test_what_nobody_wants_any_more_is_given_up(process: ModelProcess):
+    with pytest.raises(AbandonedError):
+        asked(process, "for ever", is_wanted=lambda: False)
+    assert asked(process, "next") == ["NEXT"]
+    process._send(None)  # comes when all is done
+    assert asked(process, "a", is_wanted=lambda: False) == ["A"]
+    assert asked(process, "b") == ["B"]
+
+
+def test_it_ends_when_it_is_killed_or_told_to():
+    process = ModelProcess(far.far)
+    process.start()
+    with pytest.raises(EndedError):
+        asked(process, "kill")
+    wait_until(lambda: not process._process.is_alive())
+    with pytest.raises(EndedError):
+        asked(process, "a")
+    process.end()
+
+
+@pytest.mark.parametrize(
+    ("load", "error"), [(far.none_there, NoModelError), (far.broken, FailedError)]
+)
+def test_without_a_model_it_says_why_and_ends(load, error):
+    process = ModelProcess(load)
+    with pytest.raises(error, match=r"no such model|ZeroDivisionError in broken"):
+        process.start()
+    process._process.join()
+
+
+def test_one_that_is_not_needed_ends():
+    process = ModelProcess(far.not_needed)
+    assert process.start() is None
+    process._process.join()
+
+
+def test_the_cores_are_shared_by_the_processes_that_compute():
+    ours, theirs = multiprocessing.Pipe()
+
+    def work_off() -> None:
+        torch.set_num_threads(5)
+        with pytest.raises(EOFError):
+            _work_off(theirs, far.Threaded)
+
+    thread = threading.Thread(target=work_off)
+    thread.start()
+    assert ours.recv()[0].sees_inside
+    found = []
+    for busy in (1, 2, 5, 9, 1):
+        ours.send((threads_of, (), busy, False))
+        found.append(ours.recv()[0])
+    ours.close()
+    thread.join()
+    assert found == [5, 2, 1, 1, 5]
+
+
+def threads_of(_: object) -> int:
+    return torch.get_num_threads()
