@@ -4,7 +4,7 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 
@@ -16,6 +16,7 @@ from nmt.decoding.passages import Translates
 from nmt.errors import ArgumentError, Note, Stopped, count
 from nmt.serving.app import create_app
 from nmt.serving.batcher import Batcher
+from nmt.serving.hosts import Hosts
 from nmt.serving.limits import Limits
 from nmt.serving.protocol import Connection
 from nmt.signals import handled_by
@@ -33,7 +34,13 @@ class Server(uvicorn.Server):
 
 
 def run_serve(
-    load: Callable[[], Translates], *, host: str, port: int, limits: Limits, note: Note
+    load: Callable[[], Translates],
+    *,
+    host: str,
+    port: int,
+    limits: Limits,
+    note: Note,
+    allow_host: Sequence[str] = (),
 ) -> None:
     """Serves until a signal comes, then finishes the requests in hand.
 
@@ -41,6 +48,7 @@ def run_serve(
         load: gives the translator; called once the server listens.
         port: 0: any that is free, which `note` is told.
         note: is told what a person should read, a line at a time.
+        allow_host: names under which it answers, see `Hosts.of`.
 
     Raises:
         ArgumentError: no such address, or it is in use.
@@ -56,7 +64,8 @@ def run_serve(
         else:
             note("nmt: ready")
 
-    app = create_app(lambda: _warm(load()), limits, note=note, loaded=loaded)
+    hosts = Hosts.of(listener.getsockname()[0], allow_host)
+    app = create_app(lambda: _warm(load()), limits, note=note, loaded=loaded, hosts=hosts)
     server = Server(configuration(app, limits))
 
     def stop(number: int, _: FrameType | None) -> None:
