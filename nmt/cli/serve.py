@@ -1,6 +1,7 @@
 """`nmt serve`: translations over HTTP, and a page to translate in."""
 
 import argparse
+import re
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,11 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                              "(default: 127.0.0.1, for this machine alone)")  # fmt: skip
     parser.add_argument("--port", type=_port, default=8000, metavar="P",
                         help="0: any that is free (default: 8000)")  # fmt: skip
+    parser.add_argument("--allow-host", type=_host_name, action="append", metavar="NAME",
+                        help="answer requests for this name, too, any number of times; * is "
+                             "any (default: if other machines can reach the address of --host "
+                             "any, else this machine's own, localhost, 127.0.0.1 and "
+                             "[::1])")  # fmt: skip
     parser.add_argument("--queue", type=positive, default=256, metavar="N",
                         help="requests that may wait; others get status 429 "
                              "(default: 256)")  # fmt: skip
@@ -44,6 +50,14 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _host_name(text: str) -> str:
+    if not re.fullmatch(r"\*|[\w.-]+|\[[\da-fA-F:.]+\]", text, re.ASCII):
+        raise argparse.ArgumentTypeError(
+            f"must be a host's name alone, such as example.org, or *, found {text}"
+        )
+    return text
+
+
 def _run(arguments: argparse.Namespace) -> None:
     from nmt.serving.limits import Limits
     from nmt.serving.server import run_serve
@@ -54,6 +68,7 @@ def _run(arguments: argparse.Namespace) -> None:
         port=arguments.port,
         limits=Limits(queue=arguments.queue),
         note=say,
+        allow_host=arguments.allow_host or (),
     )
 
 

@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Self, Unpack, overload
 
@@ -209,14 +210,16 @@ class Translator:
             settings: see `translate`.
 
         Raises:
-            ArgumentError: a single text; see also `n_best`.
+            ArgumentError: a single text, several prefixes, such a window; see also `n_best`.
         """
         options = replace(options or SearchOptions(), **settings)
         self.beam(options)
         if isinstance(texts, str):
             raise ArgumentError("one text, {texts}, give several, or translate it")
-        if window < 1:
-            raise ArgumentError("must be at least 1, {window} {}, correct it", window)
+        if not isinstance(prefix, str):
+            raise ArgumentError("must be one text for all, {prefix}, translate window by window")
+        if not isinstance(window, Integral) or window < 1:
+            raise ArgumentError("must be a whole number from 1, {window} {}, correct it", window)
         return (
             found
             for some in _windows(texts, window)

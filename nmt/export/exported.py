@@ -24,7 +24,7 @@ from nmt.decoding.translation import (
 from nmt.errors import ArgumentError, InputError, NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import manifest
-from nmt.storage.names import CONFIG, TOKENIZER
+from nmt.storage.names import CONFIG, CTRANSLATE2_WEIGHTS, TOKENIZER
 
 if TYPE_CHECKING:
     from ctranslate2 import TranslationResult
@@ -69,7 +69,7 @@ class ExportedTranslator:
     @staticmethod
     def is_in(path: Path) -> bool:
         """Whether a directory holds an exported model, whole or not, rather than one of ours."""
-        return (path / "model.bin").is_file()
+        return (path / CTRANSLATE2_WEIGHTS).is_file()
 
     @classmethod
     def load(cls, path: Path, *, device: str | None = None) -> Self:

@@ -30,7 +30,7 @@ from nmt.model.products import Linear
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import LoadedModel
-from nmt.storage.names import WEIGHTS
+from nmt.storage.names import HUGGINGFACE_CONFIG, WEIGHTS
 
 _SPECIAL = ("pad_token", "bos_token", "eos_token", "unk_token")
 _POSITIONS = 4096  # of a sinusoidal table
@@ -190,7 +190,7 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
     refuse_inexpressible(config)
     tokenizer_json(tokenizer).save(str(folder / "tokenizer.json"))
     contents = {
-        "config.json": settings_of(config),
+        HUGGINGFACE_CONFIG: settings_of(config),
         "generation_config.json": generation_settings(config),
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",

@@ -28,7 +28,17 @@ from nmt.model.transformer import Transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
-from nmt.storage.names import CONFIG, MODEL, OPTIMIZER, SHORTLIST, STATE, TOKENIZER, WEIGHTS
+from nmt.storage.names import (
+    CONFIG,
+    CTRANSLATE2_WEIGHTS,
+    HUGGINGFACE_CONFIG,
+    MODEL,
+    OPTIMIZER,
+    SHORTLIST,
+    STATE,
+    TOKENIZER,
+    WEIGHTS,
+)
 
 MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's, of each parameter
 _MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
@@ -69,6 +79,7 @@ def _find(path: Path, note: Note) -> tuple[Path, dict[str, Any]]:
     if not path.is_dir():
         raise InputError(f"no such model directory, {path}, name a model, checkpoint or run")
     run = RunDirectory(path)
+    _refuse_exported(run)
     if (path / manifest.NAME).is_file():
         kind = "checkpoint" if (path / STATE).exists() else "model"
         content = manifest.read(path, kind)
@@ -98,6 +109,19 @@ def _find(path: Path, note: Note) -> tuple[Path, dict[str, Any]]:
                 note(f"passed over: {problem}")
             raise NoModelError(problems[0])
         # else a running trainer has removed one, which it does only once there is a newer one
+
+
+def _refuse_exported(run: RunDirectory) -> None:
+    """Raises NoModelError for what `nmt export` writes, which other programs load."""
+    path = run.path
+    is_ours = (path / manifest.NAME).is_file() or run.may_hold_models
+    if (path / CTRANSLATE2_WEIGHTS).is_file():
+        what, then = "CTranslate2", f"nmt serve {path} serves it"
+    elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
+        what, then = "transformers", "load it with AutoModelForSeq2SeqLM"
+    else:
+        return
+    raise NoModelError(f"a model for {what}, {path}, {then}, or name what it was exported from")
 
 
 @contextmanager

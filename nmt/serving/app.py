@@ -14,6 +14,7 @@ from nmt.errors import InputError, NoModelError, Note, is_out_of_memory
 from nmt.serving import libretranslate, microscope_routes, routes
 from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError
 from nmt.serving.guard import Guard
+from nmt.serving.hosts import Hosts
 from nmt.serving.limits import Limits
 from nmt.serving.metrics import Metrics
 from nmt.serving.model_process import EndedError, ModelProcess
@@ -33,6 +34,7 @@ def create_app(
     *,
     note: Note = lambda text: None,
     loaded: Callable[[Batcher], None] = lambda batcher: None,
+    hosts: Hosts | None = None,
 ) -> FastAPI:
     """The application; its model's processes start with it.
 
@@ -40,6 +42,7 @@ def create_app(
         processes: see `Batcher`.
         note: is told of errors of ours, a line at a time.
         loaded: called when the model is loaded and warm, or could not be.
+        hosts: the names under which it answers; None: any.
     """
     limits = limits or Limits()
     batcher = Batcher(processes, limits.queue, note)
@@ -57,7 +60,7 @@ def create_app(
         redirect_slashes=False,  # to an address that the client's Host names
     )  # fmt: skip
     app.state.limits, app.state.batcher, app.state.metrics = limits, batcher, metrics
-    app.add_middleware(Guard, metrics=metrics, note=note)
+    app.add_middleware(Guard, metrics=metrics, note=note, hosts=hosts)
     _add_error_handlers(app, note)
     app.include_router(routes.router)
     app.include_router(microscope_routes.router)

@@ -8,7 +8,10 @@ import asyncio
 import time
 from typing import Any
 
+from starlette.responses import Response
+
 from nmt.errors import Note, where
+from nmt.serving.hosts import Hosts
 from nmt.serving.metrics import Metrics
 from nmt.serving.model_process import FailedError
 from nmt.serving.requests import json_response
@@ -25,10 +28,10 @@ _HEADERS = [
 
 
 class Guard:
-    """An ASGI application around another."""
+    """An ASGI application around another; `hosts`: that are served, None: any."""
 
-    def __init__(self, app: Any, metrics: Metrics, note: Note):
-        self.app, self.metrics, self.note = app, metrics, note
+    def __init__(self, app: Any, metrics: Metrics, note: Note, hosts: Hosts | None):
+        self.app, self.metrics, self.note, self.hosts = app, metrics, note, hosts
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """See ASGI."""
@@ -45,8 +48,7 @@ class Guard:
             await send(message)
 
         try:
-            if _is_encoded(scope):
-                refusal = json_response({"error": "Content-Encoding is not supported"}, 415)
+            if refusal := self._refusal(scope["headers"]):
                 await refusal(scope, receive, sent)
             else:
                 await self.app(scope, receive, sent)
@@ -63,10 +65,13 @@ class Guard:
         path = getattr(scope.get("route"), "path", "other")
         self.metrics.count(path, status, time.perf_counter() - began)
 
-
-def _is_encoded(scope: Any) -> bool:
-    """Whether the body is compressed: then its size says nothing of what it becomes."""
-    return any(
-        name == b"content-encoding" and value.strip().lower() not in (b"", b"identity")
-        for name, value in scope["headers"]
-    )
+    def _refusal(self, headers: list[tuple[bytes, bytes]]) -> Response | None:
+        """The answer to a request that nothing behind this may see."""
+        for name, value in headers:
+            if name == b"host" and self.hosts and not self.hosts.serve(value):
+                message = "not served under this name, Host, start nmt serve with --allow-host NAME"
+                return json_response({"error": message}, 421)
+            # the size of a compressed body says nothing of what it becomes
+            if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+                return json_response({"error": "Content-Encoding is not supported"}, 415)
+        return None

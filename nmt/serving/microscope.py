@@ -1,5 +1,6 @@
 """What the page shows of a translation: its tokens, their attention, the search that found it."""
 
+from codecs import getincrementaldecoder
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -81,9 +82,9 @@ def _side(translator: Translator, name: str, text: str) -> JSON:
     tokenizer = translator.tokenizer
     ids = [*_ids(translator, name, text), EOS_ID]
     text = tokenizer.normalize(text)
-    each = zip(
-        tokenizer.pieces(ids), tokenizer.spelling(ids), _shares(tokenizer, ids, text), strict=True
-    )
+    spelling = tokenizer.spelling(ids)
+    shares = _shares(tokenizer, ids, spelling, text)
+    each = zip(tokenizer.pieces(ids), spelling, shares, strict=True)
     tokens = [{"piece": piece, "bytes": [*spelt], "text": share} for piece, spelt, share in each]
     return {"text": text, "tokens": tokens}
 
@@ -113,10 +114,17 @@ def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
     ]
 
 
-def _shares(tokenizer: Tokenizer, ids: Sequence[int], text: str) -> list[str]:
+def _shares(
+    tokenizer: Tokenizer, ids: Sequence[int], spelling: Sequence[bytes], text: str
+) -> list[str]:
     """What each token adds to a text; joined, they are the text."""
-    ends = [_shared(tokenizer.decode(ids[:n]), text) for n in range(len(ids))]
-    ends = [0, *np.maximum.accumulate(ends)[1:].tolist(), len(text)]
+    decoder = getincrementaldecoder("utf-8")(errors="replace")
+    ends = [0]
+    for n, spelt in enumerate(spelling[:-1], 1):
+        decoder.decode(spelt)
+        is_inside, _ = decoder.getstate()  # the first bytes of a character, which add nothing
+        ends.append(ends[-1] if is_inside else _shared(tokenizer.decode(ids[:n]), text))
+    ends = [*np.maximum.accumulate(ends).tolist(), len(text)]
     return [text[begin:end] for begin, end in pairwise(ends)]
 
 

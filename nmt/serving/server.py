@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from nmt.errors import ArgumentError, Note, Stopped, count
 from nmt.serving.app import create_app
 from nmt.serving.batcher import Batcher
+from nmt.serving.hosts import Hosts
 from nmt.serving.limits import Limits
 from nmt.serving.model_process import Load, ModelProcess
 from nmt.serving.protocol import Connection
@@ -31,13 +32,22 @@ class Server(uvicorn.Server):
         return nullcontext()
 
 
-def run_serve(loads: Sequence[Load], *, host: str, port: int, limits: Limits, note: Note) -> None:
+def run_serve(
+    loads: Sequence[Load],
+    *,
+    host: str,
+    port: int,
+    limits: Limits,
+    note: Note,
+    allow_host: Sequence[str] = (),
+) -> None:
     """Serves until a signal comes, then finishes the requests in hand.
 
     Args:
         loads: what each of the model's processes loads, once the server listens.
         port: 0: any that is free, which `note` is told.
         note: is told what a person should read, a line at a time.
+        allow_host: names under which it answers, see `Hosts.of`.
 
     Raises:
         ArgumentError: no such address, or it is in use.
@@ -54,12 +64,13 @@ def run_serve(loads: Sequence[Load], *, host: str, port: int, limits: Limits, no
             gc.freeze()  # what lives as long as the server is not looked through again and again
             note("nmt: ready")
 
+    hosts = Hosts.of(listener.getsockname()[0], allow_host)
     processes = [partial(ModelProcess, load) for load in loads]
-    app = create_app(processes, limits, note=note, loaded=loaded)
+    app = create_app(processes, limits, note=note, loaded=loaded, hosts=hosts)
     server = Server(configuration(app, limits))
 
     def stop(number: int, _: FrameType | None) -> None:
-        if stopped:  # the second time; a thread in torch does not bear an ordinary end
+        if stopped:  # the second time; the model's processes end by themselves
             os._exit(130 if number == signal.SIGINT else 143)
         server.should_exit = True
         stopped.append(number)

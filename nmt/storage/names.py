@@ -11,6 +11,8 @@ from nmt.storage.manifest import NAME as MANIFEST
 # of a model directory
 CONFIG, TOKENIZER, WEIGHTS = "config.yaml", "tokenizer.model", "model.safetensors"
 SHORTLIST = "shortlist.safetensors"  # of prepared data too, if they have one
+# of exported models
+CTRANSLATE2_WEIGHTS, HUGGINGFACE_CONFIG = "model.bin", "config.json"
 # of a checkpoint, besides
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 # of a run

@@ -109,11 +109,14 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "serve M --host h --port 80 --queue 9 --processes 3 --device cpu --precision bf16": (
         "nmt.serving.server.run_serve",
-        {"host": "h", "port": 80, "limits": Limits(queue=9)},
+        {"host": "h", "port": 80, "limits": Limits(queue=9), "allow_host": ()},
+    ),
+    "serve M --allow-host a --allow-host *": (
+        "nmt.serving.server.run_serve", {"allow_host": ["a", "*"]},
     ),
     "serve M": (
         "nmt.serving.server.run_serve",
-        {"host": "127.0.0.1", "port": 8000, "limits": Limits()},
+        {"host": "127.0.0.1", "port": 8000, "limits": Limits(), "allow_host": ()},
     ),
     "info CONFIG --json training.max_steps=5": ("nmt.reporting.info.info", {}),
 }  # fmt: skip

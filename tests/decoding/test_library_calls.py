@@ -156,10 +156,13 @@ def test_wrong_arguments_of_a_stream_are_told_at_once(translator: Translator):
     for problem, call in {
         "one text": lambda: translator.stream("The dog sees a cat."),
         "window 0": lambda: translator.stream([], window=0),
+        "whole number from 1, window 1.5": lambda: translator.stream([], window=1.5),  # type: ignore[arg-type]
+        "one text for all, prefix": lambda: translator.stream([], prefix=["Der"]),  # type: ignore[arg-type]
         "n_best 9 with beam 3": lambda: translator.stream([], n_best=9),
     }.items():
         with pytest.raises(ArgumentError, match=problem):
             call()
+    assert list(translator.stream([], window=np.int64(1))) == []  # type: ignore[arg-type]
 
 
 def test_single_settings_go_before_options(translator: Translator):

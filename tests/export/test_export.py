@@ -87,6 +87,20 @@ def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, 
     assert reread("the man <s>").input_ids == tokenizer("the man <s>").input_ids
 
 
+def test_an_export_is_told_where_it_is_loaded(settings, tmp_path: Path, capsys):
+    model = saved(settings(**EQUAL_HEADS), tmp_path / "model")
+    for format, told in {
+        "ctranslate2": "a model for CTranslate2, {}, nmt serve {} serves it",
+        "huggingface": "a model for transformers, {}, load it with AutoModelForSeq2SeqLM",
+    }.items():
+        out = tmp_path / format
+        assert export(model, format, out) == 0
+        capsys.readouterr()
+        assert main(["translate", str(out)]) == 3
+        told = told.replace("{}", str(out))
+        assert capsys.readouterr().err == f"nmt: error: {told}, or name what it was exported from\n"
+
+
 CHARACTERS = [
     *map(chr, [*range(0x20, 0x7F), *range(0x100), 0x301, 0x308, 0xFB01, 0x4E2D, 0x1F600]),
     *map(chr, [0x1680, 0x180E, *range(0x2000, 0x2070), 0x3000, 0xFEFF, 0x2581, 0xF2581] * 2),

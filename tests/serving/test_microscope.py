@@ -77,12 +77,15 @@ def test_tokens_spell_the_text(translator, text):
     assert len(content) == len(pieces)
 
 
-def test_a_character_of_several_bytes_belongs_to_the_last(translator):
-    tokens = inspect(translator, "😀", "x")["source"]["tokens"]
+@pytest.mark.parametrize("text", ["😀", "\ufffd", "\ufffd\ufffdé\ufffd"])
+def test_a_character_of_several_bytes_belongs_to_the_last(translator, text):
+    """Also the one that stands for bytes that are none."""
+    tokens = inspect(translator, text, "x")["source"]["tokens"]
     assert [token["bytes"] for token in tokens if token["piece"].startswith("<0x")] == [
-        [byte] for byte in "😀".encode()
+        [byte] for byte in text.encode()
     ]
-    assert [token["text"] for token in tokens][-5:] == ["", "", "", "😀", ""]
+    shares = [share for each in text for share in [""] * (len(each.encode()) - 1) + [each]]
+    assert [token["text"] for token in tokens][-len(shares) - 1 :] == [*shares, ""]
 
 
 @pytest.mark.parametrize(("beam", "alpha"), [(1, 0.6), (2, 0.0), (3, 0.6), (4, 1.5)])

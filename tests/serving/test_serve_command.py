@@ -55,6 +55,29 @@ def test_requests_in_hand_are_finished_when_it_is_told_to_stop():
     assert found == [each.text for each in translator.translate(texts[:5])]
 
 
+def is_listening(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_a_second_signal_ends_it_at_once():
+    process, port = started()
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        client.sendall(
+            b"POST /api/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
+            b"Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n"
+        )
+        assert client.recv(100).startswith(b"HTTP/1.1 100 ")  # it waits for the rest
+        process.send_signal(signal.SIGTERM)
+        wait_until(lambda: not is_listening(port))
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate()
+    assert (process.returncode, told) == (143, "")
+
+
 def refusal(capsys, *words: str) -> tuple[int, str]:
     status = main(["serve", *words])
     *_, last = capsys.readouterr().err.splitlines()
