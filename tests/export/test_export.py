@@ -210,7 +210,8 @@ def test_all_systems_are_compared_on_the_same_text(settings, tmp_path: Path, mon
     """All translate the run's test set, in its order, and are scored. Here, where transformers,
     which takes seconds to import, is imported already.
     """
-    model = saved(settings(**EQUAL_HEADS), tmp_path / "model")
+    monkeypatch.setattr(check, "_NUMBER", 3)
+    model = saved(settings(**EQUAL_HEADS, decoding__max_extra_length=0), tmp_path / "model")
     out, order = tmp_path / "out", []
 
     def in_this_process(command: list[str], **_) -> subprocess.CompletedProcess:
