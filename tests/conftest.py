@@ -14,6 +14,7 @@ from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 
 from nmt.config import Config, validate
+from nmt.data import workers
 from nmt.data.prepare import prepare
 from tests.tiny import tiny_settings
 
@@ -35,12 +36,21 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_process():
+    """Data are prepared in the test's own process where it asks for no number: to start others
+    takes longer than all that they would do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workers, "default_processes", lambda: 1)
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory whose data/ is prepared for `tiny_settings`."""
     directory = tmp_path_factory.mktemp("tiny")
     config = validate(tiny_settings(directory), {}, "tiny")
-    prepare(config, note=lambda line: None, processes=1)  # others would take longer to start
+    prepare(config, note=lambda line: None)
     return directory
 
 
@@ -63,10 +73,15 @@ def settings(tiny_data: Path, tmp_path: Path) -> Settings:
     return partial(make_settings, tiny_data, tmp_path)
 
 
-# Longest first, so that no worker is left with one of them at the end.
+# Those that take more than some four seconds, the longest first: a worker is given whole files, and
+# the last ones must be short for all workers to end together. pytest --durations=0 tells.
 _LONG = [
-    "test_ranks.py", "test_faults.py", "test_cli.py", "test_documents.py",
-    "test_prepare_interrupted.py",
+    "test_ranks.py", "test_faults.py", "test_cli.py", "test_train.py", "test_documents.py",
+    "test_prepare_interrupted.py", "test_page.py", "test_export.py", "test_run_directory.py",
+    "test_translator.py", "test_hostile_models.py", "test_compiling.py", "test_prepare.py",
+    "test_report.py", "test_bleu.py", "test_wheel.py", "test_architecture.py", "test_speed.py",
+    "test_table3.py", "test_checkpoint.py", "test_paper_figures.py", "test_paper.py",
+    "test_learning.py", "test_r25.py",
 ]  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from nmt.benchmark import machine, training, translating
 from nmt.cli import main
 from nmt.cli.parser import parse
 from nmt.config import Config, Hub, load, load_resolved
-from nmt.data import test_set, workers
+from nmt.data import test_set
 from nmt.errors import InputError
 from nmt.storage import manifest
 from nmt.storage.names import TEST_SET
@@ -62,7 +62,10 @@ SMALL = [
     "training.max_steps=2", "training.average_last=1", "training.precision=fp32",
     "decoding.beam=1", "decoding.max_extra_length=2",
 ]  # fmt: skip
-SMALL_DEMO = ["data.train=[{demo: {pairs: 150}}]", "data.test=[{demo: {pairs: 9}}]"]
+SMALL_DEMO = [
+    "data.train=[{demo: {pairs: 150}}]", "data.validation=[{demo: {pairs: 5}}]",
+    "data.test=[{demo: {pairs: 20}}]",
+]  # fmt: skip
 STANDS_FOR = {  # words of a sentence that a reader replaces
     "CONFIG": "configs/demo.yaml", "MODEL": "runs/demo", "RUN": "runs/demo", "NAME": "demo",
     "F": "news.en", "F.html": "new.html", "DIR": "new", "TEXT": "The man reads.", "L": "de",
@@ -89,7 +92,7 @@ SCRIPTS = {  # what makes all that these scripts make takes long; where they are
     "recipes/back_translation/halves.py": "recipes/test_demo_scripts.py",  # unless text is there
     "recipes/paper_figures/paper_figures.py": "recipes/test_paper_figures.py",
     "recipes/at_scale/translate.py": "recipes/test_at_scale.py",
-    "recipes/exports/compare.py": "recipes/test_exports.py",
+    "recipes/exports/compare.py": "export/test_export.py",
     "recipes/scaling/scaling.py": "recipes/test_scaling.py",
     "recipes/table3/table3.py": "recipes/test_table3.py",
     "recipes.speed.compare": "recipes/test_speed.py",
@@ -221,7 +224,6 @@ def test_the_table_of_promises_names_every_test_of_a_row():
 def reader(tmp_path: Path, monkeypatch) -> Path:
     """The current directory: the repository's files and the reader's own, writable."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(workers, "default_processes", lambda: 1)  # to start more takes longer
     monkeypatch.setattr(machine, "probe", lambda device: lambda: 1.0)  # none waits for a better
     monkeypatch.setattr(machine, "_COPY_BYTES", 1 << 20)
     monkeypatch.setattr(machine, "_LEAST_S", 0.0)
@@ -442,7 +444,7 @@ def test_make_demo_ends_in_a_score(tmp_path: Path):
         (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable}{start} "$@"\n')
         (programs / name).chmod(0o755)
     (programs.parent / "installed").touch()
-    settings = [*SMALL, "data.train='[{demo: {pairs: 150}}]'"]
+    settings = map(shlex.quote, [*SMALL, *SMALL_DEMO])
     environment = outside_of_make() | {"PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"}
     made = subprocess.run(
         ["make", "demo", f"ARGS={' '.join(settings)}"],

@@ -11,4 +11,5 @@ def steady(monkeypatch) -> None:
     monkeypatch.setattr(machine, "_COPY_BYTES", 1 << 20)
     monkeypatch.setattr(machine, "_LEAST_S", 0.0)
     monkeypatch.setattr(training, "_ENOUGH_S", 0.0)
+    monkeypatch.setattr(training, "_LEAST_PAIRS", 200)
     monkeypatch.setattr(translating, "_ENOUGH_S", 0.0)

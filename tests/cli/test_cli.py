@@ -6,6 +6,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -35,6 +36,25 @@ def nmt(*arguments: object, text: bytes = b"", **options) -> subprocess.Complete
     return subprocess.run(
         [sys.executable, "-m", "nmt", *map(str, arguments)],
         input=text, capture_output=True, timeout=PATIENCE_S, **options,
+    )  # fmt: skip
+
+
+SEVERAL = """\
+import sys
+from nmt.cli import main
+commands = [[]]
+for word in sys.argv[1:]:
+    commands.append([]) if word == "then" else commands[-1].append(word)
+print([int(main(words)) for words in commands], file=sys.stderr)
+"""
+
+
+def in_turn(*commands: tuple[object, ...], before: Sequence[str] = (), **options):
+    """Runs commands in one new interpreter; the last line that it says has their exit statuses."""
+    words = [str(word) for command in commands for word in (*command, "then")][:-1]
+    return subprocess.run(
+        [*before, sys.executable, "-c", SEVERAL, *words],
+        capture_output=True, timeout=PATIENCE_S, **options,
     )  # fmt: skip
 
 
@@ -93,13 +113,12 @@ def test_help_loads_no_library():
 
 def test_translate_gives_a_line_for_each_line(model: Path, tmp_path: Path, capsys):
     text = "The dog sees a cat.\n\n  \nBücher 😀\r\nno\u2028end".encode()
-    result = nmt("translate", model, "--beam", 2, text=text)
-    assert result.returncode == 0
-    lines = result.stdout.split(b"\n")
-    assert len(lines) == 6  # five lines in, the last of them unterminated
-    assert lines[1] == lines[2] == lines[5] == b""
     (tmp_path / "in").write_bytes(text)
     files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
+    done(capsys, "translate", model, "--beam", 2, *files)
+    lines = (tmp_path / "out").read_bytes().split(b"\n")
+    assert len(lines) == 6  # five lines in, the last of them unterminated
+    assert lines[1] == lines[2] == lines[5] == b""
     done(capsys, "translate", model, "--n-best", 2, *files)
     best = (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
     assert [line.split("\t")[0] for line in best] == list("1122334455")
@@ -110,8 +129,11 @@ NO_UTF8 = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0",
            "PYTHONCOERCECLOCALE": "0"}  # fmt: skip
 
 
-def test_r20_the_locale_does_not_matter(model: Path, tmp_path: Path, capsys):
-    """Text, standard streams and names of files are bytes, whatever Python makes of them."""
+def test_r20_the_locale_does_not_matter(model: Path, settings, tmp_path: Path, capsys):
+    """Text, standard streams and names of files are bytes, whatever Python makes of them.
+
+    What a locale cannot hold at all is said in a line.
+    """
     path = tmp_path / "mödel"
     path.symlink_to(model)
     text = "Größe\n\n".encode() + b"\xff\xfe\x80\n" + "\U0001f600\u2028".encode()
@@ -119,9 +141,22 @@ def test_r20_the_locale_does_not_matter(model: Path, tmp_path: Path, capsys):
     done(capsys, "translate", path, "--input", tmp_path / "in", "--output", tmp_path / "out")
     expected = (tmp_path / "out").read_bytes()
     assert expected.count(b"\n") == 4
-    found = nmt("translate", path, text=text, env={"PATH": os.environ["PATH"], **NO_UTF8})
-    assert (found.returncode, found.stdout) == (0, expected)
+    (tmp_path / "text").write_text("Größe\n", encoding="utf-8")
+    sides = ("--source", tmp_path / "text", "--target", tmp_path / "text")
+    files = {"text": {"source": "größe.en", "target": "größe.de"}}
+    config = settings(data__directory=str(tmp_path / "data"), data__train=[files])
+    found = in_turn(
+        ("translate", path), ("score", model, "--tokens", *sides),
+        ("prepare", saved(config, tmp_path)),
+        input=text, env={"PATH": os.environ["PATH"], **NO_UTF8},
+    )  # fmt: skip
+    *_, error, statuses = found.stderr.splitlines()
+    assert statuses == b"[0, 0, 2]"
+    assert found.stdout.startswith(expected)
+    assert "▁".encode() in found.stdout[len(expected) :]  # the pieces, with their scores
     assert b"nmt: warning: invalid UTF-8 replaced in 1 line, " in found.stderr
+    assert error.startswith(b"nmt: error: no file can be called 'gr\\xf6\\xdfe.en'")
+    assert found.stderr.count(b"error") == 1 and b"Traceback" not in found.stderr
 
 
 def test_evaluate_prints_what_programs_read(model: Path, tmp_path: Path, capsys):
@@ -170,14 +205,6 @@ def test_r21_a_closed_pipe_is_silent(model: Path, tmp_path: Path):
 
 def test_r21_closed_streams(model: Path, tmp_path: Path):
     """Nobody hears the notes: no matter. Nowhere to write: one line. A full device: one line."""
-    command = f"echo 'The dog.' | {sys.executable} -m nmt translate {model / 'model'} --beam 1 "
-
-    def said(redirection: str) -> tuple[int, bytes, bytes]:
-        run = subprocess.run(
-            ["bash", "-c", command + redirection], capture_output=True, timeout=PATIENCE_S
-        )
-        return run.returncode, run.stdout, run.stderr
-
     code = "from nmt.cli import main; main(['x']); print(open('/dev/null').fileno() > 2)"
     closed = f'{sys.executable} -c "{code}" 2>&-'
     assert subprocess.run(["bash", "-c", closed], capture_output=True).stdout == b"True\n"
@@ -186,31 +213,26 @@ def test_r21_closed_streams(model: Path, tmp_path: Path):
         capture_output=True, timeout=PATIENCE_S,
     )  # fmt: skip
     assert evaluated.returncode == 0 and json.loads(evaluated.stdout)["sentences"]
-    status, _, error = said(">&-")
-    assert status == 2
-    assert error.startswith(b"nmt: error: standard output is closed") and error.count(b"\n") == 1
-    (tmp_path / "text").write_text("The dog.\n")
-    full = children.nmt("translate", model / "model", "--beam", 1, "--input", tmp_path / "text",
-                        directory=tmp_path / "child", fault=write_to_a_full_device)  # fmt: skip
-    assert full.wait() == 5
-    assert full.said.startswith("nmt: error: No space left") and full.said.count("\n") == 1
+    text = tmp_path / "text"
+    text.write_text("The dog.\n")
+    for fault, status, error in (
+        (without_output, 2, "standard output is closed"),
+        (write_to_a_full_device, 5, "No space left"),
+    ):
+        child = children.nmt("translate", model / "model", "--beam", 1, "--input", text,
+                             directory=tmp_path / error, fault=fault)  # fmt: skip
+        assert child.wait() == status
+        assert child.said.startswith(f"nmt: error: {error}") and child.said.count("\n") == 1
+
+
+def without_output() -> None:
+    """As an interpreter finds and leaves it that is started with `>&-`."""
+    os.close(1)
+    sys.stdout = None
 
 
 def write_to_a_full_device() -> None:
     os.dup2(os.open("/dev/full", os.O_WRONLY), 1)
-
-
-def test_r20_pieces_and_names_that_a_locale_cannot_hold(model: Path, settings, tmp_path: Path):
-    environment = {"PATH": os.environ["PATH"], **NO_UTF8}
-    (tmp_path / "text").write_text("Größe\n", encoding="utf-8")
-    sides = ("--source", tmp_path / "text", "--target", tmp_path / "text")
-    assert "▁".encode() in nmt("score", model, "--tokens", *sides, env=environment).stdout
-    text = {"text": {"source": "größe.en", "target": "größe.de"}}
-    config = settings(data__directory=str(tmp_path / "data"), data__train=[text])
-    found = nmt("prepare", saved(config, tmp_path), env=environment)
-    assert found.returncode == 2
-    assert found.stderr.startswith(b"nmt: error: no file can be called 'gr\\xf6\\xdfe.en'")
-    assert found.stderr.count(b"\n") == 1
 
 
 @pytest.fixture
@@ -286,19 +308,21 @@ def test_r27_awkward_places(settings, tmp_path: Path):
     path = saved(
         settings(**changes, training__max_steps=1, data__directory=str(place / "d\td")), place
     )
-    homeless = {key: value for key, value in os.environ.items() if key != "HOME"}
-    private = {"umask": 0o077, "env": homeless}
-    trained = nmt("train", path, **private)
+    trained = nmt("train", path, umask=0o077, env=os.environ | {"HOME": "/proc/nowhere"})
     assert trained.returncode == 0, trained.stderr
     model = place / "run dir" / "model"
     assert {file.stat().st_mode & 0o777 for file in model.iterdir()} == {0o600}
     assert model.stat().st_mode & 0o777 == 0o700
-    nowhere = homeless | {"HOME": "/proc/nowhere"}
-    translated = nmt(
-        "translate", place / "run dir", "--output", place / "ö", text=b"a\n", env=nowhere
-    )
-    assert translated.returncode == 0, translated.stderr
+    (place / "text").write_text("a\n")
+    files = ("--input", place / "text", "--output", place / "ö")
+    translated = children.nmt("translate", place / "run dir", *files,
+                              directory=tmp_path / "child", fault=without_home)  # fmt: skip
+    assert translated.wait() == 0, translated.said
     assert (place / "ö").read_bytes().count(b"\n") == 1
+
+
+def without_home() -> None:
+    os.environ.pop("HOME", None)
 
 
 def test_r27_a_run_that_may_not_be_written(two_steps: Path, tmp_path: Path):
@@ -314,20 +338,14 @@ def test_r27_a_run_that_may_not_be_written(two_steps: Path, tmp_path: Path):
     for path in paths:
         path.chmod(path.stat().st_mode & ~0o222)
     try:
-        command = [*powerless, sys.executable, "-m", "nmt"]
-        train = subprocess.run(
-            [*command, "train", str(two_steps)], capture_output=True, timeout=PATIENCE_S
-        )
-        translate = subprocess.run(
-            [*command, "translate", str(run)], input=b"a\n", capture_output=True, timeout=PATIENCE_S
-        )
+        found = in_turn(("train", two_steps), ("translate", run), before=powerless, input=b"a\n")
     finally:
         for path in paths:
             path.chmod(path.stat().st_mode | 0o200)
-    assert train.returncode == 5
-    assert train.stderr.startswith(b"nmt: error: Permission denied, ")
-    assert train.stderr.count(b"\n") == 1
-    assert (translate.returncode, translate.stdout.count(b"\n")) == (0, 1)
+    error, *_, statuses = found.stderr.splitlines()
+    assert statuses == b"[5, 0]" and found.stdout.count(b"\n") == 1
+    assert error.startswith(b"nmt: error: Permission denied, ")
+    assert found.stderr.count(b"error") == 1
 
 
 def test_configuration_mistakes(capsys, settings, tmp_path: Path):

@@ -85,7 +85,7 @@ def strike(process: subprocess.Popen, directory: Path, files: int, number: int) 
 
     The process was started to halt there.
     """
-    wait_until(lambda: len(finished(directory)) >= files or process.poll() is not None, 0.001)
+    wait_until(lambda: len(finished(directory)) >= files or process.poll() is not None, 0.05)
     assert process.poll() is None, ended(process)
     seen = finished(directory)
     (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)

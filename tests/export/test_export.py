@@ -18,6 +18,7 @@ from nmt.config import Config
 from nmt.data.cleaning import keep_spacing, normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.tokenizer_model import SINGLE_SPACES
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.demo_language import demo_pairs
 from nmt.export import check, ctranslate2, huggingface
@@ -25,6 +26,7 @@ from nmt.export.model_card import _evaluation
 from nmt.export.tokenizer_json import tokenizer_json
 from nmt.model.special_ids import EOS_ID
 from nmt.runs.model_directory import new_transformer, save_model
+from recipes.exports import compare, timed
 
 EQUAL_HEADS = {"model__d_k": 16, "model__d_v": 16}
 PRE = {"model__norm": "pre"}
@@ -159,6 +161,7 @@ def test_a_difference_exports_nothing(settings, tmp_path: Path, monkeypatch, cap
         original = module._check
         with monkeypatch.context() as patched:
             patched.setattr(check, "TOLERANCE", -1.0)
+            patched.setattr(check, "_NUMBER", 3)
             assert export(model, format, tmp_path / format) == 2
         assert original is module._check
         *_, line = capsys.readouterr().err.splitlines()
@@ -205,7 +208,8 @@ def test_the_model_cards_table_has_three_cells_a_row():
     assert len(re.findall(r"(?<!\\)\|", row)) == 4, row
 
 
-def test_the_model_card_says_what_the_run_says(settings, tmp_path: Path, capsys):
+def test_the_model_card_says_what_the_run_says(settings, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(huggingface, "_check", lambda *_: "")
     config = settings(**EQUAL_HEADS)
     assert export(saved(config, tmp_path / "model"), "huggingface", tmp_path / "out") == 0
     _, head, body = (tmp_path / "out" / "README.md").read_text(encoding="utf-8").split("---\n", 2)
@@ -214,3 +218,32 @@ def test_the_model_card_says_what_the_run_says(settings, tmp_path: Path, capsys)
     assert "model-index" not in metadata and "Not evaluated" in body
     assert "demo 200 pairs" in body and "1 steps" in body
     assert json.loads((tmp_path / "out" / "config.json").read_text())["d_model"] == 32
+
+
+def test_all_systems_are_compared_on_the_same_text(settings, tmp_path: Path, monkeypatch, capsys):
+    """All translate the run's test set, in its order, and are scored. Here, where transformers,
+    which takes seconds to import, is imported already.
+    """
+    monkeypatch.setattr(check, "_NUMBER", 3)
+    model = saved(settings(**EQUAL_HEADS, decoding__max_extra_length=0), tmp_path / "model")
+    out, order = tmp_path / "out", []
+
+    def in_this_process(command: list[str], **_) -> subprocess.CompletedProcess:
+        task = json.loads(command[-1])
+        order.append((task["program"], task["arithmetic"]))
+        with monkeypatch.context() as patched:
+            patched.setattr(sys, "argv", command[1:])
+            timed.main()
+        return subprocess.CompletedProcess(command, 0, capsys.readouterr().out, "")
+
+    monkeypatch.setattr(compare.subprocess, "run", in_this_process)
+    compare.main([model, str(out), "--beam", "1", "--rounds", "2", "--threads", "1"])
+    assert order == [(program, how) for program, _, how in compare.SYSTEMS.values()] * 2
+    found = json.loads((out / "results.json").read_text())
+    assert found["sentences"] == 20 and list(found["results"]) == list(compare.SYSTEMS)
+    assert all(len(each["seconds"]) == 2 for each in found["results"].values())
+    assert len(capsys.readouterr().out.splitlines()) == 2 + len(compare.SYSTEMS)
+    sources = (out / "source.txt").read_text().splitlines()
+    translator = Translator.load(model, device="cpu", precision="fp32")
+    ours = [each.text for each in translator.translate(sources, SearchOptions(beam=1))]
+    assert compare.text_of(out, "nmt fp32").read_text().split("\n") == [*ours, ""]

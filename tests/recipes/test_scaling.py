@@ -1,6 +1,7 @@
 """The curves: a page and its figures appear, and the fit finds what it should."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -24,6 +25,10 @@ def test_a_time_that_does_not_grow_has_no_quadratic_part():
 def test_the_small_way_measures_every_curve(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(machine, "probe", lambda device: lambda: 1.0)
     monkeypatch.setattr(machine, "_COPY_BYTES", 1 << 20)
+    monkeypatch.setattr(training, "_LEAST_PAIRS", 200)
+    few = tmp_path / "few.yaml"  # pairs to validate and to test: to draw them takes longest
+    few.write_text(re.sub(r"pairs: \d+", "pairs: 9", scaling.CONFIG.read_text()))
+    monkeypatch.setattr(scaling, "CONFIG", few)
     for module in (training, translating):
         monkeypatch.setattr(module, "_ENOUGH_S", 0.0)
     scaling.main([str(tmp_path / "new"), "--small", "model.d_ff=24"])

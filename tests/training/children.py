@@ -6,6 +6,7 @@ argument names: `-m tests.training.children kill:1:5 train config.yaml`.
 """
 
 import faulthandler
+import gc
 import multiprocessing
 import os
 import signal
@@ -75,6 +76,7 @@ def _run(arguments: list[str], said: str, fault: Fault | None, environment: dict
 
     from nmt.cli import main
 
+    gc.freeze()  # else collecting copies every page of what the server has imported
     os.environ.update(environment)
     torch.set_num_threads(1)
     for number, path in ((1, os.devnull), (2, said)):

@@ -24,17 +24,16 @@ from tests.training.children import (
 )
 from tests.training.runs import fingerprint, losses, run
 
-LAST = 30
+LAST = 20
 LONG = {
-    "training__max_steps": LAST,
-    "training__checkpoint_every": 5,
-    "training__validate_every": 15,
-}
+    "training__max_steps": LAST, "training__checkpoint_every": 4, "training__validate_every": 10,
+    "decoding__beam": 1, "decoding__max_extra_length": 0,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tiny_data, tmp_path_factory) -> Path:
-    """A run of 30 steps that nobody disturbed, in a process of its own as the others are."""
+    """A run of 20 steps that nobody disturbed, in a process of its own as the others are."""
     from tests.conftest import make_settings
 
     folder = tmp_path_factory.mktemp("undisturbed")
@@ -90,19 +89,19 @@ def test_r1_killed_fifty_times(settings, undisturbed: Path, tmp_path: Path):
 
 
 def points_of_saving(stride: int, directory: Path, undisturbed: Path, settings) -> int:
-    """Kills a run before every `stride`-th file operation of its checkpoint at step 25.
+    """Kills a run before every `stride`-th file operation of its checkpoint at step 16.
 
     Each time the run ends as the undisturbed one. Returns the number of operations.
     """
     config = settings(**LONG, training__keep_checkpoints=3)
     start = directory / "start"
-    child = train(config, directory / "children", at_step(21, send(signal.SIGTERM)))
+    child = train(config, directory / "children", at_step(13, send(signal.SIGTERM)))
     assert child.wait() == 143
     Path(config.training.run_directory).replace(start)
     for call in range(0, 1000, stride):
         shutil.rmtree(config.training.run_directory, ignore_errors=True)
         shutil.copytree(start, config.training.run_directory)
-        child = train(config, directory / "children", die_while_saving(25, call))
+        child = train(config, directory / "children", die_while_saving(16, call))
         if child.wait() == 0:
             return call
         assert child.wait() == 137
@@ -132,8 +131,8 @@ def test_r3_stopped_at_every_step(settings, undisturbed: Path, tmp_path: Path):
     ("number", "point", "step"),
     [
         (signal.SIGTERM, "optimizer_step", 1),
-        (signal.SIGUSR1, "validate", 15),
-        (signal.SIGINT, "checkpoints.save", 6),  # the step after the one that was being saved
+        (signal.SIGUSR1, "validate", 10),
+        (signal.SIGINT, "checkpoints.save", 5),  # the step after the one that was being saved
         (signal.SIGHUP, "Training.begin", 1),  # a connection has dropped
     ],
 )
@@ -204,7 +203,7 @@ def flips(settings, undisturbed: Path, tmp_path: Path, number: int, seed: int) -
     """
     config = settings(**LONG, data__directory=str(tmp_path / "data"))
     data = Path(settings().data.directory)
-    child = train(settings(**LONG), tmp_path / "child", at_step(23, send(signal.SIGTERM)))
+    child = train(settings(**LONG), tmp_path / "child", at_step(15, send(signal.SIGTERM)))
     assert child.wait() == 143
     start = tmp_path / "start"
     (tmp_path / "run").replace(start)

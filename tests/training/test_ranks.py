@@ -21,12 +21,13 @@ from nmt.training import distributed
 from nmt.training.distributed import Ranks, process_group
 from nmt.training.run_log import read_log
 from tests.patience import PATIENCE_S
-from tests.training.children import at_step, before, send, train, train_on
+from tests.training.children import Child, at_step, before, send, train, train_on
 from tests.training.runs import fingerprint, losses, run
 
 STEPS = 20
 TWO = {"training__max_steps": STEPS, "training__micro_batches": 2, "training__validate_every": 10,
-       "training__checkpoint_every": 5}  # fmt: skip
+       "training__checkpoint_every": 5, "decoding__beam": 1,
+       "decoding__max_extra_length": 0}  # fmt: skip
 FOUR = TWO | {"training__micro_batches": 4, "training__max_steps": 12}
 # A key's bias adds the same to all scores of a query, so that its true gradient is zero; of what
 # rounding leaves there Adam makes steps of full size. In tests 2 heads have keys of 12.
@@ -220,38 +221,42 @@ def test_r8_a_halted_rank_under_torchrun(settings, tmp_path):
 
 
 def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path):
-    def one_error(children) -> str:
-        lines = [line for child in children for line in child.said.splitlines() if "error" in line]
-        assert len(lines) == 1, lines
-        return lines[0]
+    """Five jobs at once, as each waits for last words."""
 
-    children = train_on(2, settings(**TWO), tmp_path / "a", {1: poisoned_gradients(7)})
-    assert [child.wait() for child in children] == [4, 4]
-    assert "training diverged" in one_error(children)
-    assert "step 7" in one_error(children)
-    step = max(int(path.name[5:]) for path in (tmp_path / "run/checkpoints").glob("step-*"))
-    moments = load_file(tmp_path / f"run/checkpoints/step-{step:08d}/optimizer.safetensors")
-    assert step == 5
+    def begun(name: str, faults: dict | None = None, **changes) -> list[Child]:
+        changes = TWO | changes | {"training__run_directory": str(tmp_path / name)}
+        return train_on(2, settings(**changes), tmp_path / f"{name} said", faults)
+
+    jobs = {
+        "diverged": begun("diverged", {1: poisoned_gradients(7)}),
+        "exhausted": begun("exhausted", {1: no_memory()}),
+        # in the pass whose gradients are thrown away
+        "exhausted early": begun("exhausted early", {1: before("_settled", _exhaust)}),
+        "full": begun("full", {0: full_disk()}),
+        "uneven": begun("uneven", training__micro_batches=3),
+    }
+    statuses = {name: [child.wait() for child in job] for name, job in jobs.items()}
+    assert statuses == {
+        "diverged": [4, 4], "exhausted": [2, 2], "exhausted early": [2, 2], "full": [5, 5],
+        "uneven": [2, 2],
+    }  # fmt: skip
+    errors = {name: one_error(job) for name, job in jobs.items()}
+    assert "training diverged" in errors["diverged"] and "step 7" in errors["diverged"]
+    assert "out of memory, step 1, slot 1" in errors["exhausted"]
+    assert "training.micro_batches" in errors["exhausted"]
+    assert "out of memory" in errors["exhausted early"]
+    assert "No space left on device" in errors["full"]
+    assert "training.micro_batches" in errors["uneven"]
+    [kept] = (tmp_path / "diverged/checkpoints").glob("step-*")
+    assert kept.name == "step-00000005"
+    moments = load_file(kept / "optimizer.safetensors")
     assert all(tensor.isfinite().all() for tensor in moments.values())
 
-    children = train_on(2, settings(**TWO), tmp_path / "b", {1: no_memory()})
-    assert [child.wait() for child in children] == [2, 2]
-    assert "out of memory, step 6, slot 1" in one_error(children)
-    assert "training.micro_batches" in one_error(children)
 
-    early = before("_settled", _exhaust)  # in the pass whose gradients are thrown away
-    children = train_on(2, settings(**TWO), tmp_path / "early", {1: early})
-    assert [child.wait() for child in children] == [2, 2]
-    assert "out of memory" in one_error(children)
-
-    children = train_on(2, settings(**TWO), tmp_path / "c", {0: full_disk()})
-    assert [child.wait() for child in children] == [5, 5]
-    assert "No space left on device" in one_error(children)
-
-    other = settings(**TWO | {"training__micro_batches": 3})
-    children = train_on(2, other, tmp_path / "d")
-    assert [child.wait() for child in children] == [2, 2]
-    assert "training.micro_batches" in one_error(children)
+def one_error(children: list[Child]) -> str:
+    lines = [line for child in children for line in child.said.splitlines() if "error" in line]
+    assert len(lines) == 1, lines
+    return lines[0]
 
 
 def poisoned_gradients(step: int):

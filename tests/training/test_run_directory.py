@@ -15,6 +15,8 @@ from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.training import train as training
 from nmt.training.run_log import read_log
+from nmt.training.train import train
+from tests.conftest import make_settings
 from tests.training.runs import fingerprint
 
 Deed = Callable[[Path], object]
@@ -44,6 +46,18 @@ def trained(tmp_path: Path, monkeypatch, capsys) -> Train:
 
 
 SHORT = {"training__max_steps": 4, "training__validate_every": 100}
+
+
+@pytest.fixture(scope="module")
+def once(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of four steps, finished."""
+    return train(make_settings(tiny_data, tmp_path_factory.mktemp("once"), **SHORT), print).parent
+
+
+@pytest.fixture
+def finished(once: Path, tmp_path: Path) -> Path:
+    """A copy of it, where `settings` has its run."""
+    return Path(shutil.copytree(once, tmp_path / "run"))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -93,9 +107,10 @@ def test_r22_a_run_whose_directory_goes_ends_in_a_line_and_leaves_nothing(
     assert not (run / "checkpoints").exists()
 
 
-def test_r22_who_lost_the_directory_touches_nothing_of_the_next(settings, trained: Train, tmp_path):
+def test_r22_who_lost_the_directory_touches_nothing_of_the_next(
+    settings, trained: Train, finished: Path, tmp_path: Path
+):
     """A trainer is halted, its run renamed, another begun under that name, the first goes on."""
-    assert trained(settings(**SHORT))[0] == 0
     former: dict[str, bytes] = {}
 
     def replace(run: Path) -> None:
@@ -109,30 +124,30 @@ def test_r22_who_lost_the_directory_touches_nothing_of_the_next(settings, traine
         longer = SHORT | {"training__max_steps": 8, "training__log_every": log_every}
         status, said = trained(settings(**longer), replace, at=6)
         assert status == 2 and "taken over by another process" in said[-1]
-        assert files(tmp_path / "run") == former
+        assert files(finished) == former
         shutil.rmtree(tmp_path / "moved")
 
 
-def test_a_lock_lost_before_the_model_is_replaced(settings, trained: Train, tmp_path, monkeypatch):
-    assert trained(settings(**SHORT))[0] == 0
-    model = files(tmp_path / "run/model")
+def test_a_lock_lost_before_the_model_is_replaced(
+    settings, trained: Train, finished: Path, monkeypatch
+):
+    model = files(finished / "model")
     mean_weights = training.mean_weights
 
     def lose(paths):
-        lock_removed(tmp_path / "run")
+        lock_removed(finished)
         return mean_weights(paths)
 
     monkeypatch.setattr(training, "mean_weights", lose)
     assert trained(settings(**SHORT | {"training__max_steps": 5}))[0] == 2
-    assert files(tmp_path / "run/model") == model
+    assert files(finished / "model") == model
 
 
 def test_what_a_kill_in_the_last_rotation_left_is_gone_when_the_run_is_finished(
-    settings, trained: Train
+    settings, trained: Train, finished: Path
 ):
     """The next call writes the model alone: no checkpoint, hence no rotation."""
-    assert trained(settings(**SHORT))[0] == 0
-    run = Path(settings().training.run_directory)
+    run = finished
     whole = files(run / "checkpoints")
     shutil.rmtree(run / "model")
     for folder in (run, run / "checkpoints", *(run / "checkpoints").iterdir()):
@@ -162,9 +177,10 @@ def a_link(model: Path) -> None:
 
 
 @pytest.mark.parametrize("put", [a_readme, an_empty_folder, a_folder_instead, a_link])
-def test_what_a_person_put_into_the_model_is_kept(settings, trained: Train, put: Deed):
-    assert trained(settings(**SHORT))[0] == 0
-    run = Path(settings().training.run_directory)
+def test_what_a_person_put_into_the_model_is_kept(
+    settings, trained: Train, finished: Path, put: Deed
+):
+    run = finished
     put(run / "model")
     before, is_link = files(run / "model"), (run / "model").is_symlink()
     for number, (steps, kept) in enumerate([(5, True), (6, False)]):
@@ -178,23 +194,24 @@ def test_what_a_person_put_into_the_model_is_kept(settings, trained: Train, put:
     assert not list(run.glob(".tmp-*")) and not (run / "model/README").exists()
 
 
-def test_what_a_trainer_killed_at_its_end_has_left_is_removed(settings, trained: Train):
-    assert trained(settings(**SHORT))[0] == 0
-    run = Path(settings().training.run_directory)
+def test_what_a_trainer_killed_at_its_end_has_left_is_removed(
+    settings, trained: Train, finished: Path
+):
+    run = finished
     shutil.copytree(run / "model", run / ".tmp-nmt-new-model")
     status, said = trained(settings(**SHORT | {"training__max_steps": 5}))
     assert status == 0, said
     assert manifest.read(run / "model", "model")["step"] == 5 and not list(run.glob(".tmp-*"))
 
 
-def test_a_model_of_another_run_is_kept(settings, trained: Train, tmp_path: Path):
+def test_a_model_of_another_run_is_kept(settings, trained: Train, finished: Path, tmp_path: Path):
     other = settings(**SHORT, training__seed=7, training__run_directory=str(tmp_path / "other"))
-    assert trained(other)[0] == trained(settings(**SHORT))[0] == 0
-    shutil.rmtree(tmp_path / "run/model")
-    shutil.copytree(tmp_path / "other/model", tmp_path / "run/model")
+    assert trained(other)[0] == 0
+    shutil.rmtree(finished / "model")
+    shutil.copytree(tmp_path / "other/model", finished / "model")
     status, said = trained(settings(**SHORT))
     assert status == 0 and "nothing to do" not in "".join(said)
-    assert files(tmp_path / "run/former-1-model") == files(tmp_path / "other/model")
+    assert files(finished / "former-1-model") == files(tmp_path / "other/model")
 
 
 def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Train, tmp_path: Path):
