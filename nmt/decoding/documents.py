@@ -15,7 +15,7 @@ from nmt.decoding.translation import Translation, combine
 from nmt.errors import ArgumentError, count
 
 # white space of any width and marks of byte order, but for what a reader takes for a line end
-INDENTATION = re.compile(r"(?:[^\S\r\n\v\f\x1c-\x1e\x85\u2028\u2029]|\ufeff)*")
+_INDENTATION = re.compile(r"(?:[^\S\r\n\v\f\x1c-\x1e\x85\u2028\u2029]|\ufeff)*")
 
 
 class Document:
@@ -55,8 +55,12 @@ class Document:
 
     def _texts(self, of_lines: list[list[Translation]], rank: int) -> Iterator[str]:
         for line, best in zip(self._lines, of_lines, strict=True):
-            indentation = INDENTATION.match(line)[0] if line.strip() else ""  # type: ignore[index]
-            yield indentation + best[min(rank, len(best) - 1)].text
+            yield indentation(line) + best[min(rank, len(best) - 1)].text
+
+
+def indentation(line: str) -> str:
+    """What stands before the first word; a byte order mark is dropped, as it is everywhere."""
+    return _INDENTATION.match(line)[0].replace("\ufeff", "") if line.strip() else ""  # type: ignore[index]
 
 
 def translate_documents(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
-from nmt.decoding.documents import INDENTATION
+from nmt.decoding.documents import indentation
 from nmt.decoding.doubtful import is_doubtful
 from nmt.decoding.line_reader import LinePart
 from nmt.decoding.options import SearchOptions
@@ -92,9 +92,8 @@ class LineWriter:
             return [self._as_json(wanted)]
         if self.options.numbered:
             return [f"{self._index}\t{each.score:z.6f}\t{each.text}\n" for each in wanted]
-        is_indented = self.options.document and source.strip()
-        indentation = INDENTATION.match(source)[0] if is_indented else ""  # type: ignore[index]
-        return [f"{indentation}{each.text}\n" for each in wanted]
+        before = indentation(source) if self.options.document else ""
+        return [f"{before}{each.text}\n" for each in wanted]
 
     def _wanted(self, best: list[Translation]) -> list[Translation]:
         n = self.options.search.n_best if self.options.numbered else 1

@@ -298,9 +298,11 @@ class _Unit:
     def _read(self, run: list[_Token]) -> None:
         """Sets text and elements."""
         opened, texts, length = [self.root], list[str](), 0
-        is_space = is_after_point = False
+        is_space = is_after_point = False  # since the last word
+        is_beside_space, unseen = False, list[Point]()  # the former: since the last token
         for token in run:
             children = opened[-1].children
+            is_beside_space &= token.kind not in ("open", "close")
             if token.kind == "open":
                 children.append(element := Element(token.raw, length))
                 opened.append(element)
@@ -309,20 +311,36 @@ class _Unit:
                 element.end, element.close = length, token.raw
             elif token.kind != "text":
                 children.append(point := Point(token.raw, length))
+                point.space_before = is_beside_space and length > 0
+                is_beside_space = False
                 if token.kind == "single" and token.name != "wbr":  # seen as a word is
-                    point.space_before = is_space and length > 0
-                    is_space, is_after_point = False, True
+                    is_space, is_after_point, unseen = False, True, []
+                else:
+                    unseen.append(point)
             elif words := _words(token):
                 data = _unescaped(token.raw)
+                if not (is_beside_space or data[0].isspace()):
+                    _give_space_to_text(unseen)
                 is_space |= data[0].isspace() or (is_after_point and words[0].isalnum())
                 if is_space and not length and children and isinstance(children[-1], Point):
                     children[-1].space_after = True
                 texts.append(f" {words}" if is_space and length else words)
                 length += len(texts[-1])
-                is_space, is_after_point = data[-1].isspace(), False
+                is_space = is_beside_space = data[-1].isspace()
+                is_after_point, unseen = False, []
             else:
-                is_space = True
+                is_space = is_beside_space = True
         self.text, self.root.end = "".join(texts), length
+
+
+def _give_space_to_text(points: list[Point]) -> None:
+    """Of points between two words, the last space among them is the one that the text has."""
+    for place in reversed(range(len(points))):
+        if points[place].space_before:
+            points[place].space_before = False
+            for point in points[place:]:
+                point.is_after_space = True
+            return
 
 
 def _without_empty(run: list[_Token]) -> list[_Token]:

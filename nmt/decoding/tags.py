@@ -31,6 +31,7 @@ class Point:
     at: int  # in the text
     space_before: bool = False
     space_after: bool = False  # of one at the beginning
+    is_after_space: bool = False  # that of the text, before the next word
 
     def written(self, is_first: bool) -> str:
         """With its space, which comes after it at the beginning of a word."""
@@ -202,6 +203,7 @@ class _Placing:
                     after = self._end_of_linked(word, parent) or after
                 seen = max(seen, before.stop)
                 at = min(max(self._place_of(child, parent, after, end), begin), end)
+                at += child.is_after_space and self.target.text[at:end].startswith(" ")
                 found.append((at, at, child))
             else:
                 found.append((*self._characters(child), child))

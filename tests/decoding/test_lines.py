@@ -473,8 +473,10 @@ def test_lines_as_paragraphs():
     assert translator.windows == [["One two.", "Three four.", "- Five."]]
     assert links.getvalue() == b"0-0 1-1 2-2 3-3\n\n0-0 1-1\n"
     assert translated(b" a. B.\n", document=True, numbered=True) == b"1\t0.000000\tA. B.\n"
-    wide = "\ufeff\xa0\u2003A.\n".encode()
+    wide = "\xa0\u2003A.\n".encode()
     assert translated(wide, document=True) == wide
+    for marked in (b"\xef\xbb\xbf" + wide, b"\xef\xbb\xbf" + wide + b"\xef\xbb\xbf\n"):
+        assert b"\xef\xbb\xbf" not in translated(marked, document=True)
     [[whole]] = translate_documents(Upper(1), ["One  two.\n\nThree."], SearchOptions(align=True))
     assert whole.text == "ONE TWO.\n\nTHREE." and whole.alignment == [(0, 0), (1, 1), (2, 2)]
     forced = translated(b"One. Two.\nThree.", document=True, prefix="so ")

@@ -24,6 +24,8 @@ from nmt.decoding.sentences import split_sentences
         ("One.   |Two.  ", "en"),  # white space belongs to the sentence before it
         ("\n One.\n\n|Two.", "en"),
         ("no end", "en"),
+        ("What? or not! and so. |On.", "en"),  # small letters go on, whatever the sign
+        ("Here am I. |You are e.g. Bo.", "en"),
         ("A sentence (in brackets.) |Another.", "en"),
     ],
 )

@@ -1,0 +1,21 @@
+"""Texts are cut and put together so that nothing runs into its neighbour, and all of it fits."""
+
+from types import SimpleNamespace
+
+from nmt.serving.texts import joined, parts, spans
+
+
+def test_sentences_without_a_space_between_them_get_one():
+    text = "他读书。她睡觉！\nC."
+    found = spans(text, "zh")
+    assert [text[begin:end] for begin, end in found] == ["他读书。", "她睡觉！", "C."]
+    whole, places = joined(text, found, ["He reads.", "She sleeps!", "C."])
+    assert whole == "He reads. She sleeps!\nC."
+    assert [whole[begin:end] for begin, end in places] == ["He reads.", "She sleeps!", "C."]
+
+
+def test_what_has_no_space_is_cut_between_characters_but_never_for_ever():
+    tokenizer = SimpleNamespace(split_tag=lambda text: ("", text), normalize=str, encode=list)
+    found = parts("x" * 100, tokenizer, 5)
+    assert "".join(found) == "x" * 100 and max(map(len, found)) <= 8
+    assert parts("x" * 8, tokenizer, 5) == ["x" * 8]
