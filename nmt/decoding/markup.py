@@ -335,10 +335,10 @@ class _Unit:
 
 def _give_space_to_text(points: list[Point]) -> None:
     """Of points between two words, the last space among them is the one that the text has."""
-    for place in reversed(range(len(points))):
-        if points[place].space_before:
-            points[place].space_before = False
-            for point in points[place:]:
+    for last in reversed(range(len(points))):
+        if points[last].space_before:
+            points[last].space_before = False
+            for point in points[last:]:
                 point.is_after_space = True
             return
 
