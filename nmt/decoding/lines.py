@@ -354,11 +354,11 @@ def check_output(
     if target.is_dir():
         raise ArgumentError(f"a folder, {{{name}}} {{}}, name a file", path)
     if target.is_symlink():  # else it would be resolved
-        raise ArgumentError(
-            f"a link that leads back to itself, {{{name}}} {{}}, name a file", path
-        )
+        raise ArgumentError(f"a link that leads back to itself, {{{name}}} {{}}, name a file", path)
     if not target.parent.is_dir():
-        raise ArgumentError(f"no such folder, {{{name}}} {{}}, make {{}} first", path, target.parent)
+        raise ArgumentError(
+            f"no such folder, {{{name}}} {{}}, make {{}} first", path, target.parent
+        )
     if own := owner(target):
         raise ArgumentError(
             f"among nmt's own files in {{}}, {{{name}}} {{}}, name another", own, path
