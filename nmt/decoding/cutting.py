@@ -1,12 +1,39 @@
 """Cuts texts to the model's length: at ends of sentences, else at spaces, else between tokens."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import ArgumentError, count
 
 _SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s+|(?<=[。！？])""")
+
+
+def listed(texts: Iterable[str], name: str) -> list[str]:
+    """Several texts as a list.
+
+    Raises:
+        ArgumentError: they are something else, as one text is, or one of them is; `name` is that
+            of the parameter.
+    """
+    try:
+        found = None if isinstance(texts, str | bytes) else list(texts)
+    except TypeError:  # nothing to go through
+        found = None
+    if found is None:
+        raise ArgumentError(
+            f"{{}} where several texts are expected, {{{name}}}, give a list", type(texts).__name__
+        )
+    for number, text in enumerate(found, start=1):
+        refuse_no_text(text, name, f" (number {number})")
+    return found
+
+
+def refuse_no_text(text: str, name: str, which: str = "") -> None:
+    """Raises ArgumentError for what is no text; `name` is that of the parameter."""
+    if not isinstance(text, str):
+        kind = type(text).__name__
+        raise ArgumentError(f"{{}} where a text is expected, {{{name}}}{which}, give a text", kind)
 
 
 class Cutter:
@@ -47,7 +74,7 @@ class Cutter:
 
     def prefixes(self, prefix: str | Sequence[str], n: int) -> list[list[int]]:
         """Token ids of the prefixes of n translations."""
-        texts = [prefix] * n if isinstance(prefix, str) else list(prefix)
+        texts = [prefix] * n if isinstance(prefix, str) else listed(prefix, "prefix")
         if len(texts) != n:
             found = count(n, "sentence"), count(len(texts), "prefix").replace("xs", "xes")
             raise ArgumentError("{} but {}, {prefix}, give one for each", *found)

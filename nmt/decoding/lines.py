@@ -7,7 +7,7 @@ when the input pauses, the window is translated as it is.
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -252,8 +252,12 @@ def _check_together(
         raise ArgumentError("two prefixes for each line, {prefix} and {prefix_file}, leave one out")
     if str(alignment) == "-" and options.format != "jsonl":
         raise ArgumentError("only in JSON, {alignment} -, add {format} jsonl or name a file")
+    read = [("prefix_file", prefix_file), *([("input", input)] if shard else [])]
+    if output is not None:
+        check_output(Path(output), read=read)
     if alignment is not None and str(alignment) != "-":
-        _check_different(output, alignment)
+        read = [("output", output), ("input", input), ("prefix_file", prefix_file)]
+        check_output(Path(alignment), "alignment", read)
     if options.format in ("html", "xml"):
         for name, value in (
             ("n_best", options.numbered), ("prefix", options.prefix), ("shard", shard),
@@ -326,11 +330,6 @@ class _Prefixes:
             )
 
 
-def _check_different(output: str | Path | None, alignment: str | Path) -> None:
-    if output is not None and os.path.realpath(output) == os.path.realpath(alignment):
-        raise ArgumentError("the same file, {output} and {alignment} {}, name two", alignment)
-
-
 @contextlib.contextmanager
 def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
     if path is None:
@@ -342,17 +341,31 @@ def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
         yield file
 
 
-def check_output(path: Path) -> None:
-    """Raises ArgumentError, of a parameter `output`, if no file of a person can have that name."""
+def check_output(
+    path: Path, name: str = "output", read: Iterable[tuple[str, str | Path | None]] = ()
+) -> None:
+    """Raises ArgumentError if no file of a person can have that path, or if it is read from.
+
+    Args:
+        name: of the parameter that the path comes from.
+        read: other parameters and their files, which must not be replaced; None: not given.
+    """
     target = Path(os.path.realpath(path))
     if target.is_dir():
-        raise ArgumentError("a folder, {output} {}, name a file", path)
+        raise ArgumentError(f"a folder, {{{name}}} {{}}, name a file", path)
     if target.is_symlink():  # else it would be resolved
-        raise ArgumentError("a link that leads back to itself, {output} {}, name a file", path)
+        raise ArgumentError(f"a link that leads back to itself, {{{name}}} {{}}, name a file", path)
     if not target.parent.is_dir():
-        raise ArgumentError("no such folder, {output} {}, make {} first", path, target.parent)
+        raise ArgumentError(
+            f"no such folder, {{{name}}} {{}}, make {{}} first", path, target.parent
+        )
     if own := owner(target):
-        raise ArgumentError("among nmt's own files in {}, {output} {}, name another", own, path)
+        raise ArgumentError(
+            f"among nmt's own files in {{}}, {{{name}}} {{}}, name another", own, path
+        )
+    for other, file in read:
+        if file is not None and os.path.realpath(file) == str(target):
+            raise ArgumentError(f"the same file, {{{other}}} and {{{name}}} {{}}, name two", path)
 
 
 @contextlib.contextmanager

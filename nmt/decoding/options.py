@@ -1,7 +1,8 @@
 """How to translate: what a search keeps and forbids, or how samples are drawn."""
 
 from dataclasses import dataclass
-from typing import TypedDict
+from numbers import Integral, Real
+from typing import NoReturn, TypedDict
 
 from nmt.config import MAX_BEAM
 from nmt.errors import ArgumentError
@@ -9,6 +10,7 @@ from nmt.errors import ArgumentError
 _MAX_ALPHA = 100  # as of decoding.length_penalty
 _MAX_TEMPERATURE = 100
 _MAX_SEED = 2**63 - 1
+_COUNTS = ("beam", "n_best", "batch_tokens", "no_repeat_ngram", "mbr", "top_k")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,14 @@ class SearchOptions:
     attention: bool = False  # find Translation.attention too
 
     def __post_init__(self) -> None:
-        for name in ("beam", "n_best", "batch_tokens", "no_repeat_ngram", "mbr", "top_k"):
+        for name in (*_COUNTS, "seed"):
+            self._must_be(name, Integral, "a whole number")
+        for name in ("length_penalty", "temperature", "top_p"):
+            self._must_be(name, Real, "a number")
+        for name in ("sample", "align", "attention"):
+            if getattr(self, name) not in (True, False):
+                self._refuse(name, "true or false")
+        for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ArgumentError(f"must be at least 1, {{{name}}} {{}}, correct it", value)
@@ -103,6 +112,17 @@ class SearchOptions:
             self.top_k,
             1.0 if self.top_p is None else self.top_p,
         )
+
+    def _must_be(self, name: str, kind: type, called: str) -> None:
+        """Raises ArgumentError for a value of another kind; numpy's numbers are of either."""
+        value = getattr(self, name)
+        is_kind = isinstance(value, kind) and not isinstance(value, bool)
+        if not is_kind and not (value is None and name != "n_best"):
+            self._refuse(name, called)
+
+    def _refuse(self, name: str, wanted: str) -> NoReturn:
+        value = repr(getattr(self, name))[:60]
+        raise ArgumentError(f"must be {wanted}, {{{name}}} {{}}, correct it", value)
 
     def _at_most(self, name: str, limit: int) -> None:
         value = getattr(self, name)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
-from typing import Self, Unpack, overload
+from typing import Self, Unpack, get_args, overload
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from nmt.config import Config
 from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.alignment import cross_attention, links, word_of_each_token
-from nmt.decoding.cutting import Cutter
+from nmt.decoding.cutting import Cutter, listed, refuse_no_text
 from nmt.decoding.documents import translate_documents
 from nmt.decoding.mbr import expected_chrf
 from nmt.decoding.options import SearchOptions, SearchSettings
@@ -110,6 +110,8 @@ class Translator:
             ArgumentError: no such device, or it has no int8; models of different vocabularies;
                 no shortlist, or one on a GPU.
         """
+        if isinstance(ensemble, str | Path):
+            raise ArgumentError("one path, {ensemble} {}, give a list of them", ensemble)
         chosen = choose_device(device)
         if shortlist and chosen.type != "cpu":
             raise ArgumentError(
@@ -181,7 +183,7 @@ class Translator:
             settings: fields of `SearchOptions`; they go before those of `options`.
         """
         options = replace(options or SearchOptions(), **settings)
-        texts = [text] if isinstance(text, str) else text
+        texts = [text] if isinstance(text, str) else listed(text, "text")
         if document:
             found = translate_documents(self, texts, options, prefix=prefix, progress=progress)
         else:
@@ -263,7 +265,9 @@ class Translator:
                 out of memory.
         """
         with self._one_at_a_time:
-            return self._n_best(sentences, options or SearchOptions(), prefix, progress)
+            return self._n_best(
+                listed(sentences, "sentences"), options or SearchOptions(), prefix, progress
+            )
 
     def _n_best(
         self,
@@ -294,8 +298,10 @@ class Translator:
         Raises:
             ArgumentError: more tokens than the model takes at once; k below 1.
         """
-        if k < 1:
-            raise ArgumentError("must be at least 1, {k} {}, correct it", k)
+        refuse_no_text(text, "text")
+        refuse_no_text(prefix, "prefix")
+        if not isinstance(k, Integral) or k < 1:
+            raise ArgumentError("must be a whole number from 1, {k} {}, correct it", k)
         [parts], [forced] = self._cutter.cut([text]), self._cutter.prefixes(prefix, 1)
         if len(parts) > 1:
             raise ArgumentError("more than {} tokens, {text}, shorten it", self.max_part)
@@ -339,7 +345,11 @@ class Translator:
         is_one = isinstance(sources, str) and isinstance(targets, str)
         if isinstance(sources, str) != isinstance(targets, str):
             raise ArgumentError("one text and several, {sources} and {targets}, give one of each")
-        pairs = ([sources], [targets]) if is_one else (sources, targets)
+        pairs = (
+            ([sources], [targets])
+            if is_one
+            else (listed(sources, "sources"), listed(targets, "targets"))
+        )
         with self._one_at_a_time:
             scored = list(score_translations(self, *pairs))
         return scored[0] if is_one else scored
@@ -417,6 +427,7 @@ def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
     characters = 0
     try:
         for text in texts:
+            refuse_no_text(text, "texts")
             window.append(text.rstrip("\r\n"))
             characters += len(window[-1])
             if len(window) == most or characters >= _WINDOW_CHARACTERS:
@@ -434,6 +445,12 @@ def set_precision(
     transformer: Transformer, device: torch.device, precision: Precision | None
 ) -> None:
     """Makes a model compute in `precision`, see `Translator.load`."""
+    if precision is not None and precision not in get_args(Precision):
+        raise ArgumentError(
+            "no such precision, {precision} {}, choose {}",
+            precision,
+            ", ".join(get_args(Precision)),
+        )
     if device.type == "cpu":
         try:
             prepack(transformer, precision or "fp32")
@@ -454,7 +471,9 @@ def choose_device(name: str | None) -> torch.device:
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).tolist()  # "meta" has shapes but no numbers
-    except (RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError):
+    except (
+        RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError, TypeError
+    ):  # fmt: skip
         here = ", ".join(["cpu", *(f"cuda:{n}" for n in range(torch.cuda.device_count()))])
         raise ArgumentError(
             "no such device, {device} {}, name one there is: {}", name, here

@@ -80,7 +80,8 @@ def evaluate(
         precision=precision, options=None if options == SearchOptions() else options,
     )  # fmt: skip
     if output is not None:
-        check_output(Path(output))
+        read = [("source", source), ("hypothesis", hypothesis), ("baseline", baseline)]
+        check_output(Path(output), read=[*read, *(("reference", file) for file in files)])
     tests, language = _test_set(model, source, files, test_set, target_language, note)
     counting = Counting(target_language=language, lowercase=lowercase, tokenize=tokenize)
     bleu_metric(**counting)  # before all work: its tokenizer may be missing

@@ -1,5 +1,6 @@
 """`nmt export`: a model as a directory of another program's format."""
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -9,6 +10,7 @@ from nmt.decoding.translator import Translator
 from nmt.errors import ArgumentError, Note
 from nmt.export.ctranslate2 import Quantization, export_ctranslate2
 from nmt.runs.model_directory import load_model
+from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_directory, refuse_existing
 
 Format = Literal["ctranslate2", "huggingface"]
@@ -27,10 +29,13 @@ def export(
 
     Raises:
         InputError: the format cannot express the model, or its translations differ from ours.
-        ArgumentError: an extra is missing, or `quantization` is not the format's.
+        ArgumentError: an extra is missing, `quantization` is not the format's, or `output` is
+            among a run's own files.
         NoModelError: no sound model.
     """
     refuse_existing(output)
+    if own := owner(Path(os.path.realpath(output))):  # where it would be read as a damaged model
+        raise ArgumentError("among nmt's own files in {}, {output} {}, name another", own, output)
     if quantization and format != "ctranslate2":
         raise ArgumentError("only for ctranslate2, {quantization} {}, leave it out", quantization)
     _refuse_missing(format)

@@ -192,9 +192,15 @@ def refuse_link(path: Path) -> None:
 
 
 def refuse_existing(path: Path) -> None:
-    """Raises InputError if no folder can be made at `path`, or it is there and not empty."""
+    """Raises InputError if no folder can be made at `path`, or it is there and not empty.
+
+    An empty one is replaced, which a link to it or a mounted one cannot be.
+    """
     refuse_not_utf8(path)
     if path.is_dir() and not any(path.iterdir()):
+        if path.is_symlink() or path.is_mount() or path.samefile("."):
+            what = "a link, a mounted folder or the current one"
+            raise InputError(f"{what}, {path}, name a new folder in it")
         return
     if path.exists() or path.is_symlink():
         raise InputError(f"exists and is not an empty folder, {path}, name another output")

@@ -165,6 +165,62 @@ def test_wrong_arguments_of_a_stream_are_told_at_once(translator: Translator):
     assert list(translator.stream([], window=np.int64(1))) == []  # type: ignore[arg-type]
 
 
+TEXT = "The dog sees a cat."
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda t: t.translate(None), "NoneType where several texts are expected, text, give"),
+        (lambda t: t.translate(b"ab"), "bytes where several texts are expected, text, give"),
+        (
+            lambda t: t.translate([TEXT, None]),
+            r"NoneType where a text is expected, text \(number 2",
+        ),
+        (lambda t: t.translate([[TEXT]]), r"list where a text is expected, text \(number 1"),
+        (lambda t: t.n_best(TEXT), "str where several texts are expected, sentences, give"),
+        (lambda t: t.translate(TEXT, prefix=None), "NoneType where .*, prefix, give"),
+        (lambda t: t.translate([TEXT], prefix=[b"x"]), r"bytes where a text .*, prefix \(number 1"),
+        (lambda t: next(t.stream([b"ab"])), "bytes where a text is expected, texts, give"),
+        (lambda t: t.score(None, None), "NoneType where several texts are expected, sources"),
+        (lambda t: t.score(["a"], [1]), r"int where a text is expected, targets \(number 1"),
+        (lambda t: t.next_tokens([TEXT]), "list where a text is expected, text, give"),
+        (lambda t: t.next_tokens(TEXT, ["a"]), "list where a text is expected, prefix, give"),
+        (lambda t: t.next_tokens(TEXT, k=1.5), r"must be a whole number from 1, k 1\.5"),
+        (lambda t: t.load(RUN, precision="fp64"), "no such precision, precision fp64, choose fp32"),
+        (lambda t: t.load(RUN, ensemble=str(RUN)), "one path, ensemble .*, give a list"),
+        (lambda t: t.load(RUN, device=1.5), r"no such device, device 1\.5"),
+    ],
+)
+def test_what_is_no_text_is_told_with_its_parameter(translator: Translator, call, problem: str):
+    with pytest.raises(ArgumentError, match=problem):
+        call(translator)
+    assert [each.text for each in translator.translate(each for each in [""])] == [""]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        *((name, value, "a whole number") for name in ("beam", "mbr", "top_k", "seed", "n_best")
+          for value in ("3", 2.5, True, [2])),
+        ("n_best", None, "a whole number"),
+        ("no_repeat_ngram", 2.0, "a whole number"), ("batch_tokens", float("nan"), "a whole"),
+        ("length_penalty", "0.6", "a number"), ("temperature", False, "a number"),
+        ("top_p", [1], "a number"),
+        ("sample", "no", "true or false"), ("align", None, "true or false"),
+    ],
+)  # fmt: skip
+def test_an_option_of_another_kind_is_told(name: str, value: object, wanted: str):
+    with pytest.raises(ArgumentError, match=rf"must be {wanted}.*, {name} "):
+        SearchOptions(**{name: value})  # type: ignore[arg-type]
+
+
+def test_numbers_may_be_numpys(translator: Translator):
+    numpy = SearchOptions(beam=np.int64(2), length_penalty=np.float64(0.5), n_best=np.int32(2))
+    same = SearchOptions(beam=2, length_penalty=0.5, n_best=2)
+    assert translator.translate(TEXT, numpy) == translator.translate(TEXT, same)
+
+
 def test_single_settings_go_before_options(translator: Translator):
     options = SearchOptions(beam=1, length_penalty=2.0)
     expected = translator.translate(TEXTS, replace(options, beam=3))

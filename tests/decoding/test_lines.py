@@ -418,8 +418,36 @@ def test_links_are_written_beside_the_translations(run):
     Path("in").write_bytes(b"a b\n")
     run(files={"alignment": "links"}, search=SearchOptions(n_best=3), numbered=True)
     assert Path("links").read_bytes() == b"0-0 1-1\n" * 3
-    with pytest.raises(InputError, match=r"same file, output and alignment \./out, name"):
+    with pytest.raises(InputError, match=r"same file, output and alignment out, name"):
         run(files={"alignment": "./out"})
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({"alignment": "in"}, "input and alignment in"),
+        ({"alignment": "prefixes"}, "prefix_file and alignment prefixes"),
+        ({"output": "prefixes"}, "prefix_file and output prefixes"),
+        ({"output": "in", "shard": (1, 2)}, "input and output in"),
+        ({"output": "link", "shard": (1, 2)}, "input and output link"),
+    ],
+    ids=str,
+)
+def test_what_is_read_is_not_replaced(run, files, problem):
+    """But for the input, which may be replaced by a translation of all of it."""
+    for name in ("in", "prefixes"):
+        Path(name).write_bytes(b"a\nb\n")
+    Path("link").symlink_to("in")
+    files = {"output": "out", "prefix_file": "prefixes"} | files
+    with pytest.raises(InputError, match=f"the same file, {problem}, name two"):
+        run(target=files.pop("output"), files=files)
+    assert Path("in").read_bytes() == Path("prefixes").read_bytes() == b"a\nb\n"
+
+
+def test_a_wrong_name_is_called_as_it_was_given(run):
+    Path("in").write_bytes(b"a\n")
+    with pytest.raises(InputError, match=r"a folder, alignment \., name a file"):
+        run(files={"alignment": "."})
 
 
 def test_json_lines():

@@ -468,6 +468,18 @@ def test_arguments_that_do_not_go_together(model, monkeypatch, arguments, messag
         evaluate(**arguments)
 
 
+@pytest.mark.parametrize("name", ["source", "reference", "baseline"])
+def test_no_text_that_is_read_is_replaced_by_the_translations(model, name):
+    """A reference so replaced would give a BLEU of 100 next time."""
+    files = {"source": "src", "reference": [write("other", REFERENCES), "ref"]}
+    files["baseline"] = write("base", REFERENCES)
+    output = {"source": "src", "reference": "ref", "baseline": "base"}[name]
+    before = Path(output).read_bytes()
+    with pytest.raises(ArgumentError, match=f"same file, {name} and output {output}, name two"):
+        evaluate("m", **files, output=output)
+    assert Path(output).read_bytes() == before
+
+
 @pytest.mark.parametrize("tag", ["zh", "zh-CN", "zh_Hant", "ZH"])
 def test_a_region_does_not_change_how_a_language_is_tokenized(tag: str):
     found = score(["他在看书。"], ["他在读书。"], target_language=tag)

@@ -4,6 +4,7 @@ import json
 import random
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,11 +23,13 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.demo_language import demo_pairs
 from nmt.export import check, ctranslate2, huggingface
+from nmt.export import export as exporting
 from nmt.export.model_card import _evaluation
 from nmt.export.tokenizer_json import tokenizer_json
 from nmt.model.special_ids import EOS_ID
 from nmt.runs.model_directory import new_transformer, save_model
 from recipes.exports import compare, timed
+from tests.fixtures.make import FROZEN
 
 EQUAL_HEADS = {"model__d_k": 16, "model__d_v": 16}
 PRE = {"model__norm": "pre"}
@@ -153,6 +156,15 @@ def test_the_script_beside_the_model_translates_as_nmt_does(treatment, settings,
     ours = [each.text for each in Translator.load(model, device="cpu").translate(texts)]
     each = [namespace["translate"]([text])[0] for text in texts]  # a batch has one limit for all
     assert each == ours
+
+
+def test_nothing_is_exported_among_a_runs_own_files(tmp_path: Path, monkeypatch, capsys):
+    """There it would be taken for a model of the run, and a damaged one."""
+    run = shutil.copytree(FROZEN[-1] / "run", tmp_path / "run")
+    monkeypatch.setattr(exporting, "load_model", None)
+    for name in ("model/out", "checkpoints/step-00000099"):
+        assert export(str(run), "ctranslate2", run / name) == 2
+        assert f"own files in {run}, --output {run / name}, name" in capsys.readouterr().err
 
 
 def test_a_difference_exports_nothing(settings, tmp_path: Path, monkeypatch, capsys):

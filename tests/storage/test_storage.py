@@ -191,6 +191,19 @@ def test_outputs_that_exist_are_refused(tmp_path: Path):
             atomic.refuse_existing(path)
 
 
+def test_an_empty_folder_that_cannot_be_replaced_is_refused_at_once(tmp_path: Path, monkeypatch):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("empty")
+    monkeypatch.chdir(tmp_path / "empty")
+    for path in (tmp_path / "link", tmp_path / "empty", Path()):
+        with pytest.raises(InputError, match="name a new folder in it"):
+            atomic.refuse_existing(path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "empty")
+    with pytest.raises(InputError, match=r"a mounted folder.*, empty, name a new folder in it"):
+        atomic.refuse_existing(Path("empty"))
+
+
 def test_r22_a_lock_names_its_holder_and_dies_with_it(tmp_path: Path):
     code = (
         "import sys, time; from pathlib import Path; from nmt.storage.atomic import lock\n"
