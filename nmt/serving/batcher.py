@@ -27,6 +27,8 @@ _POOL = 512  # texts from which those of a batch are chosen
 # greater only where many requests wait: a text of each is what everybody's turn takes anyway, and
 # takes less time together.
 _BATCH_TEXTS, _MOST_BATCH_TEXTS = 64, 256
+_PATIENCE = 0.1  # the share of a batch's time for which the next one is put off at most
+_LOOK_S = 0.002  # how often it is looked whether enough have come
 _TEXT_CHARACTERS = 250  # on the average
 _SHORTEST = 150  # characters' worth that the shortest text costs, as its translation may be longer
 _WORD = 4  # characters' worth that the shortest word costs
@@ -96,6 +98,8 @@ class Batcher:
         self._changed = threading.Condition()
         self._ending = False
         self._busy = 0  # processes that compute
+        self._computed = 0  # requests in their batches
+        self._crowd = 0  # requests that waited or were computed when the last batch was made
         self._processes: list[ModelProcess] = []
         self._loop: asyncio.AbstractEventLoop
         self._threads = [
@@ -123,7 +127,7 @@ class Batcher:
         until = time.monotonic() + (patience_s if self.model else 0)
         for thread in self._threads:
             thread.join(max(until - time.monotonic(), 0))
-        for process in self._processes:
+        for process in [*self._processes]:
             process.end()
         for thread in self._threads:
             thread.join()
@@ -209,7 +213,9 @@ class Batcher:
             is_last = not self._loading
         if is_last:
             self._tell(self._loaded)
-        while process and (window := self._next()) is not None:
+        took_s = 0.0  # of the last batch
+        while process and (window := self._next(took_s * _PATIENCE)) is not None:
+            began = time.perf_counter()
             try:
                 if isinstance(window, _Work):
                     self._do(process, window)
@@ -218,6 +224,7 @@ class Batcher:
             except EndedError as error:
                 works = [window] if isinstance(window, _Work) else [item.work for item in window]
                 self._tell(_fail, works, error)
+                self._processes.remove(process)
                 if not self._ending:
                     self._note("nmt: warning: the model's process was ended from outside, "
                                "another is started")  # fmt: skip
@@ -225,6 +232,8 @@ class Batcher:
             finally:
                 with self._changed:
                     self._busy -= 1
+                    self._computed -= 1 if isinstance(window, _Work) else _requests(window)
+            took_s = time.perf_counter() - began
         if process:
             process.end()
 
@@ -247,17 +256,35 @@ class Batcher:
             self.model = self._found
         self._after_load()
 
-    def _next(self) -> list[_Item] | _Work | None:
-        """What to do next, once there is something; None: nothing more."""
-        with self._changed:
-            while not self._waiting and not self._ending:
-                self._changed.wait()
-            if self._ending:
-                return None
-            self._busy += 1
-            if self._waiting[0].call:
-                return self._waiting.popleft()
-            return self._window(self._waiting[0].options)
+    def _next(self, patience_s: float) -> list[_Item] | _Work | None:
+        """What to do next, once there is something; None: nothing more.
+
+        Clients that have got their answers mostly come back at once. A batch for the first of them
+        alone would keep all others waiting: so it is put off a little, until as many wait as are
+        this process's share of all.
+        """
+        while True:
+            with self._changed:
+                while not self._waiting and not self._ending:
+                    self._changed.wait()
+            share, until = self._crowd // len(self._threads), time.perf_counter() + patience_s
+            while 0 < len(self._waiting) < share and time.perf_counter() < until:
+                time.sleep(_LOOK_S)
+            with self._changed:
+                if self._ending:
+                    return None
+                if self._waiting:  # another thread may have been quicker
+                    return self._taken()
+
+    def _taken(self) -> list[_Item] | _Work:
+        self._crowd = len(self._waiting) + self._computed
+        self._busy += 1
+        if self._waiting[0].call:
+            self._computed += 1
+            return self._waiting.popleft()
+        batch = self._window(self._waiting[0].options)
+        self._computed += _requests(batch)
+        return batch
 
     def _window(self, options: SearchOptions) -> list[_Item]:
         """A batch: the oldest text with these options, and those most like it in length.
@@ -283,7 +310,7 @@ class Batcher:
         assert work.call
         began = time.perf_counter()
         try:
-            result = process.call(*work.call, busy=self._busy)
+            result = process.call(*work.call, sharing=self._sharing())
         except EndedError:
             raise
         except Exception as error:
@@ -306,7 +333,11 @@ class Batcher:
         began = time.perf_counter()
         try:
             found = process.n_best(
-                texts, batch[0].work.options, prefixes, is_wanted=is_wanted, busy=self._busy
+                texts,
+                batch[0].work.options,
+                prefixes,
+                is_wanted=is_wanted,
+                sharing=self._sharing(batch),
             )
         except AbandonedError:
             return
@@ -322,6 +353,11 @@ class Batcher:
         self._count(began, len(batch))
         self._tell(_deliver, batch, found)
 
+    def _sharing(self, batch: Sequence[_Item] = ()) -> int:
+        """Among how many processes the cores are shared: a lone request gets all of them."""
+        is_alone = self._busy == 1 and _requests(batch) < 2 and not self._waiting
+        return 1 if is_alone else len(self._threads)
+
     def _count(self, began: float, texts: int = 0) -> None:
         with self._changed:
             self.seconds += time.perf_counter() - began
@@ -332,6 +368,10 @@ class Batcher:
         """Calls a function in the event loop, if that still runs."""
         with contextlib.suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _requests(batch: Sequence[_Item]) -> int:
+    return len({id(item.work) for item in batch})
 
 
 def _of_like_length(pool: list[_Item], wanted: _Item, most: int) -> list[_Item]:

@@ -91,19 +91,19 @@ class ModelProcess:
         self._theirs.close()  # so that reading ends when the process does
         return self._answer()
 
-    def call(self, function: Callable[..., Any], *arguments: Any, busy: int = 1) -> Any:
+    def call(self, function: Callable[..., Any], *arguments: Any, sharing: int = 1) -> Any:
         """What `function(translator, *arguments)` gives in the process.
 
         Args:
             function: of a module; it and its arguments are pickled.
-            busy: processes that compute now; this one takes its share of the cores.
+            sharing: processes among which the cores are shared.
 
         Raises:
             InputError: as the function does.
             FailedError: it raised something else.
             EndedError: the process was killed, or `end` was called.
         """
-        self._send((function, arguments, busy, False))
+        self._send((function, arguments, sharing, False))
         return self._answer()
 
     def n_best(
@@ -113,7 +113,7 @@ class ModelProcess:
         prefixes: Sequence[str],
         *,
         is_wanted: Callable[[], bool],
-        busy: int = 1,
+        sharing: int = 1,
     ) -> list[list[Translation]]:
         """What `Translator.n_best` gives.
 
@@ -124,7 +124,7 @@ class ModelProcess:
             AbandonedError: it was not wanted any more.
             others: see `call`.
         """
-        self._send((_n_best, (texts, options, prefixes), busy, True))
+        self._send((_n_best, (texts, options, prefixes), sharing, True))
         while not self._connection.poll(_LOOK_S):
             if not is_wanted():
                 self._send(_GIVE_UP)
@@ -187,8 +187,8 @@ def _work_off(calls: Connection, load: Load) -> None:
         while True:
             job = calls.recv()
             if job is not _GIVE_UP:  # that came after the end of what it was sent for
-                function, arguments, busy, gives_up = job
-                _set_threads(translator, max(cores // busy, 1))
+                function, arguments, sharing, gives_up = job
+                _set_threads(translator, max(cores // sharing, 1))
                 more = [partial(_go_on, calls)] if gives_up else []
                 calls.send(_outcome(function, translator, *arguments, *more))
 

@@ -1,23 +1,24 @@
 """uvicorn's connections, with an end to those that take their time.
 
 uvicorn bounds how long a connection may be idle between requests. Here are the others: one that
-never completes a request, one that does not read its answer, and one too many.
+never completes a request, one whose head has no end, one that does not read its answer, and one too
+many.
 """
 
 import asyncio
 import json
 from typing import Any, ClassVar
 
-import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nmt.serving.limits import Limits
 
+_HEAD_BYTES = 65_536
 _DROPPED = 16  # times the bytes that a body may have
 _LATER = 1.5  # than the application gives up
 
 
-class Connection(H11Protocol):
+class Connection(HttpToolsProtocol):
     """A client's connection; `of` makes the class for given limits."""
 
     limits: ClassVar[Limits]
@@ -32,6 +33,7 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
         self._size = 0  # bytes of the request so far
+        self._has_head = self._is_whole = False
         if len(self.connections) > self.limits.connections:
             transport.abort()
         self._expect("request")
@@ -55,11 +57,29 @@ class Connection(H11Protocol):
             self.transport.abort()
             return
         super().data_received(data)
-        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):  # the request is not whole
-            self._expect("request")
-        else:
+        if self._is_whole:
             self._size = 0
             self._relax("request")
+        elif not self._has_head and self._size > _HEAD_BYTES and not self.transport.is_closing():
+            self.send_400_response(f"more than {_HEAD_BYTES:,} bytes of headers")
+        else:
+            self._expect("request")
+
+    def on_message_begin(self) -> None:
+        """See HttpToolsProtocol."""
+        super().on_message_begin()
+        self._size = 0  # so much at least was of the request before
+        self._has_head = self._is_whole = False
+
+    def on_headers_complete(self) -> None:
+        """See HttpToolsProtocol."""
+        self._has_head = True
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """See HttpToolsProtocol."""
+        self._is_whole = True
+        super().on_message_complete()
 
     def pause_writing(self) -> None:
         """See asyncio.Protocol: the client does not read what it is sent."""
@@ -72,31 +92,25 @@ class Connection(H11Protocol):
         self._relax("reading")
 
     def on_response_complete(self) -> None:
-        """See H11Protocol."""
+        """See HttpToolsProtocol."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._expect("end")
 
     def timeout_keep_alive_handler(self) -> None:
-        """See H11Protocol."""
+        """See HttpToolsProtocol."""
         super().timeout_keep_alive_handler()
         self._expect("end")
 
     def send_400_response(self, msg: str) -> None:
-        """See H11Protocol; as all our errors, this one is JSON."""
-        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else the answer has begun
+        """See HttpToolsProtocol; as all our errors, this one is JSON."""
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = json.dumps({"error": msg}).encode()
-            headers = [
-                (b"content-type", b"application/json"),
-                (b"content-length", str(len(body)).encode()),
-                (b"connection", b"close"),
-            ]
-            for event in (
-                h11.Response(status_code=400, headers=headers),
-                h11.Data(data=body),
-                h11.EndOfMessage(),
-            ):
-                self.transport.write(self.conn.send(event) or b"")
+            head = (
+                "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+                f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode() + body)
         self.transport.close()
         self._expect("end")
 

@@ -84,10 +84,10 @@ class Here:
     def start(self) -> Model:
         return Model.of(self.translator)
 
-    def call(self, function, *arguments, busy=1):
+    def call(self, function, *arguments, sharing=1):
         return function(self.translator, *arguments)
 
-    def n_best(self, texts, options, prefixes, *, is_wanted, busy=1):
+    def n_best(self, texts, options, prefixes, *, is_wanted, sharing=1):
         def go_on(_: int) -> None:
             if not is_wanted():
                 raise AbandonedError

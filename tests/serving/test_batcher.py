@@ -1,6 +1,7 @@
 """The queue before the model: who shares a batch, who waits, who is let go."""
 
 import asyncio
+import sys
 import threading
 from functools import partial
 
@@ -15,9 +16,11 @@ from tests.serving.served import Here, Shouting
 PLAIN = SearchOptions()
 
 
-def batched(translator, scene, queue: int = 256, others=(), new=None, note=lambda text: None):
+def batched(
+    translator, scene, queue: int = 256, others=(), kind=Here, new=None, note=lambda text: None
+):
     """Runs a scene with a batcher that is ready."""
-    processes = [new] if new else [partial(Here, each) for each in (translator, *others)]
+    processes = [new] if new else [partial(kind, each) for each in (translator, *others)]
 
     async def run():
         batcher = Batcher(processes, queue, note)
@@ -27,7 +30,8 @@ def batched(translator, scene, queue: int = 256, others=(), new=None, note=lambd
         try:
             return await asyncio.wait_for(scene(batcher), PATIENCE_S)
         finally:
-            translator.free.set()
+            for each in (translator, *others):
+                each.free.set()
             batcher.stop(60)
             assert not batcher._is_alive and not batcher._waiting
 
@@ -258,6 +262,26 @@ def test_one_that_leaves_a_batch_takes_nobody_elses_translation_along():
     batched(translator, scene)
 
 
+def test_clients_that_come_back_one_by_one_share_a_batch_again(monkeypatch):
+    monkeypatch.setattr("nmt.serving.batcher._PATIENCE", sys.maxsize)
+    translator = Shouting()
+
+    async def scene(batcher):
+        hold(translator)
+        alone = batcher.translate(["alone"], PLAIN)
+        await begun(translator)
+        for _ in range(2):
+            futures = []
+            for number in range(5):
+                futures.append(batcher.translate([f"text {number}"], PLAIN))
+                await asyncio.sleep(0.01)
+            translator.free.set()
+            await asyncio.gather(alone, *futures)
+
+    batched(translator, scene)
+    assert [len(batch) for batch in translator.batches] == [1, 5, 5]
+
+
 def test_two_processes_work_at_once_on_what_each_has_taken():
     both = [Shouting(), Shouting()]
     for translator in both:
@@ -277,6 +301,39 @@ def test_two_processes_work_at_once_on_what_each_has_taken():
         assert texts(first) == ["FIRST"] and texts(second) == ["SECOND"]
 
     batched(both[0], scene, others=both[1:])
+
+
+class Sharing(Here):
+    """Knows among how many processes the cores were to be shared."""
+
+    asked: list[int]
+
+    def n_best(self, *arguments, sharing, **more):
+        self.asked.append(sharing)
+        return super().n_best(*arguments, sharing=sharing, **more)
+
+
+def test_a_lone_request_has_all_cores():
+    both = [Shouting(), Shouting()]
+    asked = Sharing.asked = []
+
+    async def scene(batcher):
+        await batcher.translate(["alone"] * 3, PLAIN)
+        assert asked == [1]
+        for translator in both:
+            hold(translator)
+        first = batcher.translate(["first"], PLAIN)
+        while len(asked) < 2:
+            await asyncio.sleep(0.001)
+        second = batcher.translate(["second"], PLAIN)
+        while len(asked) < 3:
+            await asyncio.sleep(0.001)
+        assert asked[1:] == [1, 2]
+        for translator in both:
+            translator.free.set()
+        await asyncio.gather(first, second)
+
+    batched(both[0], scene, others=both[1:], kind=Sharing)
 
 
 class Mortal(Here):
@@ -301,7 +358,8 @@ def test_after_a_process_that_was_killed_comes_another():
         then = batcher.translate(["then"], PLAIN)
         await then
         assert texts(then) == ["THEN"]
-        assert len(made) == 2 and batcher.is_ready and not batcher.has_died
+        assert len(made) == 2 and batcher._processes == made[1:]
+        assert batcher.is_ready and not batcher.has_died
         [note] = notes
         assert "another is started" in note
 

@@ -106,8 +106,8 @@ def test_the_cores_are_shared_by_the_processes_that_compute():
     thread.start()
     assert ours.recv()[0].sees_inside
     found = []
-    for busy in (1, 2, 5, 9, 1):
-        ours.send((threads_of, (), busy, False))
+    for sharing in (1, 2, 5, 9, 1):
+        ours.send((threads_of, (), sharing, False))
         found.append(ours.recv()[0])
     ours.close()
     thread.join()
