@@ -12,7 +12,8 @@ COPY constraints.txt /
 COPY --from=build /wheels /wheels
 # all that nmt asks for but torch, safetensors and tqdm, and its extras ctranslate2 and serve
 RUN pip install --no-cache-dir --constraint /constraints.txt \
-    numpy pydantic pyyaml sentencepiece ctranslate2 fastapi prometheus_client uvicorn \
+    numpy pydantic pyyaml sentencepiece ctranslate2 fastapi httptools prometheus_client \
+    uvicorn uvloop \
     && pip install --no-cache-dir --no-deps /wheels/*.whl
 USER nobody
 EXPOSE 8000

@@ -38,7 +38,7 @@ _EXTRAS = {  # packages that some commands alone need
     "ctranslate2": ("ctranslate2",),
     "huggingface": ("transformers",),
     "plots": ("matplotlib",),
-    "serve": ("fastapi", "prometheus_client", "uvicorn"),
+    "serve": ("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop"),
     "train": (
         "datasets", "jinja2", "pyarrow", "regex", "sacrebleu", "sacremoses", "tensorboard",
     ),

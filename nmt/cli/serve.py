@@ -9,7 +9,6 @@ from nmt.cli.flags import add_device, add_model, positive
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
 from nmt.errors import ArgumentError
-from nmt.processes import cores
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +74,7 @@ def _run(arguments: argparse.Namespace) -> None:
 def _loads(arguments: argparse.Namespace) -> "list[Load]":
     """What loads the model in each process, or without torch an exported one."""
     from nmt.export.exported import ExportedTranslator
+    from nmt.processes import cores
 
     model, device, precision = arguments.model, arguments.device, arguments.precision
     if ExportedTranslator.is_in(model):

@@ -69,7 +69,9 @@ class Guard:
         """The answer to a request that nothing behind this may see."""
         for name, value in headers:
             if name == b"host" and self.hosts and not self.hosts.serve(value):
-                message = "not served under this name, Host, start nmt serve with --allow-host NAME"
+                message = (
+                    "not served under this name, Host, have it allowed when the server is started"
+                )
                 return json_response({"error": message}, 421)
             # the size of a compressed body says nothing of what it becomes
             if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):

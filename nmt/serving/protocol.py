@@ -14,6 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from nmt.serving.limits import Limits
 
 _HEAD_BYTES = 65_536
+_AHEAD = 64  # requests that a client may send before it has got an answer
 _DROPPED = 16  # times the bytes that a body may have
 _LATER = 1.5  # than the application gives up
 
@@ -74,7 +75,10 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """See HttpToolsProtocol."""
         self._has_head = True
-        super().on_headers_complete()
+        if len(self.pipeline) < _AHEAD:
+            super().on_headers_complete()
+        else:
+            self.transport.abort()
 
     def on_message_complete(self) -> None:
         """See HttpToolsProtocol."""

@@ -161,7 +161,7 @@ def test_the_model_that_is_served_is_loaded_as_asked(monkeypatch):
         "nmt.decoding.translator.Translator.load",
         lambda *path, **named: calls.append((path, named)) or "translator",
     )
-    monkeypatch.setattr("nmt.cli.serve.cores", lambda: 4)
+    monkeypatch.setattr("nmt.processes.cores", lambda: 4)
     assert main(["serve", "M", "--device", "cpu", "--precision", "bf16"]) == 0
     words = ["serve", "M", "--device", "cpu", "--precision", "bf16", "--processes", "3"]
     assert main(words) == 0

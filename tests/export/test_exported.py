@@ -109,7 +109,7 @@ def test_an_exported_directory_is_checked_and_told_from_a_model(settings, tmp_pa
     capsys.readouterr()
     assert main(["score", str(out), "--source", "a", "--target", "b"]) in (2, 3)
     assert main(["info", str(out)]) == 3
-    assert "a ctranslate2 directory" in capsys.readouterr().err
+    assert "a model for CTranslate2" in capsys.readouterr().err
     with pytest.raises(InputError, match="CTranslate2: "):
         ExportedTranslator.load(out, device="nowhere")
     weights = (out / "model.bin").read_bytes()
