@@ -284,6 +284,8 @@ class Batcher:
             return self._waiting.popleft()
         batch = self._window(self._waiting[0].options)
         self._computed += _requests(batch)
+        if self._waiting:
+            self._changed.notify()  # a process that has nothing to do
         return batch
 
     def _window(self, options: SearchOptions) -> list[_Item]:

@@ -303,6 +303,22 @@ def test_two_processes_work_at_once_on_what_each_has_taken():
     batched(both[0], scene, others=both[1:])
 
 
+def test_one_request_of_many_texts_is_worked_off_by_all_processes():
+    both = [Shouting(), Shouting()]
+    for translator in both:
+        hold(translator)
+
+    async def scene(batcher):
+        many = batcher.translate(["text"] * 100, PLAIN)
+        for translator in both:
+            await begun(translator)
+        for translator in both:
+            translator.free.set()
+        await many
+
+    batched(both[0], scene, others=both[1:])
+
+
 class Sharing(Here):
     """Knows among how many processes the cores were to be shared."""
 
