@@ -18,7 +18,7 @@ from nmt.serving.hosts import Hosts
 from nmt.serving.limits import Limits
 from nmt.serving.metrics import Metrics
 from nmt.serving.model_process import EndedError, ModelProcess
-from nmt.serving.requests import batcher_of, json_response
+from nmt.serving.requests import batcher_of, json_response, living_batcher_of
 
 _KINDS = {
     ".html": "text/html",
@@ -73,8 +73,7 @@ def create_app(
 def _add_probes(app: FastAPI) -> None:
     async def health(request: Request) -> Response:
         """Whether the server lives, loaded or not."""
-        if request.app.state.batcher.has_died:
-            raise HTTPException(503, "the model's processes have ended, start the server again")
+        living_batcher_of(request)
         return json_response({"status": "ok"})
 
     async def ready(request: Request) -> Response:

@@ -54,6 +54,10 @@ def told_of(translator: Any, path: Path, *more: Any) -> Any:
     return os.getpid(), more
 
 
+def greedy(translator: Any) -> None:
+    raise MemoryError
+
+
 class Threaded(Far):
     """As a model that computes with torch."""
 

@@ -94,6 +94,12 @@ class Here:
 
         return self.translator.n_best(texts, options, prefix=prefixes, progress=go_on)
 
+    has_ended = is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.end()
+
     def end(self) -> None:
         if isinstance(self.translator, Shouting):
             self.translator.free.set()

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from nmt.decoding.translator import SearchOptions
+from nmt.errors import InputError
 from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError
 from nmt.serving.model_process import EndedError
 from tests.patience import PATIENCE_S
@@ -375,6 +376,7 @@ def test_after_a_process_that_was_killed_comes_another():
         await then
         assert texts(then) == ["THEN"]
         assert len(made) == 2 and batcher._processes == made[1:]
+        assert made[0].is_closed and not made[1].is_closed
         assert batcher.is_ready and not batcher.has_died
         [note] = notes
         assert "another is started" in note
@@ -382,19 +384,40 @@ def test_after_a_process_that_was_killed_comes_another():
     batched(Shouting(), scene, new=new, note=notes.append)
 
 
-def test_without_any_process_that_starts_again_it_is_dead():
-    made = []
+def test_one_that_was_killed_while_nothing_was_to_do_costs_nobody_an_answer():
+    made, notes = [], []
 
-    def new() -> Mortal:
-        made.append(Mortal(None if made else Shouting()))
+    def new() -> Here:
+        made.append(Here(Shouting()))
         return made[-1]
 
     async def scene(batcher):
-        with pytest.raises(EndedError):
-            await batcher.translate(["kill"], PLAIN)
-        while not batcher.has_died:
-            await asyncio.sleep(0.001)
+        made[0].has_ended = True
+        then = batcher.translate(["then"], PLAIN)
+        await then
+        assert texts(then) == ["THEN"] and made[1].translator.batches and len(notes) == 1
+        assert batcher._busy == batcher._computed == 0
+
+    batched(Shouting(), scene, new=new, note=notes.append)
+
+
+def test_without_any_process_that_starts_again_it_is_dead_and_nobody_waits():
+    made, notes = [], []
+
+    def new() -> Mortal:
+        if made:
+            raise InputError("no such model, m, name another")
+        made.append(Mortal(Shouting()))
+        return made[-1]
+
+    async def scene(batcher):
+        killed = batcher.translate(["kill"], PLAIN)
+        waits = batcher.translate(["waits"], SearchOptions(beam=2))
+        for future in (killed, waits):
+            with pytest.raises(EndedError):
+                await future
+        assert batcher.has_died and "no such model, m" in notes[-1]
         with pytest.raises(NotReadyError):
             batcher.translate(["then"], PLAIN)
 
-    batched(Shouting(), scene, new=new)
+    batched(Shouting(), scene, new=new, note=notes.append)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nmt.decoding.options import SearchOptions
-from nmt.errors import ArgumentError, NoModelError, is_out_of_memory
+from nmt.errors import ArgumentError, InputError, NoModelError, is_out_of_memory
 from nmt.serving.model_process import (
     AbandonedError,
     EndedError,
@@ -37,6 +37,7 @@ def asked(process: ModelProcess, *texts: str, is_wanted=lambda: True) -> list[st
 
 def test_it_computes_elsewhere(process: ModelProcess, tmp_path):
     pid, more = process.call(far.told_of, tmp_path / "told", 1, "two")
+    assert not process.has_ended
     assert pid == process._process.pid != os.getpid() and more == (1, "two")
     assert (tmp_path / "told").read_text() == "Far"
     assert asked(process, "a", "b") == ["A", "B"]
@@ -75,7 +76,23 @@ def test_it_ends_when_it_is_killed_or_told_to():
     wait_until(lambda: not process._process.is_alive())
     with pytest.raises(EndedError):
         asked(process, "a")
+    assert process.has_ended
+    process.close()
     process.end()
+
+
+def test_one_that_is_killed_in_the_middle_of_an_answer_has_ended():
+    process = ModelProcess(far.far)
+    os.write(process._theirs.fileno(), b"\0\0\0\x09half")
+    process._theirs.close()
+    with pytest.raises(EndedError):
+        process._answer()
+
+
+def test_memory_that_a_call_lacks_is_no_fault(process: ModelProcess):
+    with pytest.raises(InputError, match="out of memory") as short:
+        process.call(far.greedy)
+    assert is_out_of_memory(short.value.__context__)
 
 
 @pytest.mark.parametrize(
