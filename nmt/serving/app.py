@@ -52,7 +52,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         batcher.start(lambda: loaded(batcher))
         yield
-        batcher.stop(limits.shutdown_s)
+        batcher.stop()  # the requests in hand are finished, or have been cut off
 
     # the pages that FastAPI offers for reading openapi.json come from elsewhere: none of them
     app = FastAPI(

@@ -122,17 +122,14 @@ class Batcher:
         for thread in self._threads:
             thread.start()
 
-    def stop(self, patience_s: float) -> None:
-        """Drops what waits, and ends the processes after what they have begun."""
+    def stop(self) -> None:
+        """Drops what waits, and ends the processes, whatever they do."""
         with self._changed:
             self._ending = True
             dropped, self._waiting = self._waiting, deque()
             self._changed.notify_all()
         for work in dropped:
             work.future.cancel()
-        until = time.monotonic() + (patience_s if self.model else 0)
-        for thread in self._threads:
-            thread.join(max(until - time.monotonic(), 0))
         for process in [*self._processes]:
             process.end()
         for thread in self._threads:

@@ -33,8 +33,9 @@ def batched(
         finally:
             for each in (translator, *others):
                 each.free.set()
-            batcher.stop(60)
+            batcher.stop()
             assert not batcher._is_alive and not batcher._waiting
+            assert batcher._busy == batcher._computed == 0
 
     return asyncio.run(run())
 
@@ -160,6 +161,8 @@ def test_a_full_queue_takes_no_more_until_there_is_room():
         translator.free.set()
         await asyncio.gather(*futures)
         assert batcher.waiting == 0 and 1 <= batcher.patience_s <= 60
+        batcher.seconds, batcher.translated = 40.0, 10
+        assert batcher.patience_s == 12  # of one process, for three requests
 
     batched(translator, scene, queue=3)
     assert sum(map(len, translator.batches)) == 4
@@ -235,8 +238,7 @@ def test_a_model_that_cannot_be_loaded_and_an_end_are_no_model():
         first = batcher.translate(["first"], PLAIN)
         await begun(translator)
         waits = batcher.translate(["waits"], PLAIN)
-        threading.Timer(0.05, translator.free.set).start()
-        batcher.stop(60)
+        batcher.stop()  # though nobody sets the translator free
         assert waits.cancelled() and not batcher.is_ready and not batcher.has_died
         await first
 
@@ -396,7 +398,6 @@ def test_one_that_was_killed_while_nothing_was_to_do_costs_nobody_an_answer():
         then = batcher.translate(["then"], PLAIN)
         await then
         assert texts(then) == ["THEN"] and made[1].translator.batches and len(notes) == 1
-        assert batcher._busy == batcher._computed == 0
 
     batched(Shouting(), scene, new=new, note=notes.append)
 

@@ -1,7 +1,12 @@
 """The model's process: what comes back from it, and how it ends."""
 
+import contextlib
 import multiprocessing
 import os
+import select
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -16,7 +21,8 @@ from nmt.serving.model_process import (
     ModelProcess,
     _work_off,
 )
-from tests.patience import wait_until
+from nmt.signals import STOP
+from tests.patience import PATIENCE_S, wait_until
 from tests.serving import far
 
 
@@ -41,6 +47,45 @@ def test_it_computes_elsewhere(process: ModelProcess, tmp_path):
     assert pid == process._process.pid != os.getpid() and more == (1, "two")
     assert (tmp_path / "told").read_text() == "Far"
     assert asked(process, "a", "b") == ["A", "B"]
+
+
+def test_what_asks_a_terminal_to_stop_is_for_the_server(process: ModelProcess):
+    for number in STOP:
+        os.kill(process.call(far.pid), number)
+    assert asked(process, "a") == ["A"]
+
+
+ENDS_AT_ONCE = """
+import os, threading
+from nmt.serving.model_process import ModelProcess
+from tests.serving import far
+if __name__ == "__main__":
+    process = ModelProcess(far.far)
+    process.start()
+    print(process.call(far.pid), flush=True)
+    threading.Thread(target=process.call, args=(far.busy,)).start()
+    input()
+    os._exit(9)
+"""
+
+
+def test_it_does_not_outlive_the_server_whatever_it_is_doing(tmp_path):
+    (tmp_path / "ends.py").write_text(ENDS_AT_ONCE)
+    command = [sys.executable, str(tmp_path / "ends.py")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    reads, writes = os.pipe()
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=writes, text=True, env=environment
+    ) as server:
+        os.close(writes)
+        pid = int(os.read(reads, 100))
+        server.communicate("\n")
+    try:
+        assert select.select([reads], [], [], PATIENCE_S)[0] and not os.read(reads, 100)
+    finally:
+        os.close(reads)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_its_errors_come_back_without_a_text_in_them(process: ModelProcess):
