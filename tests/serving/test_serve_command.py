@@ -20,7 +20,7 @@ from nmt.serving.model_process import EndedError
 from nmt.serving.server import run_serve
 from tests.fixtures.make import FROZEN
 from tests.patience import PATIENCE_S, wait_until
-from tests.serving.served import Here, ask
+from tests.serving.served import Here, Shouting, ask
 
 RUN = FROZEN[-1] / "run"
 
@@ -135,3 +135,28 @@ def test_one_that_is_stopped_while_it_loads_is_never_ready(monkeypatch):
     with pytest.raises(Stopped):
         run_serve([dict], host="localhost", port=0, limits=Limits(), note=notes.append)
     assert [note for note in notes if "ready" in note] == []
+
+
+def test_requests_that_the_end_cuts_off_are_told_so(monkeypatch):
+    translator, notes, answers = Shouting(), [], []
+    translator.free.clear()
+
+    def note(text: str) -> None:
+        notes.append(text)
+        if text == "nmt: ready":
+            for work in (client, stop):
+                threading.Thread(target=work).start()
+
+    def client() -> None:
+        port = int(re.search(r":(\d+), loading", notes[0])[1])  # type: ignore[index]
+        answers.append(ask(port, "/api/translate", {"text": "a"}))
+
+    def stop() -> None:
+        wait_until(lambda: translator.batches)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("nmt.serving.server.ModelProcess", Here)
+    with pytest.raises(Stopped, match="stopped, 1 request cut off") as stopped:
+        run_serve([translator], host="127.0.0.1", port=0, limits=Limits(shutdown_s=1), note=note)
+    assert stopped.value.status == 130
+    assert answers == [(503, {"error": "the server ends"})]
