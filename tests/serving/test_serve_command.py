@@ -144,8 +144,8 @@ def test_requests_that_the_end_cuts_off_are_told_so(monkeypatch):
     def note(text: str) -> None:
         notes.append(text)
         if text == "nmt: ready":
-            for work in (client, stop):
-                threading.Thread(target=work).start()
+            for thread in threads:
+                thread.start()
 
     def client() -> None:
         port = int(re.search(r":(\d+), loading", notes[0])[1])  # type: ignore[index]
@@ -155,8 +155,11 @@ def test_requests_that_the_end_cuts_off_are_told_so(monkeypatch):
         wait_until(lambda: translator.batches)
         os.kill(os.getpid(), signal.SIGINT)
 
+    threads = [threading.Thread(target=work) for work in (client, stop)]
     monkeypatch.setattr("nmt.serving.server.ModelProcess", Here)
     with pytest.raises(Stopped, match="stopped, 1 request cut off") as stopped:
         run_serve([translator], host="127.0.0.1", port=0, limits=Limits(shutdown_s=1), note=note)
+    for thread in threads:
+        thread.join()
     assert stopped.value.status == 130
     assert answers == [(503, {"error": "the server ends"})]
