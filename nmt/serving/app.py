@@ -18,7 +18,7 @@ from nmt.serving.hosts import Hosts
 from nmt.serving.limits import Limits
 from nmt.serving.metrics import Metrics
 from nmt.serving.model_process import EndedError, ModelProcess
-from nmt.serving.requests import batcher_of, json_response
+from nmt.serving.requests import batcher_of, json_response, living_batcher_of
 
 _KINDS = {
     ".html": "text/html",
@@ -52,7 +52,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         batcher.start(lambda: loaded(batcher))
         yield
-        batcher.stop(limits.shutdown_s)
+        batcher.stop()  # the requests in hand are finished, or have been cut off
 
     # the pages that FastAPI offers for reading openapi.json come from elsewhere: none of them
     app = FastAPI(
@@ -73,8 +73,7 @@ def create_app(
 def _add_probes(app: FastAPI) -> None:
     async def health(request: Request) -> Response:
         """Whether the server lives, loaded or not."""
-        if request.app.state.batcher.has_died:
-            raise HTTPException(503, "the model's processes have ended, start the server again")
+        living_batcher_of(request)
         return json_response({"status": "ok"})
 
     async def ready(request: Request) -> Response:

@@ -11,15 +11,21 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation
-from nmt.errors import Note
-from nmt.serving.model_process import AbandonedError, EndedError, Model, ModelProcess
+from nmt.errors import InputError, Note, where
+from nmt.serving.model_process import (
+    AbandonedError,
+    EndedError,
+    FailedError,
+    Model,
+    ModelProcess,
+)
 
 _SHARE = 16  # texts of a request at a time, so that a long one lets others pass
 _POOL = 512  # texts from which those of a batch are chosen
@@ -106,7 +112,7 @@ class Batcher:
             threading.Thread(target=self._run, args=(new,), name="model", daemon=True)
             for new in processes
         ]
-        self._loading = len(self._threads)
+        self._loading = self._running = len(self._threads)
         self._found: Model | None = None  # until all processes are ready
 
     def start(self, after_load: Callable[[], None] = lambda: None) -> None:
@@ -116,17 +122,14 @@ class Batcher:
         for thread in self._threads:
             thread.start()
 
-    def stop(self, patience_s: float) -> None:
-        """Drops what waits, and ends the processes after what they have begun."""
+    def stop(self) -> None:
+        """Drops what waits, and ends the processes, whatever they do."""
         with self._changed:
             self._ending = True
             dropped, self._waiting = self._waiting, deque()
             self._changed.notify_all()
         for work in dropped:
             work.future.cancel()
-        until = time.monotonic() + (patience_s if self.model else 0)
-        for thread in self._threads:
-            thread.join(max(until - time.monotonic(), 0))
         for process in [*self._processes]:
             process.end()
         for thread in self._threads:
@@ -144,7 +147,7 @@ class Batcher:
 
     @property
     def _is_alive(self) -> bool:
-        return any(thread.is_alive() for thread in self._threads)
+        return self._running > 0
 
     @property
     def patience_s(self) -> int:
@@ -207,6 +210,14 @@ class Batcher:
 
     def _run(self, new: Callable[[], ModelProcess]) -> None:
         """The thread of a process."""
+        try:
+            self._work_off(new)
+        finally:
+            with self._changed:
+                self._running -= 1
+            self._tell(self._drop_if_dead)
+
+    def _work_off(self, new: Callable[[], ModelProcess]) -> None:
         process = self._started(new)
         with self._changed:
             self._loading -= 1
@@ -217,6 +228,10 @@ class Batcher:
         while process and (window := self._next(took_s * _PATIENCE)) is not None:
             began = time.perf_counter()
             try:
+                if process.has_ended:  # while nothing was to do
+                    process = self._replaced(process, new)
+                if not process:
+                    raise EndedError
                 if isinstance(window, _Work):
                     self._do(process, window)
                 else:
@@ -224,28 +239,48 @@ class Batcher:
             except EndedError as error:
                 works = [window] if isinstance(window, _Work) else [item.work for item in window]
                 self._tell(_fail, works, error)
-                self._processes.remove(process)
-                if not self._ending:
-                    self._note("nmt: warning: the model's process was ended from outside, "
-                               "another is started")  # fmt: skip
-                    process = self._started(new)
+                process = process and self._replaced(process, new)
             finally:
                 with self._changed:
                     self._busy -= 1
                     self._computed -= 1 if isinstance(window, _Work) else _requests(window)
             took_s = time.perf_counter() - began
         if process:
-            process.end()
+            process.close()
+
+    def _replaced(
+        self, process: ModelProcess, new: Callable[[], ModelProcess]
+    ) -> ModelProcess | None:
+        """Another process than one that has ended; None if it could not be had."""
+        self._processes.remove(process)
+        process.close()
+        if self._ending:
+            return None
+        self._note("nmt: warning: the model's process was ended from outside, another is started")
+        return self._started(new)
+
+    def _drop_if_dead(self) -> None:
+        """What waits, waits in vain if no process is left."""
+        if self.has_died:
+            with self._changed:
+                dropped, self._waiting = self._waiting, deque()
+            _fail(dropped, EndedError())
 
     def _started(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
         """A process that is ready; None if it could not be had, or is not needed."""
-        process = new()
-        self._processes.append(process)
+        process = None
         try:
+            process = new()
+            self._processes.append(process)
             model = process.start()
         except BaseException as error:
-            process.end()
-            if not self.model and not self._ending:
+            if process:
+                self._processes.remove(process)
+                process.close()
+            if self.model and not self._ending:
+                why = error if isinstance(error, InputError | FailedError) else where(error)
+                self._note(f"nmt: warning: it could not be started, {why}")
+            elif not self._ending:
                 self.failure = self.failure or error
             return None
         self._found = model or self._found
@@ -284,6 +319,8 @@ class Batcher:
             return self._waiting.popleft()
         batch = self._window(self._waiting[0].options)
         self._computed += _requests(batch)
+        if self._waiting:
+            self._changed.notify()  # a process that has nothing to do
         return batch
 
     def _window(self, options: SearchOptions) -> list[_Item]:
@@ -410,7 +447,7 @@ def _finish(work: _Work, result: Any) -> None:
         work.future.set_result(result)
 
 
-def _fail(works: list[_Work], error: Exception) -> None:
+def _fail(works: Iterable[_Work], error: Exception) -> None:
     for work in works:
         if not work.future.done():
             work.future.set_exception(error)

@@ -133,19 +133,34 @@ class ModelProcess:
 
     def end(self) -> None:
         """Ends the process at once; from any thread, and more than once."""
+        with contextlib.suppress(ValueError):  # it is closed
+            if self._process.pid is not None:
+                self._process.kill()
+
+    def close(self) -> None:
+        """Ends the process and gives back what it took; from the thread that uses it."""
+        self.end()
         if self._process.pid is not None:
-            self._process.kill()
+            self._process.join()
+        self._process.close()
+        self._connection.close()
+        self._theirs.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended; asked between two calls."""
+        return self._connection.poll()
 
     def _send(self, job: Any) -> None:
         try:
             self._connection.send(job)
-        except (BrokenPipeError, ConnectionResetError):
+        except OSError:
             raise EndedError from None
 
     def _answer(self) -> Any:
         try:
             result, error, context = self._connection.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # before an answer, or in the middle of one
             raise EndedError from None
         if error:
             error.__context__ = context
@@ -233,4 +248,6 @@ def _outcome(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, A
         short = is_out_of_memory(error.__context__ or error)
         return None, error, MemoryError() if short else None
     except Exception as error:
+        if is_out_of_memory(error):
+            return None, InputError("out of memory"), MemoryError()
         return None, FailedError(where(error)), None

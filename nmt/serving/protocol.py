@@ -51,26 +51,27 @@ class Connection(HttpToolsProtocol):
         What comes after the application has refused a request is read and dropped, or its client
         would not see the answer: but not for ever.
         """
-        if not self._size:
-            self._relax("request")  # until now its first byte was waited for
         self._size += len(data)
         if self._size > self.limits.body_bytes * _DROPPED:
             self.transport.abort()
             return
         super().data_received(data)
-        if self._is_whole:
-            self._size = 0
-            self._relax("request")
-        elif not self._has_head and self._size > _HEAD_BYTES and not self.transport.is_closing():
+        if not self._has_head and self._size > _HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response(f"more than {_HEAD_BYTES:,} bytes of headers")
-        else:
-            self._expect("request")
+        elif not self._is_whole or self.cycle.response_complete:
+            self._expect("request")  # uvicorn has forgotten how long the connection is idle
 
     def on_message_begin(self) -> None:
         """See HttpToolsProtocol."""
         super().on_message_begin()
         self._size = 0  # so much at least was of the request before
         self._has_head = self._is_whole = False
+        self._relax("request")  # until now its first byte was waited for
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """See HttpToolsProtocol; what comes after the body is no header, whatever it says."""
+        if not self._has_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """See HttpToolsProtocol."""
@@ -83,6 +84,8 @@ class Connection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """See HttpToolsProtocol."""
         self._is_whole = True
+        self._size = 0
+        self._relax("request")
         super().on_message_complete()
 
     def pause_writing(self) -> None:

@@ -39,10 +39,18 @@ def limits_of(request: Request) -> Limits:
 
 def batcher_of(request: Request) -> Batcher:
     """The queue before the model; HTTPException 503 until that is loaded, and when it is gone."""
-    batcher: Batcher = request.app.state.batcher
+    batcher = living_batcher_of(request)
     if not batcher.is_ready:
         message = "the model is being loaded" if batcher.model is None else "the server ends"
         raise HTTPException(503, f"{message}, try again", {"Retry-After": "1"})
+    return batcher
+
+
+def living_batcher_of(request: Request) -> Batcher:
+    """The queue, loaded or not; HTTPException 503 if only a new start helps."""
+    batcher: Batcher = request.app.state.batcher
+    if batcher.has_died:
+        raise HTTPException(503, "the model's processes have ended, start the server again")
     return batcher
 
 

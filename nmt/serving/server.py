@@ -60,7 +60,7 @@ def run_serve(
     def loaded(batcher: Batcher) -> None:
         if batcher.failure:
             server.should_exit = True
-        else:
+        elif batcher.is_ready:  # else it was stopped in the meantime
             gc.freeze()  # what lives as long as the server is not looked through again and again
             note("nmt: ready")
 

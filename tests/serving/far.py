@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +53,19 @@ def broken() -> Far:
 def told_of(translator: Any, path: Path, *more: Any) -> Any:
     path.write_text(type(translator).__name__)
     return os.getpid(), more
+
+
+def pid(translator: Any) -> int:
+    return os.getpid()
+
+
+def busy(translator: Any) -> None:
+    while True:
+        time.sleep(1)
+
+
+def greedy(translator: Any) -> None:
+    raise MemoryError
 
 
 class Threaded(Far):

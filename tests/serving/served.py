@@ -27,7 +27,6 @@ class Shouting:
 
     transformer = None  # as a model that is no exported one
     max_part = 100  # words
-    held_at_end = False  # or the requests in hand are finished
 
     def __init__(self, symbols: Sequence[str] = ()):
         self.config = SimpleNamespace(
@@ -94,6 +93,12 @@ class Here:
 
         return self.translator.n_best(texts, options, prefix=prefixes, progress=go_on)
 
+    has_ended = is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.end()
+
     def end(self) -> None:
         if isinstance(self.translator, Shouting):
             self.translator.free.set()
@@ -114,7 +119,7 @@ def served(translator: Any, notes: list[str] | None = None, **limits: Any) -> It
         yield listener.getsockname()[1]
     finally:
         server.should_exit = True
-        if isinstance(translator, Shouting) and not translator.held_at_end:
+        if isinstance(translator, Shouting):
             translator.free.set()
         thread.join()
 

@@ -167,22 +167,6 @@ def test_pages_and_probes_have_heads(shouting: int):
     assert ask(shouting, "/health/")[0] == 404  # and no redirection
 
 
-def test_requests_that_the_end_cuts_off_are_told_so():
-    translator, answers = Shouting(), []
-    translator.free.clear()
-
-    def client():
-        answers.append(ask(port, "/api/translate", {"text": "a"}))
-
-    with served(translator, shutdown_s=1) as port:
-        thread = threading.Thread(target=client)
-        thread.start()
-        wait_until(lambda: translator.batches)
-        translator.held_at_end = True
-    thread.join()
-    assert answers == [(503, {"error": "the server ends"})]
-
-
 def test_other_refusals(shouting: int):
     for path, headers, expected in (
         ("/api/translate", {"content_type": "text/plain"}, 415),

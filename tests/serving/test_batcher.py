@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 
 from nmt.decoding.translator import SearchOptions
+from nmt.errors import InputError
 from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError
 from nmt.serving.model_process import EndedError
 from tests.patience import PATIENCE_S
@@ -32,8 +33,9 @@ def batched(
         finally:
             for each in (translator, *others):
                 each.free.set()
-            batcher.stop(60)
+            batcher.stop()
             assert not batcher._is_alive and not batcher._waiting
+            assert batcher._busy == batcher._computed == 0
 
     return asyncio.run(run())
 
@@ -159,6 +161,8 @@ def test_a_full_queue_takes_no_more_until_there_is_room():
         translator.free.set()
         await asyncio.gather(*futures)
         assert batcher.waiting == 0 and 1 <= batcher.patience_s <= 60
+        batcher.seconds, batcher.translated = 40.0, 10
+        assert batcher.patience_s == 12  # of one process, for three requests
 
     batched(translator, scene, queue=3)
     assert sum(map(len, translator.batches)) == 4
@@ -234,8 +238,7 @@ def test_a_model_that_cannot_be_loaded_and_an_end_are_no_model():
         first = batcher.translate(["first"], PLAIN)
         await begun(translator)
         waits = batcher.translate(["waits"], PLAIN)
-        threading.Timer(0.05, translator.free.set).start()
-        batcher.stop(60)
+        batcher.stop()  # though nobody sets the translator free
         assert waits.cancelled() and not batcher.is_ready and not batcher.has_died
         await first
 
@@ -303,6 +306,22 @@ def test_two_processes_work_at_once_on_what_each_has_taken():
     batched(both[0], scene, others=both[1:])
 
 
+def test_one_request_of_many_texts_is_worked_off_by_all_processes():
+    both = [Shouting(), Shouting()]
+    for translator in both:
+        hold(translator)
+
+    async def scene(batcher):
+        many = batcher.translate(["text"] * 100, PLAIN)
+        for translator in both:
+            await begun(translator)
+        for translator in both:
+            translator.free.set()
+        await many
+
+    batched(both[0], scene, others=both[1:])
+
+
 class Sharing(Here):
     """Knows among how many processes the cores were to be shared."""
 
@@ -320,6 +339,8 @@ def test_a_lone_request_has_all_cores():
     async def scene(batcher):
         await batcher.translate(["alone"] * 3, PLAIN)
         assert asked == [1]
+        while batcher._busy:  # the answer comes a little earlier
+            await asyncio.sleep(0.001)
         for translator in both:
             hold(translator)
         first = batcher.translate(["first"], PLAIN)
@@ -359,6 +380,7 @@ def test_after_a_process_that_was_killed_comes_another():
         await then
         assert texts(then) == ["THEN"]
         assert len(made) == 2 and batcher._processes == made[1:]
+        assert made[0].is_closed and not made[1].is_closed
         assert batcher.is_ready and not batcher.has_died
         [note] = notes
         assert "another is started" in note
@@ -366,19 +388,39 @@ def test_after_a_process_that_was_killed_comes_another():
     batched(Shouting(), scene, new=new, note=notes.append)
 
 
-def test_without_any_process_that_starts_again_it_is_dead():
-    made = []
+def test_one_that_was_killed_while_nothing_was_to_do_costs_nobody_an_answer():
+    made, notes = [], []
 
-    def new() -> Mortal:
-        made.append(Mortal(None if made else Shouting()))
+    def new() -> Here:
+        made.append(Here(Shouting()))
         return made[-1]
 
     async def scene(batcher):
-        with pytest.raises(EndedError):
-            await batcher.translate(["kill"], PLAIN)
-        while not batcher.has_died:
-            await asyncio.sleep(0.001)
+        made[0].has_ended = True
+        then = batcher.translate(["then"], PLAIN)
+        await then
+        assert texts(then) == ["THEN"] and made[1].translator.batches and len(notes) == 1
+
+    batched(Shouting(), scene, new=new, note=notes.append)
+
+
+def test_without_any_process_that_starts_again_it_is_dead_and_nobody_waits():
+    made, notes = [], []
+
+    def new() -> Mortal:
+        if made:
+            raise InputError("no such model, m, name another")
+        made.append(Mortal(Shouting()))
+        return made[-1]
+
+    async def scene(batcher):
+        killed = batcher.translate(["kill"], PLAIN)
+        waits = batcher.translate(["waits"], SearchOptions(beam=2))
+        for future in (killed, waits):
+            with pytest.raises(EndedError):
+                await future
+        assert batcher.has_died and "no such model, m" in notes[-1]
         with pytest.raises(NotReadyError):
             batcher.translate(["then"], PLAIN)
 
-    batched(Shouting(), scene, new=new)
+    batched(Shouting(), scene, new=new, note=notes.append)

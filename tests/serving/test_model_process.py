@@ -1,14 +1,19 @@
 """The model's process: what comes back from it, and how it ends."""
 
+import contextlib
 import multiprocessing
 import os
+import select
+import signal
+import subprocess
+import sys
 import threading
 
 import pytest
 import torch
 
 from nmt.decoding.options import SearchOptions
-from nmt.errors import ArgumentError, NoModelError, is_out_of_memory
+from nmt.errors import ArgumentError, InputError, NoModelError, is_out_of_memory
 from nmt.serving.model_process import (
     AbandonedError,
     EndedError,
@@ -16,7 +21,8 @@ from nmt.serving.model_process import (
     ModelProcess,
     _work_off,
 )
-from tests.patience import wait_until
+from nmt.signals import STOP
+from tests.patience import PATIENCE_S, wait_until
 from tests.serving import far
 
 
@@ -37,9 +43,49 @@ def asked(process: ModelProcess, *texts: str, is_wanted=lambda: True) -> list[st
 
 def test_it_computes_elsewhere(process: ModelProcess, tmp_path):
     pid, more = process.call(far.told_of, tmp_path / "told", 1, "two")
+    assert not process.has_ended
     assert pid == process._process.pid != os.getpid() and more == (1, "two")
     assert (tmp_path / "told").read_text() == "Far"
     assert asked(process, "a", "b") == ["A", "B"]
+
+
+def test_what_asks_a_terminal_to_stop_is_for_the_server(process: ModelProcess):
+    for number in STOP:
+        os.kill(process.call(far.pid), number)
+    assert asked(process, "a") == ["A"]
+
+
+ENDS_AT_ONCE = """
+import os, threading
+from nmt.serving.model_process import ModelProcess
+from tests.serving import far
+if __name__ == "__main__":
+    process = ModelProcess(far.far)
+    process.start()
+    print(process.call(far.pid), flush=True)
+    threading.Thread(target=process.call, args=(far.busy,)).start()
+    input()
+    os._exit(9)
+"""
+
+
+def test_it_does_not_outlive_the_server_whatever_it_is_doing(tmp_path):
+    (tmp_path / "ends.py").write_text(ENDS_AT_ONCE)
+    command = [sys.executable, str(tmp_path / "ends.py")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    reads, writes = os.pipe()
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=writes, text=True, env=environment
+    ) as server:
+        os.close(writes)
+        pid = int(os.read(reads, 100))
+        server.communicate("\n")
+    try:
+        assert select.select([reads], [], [], PATIENCE_S)[0] and not os.read(reads, 100)
+    finally:
+        os.close(reads)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_its_errors_come_back_without_a_text_in_them(process: ModelProcess):
@@ -75,7 +121,23 @@ def test_it_ends_when_it_is_killed_or_told_to():
     wait_until(lambda: not process._process.is_alive())
     with pytest.raises(EndedError):
         asked(process, "a")
+    assert process.has_ended
+    process.close()
     process.end()
+
+
+def test_one_that_is_killed_in_the_middle_of_an_answer_has_ended():
+    process = ModelProcess(far.far)
+    os.write(process._theirs.fileno(), b"\0\0\0\x09half")
+    process._theirs.close()
+    with pytest.raises(EndedError):
+        process._answer()
+
+
+def test_memory_that_a_call_lacks_is_no_fault(process: ModelProcess):
+    with pytest.raises(InputError, match="out of memory") as short:
+        process.call(far.greedy)
+    assert is_out_of_memory(short.value.__context__)
 
 
 @pytest.mark.parametrize(

@@ -188,3 +188,27 @@ def test_r25_an_answer_that_nobody_reads_is_given_up(port: int):
         asked = b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 100
         assert send_for_ever(client, asked, 50_000_000) < 50_000_000
     assert ask(port, "/health")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n", b"\r\n"),  # which belongs to no request
+        (b"POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n", b"1"),  # after the 404
+    ],
+)
+def test_r25_a_client_that_has_its_answer_and_sends_no_more_is_let_go(port: int, parts: tuple):
+    request, rest = parts
+    with connected(port) as client:
+        client.sendall(request)
+        assert client.recv(65536)
+        client.sendall(rest)
+        with contextlib.suppress(ConnectionError):
+            assert not client.recv(65536)  # or it waits in vain
+
+
+def test_r25_what_comes_after_a_body_is_no_header(port: int):
+    chunks = b"%x\r\n%b\r\n0\r\nContent-Encoding: gzip\r\n\r\n" % (len(GOOD), GOOD)
+    with connected(port) as client:
+        client.sendall(POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks)
+        assert answer(client) == (200, {"translatedText": "A"})

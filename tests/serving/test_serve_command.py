@@ -1,6 +1,7 @@
 """`nmt serve` as a process: it says where it is, serves, and ends as it promises."""
 
 import builtins
+import os
 import re
 import signal
 import socket
@@ -9,11 +10,17 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
+
 from nmt.cli import main
 from nmt.decoding.translator import Translator
+from nmt.errors import Stopped
+from nmt.serving.limits import Limits
+from nmt.serving.model_process import EndedError
+from nmt.serving.server import run_serve
 from tests.fixtures.make import FROZEN
-from tests.patience import wait_until
-from tests.serving.served import ask
+from tests.patience import PATIENCE_S, wait_until
+from tests.serving.served import Here, Shouting, ask
 
 RUN = FROZEN[-1] / "run"
 
@@ -111,3 +118,48 @@ def test_a_missing_extra_is_named(capsys, monkeypatch):
     assert refusal(capsys, str(RUN)) == (
         2, "nmt: error: uvicorn is not installed, nmt serve, pip install 'nmt[serve]'",
     )  # fmt: skip
+
+
+def test_one_that_is_stopped_while_it_loads_is_never_ready(monkeypatch):
+    notes: list[str] = []
+    ended = threading.Event()
+
+    def start(_: Here):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert ended.wait(PATIENCE_S)
+        raise EndedError
+
+    monkeypatch.setattr("nmt.serving.server.ModelProcess", Here)
+    monkeypatch.setattr(Here, "start", start)
+    monkeypatch.setattr(Here, "end", lambda _: ended.set())
+    with pytest.raises(Stopped):
+        run_serve([dict], host="localhost", port=0, limits=Limits(), note=notes.append)
+    assert [note for note in notes if "ready" in note] == []
+
+
+def test_requests_that_the_end_cuts_off_are_told_so(monkeypatch):
+    translator, notes, answers = Shouting(), [], []
+    translator.free.clear()
+
+    def note(text: str) -> None:
+        notes.append(text)
+        if text == "nmt: ready":
+            for thread in threads:
+                thread.start()
+
+    def client() -> None:
+        port = int(re.search(r":(\d+), loading", notes[0])[1])  # type: ignore[index]
+        answers.append(ask(port, "/api/translate", {"text": "a"}))
+
+    def stop() -> None:
+        wait_until(lambda: translator.batches)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threads = [threading.Thread(target=work) for work in (client, stop)]
+    monkeypatch.setattr("nmt.serving.server.ModelProcess", Here)
+    with pytest.raises(Stopped, match="stopped, 1 request cut off") as stopped:
+        run_serve([translator], host="127.0.0.1", port=0, limits=Limits(shutdown_s=1), note=note)
+    for thread in threads:
+        thread.join()
+    assert stopped.value.status == 130
+    assert answers == [(503, {"error": "the server ends"})]
