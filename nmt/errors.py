@@ -23,7 +23,7 @@ class Status(IntEnum):
     """Exit status of the `nmt` command."""
 
     DONE = 0
-    BUG = 1
+    BUG = 1  # or an export that failed its own check
     INPUT = 2  # the user's input, configuration, missing extra, lock, out of memory, lost rank
     NO_MODEL = 3  # no usable checkpoint or model
     DIVERGED = 4  # non-finite loss or gradient norm
@@ -107,6 +107,12 @@ class StorageError(InputError):
     """The disk is full, permission is missing, or a transfer broke."""
 
     status = Status.STORAGE
+
+
+class ExportError(InputError):
+    """An exported model does not do what ours does, and is not kept."""
+
+    status = Status.BUG
 
 
 class LastingError(InputError):
