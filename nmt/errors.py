@@ -1,10 +1,12 @@
 """The errors that end a command with one line, each class with its exit status."""
 
 import errno
+import os
 import re
 import signal
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 
 # Line ends, other control characters, marks that turn the direction in which text is read
@@ -21,7 +23,7 @@ class Status(IntEnum):
     """Exit status of the `nmt` command."""
 
     DONE = 0
-    BUG = 1
+    BUG = 1  # or an export that failed its own check
     INPUT = 2  # the user's input, configuration, missing extra, lock, out of memory, lost rank
     NO_MODEL = 3  # no usable checkpoint or model
     DIVERGED = 4  # non-finite loss or gradient norm
@@ -107,6 +109,12 @@ class StorageError(InputError):
     status = Status.STORAGE
 
 
+class ExportError(InputError):
+    """An exported model does not do what ours does, and is not kept."""
+
+    status = Status.BUG
+
+
 class LastingError(InputError):
     """The file that was read is not damaged, so an older one must not be used in its place."""
 
@@ -157,6 +165,17 @@ def of_system(error: OSError) -> InputError:
         return ShortageError(f"{what}, raise the limit on open files, see ulimit -n")
     kind = InputError if error.errno in _PATH_ERRORS else StorageError
     return kind(f"{what}, check path, permission and room on the disk")
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Says what an OSError of the block is about if it does not, as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename is None:
+            raise OSError(error.errno, os.strerror(error.errno), what) from error
+        raise
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -4,7 +4,6 @@ Only this package names flags and reads arguments. Commands import the library w
 that `nmt --help` is quick.
 """
 
-import sys
 from collections.abc import Mapping
 
 from nmt.cli import (
@@ -23,7 +22,7 @@ from nmt.cli import (
     translate,
 )
 from nmt.cli.parser import parse
-from nmt.cli.terminal import forget_output, say, set_up_streams
+from nmt.cli.terminal import flush_output, forget_unwritable, say, set_up_streams
 from nmt.errors import (
     InputError,
     Status,
@@ -53,17 +52,23 @@ COMMANDS = (
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command and returns its exit status."""
+    set_up_streams()
+    try:
+        return _status_of(argv)
+    finally:
+        forget_unwritable()
+
+
+def _status_of(argv: list[str] | None) -> int:
     flags: Mapping[str, str] = {}
     name = if_out_of_memory = ""
-    set_up_streams()
     try:
         arguments = parse(COMMANDS, argv)
         flags, name = arguments.flags, arguments.command.name
         if_out_of_memory = arguments.command.if_out_of_memory
         with stoppable("interrupted"):  # so that half-written files are removed
             arguments.command.run(arguments)
-        if sys.stdout:
-            sys.stdout.flush()
+        flush_output()
         return Status.DONE
     except ToldElsewhereError as error:
         return error.status
@@ -76,7 +81,6 @@ def main(argv: list[str] | None = None) -> int:
         say("nmt: interrupted")
         return 130
     except BrokenPipeError:  # the reader of our output has gone
-        forget_output()
         return Status.DONE
     except ModuleNotFoundError as error:
         missing = _missing_extra(error, name)
@@ -87,7 +91,6 @@ def main(argv: list[str] | None = None) -> int:
         refusal = _of_surroundings(error, if_out_of_memory)
         if refusal is None:
             raise
-        forget_output()
         return _refused(refusal, flags)
 
 

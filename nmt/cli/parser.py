@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from nmt import __version__
+from nmt.cli.terminal import flush_output
 from nmt.errors import InputError
 
 
@@ -23,7 +24,12 @@ class Command:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises wrong usage as an InputError, as every other error is."""
+    """Raises wrong usage as an InputError, as every other error is, and what --help meets too."""
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        """See ArgumentParser; the help that is printed is written before."""
+        flush_output()
+        super().exit(status, message)
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}, command line, see {self.prog} --help")

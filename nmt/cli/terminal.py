@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from nmt.errors import InputError, of_system, told
+from nmt.errors import InputError, naming, of_system, told
 
 
 def say(text: str) -> None:
@@ -23,7 +23,7 @@ def run_script(name: str, main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # the reader of our output has gone
-        forget_output()
+        forget_unwritable()
     except InputError as error:
         _end(name, error)
     except OSError as error:
@@ -42,7 +42,8 @@ def print_result(text: object) -> None:
     """Prints a result, which a program may read; InputError if standard output is closed."""
     if sys.stdout is None:
         raise InputError("standard output is closed, this command, give it somewhere to write")
-    print(text)
+    with naming("standard output"):
+        print(text)
 
 
 def set_up_streams() -> None:
@@ -66,10 +67,18 @@ def _occupy_standard_descriptors() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
-def forget_output() -> None:
-    """Drops output that cannot be written, or the interpreter would fail on it again at its end."""
-    try:
-        if sys.stdout:
+def flush_output() -> None:
+    """Writes what results are still held back; OSError if that cannot be."""
+    if sys.stdout:
+        with naming("standard output"):
             sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def forget_unwritable() -> None:
+    """Drops what cannot be written, or the interpreter fails on it at its end, with status 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -16,7 +16,7 @@ from nmt.config.comparing import differences
 from nmt.config.problems import described
 from nmt.config.settings import Config, Model
 from nmt.config.strict_yaml import MAX_DEPTH, KeyPath, inline, parse, read
-from nmt.errors import InputError
+from nmt.errors import ArgumentError, InputError
 from nmt.storage import names
 
 _MAX_BASES = 20
@@ -36,6 +36,8 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
     Raises:
         InputError: one line for each problem found, with file, line and key.
     """
+    if isinstance(overrides, str):
+        raise ArgumentError("one override, {overrides} {}, give a list of them", overrides)
     content, origins = _read_with_base(Path(path), seen=())
     problems: list[str] = []
     for override in overrides:

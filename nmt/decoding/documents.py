@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.cutting import listed
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.passages import Passage, Progress, Translates, later
 from nmt.decoding.translation import Translation, combine
@@ -81,7 +82,7 @@ def translate_documents(
     """
     language = translator.config.data.source_language
     documents = [Document(text, translator.tokenizer, language) for text in texts]
-    prefixes = [prefix] * len(texts) if isinstance(prefix, str) else prefix
+    prefixes = [prefix] * len(texts) if isinstance(prefix, str) else listed(prefix, "prefix")
     if len(prefixes) != len(texts):
         found = count(len(texts), "document"), len(prefixes)
         raise ArgumentError("{} but {} prefixes, {prefix}, give one for each", *found)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from nmt.errors import InputError
+from nmt.errors import InputError, naming
 
 PAUSE_S = 0.05  # after so long without input, the window is translated
 _OLDEST_S = 0.5  # no line waits for longer than this, even while input keeps coming
@@ -168,7 +168,8 @@ class _Arrivals:
                 return self.source.read(_READ_BYTES)
             if not select.select([self.descriptor], [], [], patience_s)[0]:
                 return None
-            return os.read(self.descriptor, _READ_BYTES)
+            with naming(self.name):
+                return os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:  # another process has emptied the pipe, which it shares with us
             return None
 

@@ -20,7 +20,7 @@ from nmt.decoding.line_writer import LineOptions, LineWriter
 from nmt.decoding.markup import Form, Markup
 from nmt.decoding.passages import Passage, Progress, Translates, translate_passages
 from nmt.decoding.translator import Translator
-from nmt.errors import ArgumentError, Note, count
+from nmt.errors import ArgumentError, Note, count, naming
 from nmt.model.prepacking import Precision
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
@@ -75,6 +75,7 @@ def run_translate(
     links_path = None if str(alignment) == "-" else alignment
     is_typed = input is None and output is None and _is_terminal() and options.format == "text"
     with (
+        _reader_of_links(output, links_path),
         contextlib.nullcontext(Typed()) if is_typed else _opened_input(input) as stream,
         opened_output(output) as target,
         contextlib.nullcontext() if links_path is None else opened_output(links_path) as links,
@@ -331,6 +332,22 @@ class _Prefixes:
 
 
 @contextlib.contextmanager
+def _reader_of_links(output: str | Path | None, alignment: str | Path | None) -> Iterator[None]:
+    """Tells if nobody reads the alignment to its end: the output's file would be missing silently.
+
+    Where the output is a pipe itself, its reader may have gone, which is its right.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        if output is None or _is_stream(Path(output)):
+            raise
+        raise ArgumentError(
+            "not read to its end, {alignment} {}, nothing was written: name a file", alignment
+        ) from None
+
+
+@contextlib.contextmanager
 def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
     if path is None:
         if sys.stdin is None:
@@ -377,15 +394,24 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
     if path is None:
         if sys.stdout is None:
             raise ArgumentError("standard output is closed, {output}, name a file")
-        yield sys.stdout.buffer
+        with naming("standard output"):
+            yield sys.stdout.buffer
         return
-    check_output(Path(path))
-    suffix = Path(path).suffix
-    path = Path(os.path.realpath(path))  # a symlink stays one
-    is_device = path.exists() and not path.is_file()  # or a named pipe: never renamed over
+    path = Path(path)
+    check_output(path)
+    whole = Path(os.path.realpath(path))  # a symlink stays one
     with (
-        contextlib.nullcontext(path) if is_device else new_file(path) as place,
+        naming(str(path)),
+        contextlib.nullcontext(path) if _is_stream(path) else new_file(whole) as place,
         place.open("wb") as file,
-        compressed(file, suffix) as compressor,
+        compressed(file, path.suffix) as compressor,
     ):
         yield compressor
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether it is a device or a pipe, perhaps without a name, such as /dev/stdout: written to.
+
+    All others are replaced by a file that is complete.
+    """
+    return path.exists() and not path.is_file()

@@ -108,9 +108,9 @@ class SearchOptions:
     def distribution(self) -> Distribution:
         """From which distribution samples are drawn."""
         return Distribution(
-            1.0 if self.temperature is None else self.temperature,
+            1.0 if self.temperature is None else float(self.temperature),
             self.top_k,
-            1.0 if self.top_p is None else self.top_p,
+            1.0 if self.top_p is None else float(self.top_p),
         )
 
     def _must_be(self, name: str, kind: type, called: str) -> None:

@@ -86,7 +86,7 @@ class _Placing:
     def __init__(self, root: Element, source: str, translation: str, links: Links):
         self.root, self.source, self.target = root, _Text(source), _Text(translation)
         self.linked: dict[int, list[int]] = {}  # words of the translation, by the source's
-        for word, to in links:
+        for word, to in sorted(set(links)):
             self.linked.setdefault(word, []).append(to)
         self.n = len(self.target.begins)
         self.around: list[Element] = []  # elements around the whole
@@ -112,10 +112,14 @@ class _Placing:
             elements[0].words = begin, end
             elements = elements if begin == end else []  # none is left to be given words
         free = bytearray(b"\1" * (end - begin))
+        runs: dict[range, list[range]] = {}  # children in the same word, as in Chinese, share them
         waiting = []
         for child in elements:
-            run = self._run(child, free, begin)
-            if run:
+            words = self._words_of(child)
+            if words not in runs:
+                runs[words] = self._runs(words, free, begin)
+            if runs[words]:
+                run = runs[words].pop()
                 free[run.start - begin : run.stop - begin] = bytes(len(run))
                 child.words = run.start, run.stop
             else:
@@ -133,18 +137,27 @@ class _Placing:
     def _words_of(self, element: Element) -> range:
         return self.source.words(element.begin, element.end)
 
-    def _run(self, child: Element, free: bytearray, begin: int) -> range:
-        """The longest run of free words that are linked to the child's; empty if none is."""
-        words = self._words_of(child)
-        linked = sorted(to for word in words for to in self.linked.get(word, ()))
-        best = run = range(0)
-        for word in linked:
-            at = word - begin
-            if not (0 <= at < len(free) and free[at]):
+    def _runs(self, words: range, free: bytearray, begin: int) -> list[range]:
+        """The runs of free words that are linked to these; the longest last, of equals the first.
+
+        Args:
+            free: of which words of the translation, from `begin`.
+        """
+        linked = sorted(to for word in words for to in self._linked(word, begin, begin + len(free)))
+        runs = list[range]()
+        for to in linked:
+            if not free[to - begin]:
                 continue
-            run = range(run.start, word + 1) if run and run.stop == word else range(word, word + 1)
-            best = max(best, run, key=len)
-        return best
+            if runs and runs[-1].stop == to:
+                runs[-1] = range(runs[-1].start, to + 1)
+            else:
+                runs.append(range(to, to + 1))
+        return sorted(runs, key=lambda run: (len(run), -run.start))
+
+    def _linked(self, word: int, begin: int, end: int) -> list[int]:
+        """The words of the translation, in this range, that are linked to one of the source."""
+        linked = self.linked.get(word, [])
+        return linked[bisect_left(linked, begin) : bisect_left(linked, end)]
 
     def _nearest(self, child: Element, parent: Element, free: bytearray) -> int | None:
         """The free word whose place among the parent's is most like the child's; None: none is."""
@@ -211,9 +224,8 @@ class _Placing:
 
     def _end_of_linked(self, word: int, parent: Element) -> int:
         """Where the last of the parent's words ends that are linked to one of the source; or 0."""
-        first, stop = parent.words
-        inside = [to for to in self.linked.get(word, ()) if first <= to < stop]
-        return self.target.ends[max(inside)] if inside else 0
+        inside = self._linked(word, *parent.words)
+        return self.target.ends[inside[-1]] if inside else 0
 
     def _characters(self, element: Element) -> tuple[int, int]:
         """The characters of an element's words, but for punctuation that was outside it too."""

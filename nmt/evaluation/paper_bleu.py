@@ -8,7 +8,7 @@ reference was tokenized already and has straight quotation marks (tensor2tensor,
 here the reference gets these: a translation with „ loses that token, as it did there. For French
 no script was published; the same steps with Moses' French rules are taken on both sides alike.
 
-How far it is from sacreBLEU depends on the text: see `nmt evaluate` in docs/commands.md. It
+How far it is from sacreBLEU depends on the text: see docs/paper.md. It
 compares only with the paper's figures and with others computed in this way.
 
 On 269,089 German sentences (news, captions, web, parliament) the tokens are those of the Perl

@@ -11,7 +11,7 @@ import numpy as np
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.score import log_probabilities
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError
+from nmt.errors import ExportError
 from nmt.model.special_ids import EOS_ID
 
 _NUMBER = 40
@@ -75,7 +75,7 @@ def compare(
         name: of the format.
 
     Raises:
-        InputError: they differ from ours.
+        ExportError: they differ from ours.
     """
     worst = max(
         abs(ours - theirs)
@@ -87,7 +87,7 @@ def compare(
         for sample, tokens in zip(samples, translations, strict=True)
     ]
     if worst > TOLERANCE or not all(equal):
-        raise InputError(
+        raise ExportError(
             f"{sum(equal)} of {len(equal)} greedy translations are ours, log-probabilities differ "
             f"by up to {worst:.1e}, {name}, nothing was exported: use another version of it"
         )

@@ -59,8 +59,8 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: Quant
         What the check has found, for a person.
 
     Raises:
-        InputError: the model has an attention window, which CTranslate2 cannot express; the check
-            has failed.
+        InputError: the model has an attention window, which CTranslate2 cannot express.
+        ExportError: the check has failed.
     """
     transformer, tokenizer = translator.transformer, translator.tokenizer
     pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))

@@ -1,6 +1,5 @@
 """`nmt export`: a model as a directory of another program's format."""
 
-import os
 from pathlib import Path
 from typing import Literal
 
@@ -10,8 +9,8 @@ from nmt.decoding.translator import Translator
 from nmt.errors import ArgumentError, Note
 from nmt.export.ctranslate2 import Quantization, export_ctranslate2
 from nmt.runs.model_directory import load_model
-from nmt.runs.run_directory import owner
-from nmt.storage.atomic import new_directory, refuse_existing
+from nmt.runs.run_directory import refuse_output
+from nmt.storage.atomic import new_directory
 
 Format = Literal["ctranslate2", "huggingface"]
 
@@ -28,14 +27,13 @@ def export(
         note: is told which model of a run is used, and what the comparison has found.
 
     Raises:
-        InputError: the format cannot express the model, or its translations differ from ours.
+        InputError: the format cannot express the model.
+        ExportError: its translations differ from ours.
         ArgumentError: an extra is missing, `quantization` is not the format's, or `output` is
             among a run's own files.
         NoModelError: no sound model.
     """
-    refuse_existing(output)
-    if own := owner(Path(os.path.realpath(output))):  # where it would be read as a damaged model
-        raise ArgumentError("among nmt's own files in {}, {output} {}, name another", own, output)
+    refuse_output(output)
     if quantization and format != "ctranslate2":
         raise ArgumentError("only for ctranslate2, {quantization} {}, leave it out", quantization)
     _refuse_missing(format)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from nmt.config import Config
 from nmt.decoding.search import NEVER_GENERATED
 from nmt.decoding.translator import Translator
-from nmt.errors import InputError
+from nmt.errors import ExportError, InputError
 from nmt.export.check import compare, samples_of
 from nmt.export.model_card import model_card
 from nmt.export.tokenizer_json import tokenizer_json
@@ -183,8 +183,8 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
         What the comparison with ours has found, for a person.
 
     Raises:
-        InputError: transformers cannot express the model or its tokenizer; the comparison has
-            failed.
+        InputError: transformers cannot express the model or its tokenizer.
+        ExportError: the comparison has failed.
     """
     config, tokenizer = model.config, model.tokenizer
     refuse_inexpressible(config)
@@ -218,7 +218,7 @@ def _check(translator: Translator, folder: Path) -> str:
     for sample in samples:
         source = tokenizer(sample.text, return_tensors="pt").input_ids
         if source[0].tolist() != [*sample.source, EOS_ID]:
-            raise InputError(
+            raise ExportError(
                 f"tokenizer.json splits {sample.text!r:.60} in another way, huggingface, "
                 "nothing was exported: use another version of tokenizers"
             )

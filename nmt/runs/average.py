@@ -12,9 +12,8 @@ from nmt.runs.model_directory import (
     read_tensors,
     save_model,
 )
-from nmt.runs.run_directory import RunDirectory
+from nmt.runs.run_directory import RunDirectory, refuse_output
 from nmt.storage import manifest
-from nmt.storage.atomic import refuse_existing
 from nmt.storage.names import SHORTLIST, TOKENIZER, WEIGHTS
 
 
@@ -52,10 +51,11 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
         The steps averaged, ascending.
 
     Raises:
-        InputError: fewer than `last` sound checkpoints, or `output` exists.
+        InputError: fewer than `last` sound checkpoints; `output` exists, or is among a run's own
+            files.
         NoModelError: no sound checkpoint at all.
     """
-    refuse_existing(output)
+    refuse_output(output)
     if not run.is_dir():
         raise InputError(f"no such run directory, {run}, correct the path")
     directory = RunDirectory(run)

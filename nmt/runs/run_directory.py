@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt import config as configuration
 from nmt.config import Config
-from nmt.errors import InputError, NoModelError, Note
+from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.storage import atomic, manifest, names
 from nmt.storage.opening import refuse_not_utf8, small_file
 
@@ -49,6 +49,17 @@ def owner(path: Path) -> Path | None:
         if path.relative_to(folder).parts[0] in own:
             return folder
     return None
+
+
+def refuse_output(path: Path) -> None:
+    """Raises InputError if no model can be written to a folder: see `refuse_existing`.
+
+    Nor among the files of a run or of data, where it would be read as a damaged one of theirs: then
+    ArgumentError, as of `output`.
+    """
+    atomic.refuse_existing(path)
+    if own := owner(Path(os.path.realpath(path))):
+        raise ArgumentError("among nmt's own files in {}, {output} {}, name another", own, path)
 
 
 @dataclass(frozen=True)

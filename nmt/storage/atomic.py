@@ -18,7 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.errors import InputError
+from nmt.errors import InputError, naming
 from nmt.storage.opening import refuse_not_utf8
 
 PREFIX, LOCK = ".tmp-nmt-", ".lock"  # nobody else begins a name so
@@ -59,15 +59,11 @@ def new_file(path: Path) -> Iterator[Path]:
     """
     with _locked_aside(path, Path.touch) as aside:
         mode = _mode_of_files(aside)
-        try:
+        with naming(str(path)):
             yield aside
             _give_mode(aside, mode)
             sync(aside)
             aside.replace(path)
-        except OSError as error:
-            if error.errno and error.filename is None:
-                raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
-            raise
     sync(path.parent)
 
 

@@ -225,6 +225,26 @@ def test_r21_closed_streams(model: Path, tmp_path: Path):
         assert child.said.startswith(f"nmt: error: {error}") and child.said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "stream", "status"),
+    [("--help", 1, 5), ("config", 1, 5), ("config none", 2, 2)],
+)
+def test_r21_status_of_full_streams(words: str, stream: int, status: int):
+    """Not the interpreter's 120, which it has if it cannot write at its end."""
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "nmt", *words.split()],
+            stdout=full if stream == 1 else subprocess.DEVNULL,
+            stderr=full if stream == 2 else subprocess.PIPE,
+            env={key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"},
+            timeout=PATIENCE_S,
+        )
+    assert ended.returncode == status
+    if stream == 1:
+        assert ended.stderr.startswith(b"nmt: error: No space left on device, standard output, ")
+        assert ended.stderr.count(b"\n") == 1
+
+
 def without_output() -> None:
     """As an interpreter finds and leaves it that is started with `>&-`."""
     os.close(1)

@@ -62,6 +62,21 @@ def test_files_of_a_run_or_of_data_are_no_output(run: Path, capsys, command: str
     assert files(run) == before
 
 
+@pytest.mark.parametrize(
+    "name", ["checkpoints/step-00000099", "model/new", "exp/train", "exp/train/new"]
+)
+def test_a_mean_of_checkpoints_is_not_put_among_them(run: Path, capsys, name: str):
+    """There every later command would pass it over as a damaged checkpoint."""
+    if name == "exp/train":
+        (run / name / "x.arrow").unlink()
+    before = files(run)
+    assert main(["average", str(run), "--last", "1", "--output", str(run / name)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("nmt: error: among nmt's own files in ")
+    assert f", --output {run / name}, " in line
+    assert files(run) == before
+
+
 @pytest.mark.parametrize("name", ["test.de", "exp/test.de", "configs/config.yaml"])
 def test_beside_them_there_is_room(run: Path, capsys, name: str):
     (run / name).parent.mkdir(exist_ok=True)

@@ -7,6 +7,7 @@ import pytest
 
 from nmt.config import differences, load
 from nmt.data.corpora import read_corpus
+from nmt.errors import InputError
 from nmt.runs.run_directory import MAY_CHANGE
 from tests.config.files import GOOD, problems, refused, write
 
@@ -14,6 +15,11 @@ from tests.config.files import GOOD, problems, refused, write
 def test_a_corpus_is_of_the_kind_that_it_names(tmp_path: Path):
     config = load(write(tmp_path, GOOD))
     assert len({type(corpus) for corpus in config.data.train}) == 6
+
+
+def test_a_single_override_is_not_read_letter_by_letter():
+    with pytest.raises(InputError, match=r"one override, overrides model\.heads=2, give"):
+        load("none.yaml", "model.heads=2")
 
 
 def test_base_and_overrides(tmp_path: Path):

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -152,6 +153,12 @@ def test_a_stream_holds_few_characters(translator: Translator, monkeypatch: pyte
     assert sizes == [4_000_000, 4_000_000, 2_000_000]
 
 
+def test_numbers_of_any_kind(translator: Translator):
+    half = Fraction(1, 2)
+    found = translator.translate(TEXTS[0], sample=True, temperature=half, top_p=half)  # type: ignore[arg-type]
+    assert found == translator.translate(TEXTS[0], sample=True, temperature=0.5, top_p=0.5)
+
+
 def test_wrong_arguments_of_a_stream_are_told_at_once(translator: Translator):
     for problem, call in {
         "one text": lambda: translator.stream("The dog sees a cat."),
@@ -180,6 +187,7 @@ TEXT = "The dog sees a cat."
         (lambda t: t.translate([[TEXT]]), r"list where a text is expected, text \(number 1"),
         (lambda t: t.n_best(TEXT), "str where several texts are expected, sentences, give"),
         (lambda t: t.translate(TEXT, prefix=None), "NoneType where .*, prefix, give"),
+        (lambda t: t.translate(TEXT, prefix=None, document=True), "NoneType .*, prefix, give"),
         (lambda t: t.translate([TEXT], prefix=[b"x"]), r"bytes where a text .*, prefix \(number 1"),
         (lambda t: next(t.stream([b"ab"])), "bytes where a text is expected, texts, give"),
         (lambda t: t.score(None, None), "NoneType where several texts are expected, sources"),

@@ -351,6 +351,36 @@ def test_a_named_pipe_is_written_to_not_replaced(run):
     assert read == [b"A\n"]
 
 
+def test_a_pipe_without_a_name_is_written_to(run):
+    """As in --output >(gzip) and --output /dev/stdout | ..."""
+    Path("in").write_bytes(b"a\n")
+    reading, writing = os.pipe()
+    run("in", f"/dev/fd/{writing}")
+    os.close(writing)
+    assert os.read(reading, 100) == b"A\n"
+    os.close(reading)
+
+
+def test_a_full_device_is_named(run):
+    Path("in").write_bytes(b"a\n")
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        run("in", "/dev/full")
+
+
+def test_a_pipe_of_links_whose_reader_has_gone_is_told(run):
+    """Else the translation would be missing, and the status 0."""
+    Path("in").write_bytes(b"a\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    pipe = f"/dev/fd/{writing}"
+    with pytest.raises(InputError, match=f"not read to its end, alignment {pipe}, nothing"):
+        run("in", "out", {"alignment": pipe})
+    assert not Path("out").exists()
+    with pytest.raises(BrokenPipeError):
+        run("in", pipe)
+    os.close(writing)
+
+
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nmt.config import load
 from nmt.decoding.documents import translate_documents
 from nmt.decoding.markup import translate_markup
+from nmt.decoding.tags import Element, Point, place
 from nmt.decoding.translation import EMPTY, Translation
 from nmt.decoding.translator import Translator
 from tests.documents import ROOT
@@ -252,25 +253,44 @@ def test_hostile_markup_ends(text: str, form: str):
     assert html.unescape(marked_up(text, form)).upper() == text.upper()
 
 
+def steps_of(work) -> int:
+    """How many lines of Python a call executes."""
+    count = 0
+
+    def step(frame, event, argument):
+        nonlocal count
+        count += 1
+        return step
+
+    before = sys.gettrace()
+    sys.settrace(step)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
 @pytest.mark.parametrize("unit", ["<i>.</i>", "_.<img/>", "a <img/> ", "<b>a "])
 @pytest.mark.parametrize("linked", [True, False])
 def test_tags_are_placed_in_steps_as_many_as_there_are_tags(unit: str, linked: bool):
     def steps(times: int) -> int:
         text = unit * times + "_" + "</b>" * times * (unit == "<b>a ")
-        count = 0
+        return steps_of(lambda: marked_up(text, linked=lambda word: linked))
 
-        def step(frame, event, argument):
-            nonlocal count
-            count += 1
-            return step
+    assert steps(800) < 3 * steps(400)
 
-        before = sys.gettrace()
-        sys.settrace(step)
-        try:
-            marked_up(text, linked=lambda word: linked)
-        finally:
-            sys.settrace(before)
-        return count
+
+def test_tags_in_one_long_word_too():
+    """As all of a text in Chinese is: each word of the translation is linked to it."""
+
+    def steps(times: int) -> int:
+        root = Element("", 0, times)
+        for at in range(times):
+            root.children.append(child := Element("<b>", at, at + 1, "</b>"))
+            child.children += [Element("<i>", at, at + 1, "</i>"), Point("<img/>", at)]
+        links = [(0, word) for word in range(times)]
+        return steps_of(lambda: place(root, "a" * times, "b " * times, links))
 
     assert steps(800) < 3 * steps(400)
 

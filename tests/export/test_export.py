@@ -174,7 +174,7 @@ def test_a_difference_exports_nothing(settings, tmp_path: Path, monkeypatch, cap
         with monkeypatch.context() as patched:
             patched.setattr(check, "TOLERANCE", -1.0)
             patched.setattr(check, "_NUMBER", 3)
-            assert export(model, format, tmp_path / format) == 2
+            assert export(model, format, tmp_path / format) == 1
         assert original is module._check
         *_, line = capsys.readouterr().err.splitlines()
         assert f"{format}, nothing was exported" in line
