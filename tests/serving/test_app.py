@@ -331,3 +331,12 @@ def test_a_tag_that_each_part_repeats_is_no_word_too_many():
     found = [[Translation(each, -1.0, -1.0, [5, 2], 1)] for each in ("A", "B", "C")]
     [whole] = _whole("<2de> a b c", ["<2de> a", "<2de> b", "<2de> c"], found)
     assert whole.text == "A B C"
+
+
+def test_alignments_of_parts_count_from_the_texts_first_word():
+    found = [
+        [Translation(each, -1.0, -1.0, [5, 2], 1, alignment=[(0, 1), (1, 0)])]
+        for each in ("B A", "D C")
+    ]
+    [whole] = _whole("a b c d", ["a b", "c d"], found)
+    assert whole.alignment == [(0, 1), (1, 0), (2, 3), (3, 2)]
