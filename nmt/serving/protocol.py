@@ -7,6 +7,7 @@ many.
 
 import asyncio
 import json
+import re
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -17,6 +18,7 @@ _HEAD_BYTES = 65_536
 _AHEAD = 64  # requests that a client may send before it has got an answer
 _DROPPED = 16  # times the bytes that a body may have
 _LATER = 1.5  # than the application gives up
+_UPGRADE = re.compile(rb"^upgrade:", re.IGNORECASE | re.MULTILINE)
 
 
 class Connection(HttpToolsProtocol):
@@ -55,7 +57,8 @@ class Connection(HttpToolsProtocol):
         if self._size > self.limits.body_bytes * _DROPPED:
             self.transport.abort()
             return
-        super().data_received(data)
+        is_head = self._is_whole or not self._has_head
+        super().data_received(_without_upgrade(data) if is_head else data)
         if not self._has_head and self._size > _HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response(f"more than {_HEAD_BYTES:,} bytes of headers")
         elif not self._is_whole or self.cycle.response_complete:
@@ -134,3 +137,12 @@ class Connection(HttpToolsProtocol):
     def _relax(self, what: str) -> None:
         if deadline := self._deadlines.pop(what, None):
             deadline.cancel()
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """The same request without the wish for another protocol, which httptools takes for a change.
+
+    It would then read no body. Java's HttpClient offers HTTP/2 in this way at its first request.
+    """
+    head, end, rest = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(b"x-upgrade:", head) + end + rest

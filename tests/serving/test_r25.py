@@ -62,6 +62,19 @@ def test_r25_a_gigabyte_is_refused_before_it_comes(port: int):
     assert status == 413 and "1,000,000 bytes" in said["error"]
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_a_client_that_offers_http_2_is_answered_in_http_1(port: int, together: bool):
+    offer = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAA\r\n"
+    head = POST + offer + b"Content-Length: %d\r\n\r\n" % len(GOOD)
+    with connected(port) as client:
+        for part in [head + GOOD] if together else [head, GOOD]:
+            client.sendall(part)
+            time.sleep(0.1)
+        head, _, body = client.recv(65536).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ")
+    assert json.loads(body) == {"translatedText": "A"}
+
+
 def test_r25_chunks_are_counted(port: int):
     with connected(port) as client:
         client.sendall(POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
