@@ -98,6 +98,7 @@ def test_each_kind_of_error_has_its_status():
         "NoModelError": Status.NO_MODEL,
         "DivergedError": Status.DIVERGED,
         "LastingError": Status.INPUT,
+        "ExportError": Status.BUG,
         "StorageError": Status.STORAGE,
         "ShortageError": Status.STORAGE,
     }
