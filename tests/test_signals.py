@@ -1,11 +1,15 @@
 """Who hears the signals that ask to stop."""
 
+import importlib
 import signal
+import time
 
 import pytest
 
+from nmt import signals
 from nmt.errors import Stopped
 from nmt.signals import STOP, stoppable
+from tests.patience import PATIENCE_S
 
 
 @pytest.mark.parametrize("number", STOP)
@@ -25,3 +29,19 @@ def test_nohup_keeps_its_promise():
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, former)
+
+
+@pytest.mark.parametrize("patience_s", [PATIENCE_S, 0])
+def test_what_is_being_imported_is_imported_first(patience_s, tmp_path, monkeypatch):
+    """A package in C would turn Stopped into an ImportError, or abort; but not for ever."""
+    monkeypatch.setattr(signals, "_LONGEST_IMPORT_S", patience_s)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"interrupted_{bool(patience_s)}"
+    done, text = tmp_path / "done", "import signal, pathlib; signal.raise_signal(signal.SIGTERM)"
+    (tmp_path / f"{name}.py").write_text(f"{text}; pathlib.Path({str(done)!r}).touch()")
+    with pytest.raises(Stopped) as caught, stoppable("stopped"):
+        importlib.import_module(name)
+        time.sleep(PATIENCE_S)
+    assert caught.value.status == 143
+    assert done.exists() == bool(patience_s)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
