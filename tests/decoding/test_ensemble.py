@@ -41,6 +41,22 @@ def test_what_one_member_thinks_impossible_is_no_loss_of_numbers():
     assert logs[0, 0, 5] == pytest.approx(-500)
 
 
+class Rounded(ToySteps):
+    """Its logits are bf16."""
+
+    def step(self, last_tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
+        return super().step(last_tokens, parents).bfloat16()
+
+
+def test_the_mean_of_bf16_members_is_not_rounded_again():
+    last, parents = torch.ones((1, 1), dtype=torch.int64), torch.zeros((1, 1), dtype=torch.int64)
+    members = [Rounded([3], 1, of_member(member)) for member in MEMBERS]
+    found = Ensemble(members).step(last, parents)
+    logits = [torch.from_numpy(toy_logits(3 + member, ())).bfloat16() for member in MEMBERS]
+    mean = torch.stack([each.double().softmax(-1) for each in logits]).mean(0)
+    torch.testing.assert_close(found[0, 0].double(), mean.log(), atol=1e-5, rtol=0)
+
+
 def test_search_over_an_ensemble_is_search_over_the_mean():
     """Also when sentences leave the batch."""
     sentences, limits = list(range(12)), [2, 9, 4, 7, 3, 8, 5, 6, 2, 9, 3, 1]

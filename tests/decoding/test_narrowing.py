@@ -130,6 +130,18 @@ def test_a_prefix_is_on_the_shortlist_and_symbols_are():
     assert seen <= on_it and symbols[1] in seen and symbols[0] not in seen
 
 
+def test_what_reads_alike_counts_once_by_its_tokens():
+    """Not by their places on the shortlist."""
+
+    def reads_as(tokens: list[int]) -> tuple[int, ...]:
+        return tuple(token // 100 for token in tokens)
+
+    search = searching(some_pieces())
+    search.reads_as = reads_as
+    for best in search.find(parts(), SearchOptions(beam=6, n_best=4)):
+        assert len({reads_as(each.tokens) for each in best}) == len(best) == 4
+
+
 @pytest.fixture
 def models(settings: Settings, tiny_data: Path, tmp_path: Path) -> Path:
     """A folder with the same model twice: `with` a shortlist, of all pieces, and `without`."""

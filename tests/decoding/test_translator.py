@@ -15,7 +15,7 @@ from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding import part_search
 from nmt.decoding.lines import LineOptions, translate_stream
-from nmt.decoding.part_search import PartSearch
+from nmt.decoding.part_search import Part, PartSearch
 from nmt.decoding.translator import (
     EMPTY,
     SearchOptions,
@@ -306,6 +306,15 @@ def test_out_of_memory(translator, monkeypatch):
         translator.n_best(["the man"])
 
 
+def test_another_error_of_torch_is_not_taken_for_a_lack_of_memory(translator, monkeypatch):
+    def broken(_):
+        raise RuntimeError("shapes do not match")
+
+    monkeypatch.setattr(translator.transformer, "encode", broken)
+    with pytest.raises(RuntimeError, match="shapes do not match"):
+        translator.n_best(["the man"])
+
+
 @pytest.mark.parametrize("name", ["gpu", "cuda", "cuda:99", "meta", "", "cpu:x", "hpu"])
 def test_no_such_device(name, monkeypatch):
     """Those that there are are named, and no others."""
@@ -419,6 +428,26 @@ def test_translations_begin_with_their_prefixes(translator, tokenizer):
 def test_a_prefix_longer_than_the_source_leaves_room(translator):
     found = translator.translate("a", prefix=" ".join(["the"] * 5))
     assert len(found.tokens) > 20 and found.text.startswith("the the the the the")
+
+
+@pytest.mark.parametrize(
+    ("source", "prefix", "extra", "positions", "expected"),
+    [(5, 0, 0, [None], 5), (5, 2, 3, [None], 8), (2, 5, 3, [None], 8), (2, 5, 0, [None], 6),
+     (5, 2, 3, [7], 7), (5, 2, 3, [9, 7], 7), (5, 2, 3, [7, 9], 7)],
+)  # fmt: skip
+def test_most_tokens_of_a_translation(source, prefix, extra, positions, expected):
+    """By the longer of source and prefix, an end symbol after it, and the positions of all."""
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 8, "heads": 2}
+    kinds = [{"positions": "learned"} if n else {} for n in positions]
+    models = [
+        Transformer(Model(**sizes, **kind), 20, n or 40).eval()
+        for n, kind in zip(positions, kinds, strict=True)
+    ]
+    for model in models:
+        model.initialize(1)
+    endless = PartSearch(models, Decoding(max_extra_length=extra), tuple, untrained=[EOS_ID])
+    [[best]] = endless.find([Part([5] * source, [6] * prefix)], SearchOptions(beam=2))
+    assert len(best.tokens) == expected
 
 
 @pytest.mark.parametrize(
