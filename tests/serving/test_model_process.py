@@ -74,18 +74,18 @@ def test_it_does_not_outlive_the_server_whatever_it_is_doing(tmp_path):
     command = [sys.executable, str(tmp_path / "ends.py")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     reads, writes = os.pipe()
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=writes, text=True, env=environment
-    ) as server:
-        os.close(writes)
-        pid = int(os.read(reads, 100))
-        server.communicate("\n")
-    try:
-        assert select.select([reads], [], [], PATIENCE_S)[0] and not os.read(reads, 100)
-    finally:
-        os.close(reads)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    with os.fdopen(reads) as printed:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=writes, text=True, env=environment
+        ) as server:
+            os.close(writes)
+            pid = int(printed.readline())
+            server.communicate("\n")
+        try:
+            assert select.select([printed], [], [], PATIENCE_S)[0] and not printed.read()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def test_its_errors_come_back_without_a_text_in_them(process: ModelProcess):
