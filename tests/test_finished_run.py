@@ -1,9 +1,6 @@
 """What is made of a finished run: `nmt average`, `nmt report`, and both on a disk that is full."""
 
-import resource
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ from safetensors.torch import load_file
 from nmt.cli import main
 from nmt.config import validate
 from nmt.training.train import train
+from tests.full_disk import full_disk
 from tests.tiny import tiny_settings
 
 
@@ -74,17 +72,6 @@ def test_report_writes_one_page_of_several_runs(run: Path, tmp_path: Path, capsy
     assert "Settings in which the runs differ" in page.read_text()
     assert "Settings in which the runs differ" not in one  # one run by two names
     assert not list(tmp_path.rglob(".tmp-*"))
-
-
-@contextmanager
-def full_disk(room: int) -> Iterator[None]:
-    """No file of this process may be larger: the limit stands for a disk's end."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_r12_a_full_disk_leaves_no_half_output(run: Path, tmp_path: Path, capsys):

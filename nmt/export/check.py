@@ -46,13 +46,14 @@ def samples_of(translator: Translator) -> list[Sample]:
     )
     texts = [text for text in random_texts if text.strip()]
     found = translator.translate(texts, SearchOptions(beam=1))
+    # a position is left for the end symbol that CTranslate2 scores after a translation that was cut
+    most = (translator.transformer.max_length or 10**9) - 1
     pairs = [
-        (np.array([*tokenizer.encode(text), EOS_ID]), np.array(each.tokens))
+        (np.array([*tokenizer.encode(text), EOS_ID]), np.array(each.tokens[:most]))
         for text, each in zip(texts, found, strict=True)
     ]
     each_log = log_probabilities(translator.transformer, pairs)
     extra = translator.config.decoding.max_extra_length
-    most = translator.transformer.max_length or 10**9
     return [
         Sample(
             text, source[:-1].tolist(), target.tolist(), logs, min(len(source) - 1 + extra, most)

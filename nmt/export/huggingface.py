@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from nmt.config import Config
@@ -29,7 +28,7 @@ from nmt.model.positions import LearnedPositions, sinusoids
 from nmt.model.products import Linear
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
-from nmt.runs.model_directory import LoadedModel
+from nmt.runs.model_directory import LoadedModel, write_tensors
 from nmt.storage.names import HUGGINGFACE_CONFIG, WEIGHTS
 
 _SPECIAL = ("pad_token", "bos_token", "eos_token", "unk_token")
@@ -188,7 +187,8 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
     """
     config, tokenizer = model.config, model.tokenizer
     refuse_inexpressible(config)
-    tokenizer_json(tokenizer).save(str(folder / "tokenizer.json"))
+    ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # its `save` tells no OSError
+    (folder / "tokenizer.json").write_text(ids_and_texts, encoding="utf-8")
     contents = {
         HUGGINGFACE_CONFIG: settings_of(config),
         "generation_config.json": generation_settings(config),
@@ -204,7 +204,7 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
     for name, content in contents.items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     weights = weights_of(model.transformer)
-    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(folder / WEIGHTS, weights, {"format": "pt"})
     (folder / "README.md").write_text(model_card(model), encoding="utf-8")
     return _check(translator, folder)
 

@@ -46,6 +46,8 @@ def model_card(model: LoadedModel) -> str:
 
 def _record(model: LoadedModel) -> RunRecord | None:
     run = RunDirectory.around(model.directory)
+    if model.directory != run.model or not run.test_scores.is_file():
+        return None  # a checkpoint, or no scores are kept
     try:
         [record] = read_runs([run.path], lambda line: None)
     except InputError:

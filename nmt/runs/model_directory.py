@@ -346,10 +346,13 @@ def write_model_files(
     write_tensors(folder / WEIGHTS, weights)
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+def write_tensors(
+    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
     """Writes a safetensors file; StorageError if the disk does not take it."""
+    contiguous = {key: value.detach().contiguous() for key, value in tensors.items()}
     try:
-        save_file({key: value.detach().contiguous() for key, value in tensors.items()}, path)
+        save_file(contiguous, path, metadata)
     except SafetensorError as error:
         raise StorageError(f"cannot write ({error}), {path}, make room or allow it") from None
 

@@ -1,5 +1,6 @@
 """A model in the formats of other programs: it translates there as it does here."""
 
+import itertools
 import json
 import random
 import re
@@ -17,19 +18,26 @@ import yaml
 from nmt.cli import main
 from nmt.config import Config
 from nmt.data.cleaning import keep_spacing, normalize
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.data.tokenizer_model import SINGLE_SPACES
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.demo_language import demo_pairs
+from nmt.errors import ExportError, InputError
+from nmt.evaluation.paper_bleu import CONVENTIONS
 from nmt.export import check, ctranslate2, huggingface
 from nmt.export import export as exporting
-from nmt.export.model_card import _evaluation
+from nmt.export.model_card import _evaluation, model_card
 from nmt.export.tokenizer_json import tokenizer_json
 from nmt.model.special_ids import EOS_ID
-from nmt.runs.model_directory import new_transformer, save_model
+from nmt.reporting import run_record
+from nmt.reporting.run_record import TestScores
+from nmt.runs.model_directory import load_model, new_transformer, save_model
+from nmt.runs.run_directory import RunDirectory
+from nmt.storage import manifest
 from recipes.exports import compare, timed
 from tests.fixtures.make import FROZEN
+from tests.full_disk import full_disk
 
 EQUAL_HEADS = {"model__d_k": 16, "model__d_v": 16}
 PRE = {"model__norm": "pre"}
@@ -131,6 +139,13 @@ def test_the_tokenizers_library_gives_our_ids_and_texts(treatment, tiny_data: Pa
         assert theirs.decode(ids) == tokenizer.decode(ids)
 
 
+def test_symbols_are_not_for_the_tokenizers_library(tmp_path: Path):
+    texts = [text for pair in demo_pairs(99, 1, "train") for text in (pair.source, pair.target)]
+    train_tokenizer(texts, 400, tmp_path / "tokenizer.model", ["<2de>"])
+    with pytest.raises(InputError, match=r"symbols \(<2de>\), tokenizer"):
+        tokenizer_json(Tokenizer.load(tmp_path / "tokenizer.model"))
+
+
 @pytest.mark.parametrize("treatment", [normalize, keep_spacing])
 def test_the_script_beside_the_model_translates_as_nmt_does(treatment, settings, tmp_path: Path):
     """Where neither nmt nor torch is to be had."""
@@ -152,10 +167,22 @@ def test_the_script_beside_the_model_translates_as_nmt_does(treatment, settings,
     assert len(found) == len(texts) + 1 and found[1] == ""
     exact = tmp_path / "exact"
     assert export(model, "ctranslate2", exact) == 0
+    sizes = [(folder / "model.bin").stat().st_size for folder in (out, exact)]
+    assert sizes[1] - sizes[0] > 100_000  # bytes: in int8 it takes less
     namespace = runpy.run_path(str(exact / "translate.py"))
     ours = [each.text for each in Translator.load(model, device="cpu").translate(texts)]
     each = [namespace["translate"]([text])[0] for text in texts]  # a batch has one limit for all
     assert each == ours
+
+
+def test_what_differs_from_our_translations_is_found():
+    sample = check.Sample("a", [5], [6, 7, EOS_ID], [-0.5, -0.25, -0.125], 9)
+    close = [-0.5, -0.25, -0.12505]
+    for tokens in ([6, 7], [6, 7, EOS_ID]):
+        check.compare([sample] * 2, [tokens] * 2, [close] * 2, "x")
+    for tokens, logs in (([6, 8], close), ([6], close), ([6, 7], [-0.5, -0.2502, -0.125])):
+        with pytest.raises(ExportError, match="x, nothing was exported"):
+            check.compare([sample] * 2, [[6, 7], tokens], [close, logs], "x")
 
 
 def test_nothing_is_exported_among_a_runs_own_files(tmp_path: Path, monkeypatch, capsys):
@@ -181,12 +208,24 @@ def test_a_difference_exports_nothing(settings, tmp_path: Path, monkeypatch, cap
         assert not (tmp_path / format).exists()
 
 
+def test_r12_a_full_disk_leaves_no_half_export(settings, tmp_path: Path, capsys):
+    """Wherever it ends: in the tokenizer's files, the model's or the configuration."""
+    model = saved(settings(**EQUAL_HEADS), tmp_path / "model")
+    for format, room in itertools.product(("ctranslate2", "huggingface"), (100, 10_000, 100_000)):
+        with full_disk(room):
+            assert export(model, format, tmp_path / "out") == 5
+        errors = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+        assert len(errors) == 1 and errors[0].startswith("nmt: error: "), errors
+        assert [path.name for path in tmp_path.iterdir()] == ["model"], room
+
+
 @pytest.mark.parametrize(
     ("format", "changes", "reason"),
     [
         ("ctranslate2", {"model__attention_window": 4}, "attention_window, CTranslate2 has none"),
         ("huggingface", {"model__attention_window": 4} | EQUAL_HEADS, "an attention window"),
         ("huggingface", {}, "heads whose size is not d_model / heads"),
+        ("huggingface", {"model__d_k": 8, "model__d_v": 8}, "heads whose size is not d_model"),
         ("huggingface", LEARNED | EQUAL_HEADS, "learned positions with post-norm"),
     ],
     ids=str,
@@ -229,7 +268,42 @@ def test_the_model_card_says_what_the_run_says(settings, tmp_path: Path, monkeyp
     assert metadata["language"] == ["en", "de"] and metadata["pipeline_tag"] == "translation"
     assert "model-index" not in metadata and "Not evaluated" in body
     assert "demo 200 pairs" in body and "1 steps" in body
-    assert json.loads((tmp_path / "out" / "config.json").read_text())["d_model"] == 32
+    assert "up to 59 tokens" in body  # and the end symbol
+
+    def settings_in(name: str) -> dict:
+        return json.loads((tmp_path / "out" / name).read_text())
+
+    assert settings_in("config.json")["d_model"] == 32
+    generation = settings_in("generation_config.json")
+    assert [generation[name] for name in ("num_beams", "length_penalty", "max_length")] == [
+        config.decoding.beam, config.decoding.length_penalty, 60 + 10
+    ]  # fmt: skip
+    assert settings_in("tokenizer_config.json")["model_max_length"] == 60
+
+
+def test_the_scores_on_a_card_are_those_kept_of_that_very_model(tmp_path: Path, monkeypatch):
+    """Nothing is translated for it; a checkpoint's card has not the scores of the run's model."""
+    monkeypatch.setattr(run_record, "evaluate", None)
+    run = RunDirectory(shutil.copytree(FROZEN[-1] / "run", tmp_path / "run"))
+    shutil.copytree(FROZEN[-1] / "data", tmp_path / "data")
+    folders = [run.model, run.by_step()[0][1]]
+    models = [load_model(folder, device=torch.device("cpu")) for folder in folders]
+    assert all("Not evaluated" in model_card(model) for model in models)
+    scores = {"bleu": 31.5, "chrf": 50.25, "ter": 60.125, "bleu_signature": "a|b"}
+    scores["paper_bleu_convention"] = CONVENTIONS.get("de")
+    sha256 = manifest.read(run.model, "model")["sha256"]
+    texts = {"sources": ["a"], "references": ["b"], "translations": ["c"]}
+    kept = TestScores(model_sha256=sha256, scores=scores, **texts)
+    run.test_scores.parent.mkdir()
+    run.test_scores.write_text(kept.model_dump_json(), encoding="utf-8")
+    ours, other = map(model_card, models)
+    [index] = yaml.safe_load(ours.split("---\n")[1])["model-index"]
+    [result] = index["results"]
+    assert {each["type"]: each["value"] for each in result["metrics"]} == {
+        "bleu": 31.5, "chrf": 50.25
+    }  # fmt: skip
+    assert "| BLEU | 31.50 | `a\\|b` |\n| chrF | 50.25 | `` |\n| TER | 60.12 |" in ours
+    assert "Not evaluated" in other and "31.5" not in other
 
 
 def test_all_systems_are_compared_on_the_same_text(settings, tmp_path: Path, monkeypatch, capsys):

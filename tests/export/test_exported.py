@@ -1,19 +1,26 @@
 """An exported directory behind Translator's calls, for where there is no torch."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from nmt.cli import main
+from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
+from nmt.demo_language import demo_pairs
 from nmt.errors import ArgumentError, InputError, NoModelError
+from nmt.export import exported
 from nmt.export.exported import ExportedTranslator
+from nmt.model.special_ids import UNK_ID
+from nmt.runs.model_directory import new_transformer, save_model
 from tests.documents import ROOT
-from tests.export.test_export import EQUAL_HEADS, LEARNED, export, saved
+from tests.export.test_export import EQUAL_HEADS, LEARNED, PRE, export, saved
 
 pytest.importorskip("ctranslate2")
 TEXTS = ["the old man reads", "", "a dog and a cat. " * 20, "\u2581 odd \U0001f600", "the man"]
@@ -39,8 +46,8 @@ def both(request, settings, tmp_path: Path) -> tuple[Translator, ExportedTransla
     model = saved(settings(**request.param, **LIMITS), tmp_path / "model")
     assert export(model, "ctranslate2", tmp_path / "out") == 0
     assert ExportedTranslator.is_in(tmp_path / "out") and not ExportedTranslator.is_in(Path(model))
-    exported = ExportedTranslator.load(tmp_path / "out", device="cpu")
-    return Translator.load(model, device="cpu"), exported
+    theirs = ExportedTranslator.load(tmp_path / "out", device="cpu")
+    return Translator.load(model, device="cpu"), theirs
 
 
 def test_greedy_translations_are_the_models_own(both):
@@ -55,6 +62,67 @@ def test_greedy_translations_are_the_models_own(both):
         # this model, of random numbers, gives some probability to what CTranslate2 leaves out
         assert found[0].log_probability == pytest.approx(expected.log_probability, rel=0.02)
         assert found[0].score == pytest.approx(expected.score, rel=0.02)
+
+
+def test_limits_and_prefixes_are_the_models_own(both, monkeypatch):
+    """Of parts as long as can be, and where a prefix alone fills the limit; in small batches."""
+    ours, theirs = both
+    monkeypatch.setattr(exported, "_BATCH", 2)
+    assert theirs.max_part == ours.max_part
+    texts = ["the man", "dog " * 90, "The man reads. " * 20, "a book", "the"]
+    prefixes = ["the old man reads a book", "dog", "the dog", "", "a"]
+    for extra in (8, 0):
+        decoding = theirs.config.decoding.model_copy(update={"max_extra_length": extra})
+        theirs.config = theirs.config.model_copy(update={"decoding": decoding})
+        ours.search.defaults = decoding
+        expected = ours.translate(texts, SearchOptions(beam=1), prefix=prefixes)
+        counted: list[int] = []
+        found = theirs.n_best(
+            texts, SearchOptions(beam=1), prefix=prefixes, progress=counted.append
+        )
+        assert [best[0].tokens for best in found] == [each.tokens for each in expected]
+        assert sum(counted) == sum(each.parts for each in expected) > len(texts) + 2
+
+
+def test_options_are_obeyed(both):
+    _, theirs = both
+    [[unpaid]] = theirs.n_best(["the man"], SearchOptions(length_penalty=0.0))
+    assert unpaid.score == unpaid.log_probability
+    [[free]], [[found]] = (
+        theirs.n_best(["the man reads a book"], SearchOptions(beam=1, no_repeat_ngram=n))
+        for n in (None, 1)
+    )
+    assert len(set(free.tokens)) < len(free.tokens)
+    assert len(set(found.tokens)) == len(found.tokens)
+
+
+def test_symbols_of_no_target_and_the_unknown_piece_are_never_generated(settings, tmp_path):
+    """Not by the export, nor by its script, though the model would; nor more than it can read."""
+    config = settings(
+        **PRE, **LEARNED, **EQUAL_HEADS, tokenizer__symbols=["<2de>", "<note>"],
+        decoding__max_extra_length=70, decoding__beam=1,
+    )  # fmt: skip
+    pairs = demo_pairs(200, 1, "train")
+    texts = [text for pair in pairs for text in (pair.source, pair.target)]
+    train_tokenizer(texts, 400, tmp_path / "tokenizer.model", config.tokenizer.symbols)
+    tokenizer = Tokenizer.load(tmp_path / "tokenizer.model")
+    never, note = tokenizer.symbol_ids["<2de>"], tokenizer.symbol_ids["<note>"]
+    transformer = new_transformer(config)
+    transformer.initialize(1)
+    with torch.no_grad():
+        wanted = [(never, 16.0), (UNK_ID, 14.0), (note, 10.0)]
+        transformer.decoder_norm.bias.copy_(sum(transformer.embedding[i] * n for i, n in wanted))
+    facts = {"step": 1, "tokenizer_sha256": tokenizer.sha256, "data_sha256": ""}
+    facts["target_symbols"] = ["<note>"]
+    model, out = tmp_path / "model", tmp_path / "out"
+    save_model(model, config, tokenizer.model, transformer.state_dict(), facts)
+    assert export(str(model), "ctranslate2", out) == 0
+    ours, theirs = Translator.load(model, device="cpu"), ExportedTranslator.load(out, device="cpu")
+    [[found]] = theirs.n_best(["the man"])
+    assert found.tokens == ours.translate("the man").tokens == [note] * config.data.max_length
+    assert runpy.run_path(str(out / "translate.py"))["translate"](["the man"]) == [found.text]
+    tokens = [[t.token for t in each.next_tokens("the man", k=20)] for each in (ours, theirs)]
+    assert tokens[0] == tokens[1] and tokens[0][0] == note
 
 
 def test_several_translations_are_in_order_and_different(both):
