@@ -18,7 +18,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest
 from nmt.storage.names import SHORTLIST, TOKENIZER, USED_BY
-from nmt.storage.opening import small_file
+from nmt.storage.opening import entries, small_file
 
 _MAX_NOTE_BYTES = 100_000
 
@@ -209,7 +209,9 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
     Raises:
         InputError: the note of a run is damaged.
     """
-    for path in sorted((directory / USED_BY).glob("*.json")):
+    for path in entries(directory / USED_BY):
+        if path.suffix != ".json":
+            continue
         try:
             note = json.loads(small_file(path, _MAX_NOTE_BYTES))
             run, used = Path(note["run"]), note["origin_sha256"]

@@ -11,7 +11,7 @@ from nmt import config as configuration
 from nmt.config import Config
 from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.storage import atomic, manifest, names
-from nmt.storage.opening import refuse_not_utf8, small_file
+from nmt.storage.opening import entries, refuse_not_utf8, small_file
 
 MAY_CHANGE = {
     "training.run_directory",  # a run may be moved
@@ -133,7 +133,7 @@ class RunDirectory:
     def by_step(self) -> list[tuple[int, Path]]:
         """What has the name of a checkpoint, sound or not, with its step, newest first."""
         found = []
-        for path in self.checkpoints.glob("step-*"):
+        for path in entries(self.checkpoints):
             digits = _STEP.fullmatch(path.name)
             if digits and path == self.checkpoint(step := int(digits[1])):
                 found.append((step, path))
@@ -243,7 +243,9 @@ class RunDirectory:
             note(f"{problem}, which has no checkpoint: the run begins anew")
 
     def _has_begun(self) -> bool:
-        return os.path.lexists(self.model) or any(self.checkpoints.glob("[!.]*"))
+        return os.path.lexists(self.model) or any(
+            not path.name.startswith(".") for path in entries(self.checkpoints)
+        )
 
     def set_up(self, config: Config, tokenizer: bytes) -> None:
         """Writes the tokenizer (its file's content), and the settings of a run that begins here."""

@@ -15,7 +15,7 @@ from typing import Any
 from nmt.errors import InputError, LastingError, NoModelError, of_system
 from nmt.storage import manifest_form
 from nmt.storage.atomic import write_file
-from nmt.storage.opening import small_file
+from nmt.storage.opening import below, small_file
 
 FORMAT_VERSION = 1
 NAME = "manifest.json"
@@ -47,7 +47,7 @@ def write(folder: Path, kind: str, facts: dict[str, Any]) -> dict[str, Any]:
     """
     names = sorted(
         str(path.relative_to(folder))
-        for path in folder.rglob("*")
+        for path in below(folder)
         if path.is_file() and path.name != NAME and not path.name.startswith(".")
     )
     files = {
@@ -123,7 +123,7 @@ def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
     """Names of what is in `folder`, or in folders below it, but not in its manifest."""
     known = {NAME, *content["files"]}
     known |= {str(parent) for name in known for parent in Path(name).parents}
-    found = (str(path.relative_to(folder)) for path in folder.rglob("*"))
+    found = (str(path.relative_to(folder)) for path in below(folder))
     return sorted(name for name in found if name not in known)
 
 

@@ -1,4 +1,7 @@
-"""Opening files to read: whether one is compressed is told by its content, not by its name."""
+"""Opening files to read, and listing folders.
+
+Whether a file is compressed is told by its content, not by its name.
+"""
 
 import bz2
 import contextlib
@@ -97,6 +100,28 @@ def small_file(path: Path, at_most: int) -> bytes:
     if len(data) > at_most:
         raise InputError(f"larger than {at_most:,} bytes, {path}, name the right file")
     return data
+
+
+def entries(folder: Path) -> list[Path]:
+    """What is in a folder, in the order of its names; nothing if there is no such folder.
+
+    `Path.glob` would take what it may not list, or cannot for want of descriptors, for empty.
+
+    Raises:
+        OSError: it cannot be listed.
+    """
+    try:
+        return sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def below(folder: Path) -> Iterator[Path]:
+    """What is in a folder and in the folders below it, links not followed; as `entries`."""
+    for path in entries(folder):
+        yield path
+        if path.is_dir() and not path.is_symlink():
+            yield from below(path)
 
 
 def check_regular(path: Path) -> None:

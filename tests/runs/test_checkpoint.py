@@ -192,6 +192,26 @@ def test_too_few_descriptors_are_told_as_that(
         assert not [line for line in said if "passing over" in line or "passed over" in line]
 
 
+def test_checkpoints_that_may_not_be_listed_are_told_as_that(
+    save: Save, tmp_path: Path, monkeypatch, capsys
+):
+    """Taken for none, the run would begin anew beside them."""
+    save(1)
+    refused = str(tmp_path / "checkpoints")
+
+    def listing(true, path="."):
+        if os.fspath(path) == refused:
+            raise PermissionError(errno.EACCES, "Permission denied", refused)
+        return true(path)
+
+    for name in ("listdir", "scandir"):
+        monkeypatch.setattr(os, name, partial(listing, getattr(os, name)))
+    with pytest.raises(PermissionError):
+        checkpoints.newest(RunDirectory(tmp_path), print)
+    assert main(["translate", str(tmp_path), "--input", os.devnull]) == 5
+    assert f"Permission denied, {refused}" in capsys.readouterr().err
+
+
 def test_r13_a_checkpoint_under_the_name_of_another_step_is_passed_over(save: Save, tmp_path: Path):
     save(1)
     save(2).rename(RunDirectory(tmp_path).checkpoint(3))

@@ -8,6 +8,7 @@ from nmt.config import Data
 from nmt.data.corpora.columns import BATCH, leaves, resolve, strings
 from nmt.data.corpora.kind import Kind, Pairs
 from nmt.errors import InputError, StorageError
+from nmt.storage.opening import below
 
 
 class Hub(Kind):
@@ -36,7 +37,7 @@ def folder_files(settings: config.Hub) -> list[Path]:
     folder = Path(settings.hub)
     return [
         path
-        for path in sorted(folder.rglob("*"))
+        for path in below(folder)
         if path.is_file() and not any(p.startswith(".") for p in path.relative_to(folder).parts)
     ]
 

@@ -15,6 +15,7 @@ from nmt.data.stages.job import Job
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest
 from nmt.storage.names import SHORTLIST, TEST_SET, TOKENIZER, TRAIN, USED_BY, VALIDATION, WORK
+from nmt.storage.opening import entries
 
 _PUBLISHED = (TOKENIZER, SHORTLIST, TRAIN, VALIDATION, TEST_SET)  # and the manifest
 _TEMPORARY = re.escape(atomic.PREFIX) + ".*"
@@ -37,7 +38,7 @@ def refuse_what_is_not_ours(job: Job) -> None:
     for name in (*_PUBLISHED, WORK, USED_BY):
         atomic.refuse_link(job.directory / name)
     for name, ours in _ENTRIES.items():
-        for path in sorted((job.directory / name).glob("*")):
+        for path in entries(job.directory / name):
             if not re.fullmatch(ours, path.name):
                 raise _not_ours(path)
     if manifest.is_foreign(job.directory):
