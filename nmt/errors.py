@@ -119,8 +119,8 @@ class LastingError(InputError):
     """The file that was read is not damaged, so an older one must not be used in its place."""
 
 
-class ShortageError(LastingError, StorageError):
-    """The process may open no more files."""
+class DeniedError(LastingError, StorageError):
+    """A file is there, but may not be opened: permission is missing, or descriptors are."""
 
 
 class LostRankError(InputError):
@@ -162,7 +162,9 @@ def of_system(error: OSError) -> InputError:
     """The operating system's error as a line: a wrong path is bad input, the rest is storage."""
     what = f"{error.strerror or error}, {error.filename or 'while reading or writing'}"
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return ShortageError(f"{what}, raise the limit on open files, see ulimit -n")
+        return DeniedError(f"{what}, raise the limit on open files, see ulimit -n")
+    if isinstance(error, PermissionError):
+        return DeniedError(f"{what}, check its permissions and those of its folder")
     kind = InputError if error.errno in _PATH_ERRORS else StorageError
     return kind(f"{what}, check path, permission and room on the disk")
 

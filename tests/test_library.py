@@ -100,7 +100,7 @@ def test_each_kind_of_error_has_its_status():
         "LastingError": Status.INPUT,
         "ExportError": Status.BUG,
         "StorageError": Status.STORAGE,
-        "ShortageError": Status.STORAGE,
+        "DeniedError": Status.STORAGE,
     }
 
 

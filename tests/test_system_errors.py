@@ -13,6 +13,7 @@ from nmt.errors import Status, of_system
     [
         (errno.ENOENT, Status.INPUT, "check path"),
         (errno.ENOSPC, Status.STORAGE, "room on the disk"),
+        (errno.EACCES, Status.STORAGE, "check its permissions"),
         (errno.EMFILE, Status.STORAGE, "raise the limit on open files, see ulimit -n"),
     ],
 )

@@ -23,7 +23,7 @@ from nmt.data.stages.look import look
 from nmt.data.stages.publish import discard_work, publish, refuse_what_is_not_ours, remove_work
 from nmt.data.stages.vocabulary import learn_vocabulary
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, Note
+from nmt.errors import InputError, LastingError, Note
 from nmt.storage import atomic, manifest
 
 
@@ -155,7 +155,7 @@ def _is_prepared(job: Job, note: Note) -> bool:
         data.verify_all()
         if recipe != job.origin["recipe"]:
             note(f"an earlier nmt prepared {job.directory}, with the spacing that the text has")
-    except manifest.NewerFormatError:
+    except LastingError:
         raise
     except InputError as error:
         note(f"preparing again: {error.problems[0]}")

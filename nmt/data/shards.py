@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nmt.errors import InputError
+from nmt.errors import InputError, of_system
 from nmt.storage import atomic, manifest
 from nmt.storage.opening import check_regular
 
@@ -176,6 +176,8 @@ def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
             return batches[0]
     except FileNotFoundError:
         raise InputError(f"missing file, {path}, run nmt prepare again") from None
+    except PermissionError as error:
+        raise of_system(PermissionError(error.errno, "Permission denied", path)) from None
     except (pa.ArrowException, OSError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(f"damaged file ({reason}), {path}, run nmt prepare again") from None

@@ -114,8 +114,8 @@ def newest(run: RunDirectory, note: Note) -> Checkpoint | None:
 
     Raises:
         NoModelError: there are checkpoints, but none is sound.
-        LastingError: a later version of nmt wrote one, and resuming from an older one loses work;
-            or no more files can be opened.
+        LastingError: a later version of nmt wrote one, or one may not be opened; resuming from an
+            older one loses work.
     """
     problems: list[str] = []
     for _, folder in run.by_step():

@@ -28,8 +28,13 @@ _MAX_HOLDER_BYTES = 1000
 
 
 def sync(path: Path) -> None:
-    """Flushes a file or folder to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Flushes a file or folder to the disk, but for a folder that may be written to, not read."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except PermissionError:
+        if path.is_dir():
+            return
+        raise
     try:
         os.fsync(descriptor)
     finally:

@@ -1,5 +1,6 @@
 """Prepared data that somebody changes while they are used, and manifests that nobody wrote."""
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -7,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from nmt.cli import main
 from nmt.data import corpora, shards
 from nmt.data.plan import Plan
+from nmt.data.prepare import prepare
 from nmt.data.prepared import PreparedData
 from nmt.data.shards import Shard, pairs_of
-from nmt.errors import InputError
+from nmt.errors import DeniedError, InputError
 from nmt.storage import manifest
 from nmt.storage.opening import MAX_LINE_BYTES
 from nmt.training import loading
@@ -157,6 +160,30 @@ def test_ids_that_the_vocabulary_has_not_are_found_before_they_are_used(config, 
     with pytest.raises(InputError, match=r"ids beyond the 400 .* or empty sentences, .*\.arrow"):
         for shard in data.shards("train"):
             data.verify(shard)
+
+
+def test_a_shard_that_may_not_be_read_is_not_called_damaged(config, monkeypatch):
+    def denied(path):
+        raise PermissionError(errno.EACCES, f"[Errno 13] Failed to open local file '{path}'")
+
+    data = PreparedData.of(config)
+    monkeypatch.setattr(pa, "memory_map", denied)
+    with pytest.raises(DeniedError, match=r"^Permission denied, .*arrow, check its permissions"):
+        data.shards("train")
+
+
+def test_data_that_may_not_be_read_are_not_made_anew_in_their_place(config, monkeypatch):
+    hashed, told = manifest.file_hash, list[str]()
+
+    def hashing(path):
+        if path.suffix == ".arrow":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return hashed(path)
+
+    monkeypatch.setattr(manifest, "file_hash", hashing)
+    with pytest.raises(DeniedError):
+        prepare(config, note=told.append)
+    assert not told
 
 
 def test_more_tokens_than_an_arrow_list_holds_are_refused_and_cannot_come(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Checkpoints that fit their manifest, and are yet none to go on from."""
 
 import errno
+import io
 import itertools
 import json
 import math
@@ -17,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt.cli import main
-from nmt.errors import InputError, NoModelError
+from nmt.errors import DeniedError, InputError, NoModelError
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.average import average, mean_weights
 from nmt.runs.model_directory import find_model, read_tensors
@@ -190,6 +191,32 @@ def test_too_few_descriptors_are_told_as_that(
         if status:
             assert "Too many open files" in said[-1] and "see ulimit -n" in said[-1]
         assert not [line for line in said if "passing over" in line or "passed over" in line]
+
+
+@pytest.mark.parametrize("name", [manifest.NAME, WEIGHTS, checkpoints.STATE])
+def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(
+    save: Save, tmp_path: Path, monkeypatch, capsys, name: str
+):
+    """It may be whole, and an older one would lose work."""
+    save(1)
+    refused = save(2) / name
+    opened = io.open
+
+    def opening(path, *args, **kwargs):
+        if path == refused:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *args, **kwargs)
+
+    monkeypatch.setattr(io, "open", opening)
+    monkeypatch.setattr("builtins.open", opening)
+    with pytest.raises(DeniedError):
+        checkpoints.newest(RunDirectory(tmp_path), print)
+    if name != checkpoints.STATE:  # which translating does not need
+        assert main(["translate", str(tmp_path), "--input", os.devnull]) == 5
+        assert capsys.readouterr().err == (
+            f"nmt: error: Permission denied, {refused}, "
+            "check its permissions and those of its folder\n"
+        )
 
 
 def test_checkpoints_that_may_not_be_listed_are_told_as_that(

@@ -1,5 +1,6 @@
 """Whole or not at all: writing aside, manifests, locks."""
 
+import errno
 import fcntl
 import json
 import os
@@ -119,6 +120,23 @@ def test_a_later_writer_removes_what_killed_ones_left_and_nothing_else(tmp_path:
     assert listing(tmp_path) == sorted([*others, living.name, "new_directory", "new_file"])
     atomic.write_file(tmp_path / "e", "e")
     assert not living.exists()
+
+
+def test_a_folder_that_may_be_written_to_but_not_read_takes_files(tmp_path: Path, monkeypatch):
+    """It cannot be flushed; a file there that may not be read cannot either, and is told."""
+    opened = os.open
+
+    def opening(path, *args, **kwargs):
+        if Path(path) in (tmp_path, tmp_path / "secret"):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *args, **kwargs)
+
+    (tmp_path / "secret").touch()
+    monkeypatch.setattr(os, "open", opening)
+    atomic.write_file(tmp_path / "a", "b")
+    assert (tmp_path / "a").read_text() == "b"
+    with pytest.raises(PermissionError):
+        atomic.sync(tmp_path / "secret")
 
 
 def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path):
