@@ -60,14 +60,15 @@ class _Token:
 
 
 # Quantifiers ending in "+" are possessive: what they have taken is never tried another way.
+# A group that one repeats is atomic, (?>...): Python before 3.11.5 matches others wrongly.
 _ATTRIBUTE = (
-    r"""[^ \t\n\r\f/>][^ \t\n\r\f/>=]*+(?:[ \t\n\r\f]*+=[ \t\n\r\f]*+"""
+    r"""[^ \t\n\r\f/>][^ \t\n\r\f/>=]*+(?>[ \t\n\r\f]*+=[ \t\n\r\f]*+"""
     r"""(?:"[^"]*+"|'[^']*+'|[^ \t\n\r\f>"'][^ \t\n\r\f>]*+))?+"""
 )
 _QUOTED = r""""[^"]*+"|'[^']*+'"""
 _XML_DOCTYPE = (
-    rf"""<!DOCTYPE(?:[^\[>"']++|{_QUOTED})*+"""
-    rf"""(?:\[(?:[^]"'<]++|{_QUOTED}|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\][^>]*+)?+>"""
+    rf"""<!DOCTYPE(?>[^\[>"']++|{_QUOTED})*+"""
+    rf"""(?>\[(?>[^]"'<]++|{_QUOTED}|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\][^>]*+)?+>"""
 )
 
 
@@ -80,9 +81,9 @@ def _pattern(letter: str, others: str, not_bogus: str) -> re.Pattern[str]:
         not_bogus: what comes after "<!" in `others`; after it, other things end at the first ">".
     """
     return re.compile(
-        rf"(?P<text>(?:[^<]++|<(?!{letter}|[/!?]))++)"
+        rf"(?P<text>(?>[^<]++|<(?!{letter}|[/!?]))++)"
         rf"|</?(?P<name>{letter}[^ \t\n\r\f/>]*+)"
-        rf"(?:[ \t\n\r\f]++|/(?!>)|{_ATTRIBUTE})*+(?P<slash>/?)>"
+        rf"(?>[ \t\n\r\f]++|/(?!>)|{_ATTRIBUTE})*+(?P<slash>/?)>"
         rf"|<!\[CDATA\[.*?\]\]>|{others}|<!(?!--|\[CDATA\[{not_bogus})[^>]*+>|</(?!{letter})[^>]*+>",
         re.DOTALL,
     )

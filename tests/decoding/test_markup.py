@@ -3,14 +3,17 @@
 import html
 import re
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config import load
+from nmt.decoding import markup
 from nmt.decoding.documents import translate_documents
 from nmt.decoding.markup import translate_markup
 from nmt.decoding.tags import Element, Point, place
@@ -324,3 +327,20 @@ def test_a_document_keeps_its_paragraphs(translator: Translator):
         "",
         found.text,
     ]
+
+
+def repeated_possessively(parsed: Iterable[Any]) -> Iterator[list[str]]:
+    """The kinds of what a parsed pattern repeats so, wherever it stands."""
+    for part in parsed:
+        if isinstance(part, tuple) and str(part[0]) == "POSSESSIVE_REPEAT":
+            yield [str(kind) for kind, _ in part[1][2]]
+        if isinstance(part, list | tuple | re._parser.SubPattern):
+            yield from repeated_possessively(part)
+
+
+@pytest.mark.parametrize("pattern", [*markup._PATTERNS.values(), markup._ATTRIBUTES])
+def test_a_group_that_is_repeated_possessively_is_atomic(pattern):
+    """Others are matched wrongly by Python before 3.11.5: there tags were text, and translated."""
+    found = list(repeated_possessively(re._parser.parse(pattern.pattern, re.DOTALL)))
+    single = ["IN"], ["NOT_LITERAL"], ["LITERAL"], ["ATOMIC_GROUP"]
+    assert found and not [kinds for kinds in found if kinds not in single]
