@@ -149,13 +149,13 @@ def test_candidates_are_picked_without_host_values():
             called.append(function)
             return function(*args, **(kwargs or {}))
 
-    host_made = {torch.ops.aten.lift_fresh.default, torch.ops.aten.index_put_.default}
+    host_made = torch.ops.aten.lift_fresh.default
     called: list = []
     with Recorded():
         _candidates(torch.zeros(2, 3, V), torch.zeros(2, 3))
-        assert called and not host_made & set(called)
+        assert called and host_made not in called
         torch.zeros(3)[[0]] = 1.0
-    assert host_made <= set(called)  # as it would be seen
+    assert host_made in called  # as it would be seen
 
 
 @pytest.mark.parametrize("tokens", [5, 128, 1280, 1300, 9 * 128 + 1])
