@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nmt.errors import InputError, of_system
+from nmt.errors import InputError, naming, of_system
 from nmt.storage import atomic, manifest
 from nmt.storage.opening import check_regular
 
@@ -166,7 +166,11 @@ def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
     """The one record batch of a file, memory-mapped, its structure checked."""
     check_regular(path)
     try:
-        with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as reader:
+        with (
+            naming(str(path)),
+            pa.memory_map(str(path)) as file,
+            pa.ipc.open_stream(file) as reader,
+        ):
             if not reader.schema.equals(schema):
                 raise pa.ArrowInvalid("unexpected columns")
             batches = list(reader)
@@ -176,9 +180,9 @@ def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
             return batches[0]
     except FileNotFoundError:
         raise InputError(f"missing file, {path}, run nmt prepare again") from None
-    except PermissionError as error:
-        raise of_system(PermissionError(error.errno, "Permission denied", path)) from None
     except (pa.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # the system's, not of what the file holds
+            raise of_system(error) from None
         reason = str(error).split("\n")[0]
         raise InputError(f"damaged file ({reason}), {path}, run nmt prepare again") from None
 

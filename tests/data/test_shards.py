@@ -162,13 +162,18 @@ def test_ids_that_the_vocabulary_has_not_are_found_before_they_are_used(config, 
             data.verify(shard)
 
 
-def test_a_shard_that_may_not_be_read_is_not_called_damaged(config, monkeypatch):
+@pytest.mark.parametrize(
+    ("number", "told"),
+    [(errno.EACCES, "Permission denied, .*arrow, check its permissions"),
+     (errno.EMFILE, "Too many open files, .*arrow, raise the limit")],
+)  # fmt: skip
+def test_a_shard_that_may_not_be_read_is_not_called_damaged(config, monkeypatch, number, told):
     def denied(path):
-        raise PermissionError(errno.EACCES, f"[Errno 13] Failed to open local file '{path}'")
+        raise OSError(number, f"Failed to open local file '{path}'")
 
     data = PreparedData.of(config)
     monkeypatch.setattr(pa, "memory_map", denied)
-    with pytest.raises(DeniedError, match=r"^Permission denied, .*arrow, check its permissions"):
+    with pytest.raises(DeniedError, match=told):
         data.shards("train")
 
 
