@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt.errors import InputError, StorageError
+from nmt.errors import InputError, of_system
 
 _DECOMPRESSORS: dict[bytes, tuple[str, Callable[..., Any]]] = {  # by a file's first bytes
     b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
@@ -47,7 +47,7 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
     Raises:
         InputError: not there, a folder, or compressed by zip or zstd; while it is read, damaged or
             truncated.
-        StorageError: not permitted.
+        DeniedError: not permitted.
     """
     name = name or str(path)
     try:
@@ -56,8 +56,8 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
         raise InputError(f"no such file, {name}, correct the path") from None
     except IsADirectoryError:
         raise InputError(f"a folder, not a file, {name}, correct the path") from None
-    except PermissionError:
-        raise StorageError(f"no permission to read, {name}, change its permissions") from None
+    except PermissionError as error:
+        raise of_system(PermissionError(error.errno, error.strerror, name)) from None
     with file:
         kind, decompress = _compression(file, name)
         if decompress is None:
