@@ -52,6 +52,7 @@ def stoppable(message: str) -> Iterator[None]:
     between into one of their own, or abort the process.
     """
     came: list[float] = []
+    former = signal.getsignal(signal.SIGALRM)
 
     def stop(number: int, frame: FrameType | None) -> None:
         came.append(time.monotonic())
@@ -69,6 +70,7 @@ def stoppable(message: str) -> Iterator[None]:
         finally:
             if came:  # perhaps in an import with which the block ended
                 signal.setitimer(signal.ITIMER_REAL, 0)
+                signal.signal(signal.SIGALRM, former)
 
 
 def _is_importing(frame: FrameType | None) -> bool:

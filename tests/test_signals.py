@@ -45,3 +45,4 @@ def test_what_is_being_imported_is_imported_first(patience_s, tmp_path, monkeypa
     assert caught.value.status == 143
     assert done.exists() == bool(patience_s)
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
