@@ -41,6 +41,17 @@ def matmul(a: Tensor, b: Tensor) -> Tensor:
     return a @ b if is_sum_of_none or not _by_onednn(a) else onednn_linear(a, b.t(), None)
 
 
+def add_to_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Returns bias + a @ b without a gradient, rounded once: (M), (N, K), (K, M) -> (N, M).
+
+    Args:
+        bias: fp32; only oneDNN, on a CPU, adds it unrounded to a product in bf16.
+    """
+    if a.device.type == "cpu" and not torch.compiler.is_compiling() and has_onednn(a.dtype):
+        return onednn_linear(a, b.t(), bias)
+    return torch.addmm(bias.to(a.dtype), a, b)
+
+
 def matmul_of_transposed(a: Tensor, b: Tensor) -> Tensor:
     """a.t() @ b without a gradient: (N, K), (N, M) -> (K, M), of whichever layout is faster.
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.data.layout import Batch
-from nmt.model.products import matmul, matmul_of_transposed
+from nmt.model.products import add_to_matmul, matmul, matmul_of_transposed
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
@@ -28,8 +28,12 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     With logits z, p = softmax(z) and label y, nll = -ln p_y; the smoothed loss is
     nll + epsilon (z_y - mean z), its gradient p - epsilon / V - (1 - epsilon) [v = y]. The mean
     of the logits and the epsilon / V of the gradient follow from the embedding's mean row and the
-    sum of the hidden states, so that the logits are written, turned into p in place, and read by
-    the gradient's two products, and nothing else passes over them.
+    sum of the hidden states, so that the logits are written, turned into p in place, read by one
+    sum and by the gradient's two products, and nothing else passes over them.
+
+    bf16 has a spacing of 2^-8 below 1, too coarse for p_y - (1 - epsilon) of a likely label. The
+    label's probability is therefore 1 minus the sum of all others wherever it exceeds one half, and
+    its gradient is computed in fp32 and rounded once.
     """
 
     @staticmethod
@@ -38,24 +42,27 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         wants_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         with torch.autocast(hidden.device.type, enabled=False):
-            weight, labels = embedding.to(dtype), targets[:, None]
-            real = labels != PAD_ID  # (N, 1)
-            inputs = hidden.to(dtype) * real
+            weight, real = embedding.to(dtype), targets != PAD_ID
+            inputs = hidden.to(dtype) * real[:, None]
             mean_row = weight.mean(0, dtype=torch.float32)
-            label_logits, label_p = (inputs.new_empty(len(inputs), 1) for _ in range(2))
+            label_logits, label_p = (mean_row.new_empty(len(inputs)) for _ in range(2))
             hidden_gradient = torch.empty_like(inputs)
             embedding_gradient = inputs.sum(0, dtype=torch.float32) * (-epsilon / len(weight))
             size = _chunk_size(len(inputs), len(weight) * weight.itemsize, inputs.device)
             for begin in range(0, max(1, len(inputs)), size):
                 rows = slice(begin, begin + size)
                 p = matmul(inputs[rows], weight.t())  # the logits, until softmax overwrites them
-                torch.gather(p, 1, labels[rows], out=label_logits[rows])
+                label = torch.arange(len(p), device=p.device), targets[rows]
+                label_logits[rows] = p[label]
                 torch.softmax(p, -1, out=p)
-                torch.gather(p, 1, labels[rows], out=label_p[rows])
+                rounded = p[label].float()
+                p.index_put_(label, p.new_zeros(()))
+                others = p.sum(-1).float()
+                label_p[rows] = torch.where(others < 0.5, 1 - others, rounded)
                 if wants_gradient:
-                    places = torch.arange(len(p), device=p.device), targets[rows]
-                    p.index_put_(places, label_p[rows, 0] - (1 - epsilon))
-                    hidden_gradient[rows] = matmul(p, weight)
+                    p.index_put_(label, (label_p[rows] - (1 - epsilon)).to(dtype))
+                    # rounded once: subtracted from bf16, epsilon / V would be lost in most entries
+                    hidden_gradient[rows] = add_to_matmul(-epsilon * mean_row, p, weight)
                     part = matmul_of_transposed(p, inputs[rows])
                     if begin == 0:  # takes the layout of the products
                         embedding_gradient = part + embedding_gradient
@@ -63,11 +70,11 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                         embedding_gradient += part
                     del part
                 del p  # before the next chunk's logits take as much memory again
-            nll = -(label_p.float().clamp_min_(_LEAST).log_() * real).sum()
-            above_mean = label_logits.float() - inputs.float() @ mean_row[:, None]
+            nll = -(label_p.clamp_min_(_LEAST).log_() * real).sum()
+            above_mean = label_logits - inputs.float() @ mean_row
             loss = nll + epsilon * (above_mean * real).sum()
         if wants_gradient:
-            hidden_gradient = (hidden_gradient - epsilon * mean_row).mul_(real)
+            hidden_gradient.mul_(real[:, None])
             ctx.gradients = hidden_gradient.to(hidden.dtype), embedding_gradient.contiguous()
         ctx.mark_non_differentiable(nll)
         return loss, nll

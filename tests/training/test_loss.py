@@ -58,6 +58,82 @@ def test_bf16_products_stay_close():
     assert low.item() == pytest.approx(exact.item(), rel=5e-3)
 
 
+def trained_case(label_logit: float):
+    """A model at some stage of training: frequent words have more labels, logits a common part."""
+    generator = torch.Generator().manual_seed(0)
+    v, d, n = 3000, 64, 2000
+    embedding = torch.randn(v, d, generator=generator) / d**0.5
+    embedding += 0.3 * torch.randn(d, generator=generator) / d**0.5
+    frequency = 1 / torch.arange(1.0, v + 1)
+    targets = torch.multinomial(frequency, n, replacement=True, generator=generator)
+    hidden = torch.randn(n, d, generator=generator) + 0.3 * torch.randn(d, generator=generator)
+    size = label_logit + 0.3 * torch.randn(n, 1, generator=generator)
+    hidden += size * F.normalize(embedding[targets])
+    return hidden.bfloat16().float(), embedding, targets
+
+
+def values_and_gradients(function, hidden: torch.Tensor, embedding: torch.Tensor):
+    """Loss, nll and the gradients of hidden states and embedding, all in float64."""
+    hidden, embedding = hidden.clone().requires_grad_(), embedding.clone().requires_grad_()
+    loss, nll = function(hidden, embedding)
+    loss.backward()
+    return loss.item(), nll.item(), hidden.grad.double(), embedding.grad.double()
+
+
+def unchunked(targets: torch.Tensor):
+    """torch's linear layer and cross-entropy, for which autocast computes in fp32."""
+
+    def losses(hidden: torch.Tensor, embedding: torch.Tensor):
+        logits = F.linear(hidden, embedding)
+        options = {"ignore_index": PAD_ID, "reduction": "sum"}
+        loss = F.cross_entropy(logits, targets, label_smoothing=0.1, **options)
+        return loss, F.cross_entropy(logits, targets, **options)
+
+    return losses
+
+
+@pytest.mark.parametrize("low", [True, False], ids=["bf16", "fp32"])
+@pytest.mark.parametrize(("label_logit", "nll"), [(5, 4), (7.8, 1.9), (10.7, 0.6), (14.3, 0.1)])
+def test_gradients_are_as_exact_as_plain_autocasts_and_unbiased(label_logit, nll, low):
+    """At each stage of training, bf16's spacing near a probable label's probability included."""
+    hidden, embedding, targets = trained_case(label_logit)
+    exact = values_and_gradients(unchunked(targets), hidden.double(), embedding.double())
+    assert exact[1] / targets.count_nonzero() == pytest.approx(nll, rel=0.1)
+    stream = hidden.bfloat16() if low else hidden
+    with torch.autocast("cpu", torch.bfloat16, enabled=low):
+        plain = values_and_gradients(unchunked(targets), stream, embedding)
+        ours = values_and_gradients(
+            lambda *inputs: smoothed_cross_entropy(*inputs, targets, 0.1), stream, embedding
+        )
+    for gradient, torchs, reference in zip(ours[2:], plain[2:], exact[2:], strict=True):
+        bound = 1.3 * relative_error(torchs, reference) + 1e-6  # several roundings of fp32
+        assert relative_error(gradient, reference) < bound
+    sums = [each[2].sum(0) for each in (ours, plain, exact)]
+    bound = 1.3 * relative_error(sums[1], sums[2]) + 1e-6
+    assert relative_error(sums[0], sums[2]) < bound
+    # adding a vector to all rows of the embedding changes no loss: the rows' gradients sum to 0
+    assert ours[3].sum(0).norm() < 1.3 * plain[3].sum(0).norm()
+    tolerance = 1e-4 if low else 1e-6
+    for value, torchs, reference in zip(ours[:2], plain[:2], exact[:2], strict=True):
+        assert abs(value / reference - 1) < 1.3 * abs(torchs / reference - 1) + tolerance
+
+
+def relative_error(value: torch.Tensor, reference: torch.Tensor) -> float:
+    return ((value - reference).norm() / reference.norm()).item()
+
+
+@pytest.mark.parametrize("label_logit", [8.5, 10.1, 10.4, 11.5])
+def test_bf16_has_the_nll_of_a_probable_label_exactly(label_logit: float):
+    """p = 0.9 would be 0.8984 if it were rounded to bf16, the same way for each such token."""
+    _, embedding, _ = trained_case(0)
+    hidden = (label_logit * F.normalize(embedding[5:6])).bfloat16()
+    targets = torch.tensor([5])
+    with torch.autocast("cpu", torch.bfloat16):
+        _, nll = smoothed_cross_entropy(hidden, embedding, targets, 0.1)
+        _, expected = unchunked(targets)(hidden, embedding)
+    assert nll.item() == pytest.approx(expected.item(), rel=3e-3)
+
+
 def test_a_label_beyond_all_probability_has_a_finite_loss():
     hidden = torch.full((1, 1), 1000.0, requires_grad=True)
     embedding = torch.tensor([[0.0], [1.0], [-1.0]], requires_grad=True)
