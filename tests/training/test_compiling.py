@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from nmt.data.layout import fixed_shape, pack
 from nmt.training import loading
@@ -95,21 +94,3 @@ def test_slots_of_a_compiled_run_have_one_shape_or_the_one_with_more_rows(settin
     monkeypatch.setattr(training, "compile_layers", lambda transformer: None)
     run(settings(training__compile=True, training__batch_tokens=2000, training__max_steps=4))
     assert shapes <= {(16, 128, 128), (17, 128, 128)}  # 2,040 / 128; 4 % more
-
-
-def test_the_residual_stream_is_bf16_where_autocast_computes_norms_in_fp32(settings, monkeypatch):
-    """As it does on a GPU."""
-    norm, types = F.layer_norm, set()
-
-    def in_fp32(x, shape, weight, bias, epsilon):
-        types.add(x.dtype)
-        return norm(x.float(), shape, weight, bias, epsilon)
-
-    monkeypatch.setattr(F, "layer_norm", in_fp32)
-    config = settings(training__precision="bf16")
-    module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
-    ids = np.array([5, 6, 2], np.int32)
-    add_gradients(
-        module, pack([(ids, ids)], fixed_shape(9, 1, 9)).to(torch.device("cpu")), 3.0, config
-    )
-    assert types == {torch.bfloat16}
