@@ -25,12 +25,12 @@ def as_on_a_gpu(monkeypatch) -> None:
         if torch.is_autocast_enabled("cpu"):
             x, weight, bias = x.float(), weight.float(), bias.float()
         assert x.dtype == weight.dtype == bias.dtype
-        if x.dtype == torch.bfloat16:  # fp32 sums over tokens: the CPU's kernel has them for fp32
-            weight, bias = weight.float(), bias.float()
+        if x.dtype == torch.bfloat16:  # sums over tokens are fp32 there
+            return layers._LowPrecisionLayerNorm.apply(x, weight.float(), bias.float(), epsilon)
         return kernel(x, shape, weight, bias, epsilon)
 
     monkeypatch.setattr(F, "layer_norm", gpu_layer_norm)
-    monkeypatch.setattr(layers, "_takes_fp32_weights", lambda device: False)
+    monkeypatch.setattr(layers, "_is_on_cpu", lambda x: False)
 
 
 class Conversions(TorchDispatchMode):
@@ -64,16 +64,22 @@ def test_no_norm_converts_the_residual_stream(as_on_a_gpu, settings, order: str)
     assert counts[torch.bfloat16] == 2 * 2  # of two sides, and of their gradients
 
 
-def test_a_bf16_norm_is_as_accurate_as_its_rounding_and_without_bias(as_on_a_gpu):
-    """Against float64: output and gradients, and their mean error over 4,096 tokens."""
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_a_bf16_norm_is_as_accurate_as_its_rounding_and_without_bias(request, device: str):
+    """Against float64, over 10,000 tokens whose gradients have a common sign more often than not.
+
+    torch's own kernel loses most of such a sum on a CPU, as it adds in bf16.
+    """
+    if device == "gpu":
+        request.getfixturevalue("as_on_a_gpu")
     torch.manual_seed(0)
     ours, exact = layer_norm(64), torch.nn.LayerNorm(64, dtype=torch.float64)
     with torch.no_grad():
         ours.weight.normal_(1, 0.1)
         ours.bias.normal_(0, 0.1)
         exact.load_state_dict(ours.state_dict())
-    x = torch.randn(4096, 64).bfloat16().requires_grad_()
-    gradient = torch.randn(4096, 64).bfloat16()
+    x = torch.randn(100, 100, 64).bfloat16().requires_grad_()
+    gradient = (torch.randn(100, 100, 64) + 0.3).bfloat16()
     with torch.autocast("cpu", torch.bfloat16):
         y = ours(x)
         y.backward(gradient)
@@ -86,4 +92,11 @@ def test_a_bf16_norm_is_as_accurate_as_its_rounding_and_without_bias(as_on_a_gpu
     for found, wanted in pairs:
         error = found.detach().double() - wanted.detach()
         assert error.norm() < 2**-8 * wanted.detach().norm()
-        assert abs(error.mean()) < 2**-11 * wanted.detach().abs().mean()
+        assert abs(error.mean()) < 2**-10 * wanted.detach().abs().mean()
+
+
+def test_a_bf16_norm_of_no_rows_has_a_gradient():
+    """A slot may be empty, and only its padding's row is left out of the loss."""
+    norm, x = layer_norm(8), torch.empty(0, 8, dtype=torch.bfloat16).requires_grad_()
+    norm(x).sum().backward()
+    assert x.grad.shape == (0, 8) and not norm.weight.grad.any()
