@@ -34,15 +34,14 @@ class _LayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., D)"""
-        weight, bias = self.weight, self.bias
         if _is_on_cpu(x):  # whose autocast leaves LayerNorm alone
             if x.dtype != torch.bfloat16 or not torch.is_grad_enabled():
                 return super().forward(x)
             if torch.compiler.is_compiling():  # the compiler converts nothing in memory
                 return super().forward(x.float()).to(x.dtype)
-            return _LowPrecisionLayerNorm.apply(x, weight, bias, self.eps)
-        with torch.autocast(x.device.type, enabled=False):
-            weight, bias = weight.to(x.dtype), bias.to(x.dtype)  # the kernel takes one type only
+            return _LowPrecisionLayerNorm.apply(x, self.weight, self.bias, self.eps)
+        with torch.autocast(x.device.type, enabled=False):  # the kernel takes one type only
+            weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
             return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
 
 
