@@ -78,10 +78,10 @@ def settings(tiny_data: Path, tmp_path: Path) -> Settings:
 _LONG = [
     "test_ranks.py", "test_faults.py", "test_cli.py", "test_train.py", "test_documents.py",
     "test_prepare_interrupted.py", "test_page.py", "test_export.py", "test_run_directory.py",
-    "test_translator.py", "test_hostile_models.py", "test_compiling.py", "test_prepare.py",
-    "test_report.py", "test_bleu.py", "test_wheel.py", "test_architecture.py", "test_speed.py",
-    "test_table3.py", "test_checkpoint.py", "test_paper_figures.py", "test_paper.py",
-    "test_learning.py", "test_r25.py",
+    "test_translator.py", "test_hostile_models.py", "test_compiling.py", "test_fast_paths.py",
+    "test_prepare.py", "test_report.py", "test_bleu.py", "test_wheel.py", "test_architecture.py",
+    "test_speed.py", "test_table3.py", "test_checkpoint.py", "test_paper_figures.py",
+    "test_paper.py", "test_learning.py", "test_r25.py",
 ]  # fmt: skip
 
 

@@ -33,6 +33,7 @@ ADDED = {
     "run/model/manifest.json: warnings[]",
     "run/checkpoints/step-N/state.json: best.chrf",
     "run/checkpoints/step-N/state.json: best.nll",
+    "run/checkpoints/step-N/state.json: path",
     *(f"run/{folder}/config.yaml: data.shortlist" for folder in ("checkpoints/step-N", "model")),
     *(
         f"run/{folder}/config.yaml: training.{key}"

@@ -24,6 +24,7 @@ from nmt.errors import InputError, Note
 from nmt.model.tokens import Tokens
 from nmt.runs.run_directory import RunDirectory
 from nmt.training.distributed import Ranks, process_group, world_size
+from nmt.training.fast_paths import choose_path, is_compiled
 from nmt.training.loading import Step, steps_of
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import StepResult, optimizer_step
@@ -168,7 +169,8 @@ def timed_training(
     run = _run_without_files(config, shards, ranks)
     training, clock = Training.begin(run, None, note), _Clock(ranks.device)
     watched = clock.watching(training.loss_module)
-    with steps_of(run, after=0) as planned, watched:
+    path = choose_path(training.loss_module, run, 0, None, note)
+    with steps_of(run, after=0, is_compiled=is_compiled(path)) as planned, watched:
 
         def timed(number: int) -> Steps:
             return _timed_steps(training, islice(planned, number), clock)

@@ -328,9 +328,10 @@ class Training(Section):
         default=False,
         description="only operations that give the same bits every time, perhaps slower",
     )
-    compile: bool = Field(
-        default=False,
-        description="compile the layers (torch.compile); slots are packed into rows of one shape",
+    compile: bool | Literal["auto"] = Field(
+        default="auto",
+        description="compile the layers (torch.compile) and pack slots into rows of one shape; "
+        "auto: on a GPU",
     )
     checkpoint_every: Positive = _paper("training.checkpoint_every", "steps between checkpoints")
     keep_checkpoints: Positive = Field(

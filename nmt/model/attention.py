@@ -7,10 +7,10 @@ H heads; K d_k; V d_v.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Protocol
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from nmt.model.dropout import Dropout, Randomness
 from nmt.model.products import Linear
@@ -25,6 +26,7 @@ from nmt.model.products import Linear
 if TYPE_CHECKING:  # its module reads files too, which a model does not need
     from nmt.config import Model
 
+_BLOCK = 128  # columns of the squares that FlexAttention computes or skips
 _MOST_WEIGHTS = 1 << 24  # in memory at once without a gradient: 64 MiB in fp32
 
 KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
@@ -56,6 +58,8 @@ class Visibility:
     ancestors: Tensor | None = None
     causal: bool = False
     window: int | None = None
+    is_plain: bool = False  # by matrix products on any device, instead of a fused kernel
+    blocks: BlockMask | None = None  # of compiled layers, for FlexAttention, see `with_blocks`
     _bias: Tensor | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -63,15 +67,20 @@ class Visibility:
             raise ValueError("causal and window compare positions, and there are none")
 
 
-def _rules(visibility: Visibility) -> Iterator[Tensor]:
-    """For each rule that is given, where it allows attention: (R, T, S) bool."""
+def _rules(
+    visibility: Visibility, of_query: Callable[[Tensor], Tensor], of_key: Callable[[Tensor], Tensor]
+) -> Iterator[Tensor]:
+    """For each rule on segments and positions that is given, where it allows attention: bool.
+
+    Args:
+        of_query: takes from a tensor of queries (R, T) the values to compare; `of_key` from one of
+            keys (R, S).
+    """
     if visibility.segments is not None:
-        query, key = visibility.segments[0][:, :, None], visibility.segments[1][:, None]
+        query, key = of_query(visibility.segments[0]), of_key(visibility.segments[1])
         yield (query == key) | (query == 0)
-    if visibility.ancestors is not None:
-        yield visibility.ancestors
     if visibility.positions is not None:
-        query, key = visibility.positions[0][:, :, None], visibility.positions[1][:, None]
+        query, key = of_query(visibility.positions[0]), of_key(visibility.positions[1])
         if visibility.causal:
             yield key <= query
         if visibility.window is not None:
@@ -86,7 +95,9 @@ def _added_bias(visibility: Visibility, dtype: torch.dtype) -> Tensor | None:
         (R, 1, T, S) of `dtype`, computed at the first call.
     """
     if visibility._bias is None or visibility._bias.dtype != dtype:
-        rules = list(_rules(visibility))
+        rules = list(_rules(visibility, lambda each: each[:, :, None], lambda each: each[:, None]))
+        if visibility.ancestors is not None:
+            rules.append(visibility.ancestors)
         if not rules:
             return None
         sees = reduce(and_, rules)
@@ -139,7 +150,10 @@ def attention(
     """
     recorded = None if torch.compiler.is_compiling() else _recorded.get()
     drops = dropout.training and dropout.p > 0
-    if recorded is not None or (query.device.type == "cpu" and not _is_long(query, key, drops)):
+    if visibility.blocks is not None and torch.compiler.is_compiling():
+        return flex_attention(query, key, value, block_mask=visibility.blocks)
+    is_plain = visibility.is_plain or recorded is not None
+    if is_plain or (query.device.type == "cpu" and not _is_long(query, key, drops)):
         weights = attention_weights(query, key, visibility)
         if recorded is not None:
             recorded.append(weights)
@@ -147,6 +161,49 @@ def attention(
     bias = _added_bias(visibility, query.dtype)
     p = dropout.p if drops else 0.0
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=p)
+
+
+def flex_suits(model: Model, device: torch.device) -> bool:
+    """Whether FlexAttention can compute a model's attention in compiled layers.
+
+    It has neither dropout nor, on a CPU, a backward pass. Its kernels take heads whose width is a
+    power of two.
+    """
+    is_power = all(size in (16, 32, 64, 128, 256) for size in (model.d_k, model.d_v))
+    return device.type == "cuda" and model.attention_dropout == 0 and is_power
+
+
+def with_blocks(visibility: Visibility) -> Visibility:
+    """Adds the mask of FlexAttention, whose kernels skip blocks of 128 x 128 without a pair to see.
+
+    Packed rows have their sentences within blocks of 128 columns, or in a row of their own, so
+    that of base's rows of 256 columns about half is skipped, and no bias is read or written. A
+    query of padding sees nothing there, and its output is 0: in the plain code it sees all keys.
+
+    Args:
+        visibility: returned as it is if it has no segments, or if columns do not divide into
+            blocks.
+    """
+    if visibility.segments is None or visibility.ancestors is not None:
+        return visibility
+    queries, keys = visibility.segments
+    if queries.shape[1] % _BLOCK or keys.shape[1] % _BLOCK:
+        return visibility
+
+    def sees(row: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        rules = _rules(visibility, lambda each: each[row, query], lambda each: each[row, key])
+        return reduce(and_, rules, queries[row, query] != 0)
+
+    rules = _rules(visibility, lambda each: each[:, :, None], lambda each: each[:, None])
+    seen = reduce(and_, rules, (queries != 0)[:, :, None])
+    squares = seen.unflatten(2, (-1, _BLOCK)).unflatten(1, (-1, _BLOCK)).any(4).any(2)  # (R, q, k)
+    order = squares.int().argsort(dim=-1, descending=True, stable=True)
+    number = squares.sum(-1)
+    blocks = BlockMask.from_kv_blocks(
+        number[:, None].int(), order[:, None].int(), BLOCK_SIZE=_BLOCK, mask_mod=sees,
+        seq_lengths=(queries.shape[1], keys.shape[1]),
+    )  # fmt: skip
+    return replace(visibility, blocks=blocks)
 
 
 def avoid_cudnn() -> None:

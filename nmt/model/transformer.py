@@ -8,13 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.model.attention import Cache, KeysValues, Visibility, recorded_weights
+from nmt.model.attention import Cache, KeysValues, Visibility, recorded_weights, with_blocks
 from nmt.model.dropout import Dropout, Randomness
 from nmt.model.layers import DecoderLayer, EncoderLayer, OutputProjection, layer_norm
 from nmt.model.positions import LearnedPositions, SinusoidalPositions
@@ -67,6 +67,8 @@ class Transformer(nn.Module):
         self.encoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
         self.decoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
         self.projection: nn.Module = OutputProjection()  # or a prepacked one
+        # in training: flex, FlexAttention, is for compiled layers; plain for any device
+        self.attention: Literal["fused", "flex", "plain"] = "fused"
 
     @property
     def max_length(self) -> int | None:
@@ -153,7 +155,7 @@ class Transformer(nn.Module):
         memory = self.encode(src)
         y = self.embed(tgt_in.tokens, tgt_in.positions, tgt_in.tokens.shape[1])
         n = len(self.decoder)
-        seen_of_source = Visibility(segments=(tgt_in.segments, src.segments))
+        seen_of_source = self._by_kernel(Visibility(segments=(tgt_in.segments, src.segments)))
         return self.decode(y, _among(tgt_in, causal=True), [memory] * n, seen_of_source, [None] * n)
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -168,7 +170,12 @@ class Transformer(nn.Module):
         return AttentionWeights(encoder, decoder[::2], decoder[1::2])
 
     def _of_self_attention(self, visibility: Visibility) -> Visibility:
-        return replace(visibility, window=self.attention_window)
+        return self._by_kernel(replace(visibility, window=self.attention_window))
+
+    def _by_kernel(self, visibility: Visibility) -> Visibility:
+        if self.attention == "flex":
+            return with_blocks(visibility)
+        return replace(visibility, is_plain=True) if self.attention == "plain" else visibility
 
 
 def _among(side: Tokens, *, causal: bool = False) -> Visibility:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -23,6 +23,8 @@ _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # for a person
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
+# How a model is computed in training, the fastest first, see `nmt.training.fast_paths`.
+FastPath = Literal["flex", "compiled", "eager", "plain"]
 
 
 class Best(BaseModel):
@@ -72,6 +74,8 @@ class State(BaseModel):
     world_size: PositiveInt
     threads: PositiveInt
     torch: str
+    # how the model was computed: a resumed run does the same; None on a CPU that compiles nothing
+    path: FastPath | None = None
 
     @model_validator(mode="after")
     def _is_of_the_past(self) -> Self:

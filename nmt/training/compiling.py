@@ -5,25 +5,47 @@ Autograd sees one node a layer, so that DistributedDataParallel averages the gra
 layers while those of the first are computed; the model is wrapped after its layers are compiled.
 """
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 
 import torch
+from torch import nn
 
 from nmt.model.transformer import Transformer
 
 # The code of a layer is compiled for the first layer and for those after it, which find the bias of
-# attention computed, and for each shape of slots (`layout.fixed_shape`); torch's own limit is 8.
+# attention computed, for training and for the check of `fast_paths`, which drops nothing, and for
+# each shape of slots (`layout.fixed_shape`); torch's own limit is 8.
 _VERSIONS = 32
 
 
 def compile_layers(transformer: Transformer, backend: str = "inductor") -> None:
     """Compiles each layer in place, when it is first called; names of weights stay."""
     torch._dynamo.config.recompile_limit = _VERSIONS
-    for layer in chain(transformer.encoder, transformer.decoder):
+    for layer in _layers(transformer):
         layer.compile(backend=backend, dynamic=False)
 
 
-def uncompiled(is_compiled: bool) -> AbstractContextManager[object]:
+def uncompile_layers(transformer: Transformer) -> None:
+    """Undoes `compile_layers`, and frees the compiled code."""
+    if is_compiled(transformer):
+        for layer in _layers(transformer):
+            layer._compiled_call_impl = None
+        torch._dynamo.reset()
+
+
+def is_compiled(transformer: Transformer) -> bool:
+    """Whether `compile_layers` was called for the model."""
+    return any(layer._compiled_call_impl is not None for layer in _layers(transformer))
+
+
+def uncompiled(transformer: Transformer) -> AbstractContextManager[object]:
     """Runs layers as they are in the block, where each call has another shape."""
-    return torch.compiler.set_stance("force_eager") if is_compiled else nullcontext()
+    if not is_compiled(transformer):
+        return nullcontext()
+    return torch.compiler.set_stance("force_eager")
+
+
+def _layers(transformer: Transformer) -> Iterator[nn.Module]:
+    return chain(transformer.encoder, transformer.decoder)

@@ -26,15 +26,18 @@ Step = tuple[StepPlan, list[tuple[int, Batch]]]  # and this rank's slots of it, 
 
 
 @contextmanager
-def steps_of(run: Run, after: int) -> Iterator[Iterator[Step]]:
+def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Iterator[Step]]:
     """The steps after `after`, to the last of the run, on the rank's device.
+
+    Args:
+        is_compiled: see `shape`.
 
     Raises:
         InputError: the ranks cannot share the slots; or, when the step is taken, what `Plan.steps`
             and `pairs_of` raise.
     """
     left = run.config.training.max_steps - after
-    with read_ahead(islice(_on_host(run, after), left), _AHEAD) as found:
+    with read_ahead(islice(_on_host(run, after, is_compiled), left), _AHEAD) as found:
         yield (
             (plan, [(number, slot.to(run.ranks.device)) for number, slot in slots])
             for plan, slots in found
@@ -64,16 +67,18 @@ def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
                 future.cancel()
 
 
-def shape(run: Run, slots: int) -> Shape:
-    """What the slots of a run are packed into: one shape for what is compiled for it."""
+def shape(run: Run, slots: int, is_compiled: bool) -> Shape:
+    """What the slots of a run are packed into: one shape for layers that are compiled for it."""
     config = run.config
-    if config.training.compile:
+    if is_compiled:
         return fixed_shape(config.training.batch_tokens, slots, config.data.max_length)
     row = CPU_ROW if run.ranks.device.type == "cpu" else GPU_ROW
     return Shape(row, row)
 
 
-def _on_host(run: Run, after: int) -> Iterator[tuple[StepPlan, list[tuple[int, HostBatch]]]]:
+def _on_host(
+    run: Run, after: int, is_compiled: bool
+) -> Iterator[tuple[StepPlan, list[tuple[int, HostBatch]]]]:
     ranks, settings = run.ranks, run.config.training
     slots = ranks.world_size if settings.micro_batches == "auto" else settings.micro_batches
     if slots % ranks.world_size:
@@ -83,7 +88,7 @@ def _on_host(run: Run, after: int) -> Iterator[tuple[StepPlan, list[tuple[int, H
         )
     share = slots // ranks.world_size
     own = range(ranks.rank * share, (ranks.rank + 1) * share)
-    into, is_pinned = shape(run, slots), ranks.device.type == "cuda"
+    into, is_pinned = shape(run, slots, is_compiled), ranks.device.type == "cuda"
     plan = Plan(run.training, settings.batch_tokens, slots, settings.seed, run.verify)
     for step in plan.steps(after):
         pairs = ((slot, pairs_of(run.training, step.slots[slot])) for slot in own)

@@ -8,8 +8,10 @@ as torch's `cross_entropy(label_smoothing=epsilon)`. (tensor2tensor spreads epsi
 """
 
 import math
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.data.layout import Batch
@@ -126,6 +128,7 @@ class TransformerLoss(nn.Module):
         super().__init__()
         self.transformer = transformer
         self.label_smoothing = label_smoothing
+        self.is_plain = False  # torch's own cross-entropy, of all logits at once
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The slot's smoothed loss and negative log-likelihood, in nats, summed over tokens."""
@@ -136,6 +139,10 @@ class TransformerLoss(nn.Module):
         if hidden.device.type == "cpu":  # on a GPU the host would wait for the number of tokens
             real = targets.nonzero().squeeze(1)
             hidden, targets = hidden[real], targets[real]
+        if self.is_plain:
+            logits = self.transformer.logits(hidden).float()
+            nll = partial(F.cross_entropy, logits, targets, ignore_index=PAD_ID, reduction="sum")
+            return nll(label_smoothing=self.label_smoothing), nll().detach()
         return smoothed_cross_entropy(
             hidden, self.transformer.embedding, targets, self.label_smoothing
         )

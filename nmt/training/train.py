@@ -9,7 +9,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -28,9 +28,9 @@ from nmt.runs.average import mean_weights
 from nmt.runs.checkpoint import Checkpoint
 from nmt.runs.model_directory import check_fit, load_model, new_transformer
 from nmt.runs.run_directory import RunDirectory
-from nmt.runs.state import NAMES, Best, State
-from nmt.training.compiling import compile_layers
+from nmt.runs.state import NAMES, Best, FastPath, State
 from nmt.training.distributed import Ranks, StopRequest, process_group
+from nmt.training.fast_paths import choose_path, is_compiled, with_compile_decided
 from nmt.training.health import LOWER_RATE, Divergence, rate_warning, shortcomings, too_few
 from nmt.training.loading import Step, steps_of
 from nmt.training.loss import TransformerLoss
@@ -56,7 +56,9 @@ def train(config: Config, note: Note) -> Path:
         Stopped: a signal asked to stop; the run was saved.
     """
     keep_freed_memory()
-    settings, directory = config.training, RunDirectory(Path(config.training.run_directory))
+    directory = RunDirectory(Path(config.training.run_directory))
+    config = with_compile_decided(config, directory)
+    settings = config.training
     prepare_if_missing(config, note)
     be_deterministic(settings.deterministic)
     with ExitStack() as stack:
@@ -140,6 +142,7 @@ class Training:
     optimizer: torch.optim.Adam
     best: Best
     writer: Writer
+    path: FastPath | None = None  # of the run so far, see `choose_path`
 
     @classmethod
     def begin(cls, run: Run, start: Checkpoint | None, note: Note) -> "Training":
@@ -150,11 +153,10 @@ class Training:
         optimizer = adam(transformer)
         if start:
             checkpoints.restore_adam(optimizer, transformer, start.moments, start.step)
-        if settings.compile:
-            compile_layers(transformer)
         best = start.state.best.model_copy() if start else Best()
         module = run.ranks.wrap(loss_module)
-        return cls(run, loss_module, module, optimizer, best, Writer())
+        path = start.state.path if start else None
+        return cls(run, loss_module, module, optimizer, best, Writer(), path)
 
     def is_to_be_validated(self, step: int) -> bool:
         """Whether a validation is due at `step`, and was not done before a stop."""
@@ -213,6 +215,7 @@ class Training:
             world_size=run.ranks.world_size,
             threads=torch.get_num_threads(),
             torch=str(torch.__version__),
+            path=self.path,
         )
         moments = checkpoints.adam_moments(self.optimizer, transformer)
         if run.ranks.is_asynchronous:
@@ -262,8 +265,10 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
         _stop(training, ranks.max(stop.signal_number), step)
     if training.is_over(step):
         return step
+    path = choose_path(training.loss_module, run, step, training.path, log.note)
+    training = replace(training, path=path)
     watch, first = Watch(config), step + 1
-    with steps_of(run, after=step) as planned:
+    with steps_of(run, after=step, is_compiled=is_compiled(path)) as planned:
         for plan, slots in _settled(training, planned):
             step = plan.step
             result = optimizer_step(

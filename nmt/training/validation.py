@@ -96,7 +96,7 @@ def validate(
     is_interrupted, own_sums, own_samples = False, [0.0, 0.0, 0.0], list[Sample]()
     attention = None
     try:
-        with uncompiled(config.training.compile):
+        with uncompiled(loss_module.transformer):
             own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
             translator = Translator(loss_module.transformer, tokenizer, config, target_symbols)
             with autocast(config, ranks.device):

@@ -34,7 +34,10 @@ def test_r18_every_problem_is_named_at_once_with_line_and_key(tmp_path: Path):
 BAD_SETTINGS = [
     (GOOD + "  seed: .nan\n", "training.seed must be a whole number from 0 to 4,294,967,295"),
     (GOOD + "  seed: 1.5\n", "training.seed must be a whole number from 0 to"),
-    (GOOD + "  compile: yes\n", 'training.compile must be true or false, found "yes", c.yaml:15'),
+    (
+        GOOD + "  compile: yes\n",
+        'training.compile must be true or false or auto, found "yes", c.yaml:15',
+    ),
     (GOOD + "  precision: fp16\n", 'training.precision must be fp32 or bf16, found "fp16"'),
     (GOOD + "  learning_rate_factor: .inf\n", "a number above 0 to 1,000,000, found Infinity"),
     (GOOD + "  average_last: 20\n", "average_last (20) must not exceed"),

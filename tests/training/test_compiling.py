@@ -4,13 +4,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from nmt.data.layout import fixed_shape, pack
-from nmt.training import loading
+from nmt.training import fast_paths, loading
 from nmt.training import train as training
 from nmt.training.compiling import compile_layers
 from nmt.training.loss import TransformerLoss
@@ -36,7 +34,7 @@ def graphs(monkeypatch) -> list[int]:
         return result
 
     torch._dynamo.reset()
-    monkeypatch.setattr(training, "compile_layers", partial(compile_layers, backend=backend))
+    monkeypatch.setattr(fast_paths, "compile_layers", partial(compile_layers, backend=backend))
     monkeypatch.setattr(training, "optimizer_step", optimizer_step)
     yield counts
     torch._dynamo.reset()
@@ -46,22 +44,21 @@ FLAT = {"model__dropout": 0.0, "training__precision": "bf16", "model__decoder_la
 
 
 def test_a_compiled_run_is_that_of_plain_layers_and_compiles_in_its_first_step(
-    settings, tmp_path: Path, graphs, monkeypatch
+    settings, tmp_path: Path, graphs, capsys
 ):
     """Validating, with other shapes, compiles nothing; nor does going on after it."""
     compiled, _ = run(settings(**FLAT, training__compile=True))
+    assert "This machine does not compute" not in capsys.readouterr().err
     in_first_step, *later, _ = graphs[1:]
-    assert in_first_step == 4  # of either stack the first layer and those that find its biases
+    # of either stack the first layer and those that find its biases, without dropout and with
+    assert in_first_step == 8
     assert set(later) == {in_first_step} and len(later) > 8
-    with monkeypatch.context() as patch:
-        patch.setattr(training, "compile_layers", lambda transformer: None)
-        name = str(tmp_path / "plain")
-        plain, _ = run(settings(**FLAT, training__compile=True, training__run_directory=name))
+    plain, _ = run(settings(**FLAT, training__run_directory=str(tmp_path / "plain")))
     ours, theirs = (
-        [line[key] for line in read_log(path) for key in ("loss", "bleu") if key in line]
+        [line["loss"] for line in read_log(path) if "event" not in line]
         for path in (compiled, plain)
     )
-    assert ours == theirs
+    assert ours == pytest.approx(theirs, rel=2e-3)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -92,24 +89,6 @@ def test_slots_of_a_compiled_run_have_one_shape_or_the_one_with_more_rows(settin
         return batch
 
     monkeypatch.setattr(loading, "pack", packing)
-    monkeypatch.setattr(training, "compile_layers", lambda transformer: None)
+    monkeypatch.setattr(fast_paths, "compile_layers", lambda transformer: None)
     run(settings(training__compile=True, training__batch_tokens=2000, training__max_steps=4))
     assert shapes <= {(16, 128, 128), (17, 128, 128)}  # 2,040 / 128; 4 % more
-
-
-def test_the_residual_stream_is_bf16_where_autocast_computes_norms_in_fp32(settings, monkeypatch):
-    """As it does on a GPU."""
-    norm, types = F.layer_norm, set()
-
-    def in_fp32(x, shape, weight, bias, epsilon):
-        types.add(x.dtype)
-        return norm(x.float(), shape, weight, bias, epsilon)
-
-    monkeypatch.setattr(F, "layer_norm", in_fp32)
-    config = settings(training__precision="bf16")
-    module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
-    ids = np.array([5, 6, 2], np.int32)
-    add_gradients(
-        module, pack([(ids, ids)], fixed_shape(9, 1, 9)).to(torch.device("cpu")), 3.0, config
-    )
-    assert types == {torch.bfloat16}

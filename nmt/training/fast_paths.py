@@ -1,0 +1,262 @@
+"""How a run computes its model: the fastest way that agrees with the plain one on this machine.
+
+What is fast on a GPU, compiled layers, fused attention, the chunked loss, is compared with plain
+code on the first slot of a run and of each resumption. A way that differs, or cannot be built, is
+left for the next slower one, with one warning.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from nmt.config import Config
+from nmt.data.layout import Batch
+from nmt.errors import InputError, Note, is_out_of_memory
+from nmt.model.attention import flex_suits
+from nmt.model.special_ids import PAD_ID
+from nmt.model.tokens import Tokens
+from nmt.runs.run_directory import RunDirectory
+from nmt.runs.state import FastPath
+from nmt.training.compiling import compile_layers, uncompile_layers
+from nmt.training.distributed import Ranks
+from nmt.training.loading import steps_of
+from nmt.training.loss import TransformerLoss
+from nmt.training.optimize import autocast
+from nmt.training.run import Run
+
+_PIECE = 2048  # tokens that the plain code takes at once: their fp32 logits are 300 MB in base
+_TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; of bf16, the step between two numbers
+_NAMES: dict[FastPath, str] = {
+    "flex": "compiled layers with FlexAttention",
+    "compiled": "compiled layers",
+    "eager": "layers that are not compiled",
+    "plain": "plain matrix products and an unchunked loss",
+}
+
+
+def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
+    """Replaces `training.compile: auto` by what the run in `directory` has, or by the default here.
+
+    So the run's files hold the decision, and a resumed run repeats it on any device.
+    """
+    if config.training.compile != "auto":
+        return config
+    decided = torch.cuda.is_available()
+    with suppress(InputError):  # there is no run yet, or open_run reports what is wrong with it
+        decided = directory.settings().training.compile is True
+    training = config.training.model_copy(update={"compile": decided})
+    return config.model_copy(update={"training": training})
+
+
+def is_compiled(path: FastPath | None) -> bool:
+    """Whether layers are compiled, so that slots must be packed into one shape."""
+    return path in ("flex", "compiled")
+
+
+def possible_paths(config: Config, ranks: Ranks) -> list[FastPath]:
+    """The ways to compute the model here, the fastest first; none if there is nothing to choose."""
+    on_gpu, wanted = ranks.device.type == "cuda", config.training.compile
+    paths: list[FastPath] = []
+    if wanted is True or (wanted == "auto" and on_gpu):
+        is_bf16 = config.training.precision == "bf16"
+        if is_bf16 and not config.training.deterministic and flex_suits(config.model, ranks.device):
+            paths.append("flex")
+        paths.append("compiled")
+    return [*paths, "eager", "plain"] if paths or on_gpu else []
+
+
+def choose_path(
+    loss_module: TransformerLoss, run: Run, step: int, former: FastPath | None, note: Note
+) -> FastPath | None:
+    """Sets the model to the fastest path that agrees with plain code on the step after `step`.
+
+    Weights, gradients and random numbers are as before. All ranks choose the same path.
+
+    Args:
+        loss_module: not yet compiled.
+        former: the path of the run so far, which is faster than none that may be chosen; None if
+            it has had no choice.
+        note: Called with a warning if a path fails, or if the run cannot go on with `former`.
+
+    Returns:
+        None if there is nothing to choose.
+    """
+    paths = possible_paths(run.config, run.ranks)
+    if former in paths:
+        paths = paths[paths.index(former) :]
+    elif step and (former or paths[:1] not in ([], ["eager"])):
+        now = _NAMES[paths[0] if paths else "eager"]
+        note(
+            f"nmt: warning: Up to step {step} the run used {_NAMES[former or 'eager']}; on this "
+            f"device it continues with {now}. Its figures differ by rounding and dropout masks."
+        )
+    problems = list[str]()
+    reference: Reference | None = None
+    for path in paths:
+        batch = None if path == "plain" else _first_slot(run, step, path)
+        if batch is None:
+            set_path(loss_module, path)
+            break
+        reference = reference or Reference.of(loss_module, batch, run.config)
+        set_path(loss_module, path)
+        problem = reference.problem(loss_module, batch, run.config)
+        if not run.ranks.max(problem is not None):
+            break
+        problems.append(f"{_NAMES[path]} ({problem or 'on another rank'})")
+    if problems:
+        note(
+            f"nmt: warning: This machine does not compute {', nor '.join(problems)} as plain code "
+            f"does. The run continues with {_NAMES[path]}, which may be slower."
+        )
+    return path if paths else None
+
+
+def set_path(loss_module: TransformerLoss, path: FastPath) -> None:
+    """Has a model computed by `path`; layers are compiled when they are first called."""
+    transformer = loss_module.transformer
+    uncompile_layers(transformer)
+    if is_compiled(path):
+        compile_layers(transformer)
+    attention: dict[FastPath, Literal["flex", "plain"]] = {"flex": "flex", "plain": "plain"}
+    transformer.attention = attention.get(path, "fused")
+    loss_module.is_plain = path == "plain"
+
+
+def _first_slot(run: Run, step: int, path: FastPath) -> Batch:
+    """This rank's first slot of the step after `step`."""
+    with steps_of(run, after=step, is_compiled=is_compiled(path)) as planned:
+        _, slots = next(planned)
+    return slots[0][1]
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """A loss and its gradients, or how far they are from exact ones; all per target token."""
+
+    loss: float
+    gradients: dict[str, float]  # the norm of each parameter's
+
+    @property
+    def norm(self) -> float:
+        """Of all gradients."""
+        return math.hypot(*self.gradients.values())
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What plain code computes of a slot, in fp32 and in the precision of the run.
+
+    Attributes:
+        exact: the fp32 loss and norms of its gradients.
+        gradients: in memory of the host.
+        errors: of the plain code in the run's precision.
+    """
+
+    exact: _Measured
+    gradients: dict[str, Tensor]
+    errors: _Measured
+
+    @classmethod
+    def of(cls, loss_module: TransformerLoss, batch: Batch, config: Config) -> Reference:
+        """Computes it a few rows at a time, so that it needs less memory than a step."""
+        set_path(loss_module, "plain")
+        count = max(1, _PIECE // batch.tgt_out.shape[1])
+        rows = [slice(begin, begin + count) for begin in range(0, len(batch.tgt_out), count)]
+        pieces = [_rows(batch, each) for each in rows]
+        in_fp32 = torch.autocast(batch.tgt_out.device.type, enabled=False)
+        loss, gradients = _gradients(loss_module, pieces, in_fp32)
+        exact = _Measured(loss, {name: float(each.norm()) for name, each in gradients.items()})
+        kept = {name: each.cpu() for name, each in gradients.items()}
+        del gradients
+        reference = cls(exact, kept, exact)
+        return replace(reference, errors=reference._errors(loss_module, pieces, config))
+
+    def problem(self, loss_module: TransformerLoss, batch: Batch, config: Config) -> str | None:
+        """How the model as it is set differs from plain code, or why it cannot be computed.
+
+        Loss, gradient norm and the gradient of each parameter may be as far from those in fp32 as
+        twice plain code in the run's precision, since roundings in another order add up otherwise,
+        and some more: `_TOLERANCE`, of a parameter whose gradient is small that of a hundredth
+        of the whole.
+
+        Raises:
+            InputError: out of memory.
+        """
+        try:
+            errors = self._errors(loss_module, [batch], config)
+        except Exception as error:
+            if is_out_of_memory(getattr(error, "inner_exception", error)):
+                raise InputError(
+                    "out of memory, the first slot, raise training.micro_batches, so that slots "
+                    "are smaller"
+                ) from None
+            cause = getattr(error, "inner_exception", error)  # the compiler wraps its own
+            first = str(cause).strip().partition("\n")[0]
+            return f"{type(cause).__name__}: {first:.200}"
+        allowed = _TOLERANCE[config.training.precision]
+
+        def is_within(error: float, plain: float, size: float) -> bool:  # False if it is NaN
+            return error <= 2 * plain + allowed * size
+
+        exact, plain = self.exact, self.errors
+        if not is_within(errors.loss, plain.loss, exact.loss):
+            return f"loss off by {_share(errors.loss, exact.loss, plain.loss)}"
+        for name, size in exact.gradients.items():
+            plain_error = plain.gradients[name]
+            if not is_within(errors.gradients[name], plain_error, size + 0.01 * exact.norm):
+                shares = _share(errors.gradients[name], size, plain_error)
+                return f"gradient of {name} off by {shares}"
+        return None
+
+    def _errors(
+        self, loss_module: TransformerLoss, batches: list[Batch], config: Config
+    ) -> _Measured:
+        precision = autocast(config, batches[0].tgt_out.device)
+        loss, gradients = _gradients(loss_module, batches, precision)
+        errors = {
+            name: float((gradients[name] - exact.to(gradients[name].device)).norm())
+            for name, exact in self.gradients.items()
+        }
+        return _Measured(abs(loss - self.exact.loss), errors)
+
+
+def _share(error: float, size: float, plain: float) -> str:
+    return f"{error / (size or 1):.2%}, plain code by {plain / (size or 1):.2%}"
+
+
+def _rows(batch: Batch, rows: slice) -> Batch:
+    src, tgt_in = (
+        Tokens(side.tokens[rows], side.positions[rows], side.segments[rows])
+        for side in (batch.src, batch.tgt_in)
+    )
+    return Batch(src, tgt_in, batch.tgt_out[rows])
+
+
+def _gradients(
+    loss_module: TransformerLoss, batches: list[Batch], precision: torch.autocast
+) -> tuple[float, dict[str, Tensor]]:
+    """Loss and gradients per target token without dropout; the module is left as it was."""
+    tokens = max(1, sum(int((batch.tgt_out != PAD_ID).sum()) for batch in batches))
+    was_training, loss = loss_module.training, 0.0
+    loss_module.eval()
+    try:
+        for batch in batches:
+            with precision:
+                part, _ = loss_module(batch)
+            part = part / tokens
+            part.backward()
+            loss += float(part.detach())
+        gradients = {
+            name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            for name, parameter in loss_module.named_parameters()
+        }
+    finally:
+        loss_module.zero_grad()
+        loss_module.train(was_training)
+    return loss, gradients

@@ -1,0 +1,247 @@
+"""What is fast in training is compared with plain code first, and left if it differs.
+
+A CPU stands in for the GPU: graphs run as they are traced, and FlexAttention has its CPU reference,
+which torch keeps from backward passes.
+"""
+
+import logging
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.attention import flex_attention
+
+from nmt.config import Config
+from nmt.data.layout import fixed_shape, pack
+from nmt.errors import InputError
+from nmt.model import attention
+from nmt.model.attention import Visibility
+from nmt.runs.run_directory import RunDirectory
+from nmt.runs.state import read_state
+from nmt.training import fast_paths
+from nmt.training.compiling import compile_layers
+from nmt.training.distributed import Ranks
+from nmt.training.fast_paths import (
+    Reference,
+    possible_paths,
+    set_path,
+    with_compile_decided,
+)
+from nmt.training.loss import TransformerLoss
+from nmt.training.optimize import add_gradients
+from tests.data.test_layout import random_pairs
+from tests.model.paper import new_model
+from tests.training.runs import fingerprint, losses, run
+
+Graph = torch.fx.GraphModule
+SMALL = {
+    "model__encoder_layers": 1, "model__decoder_layers": 1, "decoding__beam": 1,
+    "training__max_steps": 2, "training__checkpoint_every": 2, "training__validate_every": 2,
+}  # fmt: skip
+HEADS = {"model__d_k": 16, "model__d_v": 16}
+
+
+@pytest.fixture
+def backend(monkeypatch) -> Callable[[Callable], None]:
+    """Sets what compiles layers, in place of Inductor."""
+
+    def use(function: Callable) -> None:
+        def compiled(transformer):
+            compile_layers(transformer, backend=function)
+
+        monkeypatch.setattr(fast_paths, "compile_layers", compiled)
+
+    torch._dynamo.reset()
+    logging.getLogger("torch.__trace").setLevel(logging.WARNING)  # pytest would collect it all
+    use(lambda graph, _: graph)
+    yield use
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def flex_on_cpu(monkeypatch) -> None:
+    """FlexAttention's unfused code, with the sums that its backward pass needs."""
+    options = flex_attention._apply_kernel_options
+
+    def with_sums(*arguments):
+        return options(*arguments) | {"OUTPUT_LOGSUMEXP": True}
+
+    monkeypatch.setattr(flex_attention, "_validate_device", lambda *tensors: None)
+    monkeypatch.setattr(flex_attention, "_apply_kernel_options", with_sums)
+    monkeypatch.setattr(fast_paths, "flex_suits", lambda model, device: True)
+
+
+def trained(config: Config, capsys) -> tuple[Path, list[str]]:
+    """Trains; the run directory and the warnings about how it is computed."""
+    directory, _ = run(config)
+    lines = capsys.readouterr().err.splitlines()
+    return directory, [line for line in lines if "warning: This machine does not" in line]
+
+
+def path_of(run: Path, step: int = 2) -> str | None:
+    return read_state(run / "checkpoints" / f"step-{step:08d}" / "state.json", step).path
+
+
+def test_flex_attention_is_the_plain_attention(settings, backend, flex_on_cpu):
+    """Loss and gradients, of pairs within a block of 128 and of longer ones; compiled once."""
+    graphs = []
+    backend(lambda graph, _: graphs.append(graph) or graph)
+    config = settings(**SMALL, model__dropout=0.0, model__attention_window=5, **HEADS)
+    found = []
+    for path in ("plain", "flex"):
+        module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
+        set_path(module, path)
+        for number in (20, 30):
+            batch = pack(random_pairs(number), fixed_shape(1300, 1, 200))
+            loss, _ = add_gradients(module, batch.to(torch.device("cpu")), 100.0, config)
+        found.append([loss] + [p.grad for p in module.parameters()])
+    assert len(graphs) == 2  # one of either stack
+    for plain, flex in zip(*found, strict=True):
+        torch.testing.assert_close(flex, plain, atol=1e-5, rtol=1e-4)
+
+
+def test_blocks_that_no_query_sees_are_skipped():
+    """Two blocks, a pair in each and padding behind it; a pair over both; padding alone."""
+    segments = torch.zeros(3, 256, dtype=torch.int64)
+    segments[0, :100], segments[0, 128:200], segments[1, :250] = 1, 2, 1
+    positions = torch.arange(256).expand(3, 256)
+    sides = (segments, segments), (positions, positions)
+    for causal, pair in ((False, [[1, 1], [1, 1]]), (True, [[1, 0], [1, 1]])):
+        blocks = attention.with_blocks(Visibility(*sides, causal=causal)).blocks
+        seen = [[[1, 0], [0, 1]], pair, [[0, 0], [0, 0]]]
+        assert blocks.to_dense()[:, 0].tolist() == seen
+
+
+def test_flex_attention_passes_the_check(settings, backend, flex_on_cpu, capsys):
+    config = settings(**SMALL, **HEADS, training__compile=True, training__deterministic=False,
+                      training__precision="bf16")  # fmt: skip
+    directory, warnings = trained(config, capsys)
+    assert path_of(directory) == "flex" and not warnings
+
+
+def garbage(graph: Graph, _) -> Callable:
+    """A compiler whose code is 5 % too large in all that it returns."""
+
+    def call(*arguments):
+        return tuple(x * 1.05 if torch.is_tensor(x) else x for x in graph(*arguments))
+
+    return call
+
+
+def missing(graph: Graph, _) -> Callable:
+    raise RuntimeError("no C compiler\nlines on lines")
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"), [(garbage, r"off by \d"), (missing, "no C compiler")]
+)
+def test_a_run_whose_compiled_layers_fail_is_the_plain_run_to_the_bit(
+    settings, tmp_path: Path, backend, broken, reason, capsys
+):
+    """One warning; nothing compiled is left; the choice is repeated, as is the check of it."""
+    plain, _ = run(settings(**SMALL, training__run_directory=str(tmp_path / "plain")))
+    backend(broken)
+    directory, warnings = trained(settings(**SMALL, training__compile=True), capsys)
+    assert len(warnings) == 1
+    assert "compiled layers (" in warnings[0] and "layers that are not compiled" in warnings[0]
+    assert re.search(reason, warnings[0])
+    assert fingerprint(directory, 2) == fingerprint(plain, 2)
+    assert losses(directory) == losses(plain)
+    assert path_of(directory) == "eager" and path_of(plain) is None
+
+
+def test_a_resumed_run_repeats_the_choice(settings, tmp_path: Path, backend, capsys):
+    """Compiled layers that would work by now are not taken."""
+    backend(missing)
+    _, warnings = trained(settings(**SMALL, training__compile=True), capsys)
+    assert len(warnings) == 1
+    backend(lambda graph, _: graph)
+    longer = SMALL | {"training__max_steps": 3}
+    directory, warnings = trained(settings(**longer, training__compile=True), capsys)
+    assert path_of(directory, 3) == "eager" and not warnings
+    straight = str(tmp_path / "straight")
+    plain, _ = run(settings(**longer, training__run_directory=straight))
+    assert fingerprint(directory, 3) == fingerprint(plain, 3)
+
+
+def test_flex_attention_with_a_wrong_mask_is_left_for_compiled_layers(
+    settings, monkeypatch, backend, flex_on_cpu, capsys
+):
+    """Sentences of a row that see each other change no shape and hardly the loss."""
+    with_blocks = attention.with_blocks
+
+    def leaking(visibility: Visibility) -> Visibility:
+        query, key = (side.clamp(max=1) for side in visibility.segments)
+        return with_blocks(Visibility((query, key), visibility.positions, causal=visibility.causal))
+
+    monkeypatch.setattr("nmt.model.transformer.with_blocks", leaking)
+    config = settings(**SMALL, **HEADS, training__compile=True, training__deterministic=False,
+                      training__precision="bf16")  # fmt: skip
+    directory, warnings = trained(config, capsys)
+    assert len(warnings) == 1 and "FlexAttention (gradient of " in warnings[0]
+    assert path_of(directory) == "compiled"
+
+
+def test_a_check_leaves_gradients_random_bits_and_mode_as_they_were(settings, backend):
+    config = settings(**SMALL, model__dropout=0.1)
+    module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
+    module.transformer.randomness.seed(1, 2, 3)
+    bits, torch_bits = module.transformer.randomness._bits.state, torch.get_rng_state()
+    batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(torch.device("cpu"))
+    reference = Reference.of(module, batch, config)
+    set_path(module, "compiled")
+    assert reference.problem(module, batch, config) is None
+    assert module.training and module.transformer.encoder[0].training
+    assert all(p.grad is None for p in module.parameters())
+    assert str(module.transformer.randomness._bits.state) == str(bits)
+    assert torch.equal(torch.get_rng_state(), torch_bits)
+
+
+def test_auto_compiles_on_a_gpu_alone(settings):
+    """FlexAttention for bf16, where bits may differ from run to run and nothing else is asked."""
+    fast = {"training__precision": "bf16", "training__deterministic": False, **HEADS}
+    rest = ["compiled", "eager", "plain"]
+    for changes, on_gpu in [
+        (fast, ["flex", *rest]), (fast | {"training__deterministic": True}, rest),
+        (fast | {"training__precision": "fp32"}, rest), (fast | {"model__d_k": 12}, rest),
+        (fast | {"model__attention_dropout": 0.1}, rest),
+        (fast | {"training__compile": False}, rest[1:]),
+    ]:  # fmt: skip
+        config = settings(**changes)
+        assert possible_paths(config, Ranks(0, 1, torch.device("cuda", 0))) == on_gpu
+        assert possible_paths(config, Ranks(0, 1, torch.device("cpu"))) == []
+
+
+def test_auto_is_decided_when_a_run_begins(settings, monkeypatch, tmp_path: Path):
+    """A resumed run keeps the decision, on another device too; the file holds no auto."""
+    directory = RunDirectory(tmp_path / "run")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    decided = with_compile_decided(settings(), directory)
+    assert decided.training.compile is True
+    monkeypatch.undo()
+    assert with_compile_decided(settings(), directory).training.compile is False
+    (tmp_path / "run").mkdir()
+    directory.record(decided)
+    assert with_compile_decided(settings(), directory) == decided
+
+
+def test_a_run_that_was_compiled_goes_on_without_on_a_cpu(settings, monkeypatch, backend, capsys):
+    """And says so once."""
+    with monkeypatch.context() as patch:
+        patch.setattr(fast_paths, "possible_paths", lambda *_: ["compiled", "eager", "plain"])
+        directory, _ = run(settings(**SMALL))
+    assert path_of(directory) == "compiled"
+    run(settings(**SMALL | {"training__max_steps": 3}))
+    assert capsys.readouterr().err.count("Up to step 2 the run used compiled layers") == 1
+    assert path_of(directory, 3) is None
+
+
+def test_memory_that_does_not_suffice_is_no_reason_to_go_on_without(settings, backend):
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    backend(lambda graph, _: full)
+    with pytest.raises(InputError, match=r"out of memory, .*training.micro_batches"):
+        run(settings(**SMALL, training__compile=True))
