@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Self, Unpack, get_args, overload
@@ -31,6 +32,8 @@ from nmt.decoding.translation import (
     different,
 )
 from nmt.errors import ArgumentError, Note
+from nmt.model.attention import avoid_cudnn
+from nmt.model.devices import is_gpu
 from nmt.model.prepacking import Precision, prepack
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.transformer import Transformer
@@ -52,6 +55,7 @@ class Translator:
         others: models of the same vocabulary that translate together with the first: at each step
             their probabilities are averaged.
         shortlist: of the pieces that sentences may be translated into; None: into any pieces.
+        out_of_memory: what to do where memory runs out; None: the options that help.
     """
 
     def __init__(
@@ -62,10 +66,14 @@ class Translator:
         target_symbols: Collection[str] = (),
         others: Sequence[Transformer] = (),
         shortlist: Shortlist | None = None,
+        out_of_memory: str | None = None,
     ):
         self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
         self.transformers = [transformer, *others]
         self.device = transformer.embedding.device
+        # no method: a search that refers to its translator would keep a GPU's memory until Python
+        # collects garbage
+        self._text = partial(_text, tokenizer)
         symbols = tokenizer.symbol_ids.items()
         self.search = PartSearch(
             self.transformers,
@@ -74,6 +82,7 @@ class Translator:
             untrained=[i for symbol, i in symbols if symbol not in target_symbols],
             shortlist=shortlist,
             symbols=tokenizer.symbol_ids.values(),
+            out_of_memory=out_of_memory,
         )
         # tokens; no source in training was longer
         self.max_part = min(config.data.max_length, self.search.max_tokens or sys.maxsize) - 1
@@ -377,10 +386,6 @@ class Translator:
         scored.sort(key=lambda each: each.score, reverse=True)
         return different(scored)[: options.n_best]
 
-    def _text(self, tokens: list[int]) -> str:
-        """How a hypothesis reads: no line ends, tabs or control characters, no end symbol."""
-        return self.tokenizer.normalize(self.tokenizer.decode(tokens))
-
     def _look(
         self,
         sentences: Sequence[str],
@@ -419,6 +424,11 @@ class Translator:
                 )
                 each = replace(each, attention=[attention])
             translations[place] = each
+
+
+def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
+    """Returns a hypothesis as text: without line ends, tabs, control characters and EOS."""
+    return tokenizer.normalize(tokenizer.decode(tokens))
 
 
 def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
@@ -465,9 +475,13 @@ def set_precision(
 
 
 def choose_device(name: str | None) -> torch.device:
-    """The device of that name; None: a GPU if there is one. ArgumentError if there is none."""
+    """Returns the device of that name; for None a GPU if there is one, else the CPU.
+
+    Raises:
+        ArgumentError: there is no such device.
+    """
     if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).tolist()  # "meta" has shapes but no numbers
@@ -478,6 +492,8 @@ def choose_device(name: str | None) -> torch.device:
         raise ArgumentError(
             "no such device, {device} {}, name one there is: {}", name, here
         ) from None
+    if is_gpu(device):
+        avoid_cudnn()
     return device
 
 

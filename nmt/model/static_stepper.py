@@ -7,33 +7,49 @@ On other devices the same code runs without a graph.
 
 As in `stepper`, the W hypotheses of a sentence share one pool of keys and values.
 
-B sentences, W beam, S source length, C steps for which there is room, P pool columns (C * W),
-H heads, K d_k, V d_v.
+B sentences, W beam, S source length, C capacity in steps, P pool columns (C * W), H heads, K d_k,
+V d_v.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from nmt.errors import is_out_of_memory, told
 from nmt.model.attention import KeysValues, Visibility
+from nmt.model.cuda_graphs import Capturer, Step
+from nmt.model.devices import free_bytes, is_gpu
+from nmt.model.special_ids import BOS_ID
+from nmt.model.stepper import Stepper
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 
-_LEAST_STEPS = 32  # C: this or a power of two times it
-_SOURCE_MULTIPLE = 32  # S is a multiple of it
-_KEPT_TOKENS = 1 << 20  # of unused rooms, B * (S + P) of each: 12 GB of keys and values in base
+# Each size is captured once, so sizes are few: a step of few sentences takes about as long as one
+# of many, and outputs are about as long as sources.
+_FEW_SENTENCES = (1, 8, 64)  # B: one of these or a greater power of two
+_LEAST_LENGTH = 32  # S and C: this or a greater power of two
+_SHRINK = 4  # sentences move to smaller buffers once these have so many times fewer rows
+
+_KEPT_SHARE = 0.5  # of the memory that is free, for unused buffers: the rest is left to others
+
+_COMPARED_SENTENCES, _COMPARED_STEPS = 4, 4  # of a model's first batch, with the plain steps
+# Bounds on the error of a hypothesis' logits, relative to their Euclidean norm. Kernels for other
+# shapes add in another order, which changes fp32 logits of the base model by 1e-6. All rounding of
+# bf16 together changes those of trained models by 0.02 to 0.05, so two orders differ by less than
+# 0.1. A wrong token or parent changes trained models' logits by 0.4 to 2.
+_FP32_BOUND, _BF16_BOUND = 1e-3, 0.15
 
 
 @dataclass(frozen=True)
 class _Size:
-    """What rooms are told apart by."""
+    """The shape of buffers."""
 
     sentences: int
     beam: int
@@ -42,23 +58,31 @@ class _Size:
 
     @classmethod
     def of(cls, sentences: int, beam: int, source: int, steps: int) -> _Size:
-        """The least size with room for so many."""
-        rounded_source = -(-source // _SOURCE_MULTIPLE) * _SOURCE_MULTIPLE
-        rounded_steps = max(_LEAST_STEPS, _power_of_two(steps))
-        return cls(_power_of_two(sentences), beam, rounded_source, rounded_steps)
+        """Returns the smallest size that holds so many."""
+        few = (number for number in _FEW_SENTENCES if number >= sentences)
+        return cls(
+            next(few, _power_of_two(sentences)),
+            beam,
+            max(_LEAST_LENGTH, _power_of_two(source)),
+            max(_LEAST_LENGTH, _power_of_two(steps)),
+        )
 
-    @property
-    def tokens(self) -> int:
-        return self.sentences * (self.source + self.steps * self.beam)
+    def bytes(self, transformer: Transformer) -> int:
+        """Returns the memory of keys, values and logits; everything else is small beside them."""
+        layers = [layer.self_attention for layer in transformer.decoder_layers()]
+        per_token = sum(layer.heads * (layer.d_k + layer.d_v) for layer in layers)
+        tokens, vocabulary = self.source + self.steps * self.beam, len(transformer.embedding)
+        numbers = self.sentences * (tokens * per_token + self.beam * vocabulary)
+        return numbers * transformer.embedding.element_size()
 
 
 def _power_of_two(number: int) -> int:
-    """The least power of two that is no less."""
+    """Returns the smallest power of two that is at least `number`."""
     return 1 << (number - 1).bit_length()
 
 
 class StaticCache:
-    """One layer's keys and values of C steps, of which those not yet taken are zeros."""
+    """One layer's keys and values of C steps; those of steps not yet taken are zeros."""
 
     def __init__(self, keys: Tensor, values: Tensor, columns: Tensor):
         """(B, H, P, K), (B, H, P, V); `columns` (W,): where the current step is written."""
@@ -71,16 +95,16 @@ class StaticCache:
         return self.keys, self.values
 
 
-class _Room:
+class DecodeBuffers:
     """The tensors of a batch of one size, and the step that reads and writes them."""
 
     def __init__(self, transformer: Transformer, size: _Size):
-        """Allocates them; on a GPU, captures the step."""
+        """Allocates the tensors, in the type of the weights."""
         self.transformer, self.size = transformer, size
         weights = transformer.embedding
         B, W, S, C = size.sentences, size.beam, size.source, size.steps
         numbers = partial(torch.zeros, dtype=torch.int64, device=weights.device)
-        self.step = numbers(())
+        self.step_number = numbers(())
         self.columns, self.tokens, self.parents = numbers(W), numbers(B, W), numbers(B, W)
         self.segments = numbers(B, S)
         self.ancestors = numbers(B, W, C * W).bool()
@@ -92,12 +116,21 @@ class _Room:
             keys, values = rows(C * W, attention.d_k), rows(C * W, attention.d_v)
             self.caches.append(StaticCache(keys, values, self.columns))
             self.memory.append((rows(S, attention.d_k), rows(S, attention.d_v)))
-        self.logits = self._advance
-        if weights.device.type == "cuda":
-            self.logits = _captured(self._advance)
+        self._captured: Step | None = None
+
+    def capture(self, capturer: Capturer) -> None:
+        """Replaces the step by a CUDA graph of it. Raises RuntimeError, see `Capturer.captured`."""
+        self._captured = capturer.captured(self._step)
+
+    def clear(self) -> None:
+        """Forgets all steps."""
+        self.step_number.zero_()
+        for tensor, columns in self.tensors():
+            if columns is not None:
+                tensor.zero_()
 
     def tensors(self) -> Iterator[tuple[Tensor, int | None]]:
-        """Each tensor with a row a sentence, and which of its dimensions is P, if one is."""
+        """Yields each tensor with a row per sentence, and its dimension of P columns or None."""
         yield self.segments, None
         yield self.ancestors, 2
         for cache, memory in zip(self.caches, self.memory, strict=True):
@@ -106,147 +139,189 @@ class _Room:
             for tensor in memory:
                 yield tensor, None
 
-    def _advance(self) -> Tensor:
-        """Takes a step: logits (B, W, vocabulary) of the token after `tokens`."""
+    def step(self) -> Tensor:
+        """Returns the logits (B, W, vocabulary) of the token after `tokens`.
+
+        A captured step returns the same tensor each time.
+        """
+        return self._captured() if self._captured else self._step()
+
+    def _step(self) -> Tensor:
         model, W, C = self.transformer, self.size.beam, self.size.steps
-        slots = torch.arange(C * W, device=self.step.device)  # (P,)
-        self.columns.copy_(self.step * W + slots[:W])
+        slots = torch.arange(C * W, device=self.step_number.device)  # (P,)
+        self.columns.copy_(self.step_number * W + slots[:W])
         seen = self.ancestors.gather(1, self.parents[..., None].expand_as(self.ancestors))
         itself = slots == self.columns[:, None]  # (W, P)
         self.ancestors.copy_(seen | itself)
-        positions = self.step.expand_as(self.tokens)
+        positions = self.step_number.expand_as(self.tokens)
         visibility = Visibility(positions=(positions, (slots // W)[None]), ancestors=self.ancestors)
         seen_of_source = Visibility(segments=(torch.ones_like(self.tokens), self.segments))
         y = model.embed(self.tokens, positions, C)  # (B, W, D)
         hidden = model.decode(y, visibility, self.memory, seen_of_source, self.caches)
-        self.step += 1
+        self.step_number += 1
         return model.logits(hidden)
 
 
-def _captured(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """The same step as a CUDA graph: it always returns the same tensor, with new content.
+class DecodeBufferPool:
+    """A model's decode buffers, which one batch after another uses: capturing takes time.
 
-    If it cannot be captured, the step as it is; standard error is told why.
+    The model's first batch is decoded in both ways. If a captured step cannot be made, or has other
+    logits than a plain step, one line on standard error says so, and batches take plain steps.
     """
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    # weights that autocast converts once and keeps would be freed at its end
-    kept = torch.is_autocast_cache_enabled()
-    torch.set_autocast_cache_enabled(False)
-    try:
-        with torch.cuda.stream(stream):  # libraries choose kernels and allocate at the first call
-            step()
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        # other threads, such as a loader's, may use the GPU meanwhile
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            logits = step()
-    except RuntimeError as error:
-        if isinstance(error, torch.cuda.OutOfMemoryError):
-            raise
-        _tell_uncaptured(str(error).partition("\n")[0])
-        return step
-    finally:
-        torch.set_autocast_cache_enabled(kept)
-
-    def replay() -> Tensor:
-        graph.replay()
-        return logits
-
-    return replay
-
-
-@lru_cache  # once, however many rooms there are
-def _tell_uncaptured(reason: str) -> None:
-    print(
-        f"nmt: warning: decoding without a CUDA graph, which is slower ({reason}), this GPU, "
-        "see whether torch and the driver fit each other",
-        file=sys.stderr,
-    )
-
-
-class Rooms:
-    """The rooms of a model, used again and again: to capture a step takes several steps' time."""
 
     def __init__(self, transformer: Transformer):
-        """None at first. `transformer` is in evaluation mode, on its device."""
-        self.transformer = transformer
-        self._unused: list[_Room] = []  # the one used last comes last
+        """Allocates nothing yet. `transformer` is in evaluation mode, on its device.
+
+        Its weights may be changed in place later, but not replaced.
+        """
+        self.transformer, self.device = transformer, transformer.embedding.device
+        self._unused: list[DecodeBuffers] = []  # the most recently used last
+        self._capturer: Capturer | None = None
+        self._is_sound: bool | None = None  # None: not compared yet
 
     @contextmanager
-    def stepper(self, src: Tensor, beam: int, max_length: int) -> Iterator[StaticStepper]:
-        """A batch of sentences being decoded; its arguments are those of `Stepper`."""
+    def stepper(self, src: Tensor, beam: int, max_length: int) -> Iterator[StaticStepper | Stepper]:
+        """Decodes a batch of sentences in the block; the arguments are those of `Stepper`."""
+        if self._is_sound is None:
+            self._compare(src, beam, max_length)
+        if not self._is_sound:
+            yield Stepper(self.transformer, src, beam, max_length)
+            return
         steps = StaticStepper(self, src, beam, max_length)
         try:
             yield steps
         finally:
-            self.give_back(steps.room)
+            self.release(steps.buffers)
 
-    def take(self, size: _Size) -> _Room:
-        """An unused room of that size, with no step taken, or a new one."""
-        room = next((room for room in self._unused if room.size == size), None)
-        if room is None:
-            room = _Room(self.transformer, size)
+    def acquire(self, size: _Size) -> DecodeBuffers:
+        """Returns unused or new buffers of that size with no step taken."""
+        buffers = next((each for each in self._unused if each.size == size), None)
+        if buffers:
+            self._unused.remove(buffers)
         else:
-            self._unused.remove(room)
-        room.step.zero_()
-        for tensor, columns in room.tensors():
-            if columns is not None:
-                tensor.zero_()
-        return room
+            while self._unused and size.bytes(self.transformer) > free_bytes(self.device):
+                del self._unused[0]
+            buffers = DecodeBuffers(self.transformer, size)
+            if is_gpu(self.device) and self._is_sound is not False:
+                self._capture(buffers)
+        buffers.clear()
+        return buffers
 
-    def give_back(self, room: _Room) -> None:
-        """Keeps a room for the next batch, and frees those longest unused if they are too many."""
-        self._unused.append(room)
-        while len(self._unused) > 1 and sum(r.size.tokens for r in self._unused) > _KEPT_TOKENS:
+    def release(self, buffers: DecodeBuffers) -> None:
+        """Keeps buffers for the next batch; frees those longest unused if there are too many."""
+        if self._is_sound is False:
+            return
+        self._unused.append(buffers)
+        kept = [each.size.bytes(self.transformer) for each in self._unused]
+        free = free_bytes(self.device)
+        while self._unused and sum(kept) > _KEPT_SHARE * (free + sum(kept)):
+            free += kept.pop(0)
             del self._unused[0]
+
+    def drop_unused(self) -> None:
+        """Frees the memory of all buffers that no batch is using."""
+        self._unused.clear()
+
+    def _capture(self, buffers: DecodeBuffers) -> None:
+        try:
+            self._capturer = self._capturer or Capturer(self.device)
+            buffers.capture(self._capturer)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            reason = str(error).partition("\n")[0]
+            self._use_plain_steps(f"a decoding step could not be captured ({reason})")
+
+    def _compare(self, src: Tensor, beam: int, max_length: int) -> None:
+        """Decides whether batches are decoded in buffers: decodes the first steps of one."""
+        few = src[:_COMPARED_SENTENCES]
+        plain = Stepper(self.transformer, few, beam, max_length)
+        static = StaticStepper(self, src, beam, max_length)
+        tokens = torch.full((len(src), beam), BOS_ID, device=src.device)
+        hypotheses = torch.arange(beam, device=src.device)
+        parents = hypotheses.expand_as(tokens)
+        errors = []
+        for _ in range(min(_COMPARED_STEPS, max_length)):
+            logits = static.step(tokens, parents)
+            expected = plain.step(tokens[: len(few)], parents[: len(few)])
+            errors.append(_relative_error(logits[: len(few)].float(), expected.float()))
+            # hypotheses that differ, and change places
+            tokens = (logits.argmax(-1) + hypotheses) % logits.shape[-1]
+            parents = hypotheses.flip(0).expand_as(tokens)
+        self.release(static.buffers)
+        error = float(torch.stack(errors).amax())
+        bound = _BF16_BOUND if logits.dtype == torch.bfloat16 else _FP32_BOUND
+        if not error <= bound:  # or it is no number
+            self._use_plain_steps(
+                f"the logits of a captured step differ from those of a plain one by {error:.2g} of "
+                f"their size, more than {bound:.2g}"
+            )
+        elif self._is_sound is None:
+            self._is_sound = True
+
+    def _use_plain_steps(self, reason: str) -> None:
+        if self._is_sound is not False:
+            line = f"Decoding on {self.device} runs without CUDA graphs, which is slower: {reason}."
+            advice = "Check that the installed torch fits this GPU and its driver."
+            print(told(f"nmt: warning: {line} {advice}"), file=sys.stderr)
+        self._is_sound = False
+        self._unused.clear()
+
+
+def _relative_error(found: Tensor, expected: Tensor) -> Tensor:
+    """Returns the largest error of a hypothesis' logits relative to their norm: (B, W, V) -> ()."""
+    difference = torch.where(found == expected, 0.0, found - expected)  # both may be -inf
+    size = torch.where(expected.isfinite(), expected, 0.0)
+    return (difference.norm(dim=-1) / size.norm(dim=-1)).amax()
 
 
 class StaticStepper:
     """`Stepper` on tensors of fixed shapes and addresses."""
 
-    def __init__(self, rooms: Rooms, src: Tensor, beam: int, max_length: int):
+    def __init__(self, pool: DecodeBufferPool, src: Tensor, beam: int, max_length: int):
         """Encodes sentences and prepares to decode them; see `Stepper`."""
-        self._rooms, self.sentences, self.max_length = rooms, len(src), max_length
-        transformer, tokens = rooms.transformer, Tokens.of_rows(src)
+        self._pool, self.sentences, self.max_length = pool, len(src), max_length
+        transformer, tokens = pool.transformer, Tokens.of_rows(src)
         self.steps_taken = 0
-        self.room = rooms.take(_Size.of(len(src), beam, src.shape[1], 1))
         memory = transformer.encode(tokens)
         B, S = src.shape
-        self.room.segments[:B] = 0
-        self.room.segments[:B, :S] = tokens.segments
+        self.buffers = pool.acquire(_Size.of(B, beam, S, min(S, max_length)))
+        self.buffers.segments[:B] = 0
+        self.buffers.segments[:B, :S] = tokens.segments
         layers = transformer.decoder_layers()
-        for layer, (keys, values) in zip(layers, self.room.memory, strict=True):
+        for layer, (keys, values) in zip(layers, self.buffers.memory, strict=True):
             own_keys, own_values = layer.cross_attention.project_memory(memory)
             keys[:B, :, :S], values[:B, :, :S] = own_keys, own_values
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """Logits of the next token, overwritten by the next step; see `Stepper.step`."""
+        """Returns logits of the next token, overwritten by the next step; see `Stepper.step`."""
         if self.steps_taken == self.max_length:
             raise ValueError(f"no more than {self.max_length} steps")
-        if self.steps_taken == self.room.size.steps:
+        if self.steps_taken == self.buffers.size.steps:
             self._move(slice(self.sentences), 2 * self.steps_taken)
-        self.room.tokens[: self.sentences] = last_tokens
-        self.room.parents[: self.sentences] = parents
+        self.buffers.tokens[: self.sentences] = last_tokens
+        self.buffers.parents[: self.sentences] = parents
         self.steps_taken += 1
-        return self.room.logits()[: self.sentences]
+        return self.buffers.step()[: self.sentences]
 
     def keep(self, sentences: Tensor) -> None:
         """Continues with these sentences alone: (b,) int64 indices, ascending."""
         self.sentences = len(sentences)
-        self._move(sentences, self.room.size.steps)
+        self._move(sentences, self.buffers.size.steps)
 
     def _move(self, rows: Tensor | slice, steps: int) -> None:
-        """Copies these sentences into a room of the least size, perhaps the same room."""
-        old, former = self.room, self.room.size
+        """Copies these sentences into buffers of the size they need, perhaps the same buffers."""
+        old, former = self.buffers, self.buffers.size
         size = _Size.of(self.sentences, former.beam, former.source, steps)
-        new = old if size == former else self._rooms.take(size)
-        for (there, dim), (here, _) in zip(new.tensors(), old.tensors(), strict=True):
+        if size.sentences * _SHRINK > former.sentences:
+            size = _Size(former.sentences, former.beam, former.source, size.steps)
+        new = old if size == former else self._pool.acquire(size)
+        for (there, columns), (here, _) in zip(new.tensors(), old.tensors(), strict=True):
             there = there[: self.sentences]
-            if dim is not None:
-                there = there.narrow(dim, 0, here.shape[dim])
+            if columns is not None:
+                there = there.narrow(columns, 0, here.shape[columns])
             there.copy_(here[rows])
         if new is not old:
-            new.step.copy_(old.step)
-            self.room = new
-            self._rooms.give_back(old)
+            new.step_number.copy_(old.step_number)
+            self.buffers = new
+            self._pool.release(old)
