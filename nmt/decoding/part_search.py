@@ -48,8 +48,6 @@ _GPU_BATCH_TOKENS = 131_072
 
 _GPU_BATCHES = 2  # under way at once: while the host ranks candidates, the GPU has work
 
-_LOWER = "lower {batch_tokens} or {beam}, or decoding.beam where neither is given"
-
 _ROW_SAMPLES = 8  # at most, of one source: they share its keys, but score each other's, too
 _FIRST_SEED = 1
 
@@ -68,6 +66,7 @@ class PartSearch:
     Attributes:
         max_tokens: of a sequence, as the positions of all models allow; None: no bound.
         batches_at_once: between which the search alternates.
+        out_of_memory: advice of the error; whoever has other options than `SearchOptions` sets it.
     """
 
     def __init__(
@@ -78,7 +77,6 @@ class PartSearch:
         untrained: Sequence[int] = (),
         shortlist: Shortlist | None = None,
         symbols: Collection[int] = (),
-        out_of_memory: str | None = None,
     ):
         """
         Args:
@@ -87,7 +85,6 @@ class PartSearch:
             untrained: tokens that are never generated.
             shortlist: of what batches may be translated into, on a CPU; None: into any tokens.
             symbols: tokens that are on every shortlist, `untrained` among them.
-            out_of_memory: what to do where memory runs out; None: the options that help.
         """
         self.untrained, self.shortlist, self.symbols = untrained, shortlist, symbols
         self.transformers, self.defaults, self.reads_as = transformers, defaults, reads_as
@@ -95,7 +92,9 @@ class PartSearch:
         on_gpu = is_gpu(self.device)
         self.buffers = [DecodeBufferPool(each) for each in transformers] if on_gpu else []
         self.batches_at_once = _GPU_BATCHES if on_gpu else 1
-        self.out_of_memory = out_of_memory or _LOWER
+        self.out_of_memory = (
+            "lower {batch_tokens} or {beam}, or decoding.beam where neither is given"
+        )
         self.max_tokens = min((t.max_length for t in transformers if t.max_length), default=None)
 
     def find(

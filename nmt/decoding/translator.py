@@ -55,7 +55,6 @@ class Translator:
         others: models of the same vocabulary that translate together with the first: at each step
             their probabilities are averaged.
         shortlist: of the pieces that sentences may be translated into; None: into any pieces.
-        out_of_memory: what to do where memory runs out; None: the options that help.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class Translator:
         target_symbols: Collection[str] = (),
         others: Sequence[Transformer] = (),
         shortlist: Shortlist | None = None,
-        out_of_memory: str | None = None,
     ):
         self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
         self.transformers = [transformer, *others]
@@ -82,7 +80,6 @@ class Translator:
             untrained=[i for symbol, i in symbols if symbol not in target_symbols],
             shortlist=shortlist,
             symbols=tokenizer.symbol_ids.values(),
-            out_of_memory=out_of_memory,
         )
         # tokens; no source in training was longer
         self.max_part = min(config.data.max_length, self.search.max_tokens or sys.maxsize) - 1

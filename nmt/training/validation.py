@@ -95,16 +95,18 @@ class InferenceCopy:
             transformer: in evaluation mode.
             target_symbols: see `Translator`.
         """
-        device = transformer.embedding.device
-        if not is_gpu(device):
-            return Translator(transformer, tokenizer, config, target_symbols)
-        if self._translator is None:
-            copy = new_transformer(config).to(device, torch.bfloat16).eval()
-            self._translator = Translator(
-                copy, tokenizer, config, target_symbols, out_of_memory="lower decoding.beam"
-            )
-        self._translator.transformer.load_state_dict(transformer.state_dict())
-        return self._translator
+        device, translator = transformer.embedding.device, self._translator
+        if translator is None:
+            if is_gpu(device):
+                translating = new_transformer(config).to(device, torch.bfloat16).eval()
+            else:
+                translating = transformer
+            translator = Translator(translating, tokenizer, config, target_symbols)
+            translator.search.out_of_memory = "lower decoding.beam"
+        if is_gpu(device):
+            translator.transformer.load_state_dict(transformer.state_dict())
+            self._translator = translator
+        return translator
 
 
 def validate(
