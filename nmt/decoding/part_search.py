@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nmt.config import Decoding
 from nmt.data.shortlist import Shortlist
+from nmt.decoding.buffer_pool import DecodeBufferPool
 from nmt.decoding.constraints import ForcedPrefix, NoRepeatedNgrams, Without
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.narrowing import Narrowed
@@ -32,7 +33,6 @@ from nmt.decoding.search import (
 from nmt.errors import ArgumentError, is_out_of_memory
 from nmt.model.devices import as_current, is_gpu
 from nmt.model.special_ids import EOS_ID, PAD_ID
-from nmt.model.static_stepper import DecodeBufferPool
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 

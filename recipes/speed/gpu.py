@@ -32,6 +32,7 @@ import nmt
 from nmt.benchmark.workload import lengths
 from nmt.config import Config, Decoding
 from nmt.data import layout
+from nmt.decoding.buffer_pool import DecodeBufferPool
 from nmt.decoding.constraints import Without
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.part_search import Part, PartSearch
@@ -39,7 +40,6 @@ from nmt.decoding.search import Hypothesis, Steps, search
 from nmt.model.attention import Visibility, attention
 from nmt.model.dropout import Dropout, Randomness
 from nmt.model.special_ids import EOS_ID
-from nmt.model.static_stepper import DecodeBufferPool
 from nmt.model.stepper import Stepper
 from nmt.reporting.info import flops_per_token_pair
 from nmt.runs.model_directory import new_transformer

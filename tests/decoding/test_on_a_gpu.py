@@ -145,8 +145,8 @@ def test_unused_buffers_leave_memory_to_others(expected, gpu):
     pool = translator.search.buffers[0]
     texts_of(translator)
     sizes = [each.size.bytes(translator.transformer) for each in pool._unused]
-    assert len(sizes) > 2
-    gpu.free = sum(sizes) // 2
+    assert len(sizes) > 1
+    gpu.free = max(sizes)
     texts_of(translator)
     kept = sum(each.size.bytes(translator.transformer) for each in pool._unused)
     assert 0 < kept <= gpu.free
@@ -175,13 +175,13 @@ class Allocator:
 
 def test_a_batch_waits_until_others_leave_it_memory(expected, gpu, monkeypatch):
     wanted = texts_of(expected())
-    allocator = Allocator(monkeypatch, most=2)
+    allocator = Allocator(monkeypatch, most=1)
     told = []
     translator = expected()
-    options = SearchOptions(batch_tokens=150)
+    options = SearchOptions(batch_tokens=1)  # a sentence in each batch
     found = translator.translate(TEXTS, options, progress=told.append)
     assert [each.text for each in found] == wanted
-    assert allocator.refused > 1 and sum(told) == len(TEXTS)
+    assert allocator.refused and sum(told) == len(TEXTS)
 
 
 def test_too_little_memory_for_one_batch_is_an_error(expected, gpu, monkeypatch):

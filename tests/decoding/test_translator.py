@@ -14,6 +14,7 @@ from nmt.data.cleaning import keep_spacing, normalize
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding import part_search
+from nmt.decoding.buffer_pool import DecodeBufferPool
 from nmt.decoding.lines import LineOptions, translate_stream
 from nmt.decoding.part_search import Part, PartSearch
 from nmt.decoding.translator import (
@@ -26,7 +27,6 @@ from nmt.decoding.translator import (
 )
 from nmt.errors import InputError
 from nmt.model.special_ids import BOS_ID, EOS_ID
-from nmt.model.static_stepper import DecodeBufferPool
 from nmt.model.stepper import Stepper
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
