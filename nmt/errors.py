@@ -16,6 +16,9 @@ _PATH_ERRORS = {
 }  # fmt: skip
 
 
+# in messages of torch: of a CPU, of the CUDA runtime, of cuBLAS, cuDNN and their like
+_NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
+
 Note = Callable[[str], None]  # is told what a person should read, a line at a time
 
 
@@ -181,9 +184,14 @@ def naming(what: str) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out. torch, whose class is for a GPU alone, is not imported to ask."""
-    is_gpu = type(error).__name__ == "OutOfMemoryError"
-    return isinstance(error, MemoryError) or is_gpu or "can't allocate memory" in str(error)
+    """Whether memory ran out, on the host or on a GPU.
+
+    torch is not imported to ask for its class `OutOfMemoryError`, which its own allocator raises.
+    What CUDA and its libraries fail to allocate for themselves is a RuntimeError.
+    """
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
 
 
 def where(error: BaseException) -> str:

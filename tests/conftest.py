@@ -81,7 +81,8 @@ _LONG = [
     "test_translator.py", "test_hostile_models.py", "test_compiling.py", "test_fast_paths.py",
     "test_prepare.py", "test_report.py", "test_bleu.py", "test_wheel.py", "test_architecture.py",
     "test_speed.py", "test_table3.py", "test_checkpoint.py", "test_paper_figures.py",
-    "test_paper.py", "test_learning.py", "test_r25.py",
+    "test_paper.py", "test_learning.py", "test_r25.py", "test_validating_on_a_gpu.py",
+    "test_on_a_gpu.py",
 ]  # fmt: skip
 
 

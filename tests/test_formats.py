@@ -34,6 +34,15 @@ ADDED = {
     "run/checkpoints/step-N/state.json: best.chrf",
     "run/checkpoints/step-N/state.json: best.nll",
     "run/checkpoints/step-N/state.json: path",
+    # of a step that was validated after it was saved; without it, it is validated again
+    *(
+        f"run/checkpoints/step-N/manifest.json: state.{key}"
+        for key in ("step", "elapsed_s", "world_size", "threads", "torch")
+    ),
+    *(
+        f"run/checkpoints/step-N/manifest.json: state.best.{key}"
+        for key in ("step", "bleu", "chrf", "nll", "worse_since", "validated")
+    ),
     *(f"run/{folder}/config.yaml: data.shortlist" for folder in ("checkpoints/step-N", "model")),
     *(
         f"run/{folder}/config.yaml: training.{key}"

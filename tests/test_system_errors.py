@@ -4,8 +4,9 @@ import errno
 import os
 
 import pytest
+import torch
 
-from nmt.errors import Status, of_system
+from nmt.errors import Status, is_out_of_memory, of_system
 
 
 @pytest.mark.parametrize(
@@ -21,3 +22,23 @@ def test_an_error_of_the_system_says_what_to_do(number: int, status: Status, wha
     error = of_system(OSError(number, os.strerror(number), "f"))
     assert error.status == status
     assert str(error).startswith(f"{os.strerror(number)}, f, ") and what_to_do in str(error)
+
+
+@pytest.mark.parametrize(
+    ("error", "is_one"),
+    [
+        (torch.AcceleratorError("CUDA error: out of memory\nSearch for `cudaError'", 2), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), True),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
+        (MemoryError(), True),
+        (
+            torch.AcceleratorError("CUDA error: an illegal memory access was encountered", 700),
+            False,
+        ),
+        (ValueError("CUDA error: out of memory"), False),
+    ],
+    ids=repr,
+)
+def test_when_memory_ran_out(error: Exception, is_one: bool):
+    assert is_out_of_memory(error) == is_one

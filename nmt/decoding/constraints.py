@@ -8,14 +8,16 @@ b sentences in the batch, W hypotheses of each, V vocabulary, L tokens so far.
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.decoding.search import NEVER_GENERATED, Steps
+from nmt.decoding.search import NEVER_GENERATED, Steps, to_device
 from nmt.model.special_ids import PAD_ID
 
 # nats; the least that is left to the likeliest token where almost all probability is ruled out
 _LEAST_LOG_PROBABILITY = -80.0
+_FREE = -1  # stands behind the end of a prefix
 
 
 def without(logits: Tensor, ruled_out: Tensor) -> Tensor:
@@ -59,27 +61,39 @@ class Without:
 class ForcedPrefix:
     """Steps whose hypotheses begin with given tokens, a prefix for each sentence."""
 
-    def __init__(self, steps: Steps, prefixes: Sequence[Sequence[int]]):
-        """`prefixes`: (B) token ids without BOS and EOS; empty: the sentence is free."""
-        self.steps, self.prefixes = steps, list(prefixes)
+    def __init__(
+        self,
+        steps: Steps,
+        prefixes: Sequence[Sequence[int]],
+        device: torch.device | str = "cpu",
+    ):
+        """
+        Args:
+            prefixes: (B) token ids without BOS and EOS; empty: the sentence is free.
+            device: on which `steps` expects its arguments.
+        """
+        self.steps = steps
+        longest = max(map(len, prefixes))
+        rows = [[*prefix, *[_FREE] * (longest - len(prefix))] for prefix in prefixes]
+        # on the device, as the host would wait to read which sentences stay
+        self.prefixes = to_device(device, np.array(rows, dtype=np.int64))  # (b, longest)
         self.taken = 0  # steps
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
         """See `Steps.step`."""
         logits = self.steps.step(last_tokens, parents)
         at, self.taken = self.taken, self.taken + 1
-        rows = [i for i, prefix in enumerate(self.prefixes) if at < len(prefix)]
-        if not rows:
+        if at >= self.prefixes.shape[1]:
             return logits
-        ruled_out = torch.zeros_like(logits, dtype=torch.bool)
-        ruled_out[rows] = True
-        ruled_out[rows, :, [self.prefixes[i][at] for i in rows]] = False
-        return without(logits, ruled_out)
+        forced = self.prefixes[:, at, None, None]  # (b, 1, 1)
+        tokens = torch.arange(logits.shape[-1], device=logits.device)
+        ruled_out = (forced != _FREE) & (tokens != forced)  # (b, 1, V)
+        return without(logits, ruled_out.expand_as(logits))
 
     def keep(self, sentences: Tensor) -> None:
         """See `Steps.keep`."""
         self.steps.keep(sentences)
-        self.prefixes = [self.prefixes[i] for i in sentences.tolist()]
+        self.prefixes = self.prefixes[sentences]
 
 
 class NoRepeatedNgrams:

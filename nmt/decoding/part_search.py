@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nmt.config import Decoding
 from nmt.data.shortlist import Shortlist
+from nmt.decoding.buffer_pool import DecodeBufferPool
 from nmt.decoding.constraints import ForcedPrefix, NoRepeatedNgrams, Without
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.narrowing import Narrowed
@@ -27,10 +28,11 @@ from nmt.decoding.search import (
     Watch,
     search_step_by_step,
     take_turns,
+    to_device,
 )
 from nmt.errors import ArgumentError, is_out_of_memory
+from nmt.model.devices import as_current, is_gpu
 from nmt.model.special_ids import EOS_ID, PAD_ID
-from nmt.model.static_stepper import Rooms
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 
@@ -64,6 +66,7 @@ class PartSearch:
     Attributes:
         max_tokens: of a sequence, as the positions of all models allow; None: no bound.
         batches_at_once: between which the search alternates.
+        out_of_memory: advice of the error; whoever has other options than `SearchOptions` sets it.
     """
 
     def __init__(
@@ -86,9 +89,12 @@ class PartSearch:
         self.untrained, self.shortlist, self.symbols = untrained, shortlist, symbols
         self.transformers, self.defaults, self.reads_as = transformers, defaults, reads_as
         self.device = transformers[0].embedding.device
-        is_gpu = self.device.type == "cuda"
-        self.rooms = [Rooms(each) for each in transformers] if is_gpu else None
-        self.batches_at_once = _GPU_BATCHES if is_gpu else 1
+        on_gpu = is_gpu(self.device)
+        self.buffers = [DecodeBufferPool(each) for each in transformers] if on_gpu else []
+        self.batches_at_once = _GPU_BATCHES if on_gpu else 1
+        self.out_of_memory = (
+            "lower {batch_tokens} or {beam}, or decoding.beam where neither is given"
+        )
         self.max_tokens = min((t.max_length for t in transformers if t.max_length), default=None)
 
     def find(
@@ -109,9 +115,13 @@ class PartSearch:
         found: list[list[list[Hypothesis]]] = [[[]] * copies for _ in parts]
         rows = [(index, copy) for index in range(len(parts)) for copy in range(copies)]
 
+        under_way: set[int] = set()  # batches, by their first row
+
         def search_batch(batch: list[int]) -> Generator[None, None, None]:
             some = [rows[at] for at in batch]
             of_some = yield from self._search(
+                batch[0],
+                under_way,
                 [parts[index] for index, _ in some],
                 [copy for _, copy in some],
                 width,
@@ -124,7 +134,9 @@ class PartSearch:
                 progress(sum(copy == 0 for _, copy in some))
 
         batches = self._batches([parts[index] for index, _ in rows], width, options)
-        take_turns(map(search_batch, batches), self.batches_at_once)
+        # a model has a precision of its own, whatever the caller trains in
+        with as_current(self.device), torch.autocast(self.device.type, enabled=False):
+            take_turns(map(search_batch, batches), self.batches_at_once)
         each = [[one for row in part for one in row] for part in found]
         return [part[: options.samples or None] for part in each]
 
@@ -141,11 +153,11 @@ class PartSearch:
         self, src: Tensor, width: int, max_length: int, narrowed: Narrowed | None
     ) -> Iterator[Steps]:
         """The same, on a GPU by graphs that later batches use again."""
-        if self.rooms is None:
+        if not self.buffers:
             yield self.started(src, width, max_length, narrowed)
             return
         with ExitStack() as stack:
-            steppers = [rooms.stepper(src, width, max_length) for rooms in self.rooms]
+            steppers = [pool.stepper(src, width, max_length) for pool in self.buffers]
             yield self._as_one([stack.enter_context(stepper) for stepper in steppers])
 
     def _as_one(self, members: Sequence[Steps], narrowed: Narrowed | None = None) -> Steps:
@@ -191,8 +203,47 @@ class PartSearch:
             yield order[begin:end]
             begin = end
 
-    @torch.inference_mode()
     def _search(
+        self,
+        number: int,
+        under_way: set[int],
+        parts: list[Part],
+        copies: list[int],
+        width: int,
+        options: SearchOptions,
+        watch: Watch | None,
+    ) -> Generator[None, None, list[list[Hypothesis]]]:
+        """`_attempt`; on a GPU once more, alone and with all memory, where this was not enough.
+
+        Args:
+            number: of this batch.
+            under_way: numbers of the batches that have memory.
+        """
+        for is_last in (not self.buffers, True):
+            under_way.add(number)
+            try:
+                return (yield from self._attempt(parts, copies, width, options, watch))
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                if is_last:
+                    longest = max(len(part.tokens) for part in parts)
+                    raise ArgumentError(
+                        "out of memory, {} sentences of {} tokens with beam {} on {}, "
+                        + self.out_of_memory,
+                        len(parts), longest, width, self.device,
+                    ) from None  # fmt: skip
+            finally:
+                under_way.discard(number)
+            # here, where no exception refers to the tensors any more
+            while under_way:
+                yield
+            for pool in self.buffers:
+                pool.drop_unused()
+        raise AssertionError("the last attempt returns or raises")
+
+    @torch.inference_mode()
+    def _attempt(
         self,
         parts: list[Part],
         copies: list[int],
@@ -207,43 +258,33 @@ class PartSearch:
         alpha = options.length_penalty
         if alpha is None:
             alpha = self.defaults.length_penalty
-        try:
-            src = torch.tensor(rows, device=self.device)  # (B, S)
-            narrowed = self._narrowed(parts)
-            with self._started(src, width, max(limits), narrowed) as free:
-                reads_as = self.reads_as
-                if narrowed:
-                    parts = [replace(p, prefix=narrowed.places(p.prefix)) for p in parts]
-                    reads_as, watch = narrowed.reading(reads_as), narrowed.watching(watch)
-                steps = _constrained(free, parts, options)
-                if options.samples:
-                    found = sample(
-                        steps, limits, _numbers(parts, copies, width, max(limits), options),
-                        options.distribution, alpha=alpha, device=self.device,
-                    )  # fmt: skip
-                else:
-                    found = yield from search_step_by_step(
-                        steps, limits, beam=width, alpha=alpha, n_best=options.n_best,
-                        reads_as=reads_as if options.n_best > 1 else None, device=self.device,
-                        watch=watch,
-                    )  # fmt: skip
-                return narrowed.whole(found) if narrowed else found
-        except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise
-            raise ArgumentError(
-                "out of memory, {} sentences of {} tokens with beam {} on {}, lower {batch_tokens} "
-                "or {beam}, or decoding.beam where neither is given",
-                len(rows), longest, width, self.device,
-            ) from None  # fmt: skip
+        src = to_device(self.device, np.array(rows))  # (B, S)
+        narrowed = self._narrowed(parts)
+        with self._started(src, width, max(limits), narrowed) as free:
+            reads_as = self.reads_as
+            if narrowed:
+                parts = [replace(p, prefix=narrowed.places(p.prefix)) for p in parts]
+                reads_as, watch = narrowed.reading(reads_as), narrowed.watching(watch)
+            steps = self._constrained(free, parts, options)
+            if options.samples:
+                found = sample(
+                    steps, limits, _numbers(parts, copies, width, max(limits), options),
+                    options.distribution, alpha=alpha, device=self.device,
+                )  # fmt: skip
+            else:
+                found = yield from search_step_by_step(
+                    steps, limits, beam=width, alpha=alpha, n_best=options.n_best,
+                    reads_as=reads_as if options.n_best > 1 else None, device=self.device,
+                    watch=watch,
+                )  # fmt: skip
+            return narrowed.whole(found) if narrowed else found
 
-
-def _constrained(steps: Steps, parts: list[Part], options: SearchOptions) -> Steps:
-    if any(part.prefix for part in parts):
-        steps = ForcedPrefix(steps, [part.prefix for part in parts])
-    if options.no_repeat_ngram:
-        steps = NoRepeatedNgrams(steps, options.no_repeat_ngram)
-    return steps
+    def _constrained(self, steps: Steps, parts: list[Part], options: SearchOptions) -> Steps:
+        if any(part.prefix for part in parts):
+            steps = ForcedPrefix(steps, [part.prefix for part in parts], self.device)
+        if options.no_repeat_ngram:
+            steps = NoRepeatedNgrams(steps, options.no_repeat_ngram)
+        return steps
 
 
 def _numbers(

@@ -20,9 +20,14 @@ from nmt.decoding.search import (
     NOT_NUMBERS,
     Hypothesis,
     Steps,
+    ToHost,
+    as_codes,
+    from_codes,
+    to_device,
 )
 from nmt.decoding.translation import length_penalty
 from nmt.errors import NoModelError
+from nmt.model.devices import is_gpu
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
 _FIRST_TOP = 256  # tokens that are sorted at first to find the likeliest ones
@@ -70,21 +75,27 @@ def sample(
     in_batch, live = np.arange(B), np.ones((B, W), dtype=bool)
     last_tokens = torch.full((B, W), BOS_ID, device=device)
     parents = torch.arange(W, device=device).expand(B, W)
+    uniform = to_device(device, numbers)  # (b, W, L)
     for n in range(L):
         if not in_batch.size:
             break
         logits = steps.step(last_tokens, parents)
-        picked, values = _draw(logits, numbers[in_batch, :, n], distribution)
-        tokens[in_batch, :, n] = picked.cpu().numpy()
+        picked, values = _draw(logits, uniform[..., n], distribution)
+        drawn, bits = ToHost(torch.stack((picked, as_codes(values)))).wait()
+        found = from_codes(bits)
+        if not np.isfinite(found).all():
+            raise NoModelError(NOT_NUMBERS)
+        tokens[in_batch, :, n] = drawn
         now = live[in_batch]  # (b, W)
-        logs[in_batch, :, n] = np.where(now, values.double().cpu().numpy(), 0.0)
+        logs[in_batch, :, n] = np.where(now, found.astype(np.float64), 0.0)
         lengths[in_batch] += now
         live[in_batch] = now & (tokens[in_batch, :, n] != EOS_ID) & (n + 1 < limits[in_batch])
         kept = _kept(live[in_batch])
         if kept.size < in_batch.size:
-            in_batch, picked = in_batch[kept], picked[torch.from_numpy(kept).to(device)]
+            stay = to_device(device, kept)
+            in_batch, picked, uniform = in_batch[kept], picked[stay], uniform[stay]
             if kept.size:
-                steps.keep(torch.from_numpy(kept).to(device))
+                steps.keep(stay)
         last_tokens, parents = picked, parents[: len(picked)]
     return [
         [
@@ -109,9 +120,7 @@ def _hypothesis(tokens: list[int], logs: list[float], alpha: float) -> Hypothesi
     return Hypothesis(tokens, total, score, tokens[-1] == EOS_ID, logs)
 
 
-def _draw(
-    logits: Tensor, numbers: NDArray[np.float64], distribution: Distribution
-) -> tuple[Tensor, Tensor]:
+def _draw(logits: Tensor, numbers: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor]:
     """A token for each hypothesis and the model's log-probability of it.
 
     (b, W, V) written into, (b, W) -> (b, W) int64, (b, W) fp32
@@ -121,13 +130,10 @@ def _draw(
         logits[..., token].fill_(-torch.inf)
     p, tokens = likeliest(logits.float(), distribution)
     up_to = p.double().cumsum(-1)  # (b, W, k)
-    at = torch.from_numpy(numbers).to(logits.device)[..., None] * up_to[..., -1:]
+    at = numbers[..., None] * up_to[..., -1:]
     places = torch.searchsorted(up_to, at, right=True).clamp(max=p.shape[-1] - 1)  # (b, W, 1)
     picked = places if tokens is None else tokens.gather(-1, places)
-    values = logs.gather(-1, picked)[..., 0]
-    if not values.isfinite().all():
-        raise NoModelError(NOT_NUMBERS)
-    return picked[..., 0], values
+    return picked[..., 0], logs.gather(-1, picked)[..., 0]
 
 
 def likeliest(logits: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor | None]:
@@ -145,7 +151,9 @@ def likeliest(logits: Tensor, distribution: Distribution) -> tuple[Tensor, Tenso
     p = ((logits - logits.amax(-1, keepdim=True)) / distribution.temperature).softmax(-1)
     if top_k == V and top_p == 1:
         return p, None
-    k = top_k if top_k < V else min(_FIRST_TOP, V)
+    # a GPU sorts all tokens sooner than the host can see whether the first of them are enough
+    first = V if is_gpu(logits.device) else min(_FIRST_TOP, V)
+    k = top_k if top_k < V else first
     while True:
         top, tokens = p.topk(k)  # (..., k)
         total = top.sum(-1, keepdim=True) if top_k < V else p.sum(-1, keepdim=True)

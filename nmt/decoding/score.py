@@ -15,7 +15,7 @@ from nmt.data.layout import Pair, by_length, one_per_row
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.errors import ArgumentError, InputError, NoModelError, count
-from nmt.model.special_ids import EOS_ID, PAD_ID
+from nmt.model.special_ids import EOS_ID
 from nmt.model.transformer import Transformer
 
 _BATCH_TOKENS = 2048  # padded, a side, in memory at once; data.max_length may allow longer lines
@@ -62,8 +62,8 @@ def log_probabilities(
         batch = one_per_row([pairs[i] for i in some]).to(transformer.embedding.device)
         logits = _logits(transformer, transformer(batch.src, batch.tgt_in))  # (B, T, V)
         logs = logits.log_softmax(-1).gather(-1, batch.tgt_out[..., None])[..., 0]
-        for i, row, labels in zip(some, logs, batch.tgt_out, strict=True):
-            found[i] = row[labels != PAD_ID].tolist()
+        for i, row in zip(some, logs.tolist(), strict=True):  # waits for a GPU once in a batch
+            found[i] = row[: len(pairs[i][1])]
             if any(map(math.isnan, found[i])):
                 raise NoModelError(NOT_NUMBERS)
     return found

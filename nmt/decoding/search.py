@@ -22,6 +22,7 @@ from torch import Tensor
 
 from nmt.decoding.translation import length_penalty
 from nmt.errors import NoModelError
+from nmt.model.devices import is_gpu
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 NOT_NUMBERS = "scores that are not numbers, the model's output, use a sound model"
@@ -134,16 +135,16 @@ def search_step_by_step(
     while beams.in_batch.size:
         logits = steps.step(last_tokens, parents)
         vocabulary_size = logits.shape[-1]
-        on_device = _ToHost(_candidates(logits, live))
+        on_device = ToHost(_candidates(logits, live))
         yield
         candidates = _in_order(on_device.wait(), vocabulary_size)
         if watch:
             watch(*candidates)
         kept = beams.advance(*candidates)
         if 0 < kept.size < len(last_tokens):
-            steps.keep(_to(device, kept))
-        last_tokens = _to(device, beams.tokens)  # (b, W)
-        parents, live = _to(device, beams.parents), _to(device, beams.live)
+            steps.keep(to_device(device, kept))
+        last_tokens = to_device(device, beams.tokens)  # (b, W)
+        parents, live = to_device(device, beams.parents), to_device(device, beams.live)
     return beams.hypotheses()
 
 
@@ -164,25 +165,27 @@ def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) 
             running.append(search)
 
 
-class _ToHost:
-    """A tensor on its way to the host, for which only `wait` waits, and for nothing behind it."""
+class ToHost:
+    """A tensor on its way to the host: only `wait` waits for it, and for nothing behind it."""
 
     def __init__(self, tensor: Tensor):
-        self.event = torch.cuda.Event() if tensor.is_cuda else None
+        self.event = torch.cuda.Event() if is_gpu(tensor.device) else None
         if self.event:
-            on_host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+            stream = torch.cuda.current_stream(tensor.device)  # not that of the current device
+            on_host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
             tensor = on_host.copy_(tensor, non_blocking=True)
-            self.event.record()
+            self.event.record(stream)
         self.tensor = tensor
 
     def wait(self) -> NDArray[np.int64]:
+        """Returns the tensor's content, int64."""
         if self.event:
             self.event.synchronize()
         return self.tensor.numpy()
 
 
-def _to(device: torch.device | str, array: NDArray[np.generic]) -> Tensor:
-    """Copies to the device without a wait, which only pinned memory allows."""
+def to_device(device: torch.device | str, array: NDArray[np.generic]) -> Tensor:
+    """Copies to the device without waiting for it, which only page-locked memory allows."""
     tensor = torch.from_numpy(array)
     if torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
@@ -212,14 +215,24 @@ def _candidates(logits: Tensor, live: Tensor) -> Tensor:
     totals = live[..., None] + (top.float() - normalizer).clamp(max=0)  # (b, W, k)
     best, picked = totals.view(b, W * k).topk(2 * W)  # (b, 2W)
     codes = picked // k * V + tokens.view(b, W * k).gather(1, picked)  # parent and token in one
-    return torch.stack((best.view(torch.int32).long(), codes))
+    return torch.stack((as_codes(best), codes))
+
+
+def as_codes(values: Tensor) -> Tensor:
+    """Returns the bits of fp32 numbers as int64, so that one tensor holds them with tokens."""
+    return values.view(torch.int32).long()
+
+
+def from_codes(codes: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Returns the fp32 numbers that `as_codes` was given."""
+    return codes.astype(np.int32).view(np.float32)
 
 
 def _in_order(
     candidates: NDArray[np.int64], vocabulary_size: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
     """Log-probabilities, parents and tokens, (b, 2 W) each and likeliest first."""
-    values = candidates[0].astype(np.int32).view(np.float32)
+    values = from_codes(candidates[0])
     if np.isnan(values).any():
         raise NoModelError(NOT_NUMBERS)
     order = np.lexsort((candidates[1], -values))  # equal values: by parent, then token

@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Self, Unpack, get_args, overload
@@ -31,6 +32,8 @@ from nmt.decoding.translation import (
     different,
 )
 from nmt.errors import ArgumentError, Note
+from nmt.model.attention import avoid_cudnn
+from nmt.model.devices import is_gpu
 from nmt.model.prepacking import Precision, prepack
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.transformer import Transformer
@@ -66,6 +69,9 @@ class Translator:
         self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
         self.transformers = [transformer, *others]
         self.device = transformer.embedding.device
+        # no method: a search that refers to its translator would keep a GPU's memory until Python
+        # collects garbage
+        self._text = partial(_text, tokenizer)
         symbols = tokenizer.symbol_ids.items()
         self.search = PartSearch(
             self.transformers,
@@ -377,10 +383,6 @@ class Translator:
         scored.sort(key=lambda each: each.score, reverse=True)
         return different(scored)[: options.n_best]
 
-    def _text(self, tokens: list[int]) -> str:
-        """How a hypothesis reads: no line ends, tabs or control characters, no end symbol."""
-        return self.tokenizer.normalize(self.tokenizer.decode(tokens))
-
     def _look(
         self,
         sentences: Sequence[str],
@@ -419,6 +421,11 @@ class Translator:
                 )
                 each = replace(each, attention=[attention])
             translations[place] = each
+
+
+def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
+    """Returns a hypothesis as text: without line ends, tabs, control characters and EOS."""
+    return tokenizer.normalize(tokenizer.decode(tokens))
 
 
 def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
@@ -465,9 +472,13 @@ def set_precision(
 
 
 def choose_device(name: str | None) -> torch.device:
-    """The device of that name; None: a GPU if there is one. ArgumentError if there is none."""
+    """Returns the device of that name; for None a GPU if there is one, else the CPU.
+
+    Raises:
+        ArgumentError: there is no such device.
+    """
     if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).tolist()  # "meta" has shapes but no numbers
@@ -478,6 +489,8 @@ def choose_device(name: str | None) -> torch.device:
         raise ArgumentError(
             "no such device, {device} {}, name one there is: {}", name, here
         ) from None
+    if is_gpu(device):
+        avoid_cudnn()
     return device
 
 

@@ -5,6 +5,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+_LEAST_ROWS = 512  # of a table
+
 
 def sinusoids(length: int, d_model: int) -> Tensor:
     """Positional encodings of Vaswani et al. (2017), §3.5, sine and cosine interleaved.
@@ -22,22 +24,29 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Looks up `sinusoids`; the table grows with the longest sentence seen."""
+    """Looks up `sinusoids` in a table as long as the longest sentence so far needs.
+
+    Shorter tables are kept: a captured CUDA graph goes on reading the one that it was captured
+    with. All of them together are less than twice as long as the longest, as lengths double.
+    """
 
     max_length: int | None = None
 
     def __init__(self, d_model: int):
         super().__init__()
         self.d_model = d_model
-        self._table: Tensor | None = None
+        self._tables: list[Tensor] = []
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
         """positions (...) int64, all below `length` -> (..., d_model)."""
-        table = self._table
-        if table is None or len(table) < length or table.device != positions.device:
-            with torch.inference_mode(False):  # the table is used in training later
-                table = sinusoids(max(length, 512), self.d_model).to(positions.device)
-            self._table = table
+        device = positions.device
+        for table in self._tables:
+            if len(table) >= length and table.device == device:
+                return table[positions]
+        rows = max(_LEAST_ROWS, 1 << (length - 1).bit_length())
+        with torch.inference_mode(False):  # the table is used in training later
+            table = sinusoids(rows, self.d_model).to(device)
+        self._tables.append(table)
         return table[positions]
 
 

@@ -30,6 +30,7 @@ from nmt.storage.atomic import aside, free_name, new_directory, remove_leftovers
 from nmt.storage.names import OPTIMIZER, STATE, WEIGHTS
 
 HASHES = ("tokenizer_sha256", "data_sha256")
+_STATE_SINCE = "state"  # key of the manifest, see `record_state`
 _OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints serve averaging alone
 
 
@@ -69,6 +70,16 @@ def save(
         write_tensors(folder / OPTIMIZER, checkpoint.moments)
         (folder / STATE).write_text(checkpoint.state.model_dump_json(indent=1))
         manifest.write(folder, "checkpoint", facts | {"step": checkpoint.step})
+
+
+def record_state(run: RunDirectory, state: State) -> None:
+    """Gives the checkpoint of a step another state than it was written with.
+
+    The new state goes into the manifest, which replaces the old one in one file operation.
+    """
+    folder = run.checkpoint(state.step)
+    content = manifest.read(folder, "checkpoint")
+    manifest.rewrite(folder, content | {_STATE_SINCE: state.model_dump()})
 
 
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
@@ -134,7 +145,7 @@ def _read(folder: Path) -> Checkpoint:
         raise InputError(f"no optimizer state, {folder}, resume from a newer checkpoint")
     refuse_unsound(folder, content, (STATE, OPTIMIZER))
     try:
-        state = read_state(folder / STATE, content["step"])
+        state = read_state(folder / STATE, content["step"], content.get(_STATE_SINCE))
         weights, moments = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
     except OSError as error:
         raise of_system(error) from None

@@ -23,7 +23,6 @@ from nmt.config import Config
 from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, LastingError, NoModelError, Note, StorageError, of_system
-from nmt.model.attention import avoid_cudnn
 from nmt.model.transformer import Transformer
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
@@ -185,8 +184,6 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
         InputError: nothing at `path`, or written by a later version of nmt (status 2).
         NoModelError: a file missing or damaged, or files that do not fit each other (status 3).
     """
-    if device.type == "cuda":
-        avoid_cudnn()
     while True:
         folder, content = _find(path, note)
         try:

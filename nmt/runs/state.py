@@ -84,11 +84,21 @@ class State(BaseModel):
         return self
 
 
-def read_state(path: Path, step: int) -> State:
-    """The state in the checkpoint of `step`; NoModelError if it is none that we have written."""
+def read_state(path: Path, step: int, since: object = None) -> State:
+    """Reads the state in the checkpoint of `step`.
+
+    Args:
+        path: of the file.
+        since: what the manifest has in place of the file's content; None: nothing.
+
+    Raises:
+        NoModelError: it is none that we have written.
+    """
     try:
         with path.open("rb") as file:
             state = State.model_validate_json(file.read(_MAX_BYTES))
+        if since is not None:
+            state = State.model_validate(since)
     except ValidationError as error:
         first = error.errors()[0]
         place = "".join(f"{part}: " for part in first["loc"])

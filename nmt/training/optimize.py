@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nmt.config import Config
 from nmt.data.layout import Batch
 from nmt.errors import DivergedError, InputError, is_out_of_memory
+from nmt.model.devices import is_gpu
 from nmt.paper import ADAM_BETAS, ADAM_EPSILON
 from nmt.training.distributed import Ranks
 from nmt.training.health import LOWER_RATE
@@ -69,11 +70,11 @@ class StepResult:
 
 
 def _mark(device: torch.device) -> torch.cuda.Event | None:
-    """An event that comes when a GPU has done all that it was given so far."""
-    if device.type != "cuda":
+    """Records an event on a GPU, which completes once its work so far is done; None for a CPU."""
+    if not is_gpu(device):
         return None
     event = torch.cuda.Event()
-    event.record()
+    event.record(torch.cuda.current_stream(device))  # not that of the current device
     return event
 
 

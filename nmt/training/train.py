@@ -7,7 +7,7 @@ moments and one integer, and a resumed run repeats the undisturbed one to the bi
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,7 +38,7 @@ from nmt.training.optimize import StepResult, adam, add_gradients, optimizer_ste
 from nmt.training.run import Run, open_run, prepare_if_missing
 from nmt.training.run_log import RunLog
 from nmt.training.saving import Writer, copied
-from nmt.training.validation import Validation, validate
+from nmt.training.validation import InferenceCopy, Validation, validate
 
 
 def train(config: Config, note: Note) -> Path:
@@ -142,6 +142,7 @@ class Training:
     optimizer: torch.optim.Adam
     best: Best
     writer: Writer
+    copy: InferenceCopy  # that validations translate with
     path: FastPath | None = None  # of the run so far, see `choose_path`
 
     @classmethod
@@ -156,16 +157,19 @@ class Training:
         best = start.state.best.model_copy() if start else Best()
         module = run.ranks.wrap(loss_module)
         path = start.state.path if start else None
-        return cls(run, loss_module, module, optimizer, best, Writer(), path)
+        return cls(run, loss_module, module, optimizer, best, Writer(), InferenceCopy(), path)
 
     def is_to_be_validated(self, step: int) -> bool:
-        """Whether a validation is due at `step`, and was not done before a stop."""
+        """Whether a validation is due at `step`, and was not done before."""
         settings = self.run.config.training
         is_time = step % settings.validate_every == 0 or step == settings.max_steps
         return bool(self.run.validation) and is_time and self.best.validated < step
 
-    def validate_if_due(self, log: RunLog, stop: StopRequest, step: int) -> bool:
+    def validate_if_due(self, log: RunLog, stop: StopRequest, step: int, *, is_saved: bool) -> bool:
         """Validates at every `validate_every`-th step and at the last; updates `best`.
+
+        Args:
+            is_saved: whether the checkpoint of `step` is written already. It is told the result.
 
         Returns:
             Whether there was a validation better than all before. One that a request to stop
@@ -176,13 +180,16 @@ class Training:
             return False
         result = validate(
             self.loss_module, run.tokenizer, run.validation, run.config, run.ranks, stop,
-            run.target_symbols,
+            self.copy, run.target_symbols,
         )  # fmt: skip
         log.restart_clock()
         if result is None:
             return False
         log.validation(step, result)
-        return self.best.update(step, result.facts, run.config.training.best_by)
+        is_best = self.best.update(step, result.facts, run.config.training.best_by)
+        if is_saved and run.lock:
+            self._begin(partial(_record_state, run, self._state(step, log.elapsed_s)))
+        return is_best
 
     def is_over(self, step: int) -> bool:
         """Whether `step` was the last one: by `max_steps`, or by early stopping."""
@@ -208,21 +215,29 @@ class Training:
             )
         if not run.lock:
             return
-        state = State(
+        moments = checkpoints.adam_moments(self.optimizer, transformer)
+        if run.ranks.is_asynchronous:
+            weights, moments = copied(weights, moments)
+        checkpoint = Checkpoint(weights, moments, self._state(step, elapsed_s))
+        self._begin(partial(_write, run, checkpoint))
+
+    def _state(self, step: int, elapsed_s: float) -> State:
+        return State(
             step=step,
             best=self.best.model_copy(),
             elapsed_s=elapsed_s,
-            world_size=run.ranks.world_size,
+            world_size=self.run.ranks.world_size,
             threads=torch.get_num_threads(),
             torch=str(torch.__version__),
             path=self.path,
         )
-        moments = checkpoints.adam_moments(self.optimizer, transformer)
-        if run.ranks.is_asynchronous:
-            weights, moments = copied(weights, moments)
-            self.writer.write(partial(_write, run, Checkpoint(weights, moments, state)))
+
+    def _begin(self, write: Callable[[], None]) -> None:
+        """Writes at once, or on a GPU in the writer's thread after what it is writing."""
+        if self.run.ranks.is_asynchronous:
+            self.writer.write(write)
         else:
-            _write(run, Checkpoint(weights, moments, state))
+            write()
 
 
 def _write(run: Run, checkpoint: Checkpoint) -> None:
@@ -236,6 +251,13 @@ def _write(run: Run, checkpoint: Checkpoint) -> None:
     settings, state = run.config.training, checkpoint.state
     every, keep = settings.checkpoint_every, settings.keep_checkpoints
     checkpoints.rotate(run.directory, state.step, every, keep, state.best.step)
+
+
+def _record_state(run: Run, state: State) -> None:
+    """Writes the state as it is after a validation into the checkpoint of its step."""
+    assert run.lock
+    run.lock.check()
+    checkpoints.record_state(run.directory, state)
 
 
 class Watch:
@@ -261,7 +283,8 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
     run = training.run
     config, settings, ranks = run.config, run.config.training, run.ranks
     if step:
-        training.validate_if_due(log, stop, step)  # still due if a stop interrupted it
+        # still due if a stop or an error interrupted it
+        training.validate_if_due(log, stop, step, is_saved=True)
         _stop(training, ranks.max(stop.signal_number), step)
     if training.is_over(step):
         return step
@@ -280,15 +303,22 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
             if step in (first, settings.max_steps) or step % settings.log_every == 0:
                 log.step(_facts(plan, result))
             watch.add(step, result)
-            if training.is_to_be_validated(step) or not ranks.is_asynchronous:
+            is_validated = training.is_to_be_validated(step)
+            if is_validated or not ranks.is_asynchronous:
                 watch.read()
-            is_best = training.validate_if_due(log, stop, step)
+            is_due = step % settings.checkpoint_every == 0 or step == settings.max_steps
+            # before it is validated, so that no error there loses it
+            is_saved = is_validated and is_due and not watch.is_astray
+            if is_saved:
+                training.save(step, log.elapsed_s)
+            is_best = training.validate_if_due(log, stop, step, is_saved=is_saved)
             signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
-            is_due = is_best or step % settings.checkpoint_every == 0
+            is_due = is_due or is_best
             if is_over or signal_number or is_due:
                 watch.read()
             if is_over or signal_number or (is_due and not watch.is_astray):
-                training.save(step, log.elapsed_s)
+                if not is_saved:
+                    training.save(step, log.elapsed_s)
                 log.restart_clock()
             training.writer.check()
             _stop(training, signal_number, step)
@@ -430,8 +460,9 @@ def _averaged(
     epsilon = run.config.training.label_smoothing
     module = TransformerLoss(transformer.to(run.ranks.device), epsilon)
     result = validate(
-        module, run.tokenizer, run.validation, run.config, run.ranks, stop, run.target_symbols
-    )
+        module, run.tokenizer, run.validation, run.config, run.ranks, stop, training.copy,
+        run.target_symbols,
+    )  # fmt: skip
     _stop(training, run.ranks.max(stop.signal_number), step)
     assert result  # None only if a rank was asked to stop
     return weights, result

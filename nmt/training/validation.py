@@ -16,6 +16,10 @@ from nmt.decoding.alignment import cross_attention
 from nmt.decoding.translator import Translator
 from nmt.errors import DivergedError, InputError
 from nmt.evaluation.bleu import score
+from nmt.model.devices import is_gpu
+from nmt.model.special_ids import PAD_ID
+from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import new_transformer
 from nmt.training.attention_picture import draw
 from nmt.training.compiling import uncompiled
 from nmt.training.distributed import Ranks, StopRequest
@@ -66,6 +70,45 @@ def _go_on(stop: StopRequest) -> None:
         raise _Interrupted
 
 
+class InferenceCopy:
+    """Translates with a model in training as `nmt translate` does on its device.
+
+    On a GPU that is in bf16, so it is a copy that translates. Captured steps read the copy's
+    weights at fixed addresses, which stay the same when it is refreshed. One copy serves all
+    validations of a run: it keeps its decode buffers and graphs. On a CPU the fp32 weights in
+    training translate.
+    """
+
+    def __init__(self) -> None:
+        self._translator: Translator | None = None
+
+    def refreshed(
+        self,
+        transformer: Transformer,
+        tokenizer: Tokenizer,
+        config: Config,
+        target_symbols: Sequence[str],
+    ) -> Translator:
+        """Returns a translator with the weights that `transformer` has now.
+
+        Args:
+            transformer: in evaluation mode.
+            target_symbols: see `Translator`.
+        """
+        device, translator = transformer.embedding.device, self._translator
+        if translator is None:
+            if is_gpu(device):
+                translating = new_transformer(config).to(device, torch.bfloat16).eval()
+            else:
+                translating = transformer
+            translator = Translator(translating, tokenizer, config, target_symbols)
+            translator.search.out_of_memory = "lower decoding.beam"
+        if is_gpu(device):
+            translator.transformer.load_state_dict(transformer.state_dict())
+            self._translator = translator
+        return translator
+
+
 def validate(
     loss_module: TransformerLoss,
     tokenizer: Tokenizer,
@@ -73,6 +116,7 @@ def validate(
     config: Config,
     ranks: Ranks,
     stop: StopRequest,
+    copy: InferenceCopy,
     target_symbols: Sequence[str] = (),
 ) -> Validation | None:
     """Measures loss, BLEU and chrF on the validation split, whose pairs the ranks share.
@@ -80,6 +124,7 @@ def validate(
     Translates as `nmt translate` does, with the settings of the configuration.
 
     Args:
+        copy: the run's.
         target_symbols: see `Translator`.
 
     Returns:
@@ -98,11 +143,10 @@ def validate(
     try:
         with uncompiled(loss_module.transformer):
             own_sums = _losses(loss_module, pairs, config, ranks.device, stop)
-            translator = Translator(loss_module.transformer, tokenizer, config, target_symbols)
-            with autocast(config, ranks.device):
-                own_samples = _translated(translator, pairs, stop)
-                if ranks.is_main:
-                    attention = _attention(translator, pairs)
+            translator = copy.refreshed(loss_module.transformer, tokenizer, config, target_symbols)
+            own_samples = _translated(translator, pairs, stop)
+            if ranks.is_main:
+                attention = _attention(translator, pairs)
     except _Interrupted:
         is_interrupted = True
     loss_module.train(training)
@@ -183,9 +227,10 @@ def _losses(
         _go_on(stop)
         batch = one_per_row([pairs[i] for i in indices])
         with autocast(config, device):
-            loss, nll = loss_module(batch.to(device))
-        tokens = int((batch.tgt_out != 0).sum())
-        sums = [a + b for a, b in zip(sums, (float(loss), float(nll), tokens), strict=True)]
+            own = torch.stack(loss_module(batch.to(device)))
+        tokens = int((batch.tgt_out != PAD_ID).sum())
+        # waits for a GPU once in a batch
+        sums = [a + b for a, b in zip(sums, (*own.tolist(), tokens), strict=True)]
     if not math.isfinite(sums[0]):
         raise DivergedError(
             f"training diverged (validation loss {sums[0]}), this run, {LOWER_RATE}"

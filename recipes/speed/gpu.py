@@ -32,6 +32,7 @@ import nmt
 from nmt.benchmark.workload import lengths
 from nmt.config import Config, Decoding
 from nmt.data import layout
+from nmt.decoding.buffer_pool import DecodeBufferPool
 from nmt.decoding.constraints import Without
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.part_search import Part, PartSearch
@@ -39,7 +40,6 @@ from nmt.decoding.search import Hypothesis, Steps, search
 from nmt.model.attention import Visibility, attention
 from nmt.model.dropout import Dropout, Randomness
 from nmt.model.special_ids import EOS_ID
-from nmt.model.static_stepper import Rooms
 from nmt.model.stepper import Stepper
 from nmt.reporting.info import flops_per_token_pair
 from nmt.runs.model_directory import new_transformer
@@ -350,14 +350,14 @@ def decoding(bench: Bench) -> Iterator[Result]:
     transformer = new_transformer(configuration(shape, "bf16"))
     transformer.initialize(1)
     transformer = transformer.to(bench.device, torch.bfloat16).eval()
-    rooms = Rooms(transformer)
+    pool = DecodeBufferPool(transformer)
 
     def eager(src: Tensor, beam: int) -> list[list[Hypothesis]]:
         steps = Without(Stepper(transformer, src, beam, length), [EOS_ID])
         return _searched(steps, len(src), beam, length, bench.device)
 
     def graph(src: Tensor, beam: int) -> list[list[Hypothesis]]:
-        with torch.inference_mode(), rooms.stepper(src, beam, length) as steps:
+        with torch.inference_mode(), pool.stepper(src, beam, length) as steps:
             return _searched(Without(steps, [EOS_ID]), len(src), beam, length, bench.device)
 
     for n in (1, 4) if bench.small else (32, 1, 1024):

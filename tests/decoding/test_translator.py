@@ -14,6 +14,7 @@ from nmt.data.cleaning import keep_spacing, normalize
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding import part_search
+from nmt.decoding.buffer_pool import DecodeBufferPool
 from nmt.decoding.lines import LineOptions, translate_stream
 from nmt.decoding.part_search import Part, PartSearch
 from nmt.decoding.translator import (
@@ -26,7 +27,6 @@ from nmt.decoding.translator import (
 )
 from nmt.errors import InputError
 from nmt.model.special_ids import BOS_ID, EOS_ID
-from nmt.model.static_stepper import Rooms
 from nmt.model.stepper import Stepper
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
@@ -572,21 +572,21 @@ def test_options_that_do_not_go_together(options, message):
 
 @pytest.mark.parametrize("options", [{"beam": 4, "n_best": 4}, {"beam": 1}, {"mbr": 8}], ids=str)
 def test_steps_in_tensors_of_fixed_shapes_find_the_same(translator, options, monkeypatch):
-    """As on a GPU, where they are captured; rooms are used again by the second call.
+    """As on a GPU, where they are captured; buffers are used again by the second call.
 
-    There, batches take turns: each has its own room.
+    There, batches take turns: each has its own buffers.
     """
     search = SearchOptions(**options, batch_tokens=100)
     expected = translator.n_best(short(9), search, prefix="der")
-    rooms, taken = Rooms(translator.transformer), []
-    monkeypatch.setattr(translator.search, "rooms", [rooms])
+    pool, taken = DecodeBufferPool(translator.transformer), []
+    monkeypatch.setattr(translator.search, "buffers", [pool])
     monkeypatch.setattr(translator.search, "batches_at_once", 3)
-    take = rooms.take
-    monkeypatch.setattr(rooms, "take", lambda size: taken.append(take(size)) or taken[-1])
+    acquire = pool.acquire
+    monkeypatch.setattr(pool, "acquire", lambda size: taken.append(acquire(size)) or taken[-1])
     monkeypatch.setattr(part_search, "Stepper", None)
     for _ in range(2):
         found = translator.n_best(short(9), search, prefix="der")
         for ours, theirs in zip(found, expected, strict=True):
             assert [each.tokens for each in ours] == [each.tokens for each in theirs]
             assert [e.score for e in ours] == pytest.approx([e.score for e in theirs], abs=1e-4)
-    assert "mbr" in options or len({id(room) for room in taken[:3]}) == 3
+    assert "mbr" in options or len({id(buffers) for buffers in taken[1:4]}) == 3

@@ -26,6 +26,19 @@ def test_the_table_grows_with_what_is_asked():
     assert torch.equal(long, sinusoids(2000, 8))
 
 
+def test_the_tables_that_captured_steps_read_stay_where_they_are():
+    """One for each power of two, whatever the lengths."""
+    positions = SinusoidalPositions(8)
+    positions(torch.arange(4), 4)
+    [table] = positions._tables
+    address = table.data_ptr()
+    del table
+    for length in (513, 700, 1024, 1025, 3, 1500):
+        positions(torch.arange(length), length)
+    assert [len(each) for each in positions._tables] == [512, 1024, 2048]
+    assert positions._tables[0].data_ptr() == address
+
+
 def test_learned_positions_end_where_their_table_does():
     positions = LearnedPositions(5, 8)
     assert positions(torch.arange(5), 5).shape == (5, 8)

@@ -1,15 +1,13 @@
 """The stepper with tensors of fixed shapes equals the one whose tensors grow."""
 
 import random
-from contextlib import nullcontext
-from unittest.mock import MagicMock
 
 import pytest
 import torch
 
+from nmt.decoding.buffer_pool import DecodeBufferPool
 from nmt.model import static_stepper
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID
-from nmt.model.static_stepper import Rooms
 from nmt.model.stepper import Stepper
 from nmt.runs.model_directory import new_transformer
 
@@ -37,15 +35,15 @@ def sources(lengths: list[int]) -> torch.Tensor:
 
 
 def test_each_step_has_the_logits_of_growing_tensors(transformer, monkeypatch):
-    """Through rooms used before, rooms that become too short, and sentences that leave."""
-    monkeypatch.setattr(static_stepper, "_LEAST_STEPS", 2)
+    """Through buffers used before, buffers that become too short, and sentences that leave."""
+    monkeypatch.setattr(static_stepper, "_LEAST_LENGTH", 2)
     random.seed(1)
-    rooms = Rooms(transformer)
+    pool = DecodeBufferPool(transformer)
     with torch.inference_mode():
-        for _ in range(2):  # the second batch finds the rooms of the first
+        for _ in range(2):  # the second batch finds the buffers of the first
             src = sources([3, 7, 5, 2, 6])
             growing = Stepper(transformer, src, W, 12)
-            with rooms.stepper(src, W, 12) as static:
+            with pool.stepper(src, W, 12) as static:
                 B = len(src)
                 tokens = torch.full((B, W), BOS_ID)
                 parents = torch.arange(W).expand(B, W)
@@ -61,16 +59,3 @@ def test_each_step_has_the_logits_of_growing_tensors(transformer, monkeypatch):
                     parents = torch.randint(0, W, (B, W))
                 with pytest.raises(ValueError, match="no more than 12 steps"):
                     static.step(tokens, parents)
-
-
-def test_why_a_step_cannot_be_captured_is_said_once(monkeypatch, capsys):
-    for name in ("Stream", "current_stream", "CUDAGraph"):
-        monkeypatch.setattr(torch.cuda, name, MagicMock())
-    monkeypatch.setattr(torch.cuda, "stream", nullcontext)
-    refused = RuntimeError("operation not permitted\nand a stack")
-    monkeypatch.setattr(torch.cuda, "graph", MagicMock(side_effect=refused))
-    step = MagicMock()
-    assert static_stepper._captured(step) is step and static_stepper._captured(step) is step
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("nmt: warning: decoding without a CUDA graph, ")
-    assert "(operation not permitted)" in line

@@ -17,7 +17,9 @@ from nmt.config import Config, inline
 from nmt.data.prepare import prepare
 from nmt.data.shards import read_shard
 from nmt.errors import InputError, NoModelError, Status, Stopped
+from nmt.runs import checkpoint as checkpoints
 from nmt.runs.average import average
+from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import read_state
 from nmt.storage import manifest
 from nmt.storage.atomic import lock
@@ -200,8 +202,9 @@ def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
     left = scored(monkeypatch, 9.0, 8.0, 2.0, 8.0)  # step 6 and its model, step 12 and its model
     run(settings(training__max_steps=6))
     directory, _ = run(settings())
-    state = read_state(directory / "checkpoints/step-00000012/state.json", 12)
-    best = state.best.model_dump(exclude={"chrf", "nll"})
+    resumed = checkpoints.newest(RunDirectory(directory), print)
+    assert resumed and resumed.step == 12
+    best = resumed.state.best.model_dump(exclude={"chrf", "nll"})
     assert best == {"step": 6, "bleu": 9.0, "worse_since": 1, "validated": 12}
     assert list(left) == []
 
@@ -373,10 +376,11 @@ def test_r23_divergence_stops_before_the_update(settings, monkeypatch, poison):
 
 
 @pytest.mark.parametrize(
-    ("validate_every", "message"), [(100, "not finite, step 8"), (8, "diverged .validation loss")]
+    ("validate_every", "checkpoint_every", "message"),
+    [(100, 4, "not finite, step 8"), (8, 4, "not finite, step 8"), (8, 5, "diverged .validation")],
 )
 def test_r23_weights_that_are_not_finite_are_never_saved(
-    settings, monkeypatch, validate_every: int, message: str
+    settings, monkeypatch, validate_every: int, checkpoint_every: int, message: str
 ):
     """The loss and the gradient were finite, the update was too large."""
     step = training.optimizer_step
@@ -390,10 +394,14 @@ def test_r23_weights_that_are_not_finite_are_never_saved(
 
     monkeypatch.setattr(training, "optimizer_step", overflowing)
     with pytest.raises(InputError, match=message) as error:
-        run(settings(training__validate_every=validate_every))
+        run(
+            settings(
+                training__validate_every=validate_every, training__checkpoint_every=checkpoint_every
+            )
+        )
     assert error.value.status == Status.DIVERGED
     folder = Path(settings().training.run_directory) / "checkpoints"
-    assert [path.name for path in folder.iterdir()] == ["step-00000004"]
+    assert [path.name for path in folder.iterdir()] == [f"step-0000000{checkpoint_every}"]
 
 
 def test_validation_pairs_that_are_all_beyond_the_learned_positions(settings, tmp_path: Path):

@@ -13,7 +13,7 @@ from nmt.data.shards import pairs_of
 from nmt.runs.model_directory import new_transformer
 from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.loss import TransformerLoss
-from nmt.training.validation import Validation, validate
+from nmt.training.validation import InferenceCopy, Validation, validate
 from tests.model.paper import PaperTransformer, new_model
 from tests.patience import PATIENCE_S
 
@@ -55,7 +55,9 @@ def test_three_ranks_measure_what_one_does_and_the_equations_say(settings):
         transformer = new_transformer(config)
         transformer.load_state_dict(weights)
         module = TransformerLoss(transformer.eval(), 0.1)
-        return validate(module, tokenizer, data.shards(split), config, ranks, StopRequest())
+        return validate(
+            module, tokenizer, data.shards(split), config, ranks, StopRequest(), InferenceCopy()
+        )
 
     alone = measured(Ranks(0, 1, torch.device("cpu")))
     Seated.table = Table(3)

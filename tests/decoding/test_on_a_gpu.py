@@ -1,0 +1,243 @@
+"""How a GPU decodes, by a CPU that stands for one: captured steps, its own device, its memory."""
+
+import gc
+import re
+import threading
+import weakref
+
+import pytest
+import torch
+
+from nmt.data.prepared import PreparedData
+from nmt.decoding import translator as translators
+from nmt.decoding.constraints import ForcedPrefix
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.translator import Translator
+from nmt.errors import InputError
+from nmt.model import cuda_graphs, positions, static_stepper
+from nmt.model.static_stepper import DecodeBuffers
+from nmt.training import optimize
+from tests.model.paper import new_model
+from tests.pretended_gpu import OWN, Gpu, pretend
+
+TEXTS = ["the man reads", "the old man", "a dog", "a small house", "no"]
+
+
+@pytest.fixture
+def expected(settings):
+    """Makes translators of one model, on what is then the device."""
+    config = settings(
+        model__encoder_layers=1, model__decoder_layers=1, decoding__max_extra_length=2
+    )
+    tokenizer, _ = PreparedData.of(config).tokenizer(config.tokenizer.vocabulary_size)
+    weights = new_model(config, seed=1).state_dict()
+
+    def make(**decoding: int) -> Translator:
+        model = new_model(config, seed=1).eval()
+        model.load_state_dict(weights)
+        changed = config.decoding.model_copy(update=decoding)
+        return Translator(model, tokenizer, config.model_copy(update={"decoding": changed}))
+
+    return make
+
+
+def texts_of(translator: Translator, **options) -> list[str]:
+    found = translator.translate(TEXTS, SearchOptions(**{"batch_tokens": 150} | options))
+    return [each.text for each in found]
+
+
+@pytest.fixture
+def gpu(monkeypatch) -> Gpu:
+    return pretend(monkeypatch)
+
+
+def test_captured_steps_read_nothing_that_moves(expected, monkeypatch):
+    """Over batches, sentences that leave, outputs beyond all capacities, and scoring in between."""
+    monkeypatch.setattr(static_stepper, "_FEW_SENTENCES", (1, 2))
+    monkeypatch.setattr(static_stepper, "_SHRINK", 2)
+    monkeypatch.setattr(static_stepper, "_LEAST_LENGTH", 8)
+    monkeypatch.setattr(positions, "_LEAST_ROWS", 8)  # so that the table is soon replaced
+    plain, line = expected(), " ".join(["the"] * 40)
+    options = [{}, {"beam": 3, "n_best": 3}, {"mbr": 4}]
+    wanted = [texts_of(plain, **each) for each in options]
+    wanted_long = expected(max_extra_length=40).translate("no", beam=2).text
+    score = plain.score(line, "der Mann").log_probability
+    gpu = pretend(monkeypatch)
+    translator = expected()
+    for each, texts in zip(options, wanted, strict=True):
+        assert texts_of(translator, **each) == texts
+        assert translator.score(line, "der Mann").log_probability == pytest.approx(score)
+    captured = gpu.count("capture")
+    assert captured > 5 and gpu.count("replay") > 2 * captured
+    assert texts_of(translator) == wanted[0]
+    assert gpu.count("capture") == captured  # buffers of all sizes are there
+    long = expected(max_extra_length=40)
+    assert long.translate("no", beam=2).text == wanted_long
+    assert texts_of(long, beam=2) and long.translate("no", beam=2).text == wanted_long
+
+
+def test_weights_that_are_changed_in_place_are_those_of_captured_steps(expected, gpu):
+    translator, other = expected(), expected()
+    before = texts_of(translator)
+    other.transformer.initialize(7)
+    after = texts_of(other)
+    assert texts_of(translator) == before != after
+    translator.transformer.load_state_dict(other.transformer.state_dict())
+    assert texts_of(translator) == after
+
+
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_all_happens_on_the_models_own_device(expected, gpu, in_thread: bool):
+    """Whichever is the current one, which each thread has of its own."""
+    torch.cuda.graph(torch.cuda.CUDAGraph()).__enter__()  # torch's own stream is on device 0
+    gpu.calls.clear()
+    translator, found = expected(), []
+
+    def work() -> None:
+        for options in ({}, {"sample": True}, {"no_repeat_ngram": 2}):
+            found.extend(texts_of(translator, **options))
+
+    if in_thread:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    else:
+        work()
+    assert len(found) == 3 * len(TEXTS)
+    assert {"capture", "record", "synchronize", "stream"} <= {name for name, _ in gpu.calls}
+    assert gpu.devices == {OWN}
+
+
+def test_a_steps_result_is_awaited_on_its_own_device(gpu, monkeypatch):
+    monkeypatch.setattr(optimize, "is_gpu", lambda device: True)
+    event = optimize._mark(torch.device("cuda", 1))
+    assert event and gpu.calls == [("record", 1)]
+
+
+def test_where_a_gpu_is_chosen_attention_avoids_cudnn(monkeypatch):
+    monkeypatch.setattr(torch, "zeros", lambda *_, **__: torch.ones(1))
+    was = torch.backends.cuda.cudnn_sdp_enabled()
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    try:
+        translators.choose_device("cpu")
+        assert torch.backends.cuda.cudnn_sdp_enabled()
+        translators.choose_device("cuda:1")
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(was)
+
+
+def test_a_translator_frees_its_buffers_with_itself(expected, gpu):
+    translator = expected()
+    texts_of(translator)
+    kept = [weakref.ref(each) for each in translator.search.buffers[0]._unused]
+    assert kept
+    gc.disable()
+    try:
+        del translator
+        assert not any(each() for each in kept)
+    finally:
+        gc.enable()
+
+
+def test_unused_buffers_leave_memory_to_others(expected, gpu):
+    translator = expected()
+    pool = translator.search.buffers[0]
+    texts_of(translator)
+    sizes = [each.size.bytes(translator.transformer) for each in pool._unused]
+    assert len(sizes) > 1
+    gpu.free = max(sizes)
+    texts_of(translator)
+    kept = sum(each.size.bytes(translator.transformer) for each in pool._unused)
+    assert 0 < kept <= gpu.free
+    gpu.free = 0
+    texts_of(translator)
+    assert pool._unused == []
+
+
+class Allocator:
+    """Gives memory to so many buffers at once."""
+
+    def __init__(self, monkeypatch, most: int):
+        self.most, self.refused = most, 0
+        self.live: weakref.WeakSet[DecodeBuffers] = weakref.WeakSet()
+        allocate = DecodeBuffers.__init__
+
+        def limited(buffers, *arguments) -> None:
+            if len(self.live) >= self.most:
+                self.refused += 1
+                raise torch.OutOfMemoryError("CUDA out of memory.")
+            allocate(buffers, *arguments)
+            self.live.add(buffers)
+
+        monkeypatch.setattr(DecodeBuffers, "__init__", limited)
+
+
+def test_a_batch_waits_until_others_leave_it_memory(expected, gpu, monkeypatch):
+    wanted = texts_of(expected())
+    allocator = Allocator(monkeypatch, most=1)
+    told = []
+    translator = expected()
+    options = SearchOptions(batch_tokens=1)  # a sentence in each batch
+    found = translator.translate(TEXTS, options, progress=told.append)
+    assert [each.text for each in found] == wanted
+    assert allocator.refused and sum(told) == len(TEXTS)
+
+
+def test_too_little_memory_for_one_batch_is_an_error(expected, gpu, monkeypatch):
+    """After one more attempt; the options named are those of the caller."""
+    allocator, translator = Allocator(monkeypatch, most=0), expected()
+    with pytest.raises(InputError, match=r"out of memory, .* lower batch_tokens or beam, or"):
+        texts_of(translator)
+    assert allocator.refused >= 2
+
+
+def broken(step):
+    """A graph whose replay leaves the logits as they are."""
+    logits = step()
+    return lambda: logits
+
+
+def refused(step):
+    raise RuntimeError("operation not permitted\nand a stack")
+
+
+@pytest.mark.parametrize(
+    ("captured", "reason"),
+    [
+        (broken, r"the logits of a captured step differ .* by \S+ of their size, more than 0.001"),
+        (refused, r"could not be captured \(operation not permitted\)"),
+    ],
+)
+def test_a_captured_step_that_is_wrong_is_not_used(
+    expected, gpu, monkeypatch, capsys, captured, reason
+):
+    """One line says why, and translations are those of plain steps."""
+    monkeypatch.setattr(cuda_graphs.Capturer, "captured", lambda _, step: captured(step))
+    translator = expected()
+    found = texts_of(translator), texts_of(translator, beam=1)
+    pool = translator.search.buffers[0]
+    assert pool._unused == [] and pool._is_sound is False
+    monkeypatch.undo()
+    assert found == (texts_of(expected()), texts_of(expected(), beam=1))
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("nmt: warning: Decoding on cpu runs without CUDA graphs, which is slow")
+    assert re.search(reason, line)
+
+
+class Silent:
+    """Steps on a device whose numbers the host cannot read."""
+
+    def step(self, last_tokens, parents):
+        return torch.zeros(*last_tokens.shape, 9, device="meta")
+
+    def keep(self, sentences):
+        pass
+
+
+def test_a_prefix_is_forced_without_reading_from_the_device():
+    steps = ForcedPrefix(Silent(), [[5, 6], [], [7]], "meta")
+    tokens = torch.zeros(3, 2, dtype=torch.int64, device="meta")
+    assert steps.step(tokens, tokens).shape == (3, 2, 9)
+    steps.keep(torch.zeros(2, dtype=torch.int64, device="meta"))
+    assert steps.step(tokens[:2], tokens[:2]).shape == (2, 2, 9)

@@ -1,0 +1,192 @@
+"""What stands for a GPU on a CPU: graphs on recorded addresses, and each thread's current device.
+
+A graph repeats the operations of its capture on the memory that they had then, as a real one does:
+no Python runs again, and what has been freed since is an error.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+OWN = 1  # the device of models here; that of a new thread is 0
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor was."""
+
+    storage: int
+    address: int
+    dtype: torch.dtype
+    form: tuple[int, torch.Size, tuple[int, ...]]  # offset, size, stride
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> "Place":
+        storage = tensor.untyped_storage()
+        form = tensor.storage_offset(), tensor.shape, tensor.stride()
+        return cls(storage._cdata, storage.data_ptr(), tensor.dtype, form)
+
+
+class Recording(TorchDispatchMode):
+    """The operations of a block, which can be repeated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operations: list[tuple[Any, Any, Any, Any]] = []
+        self.own: dict[int, torch.UntypedStorage] = {}  # made in the block
+        self.others: dict[int, StorageWeakRef] = {}  # which a graph does not keep alive
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        for tensor in _tensors((args, kwargs)):
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self.own:
+                self.others.setdefault(storage._cdata, StorageWeakRef(storage))
+        places = tree_map_only(Tensor, Place.of, (args, kwargs))
+        found = func(*args, **kwargs)
+        for tensor in _tensors(found):
+            storage = tensor.untyped_storage()
+            if storage._cdata not in self.others:
+                self.own.setdefault(storage._cdata, storage)
+        self.operations.append((func, *places, tree_map_only(Tensor, Place.of, found)))
+        return found
+
+    def repeat(self) -> None:
+        """Repeats the operations in the same memory; AssertionError if some of it was freed."""
+        for func, args, kwargs, outputs in self.operations:
+            inputs = {each.storage for each in tree_leaves((args, kwargs)) if _is_place(each)}
+            written = [each for each in tree_leaves(outputs) if _is_place(each)]
+            if not func._schema.is_mutable and all(each.storage in inputs for each in written):
+                continue  # a view, which launches nothing
+            args, kwargs = tree_map_only(Place, self._tensor, (args, kwargs))
+            found = func(*args, **kwargs)
+            if not func._schema.is_mutable:
+                for tensor, place in zip(_tensors(found), written, strict=True):
+                    self._tensor(place).copy_(tensor)
+
+    def _tensor(self, place: Place) -> Tensor:
+        storage = self.own.get(place.storage)
+        if storage is None:
+            weak = self.others[place.storage]
+            storage = torch.UntypedStorage._new_with_weak_ptr(weak.cdata)
+            assert storage is not None, "the graph reads memory that was freed"
+        assert storage.data_ptr() == place.address, "the graph reads memory that was replaced"
+        return torch.empty(0, dtype=place.dtype).set_(storage, *place.form)
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    return [each for each in tree_leaves(tree) if isinstance(each, Tensor)]
+
+
+def _is_place(leaf: object) -> bool:
+    return isinstance(leaf, Place)
+
+
+@dataclass
+class Gpu:
+    """What was done on which device: (what, device), and how much memory is said to be free."""
+
+    calls: list[tuple[str, int]] = field(default_factory=list)
+    free: int = 1 << 40
+
+    def count(self, what: str) -> int:
+        return sum(name == what for name, _ in self.calls)
+
+    @property
+    def devices(self) -> set[int]:
+        return {device for _, device in self.calls}
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    """Has a CPU treated as a GPU wherever models decode."""
+    gpu, thread = Gpu(), threading.local()
+
+    def number(device: object) -> int:
+        device = torch.device(device) if isinstance(device, str) else device
+        return OWN if getattr(device, "type", "") == "cpu" else device.index
+
+    def current() -> int:
+        return getattr(thread, "device", 0)
+
+    class Stream:
+        def __init__(self, device: object = None):
+            self.device = current() if device is None else number(device)
+            gpu.calls.append(("stream", self.device))
+
+        def wait_stream(self, other: "Stream") -> None:
+            gpu.calls.append(("wait", other.device))
+
+    def current_stream(device: object = None) -> SimpleNamespace:
+        of = current() if device is None else number(device)
+        return SimpleNamespace(device=of, wait_stream=lambda other: None)
+
+    class Event:
+        device: int | None = None
+
+        def record(self, stream: Any = None) -> None:
+            self.device = (stream or current_stream()).device
+            gpu.calls.append(("record", self.device))
+
+        def synchronize(self) -> None:
+            assert self.device is not None
+            gpu.calls.append(("synchronize", self.device))
+
+    @contextmanager
+    def on(device: object) -> Iterator[None]:
+        before, thread.device = current(), number(device)
+        try:
+            yield
+        finally:
+            thread.device = before
+
+    @contextmanager
+    def on_stream(stream: Stream) -> Iterator[None]:
+        with on(SimpleNamespace(type="cuda", index=stream.device)):
+            yield
+
+    class CUDAGraph:
+        recording: Recording | None = None
+
+        def replay(self) -> None:
+            assert self.recording
+            gpu.calls.append(("replay", OWN))  # it has a device of its own
+            self.recording.repeat()
+
+        def pool(self) -> int:
+            return 1
+
+    default: list[Stream] = []
+
+    @contextmanager
+    def graph(captured: CUDAGraph, pool=None, stream=None, capture_error_mode="global"):
+        if stream is None:  # as torch does: one for all devices
+            default[:] = default or [Stream()]
+            stream = default[0]
+        with on_stream(stream), Recording() as captured.recording:
+            gpu.calls.append(("capture", current()))
+            yield
+
+    replaced: dict[str, Any] = {
+        "device": on, "Stream": Stream, "current_stream": current_stream, "Event": Event,
+        "stream": on_stream, "CUDAGraph": CUDAGraph, "graph": graph,
+        "mem_get_info": lambda device: (gpu.free, gpu.free),
+    }  # fmt: skip
+    for name, value in replaced.items():
+        monkeypatch.setattr(torch.cuda, name, value)
+    is_gpu: Callable[[torch.device], bool] = lambda device: True  # noqa: E731
+    for module in (
+        "model.devices", "decoding.buffer_pool", "decoding.search", "decoding.part_search",
+        "decoding.sampling", "training.validation",
+    ):  # fmt: skip
+        monkeypatch.setattr(f"nmt.{module}.is_gpu", is_gpu)
+    return gpu
