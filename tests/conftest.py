@@ -1,8 +1,11 @@
-"""What several tests need: a small prepared data set, a small configuration, one thread."""
+"""What several tests need: a small prepared data set, a small configuration, one thread, no GPU."""
 
 import os
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported, here and in children
+# before torch is imported, here and in children
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("NMT_TESTS_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # only what `tests.gpus` starts sees them
 
 from collections.abc import Callable
 from functools import partial

@@ -4,6 +4,8 @@ Only this package names flags and reads arguments. Commands import the library w
 that `nmt --help` is quick.
 """
 
+import os
+import traceback
 from collections.abc import Mapping
 
 from nmt.cli import (
@@ -22,7 +24,13 @@ from nmt.cli import (
     translate,
 )
 from nmt.cli.parser import parse
-from nmt.cli.terminal import flush_output, forget_unwritable, say, set_up_streams
+from nmt.cli.terminal import (
+    flush_output,
+    forget_unwritable,
+    must_not_be_torn_down,
+    say,
+    set_up_streams,
+)
 from nmt.errors import (
     InputError,
     Status,
@@ -51,12 +59,20 @@ COMMANDS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command and returns its exit status."""
+    """Runs one command and returns its exit status; a rank that has failed ends here."""
     set_up_streams()
     try:
-        return _status_of(argv)
+        status = _status_of(argv)
+    except Exception:
+        if not must_not_be_torn_down():
+            raise
+        traceback.print_exc()
+        status = Status.BUG
     finally:
         forget_unwritable()
+    if status and must_not_be_torn_down():
+        os._exit(status)
+    return status
 
 
 def _status_of(argv: list[str] | None) -> int:

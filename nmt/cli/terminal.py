@@ -32,9 +32,22 @@ def run_script(name: str, main: Callable[[], None]) -> None:
         _end(name, of_system(error))
 
 
+def must_not_be_torn_down() -> bool:
+    """Whether this process has failed as one of a run's ranks.
+
+    Its process groups and its GPU may wait for a lost rank for ever, and so would the interpreter
+    that tears them down: after its last output such a process ends by `os._exit`.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    return bool(distributed and distributed.is_available() and distributed.is_initialized())
+
+
 def _end(name: str, error: InputError) -> NoReturn:
     for problem in error.problems:
         say(f"{name}: error: {problem}")
+    if must_not_be_torn_down():
+        forget_unwritable()
+        os._exit(error.status)
     sys.exit(error.status)
 
 

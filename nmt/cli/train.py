@@ -10,8 +10,10 @@ from nmt.errors import InputError, Stopped, ToldElsewhereError, told
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from nmt.training.distributed import world_size
     from nmt.training.train import train
 
+    world_size()  # refuses what the next lines could not rely on
     try:
         config = load_config(arguments)
     except InputError as error:  # all of torchrun's processes read it; one per machine says so

@@ -23,6 +23,9 @@ _VERSIONS = 32
 def compile_layers(transformer: Transformer, backend: str = "inductor") -> None:
     """Compiles each layer in place, when it is first called; names of weights stay."""
     torch._dynamo.config.recompile_limit = _VERSIONS
+    # or DistributedDataParallel's buckets would cut each layer into several graphs; what they gain
+    # by that, to average gradients while others are computed, whole layers give already
+    torch._dynamo.config.optimize_ddp = False
     for layer in _layers(transformer):
         layer.compile(backend=backend, dynamic=False)
 

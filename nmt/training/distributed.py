@@ -10,11 +10,12 @@ import platform
 import signal
 import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import add
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -25,16 +26,9 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from nmt import signals
-from nmt.errors import (
-    InputError,
-    LostRankError,
-    Status,
-    ToldElsewhereError,
-    count,
-    is_out_of_memory,
-    of_system,
-)
+from nmt.errors import InputError, Status, Stopped, count, is_out_of_memory, of_system
 from nmt.model.attention import avoid_cudnn
+from nmt.training.peers import Peers, own_process
 
 # Within this time a second signal is the same request: torchrun passes a scheduler's signal on.
 _ONE_REQUEST_S = 2.0
@@ -42,7 +36,27 @@ _ONE_REQUEST_S = 2.0
 # it, gloo joins its threads while holding the interpreter's lock, for which one of them may be
 # waiting to free a tensor: a rank that had finished hung for ever (torch 2.13).
 _kept: list[dist.ProcessGroup | None] = []
-_LAST_WORDS_S = 5.0  # time in which the other ranks report how their part of the run ended
+_LOOK_AT_DEVICE_S = 0.0005
+
+
+class StopRequest:
+    """Records the first signal that asks to stop; a second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.signal_number = 0
+        self._since = 0.0
+
+    @contextmanager
+    def listening(self) -> Iterator["StopRequest"]:
+        """Handles signals inside the block; restores the former handlers after it."""
+        with signals.handled_by(self._handle):
+            yield self
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if not self.signal_number:
+            self.signal_number, self._since = number, time.monotonic()
+        elif time.monotonic() - self._since > _ONE_REQUEST_S:
+            os._exit(130 if number == signal.SIGINT else 143)
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,9 @@ class Ranks:
     rank: int
     world_size: int
     device: torch.device
+    stop: StopRequest = field(default_factory=StopRequest)
+    peers: Peers | None = None  # None if there are none
+    gradient_group: dist.ProcessGroup | None = None  # of the GPUs; None: the one of the hosts
 
     @property
     def is_main(self) -> bool:
@@ -70,21 +87,56 @@ class Ranks:
             return torch.cuda.get_device_name(self.device)
         return f"{_cpu_name()}, {count(torch.get_num_threads(), 'thread')}"
 
+    def exchange(self, values: list[float]) -> tuple[list[float], int]:
+        """Sums values over ranks and agrees on stopping, in one collective operation.
+
+        Returns:
+            The sums, and the greatest number of a signal that any rank has received so far, 0 if
+            none has. All ranks get the same.
+        """
+        rows = self._rows([*values, self.stop.signal_number])
+        *sums, _ = map(_added, zip(*rows, strict=True))
+        return sums, int(max(row[-1] for row in rows))
+
     def sum(self, values: list[float]) -> list[float]:
         """Sums over ranks, in float64; every rank gets the same."""
-        if self.world_size == 1:
-            return values
-        total = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(total)
-        return total.tolist()
+        return list(map(_added, zip(*self._rows(values), strict=True)))
 
     def max(self, value: int) -> int:
         """The greatest of the ranks' values; every rank gets the same."""
+        return int(max(row[0] for row in self._rows([value])))
+
+    def _rows(self, values: list[float]) -> list[list[float]]:
+        """Every rank's values, in the order of ranks."""
         if self.world_size == 1:
-            return value
-        greatest = torch.tensor(value)
-        dist.all_reduce(greatest, dist.ReduceOp.MAX)
-        return int(greatest)
+            return [values]
+        own = torch.tensor(values, dtype=torch.float64)
+        rows = [torch.empty_like(own) for _ in range(self.world_size)]
+        dist.all_gather(rows, own)
+        return [row.tolist() for row in rows]
+
+    def await_device(self, event: torch.cuda.Event) -> None:
+        """Waits until a GPU has reached `event`.
+
+        With several ranks the event may never come: a collective operation before it waits for a
+        lost rank, and neither the GPU nor a host that waits for it can be interrupted. So the host
+        asks the event again and again, and sees in between whether a rank was lost.
+
+        Raises:
+            DistError: another rank has ended, or the event did not come within the time-out.
+        """
+        if not self.peers:
+            event.synchronize()
+            return
+        deadline = time.monotonic() + self.peers.timeout_s
+        while not event.query():
+            if time.monotonic() > deadline or self.peers.is_one_ending():
+                raise dist.DistError("the GPU waits for a rank that is lost")
+            time.sleep(_LOOK_AT_DEVICE_S)
+
+    def guarded(self) -> AbstractContextManager[None]:
+        """For a block that gives work to a GPU or waits for it, see `Peers.guarded`."""
+        return self.peers.guarded() if self.peers and self.is_asynchronous else nullcontext()
 
     def wait(self) -> None:
         """Waits until all ranks have called it."""
@@ -104,7 +156,14 @@ class Ranks:
         if self.world_size == 1:
             return module
         ids = [self.device.index] if self.device.type == "cuda" else None
-        return DistributedDataParallel(module, device_ids=ids, gradient_as_bucket_view=True)
+        return DistributedDataParallel(
+            module, device_ids=ids, process_group=self.gradient_group, gradient_as_bucket_view=True
+        )
+
+
+def _added(values: Sequence[float]) -> float:
+    """Their sum, added in order; Python's `sum` rounds differently from version 3.12 on."""
+    return reduce(add, values)
 
 
 def _cpu_name() -> str:
@@ -116,8 +175,20 @@ def _cpu_name() -> str:
 
 
 def world_size() -> int:
-    """The number of processes that torchrun has started; 1 without it."""
-    return _number("WORLD_SIZE", 1, least=1)
+    """The number of processes that torchrun has started; 1 without it.
+
+    Raises:
+        InputError: WORLD_SIZE is not a positive number, or RANK or LOCAL_RANK is not below it.
+    """
+    size = _number("WORLD_SIZE", 1, least=1)
+    for name in ("RANK", "LOCAL_RANK"):
+        if (rank := _number(name, 0)) >= size:
+            raise InputError(
+                f"{name} is {rank} in the environment, but WORLD_SIZE is "
+                f"{os.environ.get('WORLD_SIZE', 'not set')}. "
+                f"Start the processes with torchrun, or unset {name}."
+            )
+    return size
 
 
 def _number(name: str, default: int, least: int = 0) -> int:
@@ -129,28 +200,66 @@ def _number(name: str, default: int, least: int = 0) -> int:
 
 
 @contextmanager
-def process_group(timeout_s: int) -> Iterator[Ranks]:
+def process_group(timeout_s: int, stop: StopRequest | None = None) -> Iterator[Ranks]:
     """Joins the ranks that torchrun has started, if any, and leaves them at the end.
+
+    After an error the groups are not destroyed, because that may wait for a lost rank for ever. So
+    may the interpreter when it tears them down: the process has to end by `os._exit`, as it does
+    in `nmt.cli.main`.
 
     Args:
         timeout_s: how long a rank waits for another before it is taken for lost.
+        stop: this rank's part of `Ranks.exchange`.
 
     Raises:
         LostRankError: a rank was lost.
         InputError: raised inside the block by this rank.
         ToldElsewhereError: another rank raises the error that ended the run.
     """
-    has_gpu = torch.cuda.is_available()
+    has_gpu, size = torch.cuda.is_available(), world_size()
     device = _gpu() if has_gpu else torch.device("cpu")
-    if world_size() == 1:
-        yield Ranks(0, 1, device)
+    stop = stop or StopRequest()
+    if size == 1:
+        yield Ranks(0, 1, device, stop)
         return
+    peers, gradient_group = _join(timeout_s, has_gpu)
+    ranks = Ranks(peers.rank, size, device, stop, peers, gradient_group)
+    try:
+        peers.watch(ranks.gather(own_process()))
+        try:
+            yield ranks
+            ranks.wait()  # a rank that leaves early would be taken for lost
+        except Stopped:  # which all ranks have agreed on
+            dist.destroy_process_group()
+            raise
+        dist.destroy_process_group()
+    except InputError as error:
+        raise peers.agreed(error) from None
+    except OSError as error:
+        raise peers.agreed(of_system(error)) from error
+    except Exception as error:
+        if _is_lost_connection(error):
+            raise peers.agreed(None) from error
+        if is_out_of_memory(error):
+            told = InputError(
+                "out of memory, this machine, raise training.micro_batches, so that slots are "
+                "smaller"
+            )
+            raise peers.agreed(told) from None
+        peers.report(Status.BUG, repr(error))  # the others stay silent
+        raise
+
+
+def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | None]:
+    """Joins the group of all hosts and, if there are GPUs, that of the GPUs."""
     timeout = timedelta(seconds=timeout_s)
     try:
         _await_master(timeout_s)
         # Ranks exchange values on the CPU, so that no step has to wait for a GPU.
-        dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpu else "gloo", timeout=timeout)
-        _kept.append(dist.group.WORLD)
+        dist.init_process_group("gloo", timeout=timeout)
+        # NCCL ends the process when its time is over, and must leave the hosts time to say why.
+        gradient_group = dist.new_group(backend="nccl", timeout=2 * timeout) if has_gpu else None
+        _kept.extend([dist.group.WORLD, gradient_group])
         server = dist.TCPStore(*_master(), is_master=False, timeout=timeout)
     # ValueError: WORLD_SIZE is set, but other variables are not
     except (OSError, RuntimeError, ValueError) as error:
@@ -160,28 +269,7 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
             "its addresses and that all nodes were started"
         ) from None
     store = dist.PrefixStore(f"nmt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", server)
-    ranks = Ranks(dist.get_rank(), world_size(), device)
-    try:
-        try:
-            yield ranks
-            ranks.wait()  # a rank that leaves early would be taken for lost
-        finally:
-            dist.destroy_process_group()
-    except InputError as error:
-        raise _agreed(store, ranks, error) from None
-    except OSError as error:
-        raise _agreed(store, ranks, of_system(error)) from error
-    except Exception as error:
-        if _is_lost_connection(error):
-            raise _agreed(store, ranks, None) from error
-        if is_out_of_memory(error):
-            told = InputError(
-                "out of memory, this machine, raise training.micro_batches, so that slots are "
-                "smaller"
-            )
-            raise _agreed(store, ranks, told) from None
-        store.set(str(ranks.rank), f"{int(Status.BUG)}\n{error!r}")  # the others stay silent
-        raise
+    return Peers(dist.get_rank(), world_size(), store, timeout_s), gradient_group
 
 
 def _master() -> tuple[str, int]:
@@ -227,68 +315,3 @@ def _is_lost_connection(error: Exception) -> bool:
     """Whether another rank is unreachable. gloo's errors have no class, but name its source."""
     is_gloo = isinstance(error, RuntimeError) and "/gloo/" in str(error)
     return is_gloo or isinstance(error, dist.DistError)
-
-
-def _agreed(store: dist.Store, ranks: Ranks, error: InputError | None) -> InputError:
-    """The error that this rank raises, given how the parts of the others have ended.
-
-    A rank with an error of its own waits only for lower ranks, which may report the same, and then
-    exits: its exit interrupts the others, which are waiting for it. A rank that has only lost the
-    connection waits for the reports of all ranks; one without a report counts as lost.
-
-    Args:
-        store: where ranks report, apart from the group, which is broken.
-        error: this rank's own; None if it only lost the connection to another.
-    """
-    own = "\n".join(error.problems) if error else ""
-    status = error.status if error else Status.INPUT
-    awaited = range(ranks.rank) if error else range(ranks.world_size)
-    try:
-        words = _last_words(store, ranks, f"{int(status)}\n{own}", awaited)
-    except RuntimeError:  # the machine of the store is lost
-        words = {}
-    if error:
-        is_said = own in [text for rank, (_, text) in words.items() if rank < ranks.rank]
-        return ToldElsewhereError(status) if is_said else error
-    causes = [status for status, text in words.values() if text]
-    if causes or min(words, default=ranks.rank) != ranks.rank:
-        return ToldElsewhereError(max(causes, default=Status.INPUT))
-    lost = [rank for rank in range(ranks.world_size) if rank not in {*words, ranks.rank}]
-    names = f"rank {', '.join(map(str, lost))}" if lost else "the connection between ranks"
-    return LostRankError(
-        f"lost {names} of {ranks.world_size} (killed, stopped or unreachable), this run, start it "
-        "again: it resumes from its newest checkpoint"
-    )
-
-
-def _last_words(
-    store: dist.Store, ranks: Ranks, own: str, awaited: range
-) -> dict[int, tuple[Status, str]]:
-    """Status and text of each rank that reports in time, this one included."""
-    store.set(str(ranks.rank), own)
-    deadline = time.monotonic() + _LAST_WORDS_S
-    while time.monotonic() < deadline and not store.check([str(rank) for rank in awaited]):
-        time.sleep(0.05)
-    present = [rank for rank in range(ranks.world_size) if store.check([str(rank)])]
-    parts = {rank: store.get(str(rank)).decode().split("\n", 1) for rank in present}
-    return {rank: (Status(int(status)), text) for rank, (status, text) in parts.items()}
-
-
-class StopRequest:
-    """Records the first signal that asks to stop; a second one ends the process at once."""
-
-    def __init__(self) -> None:
-        self.signal_number = 0
-        self._since = 0.0
-
-    @contextmanager
-    def listening(self) -> Iterator["StopRequest"]:
-        """Handles signals inside the block; restores the former handlers after it."""
-        with signals.handled_by(self._handle):
-            yield self
-
-    def _handle(self, number: int, _: FrameType | None) -> None:
-        if not self.signal_number:
-            self.signal_number, self._since = number, time.monotonic()
-        elif time.monotonic() - self._since > _ONE_REQUEST_S:
-            os._exit(130 if number == signal.SIGINT else 143)

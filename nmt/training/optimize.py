@@ -24,8 +24,9 @@ class StepResult:
     """What a step measured, over all ranks; losses in nats per target token.
 
     On a GPU it is still to be computed: the first look at it waits for the device and, of several
-    ranks, for the others, which have to look as well. It raises DivergedError for a loss or
-    gradient norm that is not finite.
+    ranks, for the others, which have to look as well. It is the one time in a step when ranks
+    exchange values, so that they agree on stopping as well. It raises DivergedError for a loss
+    or gradient norm that is not finite.
     """
 
     def __init__(self, sums: Tensor, step: int, target_tokens: int, rate: float, ranks: Ranks):
@@ -41,17 +42,19 @@ class StepResult:
         self.learning_rate = rate
 
     @cached_property
-    def _values(self) -> tuple[float, float, float]:
-        if self._copied:
-            self._copied.synchronize()
-        *own_sums, gradient_norm = self._sums.tolist()
-        loss, nll = (each / self._target_tokens for each in self._ranks.sum(own_sums))
+    def _values(self) -> tuple[float, float, float, int]:
+        with self._ranks.guarded():
+            if self._copied:
+                self._ranks.await_device(self._copied)
+            *own_sums, gradient_norm = self._sums.tolist()
+            sums, signal_number = self._ranks.exchange(own_sums)
+        loss, nll = (each / self._target_tokens for each in sums)
         if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
             raise DivergedError(
                 f"training diverged (loss {loss}, gradient norm {gradient_norm}), "
                 f"step {self._step}, {LOWER_RATE}"
             )
-        return loss, nll, gradient_norm
+        return loss, nll, gradient_norm, signal_number
 
     @property
     def loss(self) -> float:
@@ -67,6 +70,11 @@ class StepResult:
     def gradient_norm(self) -> float:
         """Before clipping."""
         return self._values[2]
+
+    @property
+    def signal_number(self) -> int:
+        """Of a signal that had asked a rank to stop before the first look; 0 if none had."""
+        return self._values[3]
 
 
 def _mark(device: torch.device) -> torch.cuda.Event | None:

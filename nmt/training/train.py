@@ -64,7 +64,7 @@ def train(config: Config, note: Note) -> Path:
     with ExitStack() as stack:
         # outermost: torchrun may signal a rank that still has to say which rank was lost
         stop = stack.enter_context(StopRequest().listening())
-        ranks = stack.enter_context(process_group(settings.process_group_timeout_s))
+        ranks = stack.enter_context(process_group(settings.process_group_timeout_s, stop))
         if not ranks.is_main:
             note = lambda text: None  # noqa: E731
         lock = None
@@ -266,6 +266,7 @@ class Watch:
     def __init__(self, config: Config):
         self._divergence, self._unread = Divergence(config), deque[tuple[int, StepResult]]()
         self.is_astray = False  # as `Divergence` says of the newest that was read
+        self.signal_number = 0  # of a request to stop, as the newest says
 
     def add(self, step: int, result: StepResult) -> None:
         """Takes a step's result, to be read later."""
@@ -276,6 +277,7 @@ class Watch:
         while self._unread:
             step, result = self._unread.popleft()
             self.is_astray = self._divergence.is_astray(step, result.nll)
+            self.signal_number = result.signal_number
 
 
 def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int:
@@ -294,17 +296,19 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
     with steps_of(run, after=step, is_compiled=is_compiled(path)) as planned:
         for plan, slots in _settled(training, planned):
             step = plan.step
-            result = optimizer_step(
-                training.module, training.loss_module, training.optimizer, slots,
-                step, plan.target_tokens, config, ranks,
-            )  # fmt: skip
+            with ranks.guarded():
+                result = optimizer_step(
+                    training.module, training.loss_module, training.optimizer, slots,
+                    step, plan.target_tokens, config, ranks,
+                )  # fmt: skip
             watch.read()  # of the step before, while a GPU computes this one
             log.count(plan.target_tokens)
-            if step in (first, settings.max_steps) or step % settings.log_every == 0:
+            is_logged = step in (first, settings.max_steps) or step % settings.log_every == 0
+            if is_logged:
                 log.step(_facts(plan, result))
             watch.add(step, result)
             is_validated = training.is_to_be_validated(step)
-            if is_validated or not ranks.is_asynchronous:
+            if is_logged or is_validated or not ranks.is_asynchronous:
                 watch.read()
             is_due = step % settings.checkpoint_every == 0 or step == settings.max_steps
             # before it is validated, so that no error there loses it
@@ -312,7 +316,9 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
             if is_saved:
                 training.save(step, log.elapsed_s)
             is_best = training.validate_if_due(log, stop, step, is_saved=is_saved)
-            signal_number, is_over = ranks.max(stop.signal_number), training.is_over(step)
+            # a validation that a request has interrupted is due again if the run stops at this step
+            signal_number = ranks.max(stop.signal_number) if is_validated else watch.signal_number
+            is_over = training.is_over(step)
             is_due = is_due or is_best
             if is_over or signal_number or is_due:
                 watch.read()

@@ -148,7 +148,7 @@ def test_r20_the_locale_does_not_matter(model: Path, settings, tmp_path: Path, c
     found = in_turn(
         ("translate", path), ("score", model, "--tokens", *sides),
         ("prepare", saved(config, tmp_path)),
-        input=text, env={"PATH": os.environ["PATH"], **NO_UTF8},
+        input=text, env={"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "", **NO_UTF8},
     )  # fmt: skip
     *_, error, statuses = found.stderr.splitlines()
     assert statuses == b"[0, 0, 2]"

@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,8 @@ import torch.distributed as dist
 
 import nmt.training.train as training
 from nmt.config import Config
+from nmt.training import optimize
+from nmt.training.distributed import Ranks
 from tests.patience import PATIENCE_S
 
 Fault = Callable[[], None]
@@ -170,6 +173,70 @@ def send(number: signal.Signals) -> Callable[[], None]:
 
 def _send(number: signal.Signals) -> None:
     signal.raise_signal(number)  # to this thread, so that the next call finds it handled
+
+
+def all_of(*faults: Fault) -> Fault:
+    """Several faults in one process."""
+    return partial(_all_of, faults)
+
+
+def _all_of(faults: tuple[Fault, ...]) -> None:
+    for fault in faults:
+        fault()
+
+
+def after_step(step: int, deed: Callable[[], None]) -> Fault:
+    """Does `deed` when the host has given the device all of a step, and has read none of it."""
+    return partial(_after_step, step, deed)
+
+
+def _after_step(step: int, deed: Callable[[], None]) -> None:
+    original = training.optimizer_step
+
+    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+        result = original(module, loss_module, optimizer, slots, number, *rest)
+        if number == step:
+            deed()
+        return result
+
+    training.optimizer_step = optimizer_step
+
+
+def gpu(finishes_until: float = float("inf")) -> Fault:
+    """Trains as on a GPU, which never finishes a later step than `finishes_until`.
+
+    Its operations cannot be given up either: to destroy the process group takes for ever.
+    """
+    return partial(_gpu, finishes_until)
+
+
+def _gpu(finishes_until: float) -> None:
+    taken, original = [0], training.optimizer_step
+
+    class Event:
+        def __init__(self, device):
+            self.step = taken[0]
+
+        def query(self) -> bool:
+            return self.step <= finishes_until
+
+        def synchronize(self) -> None:
+            if not self.query():
+                hang()
+
+    def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
+        taken[0] = number
+        return original(module, loss_module, optimizer, slots, number, *rest)
+
+    Ranks.is_asynchronous = True  # type: ignore[assignment, method-assign]
+    optimize._mark, training.optimizer_step = Event, optimizer_step  # type: ignore[assignment]
+    if finishes_until < float("inf"):
+        dist.destroy_process_group = hang
+
+
+def hang(*_: object) -> None:
+    """Never returns."""
+    threading.Event().wait()
 
 
 def slow_steps(seconds: float) -> Fault:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch._dynamo.backends.debugging import aot_eager
+from torch.nn.parallel import DistributedDataParallel
 
 from nmt.data.layout import fixed_shape, pack
 from nmt.training import fast_paths, loading
@@ -75,6 +78,46 @@ def test_gradients_of_compiled_layers_are_those_of_plain_ones(settings, precisio
         add_gradients(module, batch, 100.0, config)
         gradients.append({name: p.grad for name, p in module.named_parameters()})
     assert gradients[0].keys() == gradients[1].keys()
+    for name, expected in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.fixture
+def one_rank():
+    """A process group of this process alone."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    groups.append(dist.group.WORLD)
+    yield
+    dist.destroy_process_group()
+
+
+groups: list[object] = []  # never freed, see `nmt.training.distributed`
+
+
+def test_a_layer_is_one_graph_whatever_the_buckets_of_its_gradients(
+    settings, one_rank, monkeypatch
+):
+    monkeypatch.setattr(dist, "_DEFAULT_FIRST_BUCKET_BYTES", 2000)  # a layer has some 40,000
+    config = settings(model__dropout=0.0)
+    batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(torch.device("cpu"))
+    graphs, gradients = list[int](), []
+
+    def backend(graph: torch.fx.GraphModule, inputs) -> Callable:
+        graphs.append(len(graph.graph.nodes))
+        return aot_eager(graph, inputs)
+
+    for is_compiled in (False, True):
+        module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
+        if is_compiled:
+            torch._dynamo.reset()
+            compile_layers(module.transformer, backend=backend)
+        wrapped = DistributedDataParallel(module, bucket_cap_mb=0.002)
+        for _ in range(2):  # the second time with the buckets that the first has found
+            module.zero_grad()
+            add_gradients(wrapped, batch, 100.0, config)
+        gradients.append({name: p.grad for name, p in module.named_parameters()})
+    layers = 4  # two of either stack, of which the second finds the biases of the first
+    assert len(graphs) == layers
     for name, expected in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], expected, atol=1e-5, rtol=1e-4)
 

@@ -1,13 +1,17 @@
 """Several ranks: the same run as one process, whatever their number, and ended in one line."""
 
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -17,11 +21,24 @@ from safetensors.torch import load_file
 
 from nmt.cli import main
 from nmt.errors import InputError
-from nmt.training import distributed
+from nmt.training import peers
+from nmt.training import train as training
 from nmt.training.distributed import Ranks, process_group
 from nmt.training.run_log import read_log
 from tests.patience import PATIENCE_S
-from tests.training.children import Child, at_step, before, send, train, train_on
+from tests.training.children import (
+    Child,
+    Fault,
+    after_step,
+    all_of,
+    at_step,
+    before,
+    gpu,
+    hang,
+    send,
+    train,
+    train_on,
+)
 from tests.training.runs import fingerprint, losses, run
 
 STEPS = 20
@@ -95,6 +112,24 @@ def test_a_world_of_no_number_is_told(settings, tmp_path, monkeypatch, capsys, v
     assert main(["train", str(tmp_path / "config.yaml")]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f'nmt: error: WORLD_SIZE is "{value}", environment, ')
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"LOCAL_RANK": "1"}, "LOCAL_RANK is 1 in the environment, but WORLD_SIZE is not set."),
+        ({"RANK": "1"}, "RANK is 1 in the environment, but WORLD_SIZE is not set."),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2 in the environment, but WORLD_SIZE is 2."),
+        ({"RANK": "x"}, 'RANK is "x", environment, '),
+    ],
+)
+def test_a_rank_outside_the_world_is_told(monkeypatch, capsys, environment, message):
+    """Before anything else: such a process would be silent about its errors, or wait for others."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert main(["train", "none.yaml"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"nmt: error: {message}")
 
 
 def test_ranks_do_not_wait_for_data_to_be_prepared(settings, tmp_path):
@@ -177,6 +212,62 @@ def test_r7_four_processes_resume_to_the_bit(settings, four, tmp_path):
     assert fingerprint(tmp_path / "run", 12) == fingerprint(four, 12)
 
 
+def test_r7_on_gpus_ranks_stop_after_the_same_step_and_resume_to_the_bit(settings, alone, tmp_path):
+    """There they agree while they compute the next step; the signal is one rank's alone."""
+    changes = TWO | {"training__log_every": 100, "training__validate_every": 10}
+    stop = all_of(gpu(), at_step(7, send(signal.SIGTERM)))
+    children = train_on(2, settings(**changes), tmp_path / "a", {0: gpu(), 1: stop})
+    assert [child.wait() for child in children] == [143, 143]
+    assert re.search("stopped after step [78], saved", children[0].said)
+    children = train_on(2, settings(**TWO), tmp_path / "b", {0: gpu(), 1: gpu()})
+    assert [child.wait() for child in children] == [0, 0]
+    assert fingerprint(tmp_path / "run", STEPS) == fingerprint(alone[2], STEPS)
+    assert set(steps_of(tmp_path / "run")) < set(steps_of(alone[2]))
+
+
+def test_ranks_exchange_values_once_a_step(settings, tmp_path):
+    """On GPUs a step late, but for the first one, whose result is logged at once."""
+
+    def begun(name: str, device: Fault) -> list[Child]:
+        changes = TWO | {"training__max_steps": 6, "training__validate_every": 100,
+                         "training__checkpoint_every": 100, "training__log_every": 100,
+                         "training__run_directory": str(tmp_path / name)}  # fmt: skip
+        counting = partial(_count_collectives, tmp_path / f"{name}.json")
+        return train_on(2, settings(**changes), tmp_path / f"{name} said",
+                        {0: all_of(counting, device), 1: device})  # fmt: skip
+
+    jobs = [*begun("cpu", all_of()), *begun("gpu", gpu())]
+    assert [child.wait() for child in jobs] == [0] * 4
+    cpu, of_gpu = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("cpu", "gpu"))
+    assert cpu == [0, 1, 2, 3, 4, 5]
+    assert of_gpu == [0, 1, 1, 2, 3, 4]
+
+
+def _count_collectives(file: Path) -> None:
+    """Writes how many collective operations of the host had begun before each step."""
+    counts, step, finish = [0], training.optimizer_step, training._finish
+    before_steps: list[int] = []
+
+    def counted(original):
+        def replacement(*arguments, **options):
+            counts[0] += 1
+            return original(*arguments, **options)
+
+        return replacement
+
+    def optimizer_step(*arguments):
+        before_steps.append(counts[0])
+        return step(*arguments)
+
+    def finishing(*arguments):
+        file.write_text(json.dumps([count - before_steps[0] for count in before_steps]))
+        finish(*arguments)
+
+    for name in ("all_reduce", "all_gather", "all_gather_object", "barrier", "broadcast"):
+        setattr(dist, name, counted(getattr(dist, name)))
+    training.optimizer_step, training._finish = optimizer_step, finishing
+
+
 def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, alone, tmp_path):
     (tmp_path / "config.yaml").write_text(settings(**TWO).to_yaml())
     process = torchrun("--standalone", "--nproc-per-node", "2", "-m", "tests.training.children",
@@ -204,7 +295,74 @@ def test_r8_a_halted_rank_is_given_up_after_the_time_out(settings, tmp_path):
 
 def soon_given_up() -> None:
     """A rank that is halted has no last words for which to wait."""
-    distributed._LAST_WORDS_S = 1.0
+    peers._LAST_WORDS_S = 1.0
+
+
+def test_r8_a_rank_is_lost_while_the_gpus_of_others_never_finish_or_they_validate_or_save(
+    settings, tmp_path
+):
+    """As when NCCL waits for the lost rank: no wait for the GPU comes back, nor can it be left."""
+    # the result that does not come is that of step 6, read while step 7 is computed
+    stuck = all_of(gpu(finishes_until=5), soon_given_up, _guardless)
+    kill = send(signal.SIGKILL)
+    killed, halted = (
+        all_of(gpu(), after_step(7, soon(number))) for number in (signal.SIGKILL, signal.SIGSTOP)
+    )
+
+    def begun(name: str, world_size: int, faults: dict, **changes) -> list[Child]:
+        changes = TWO | changes | {"training__run_directory": str(tmp_path / name)}
+        return train_on(world_size, settings(**changes), tmp_path / f"{name} said", faults)
+
+    jobs = {
+        # of three, so that two survivors must agree on who says it
+        "killed": begun("killed", 3, {0: stuck, 1: killed, 2: stuck},
+                        training__micro_batches=3, training__log_every=100),
+        "held": begun("held", 2, {0: all_of(gpu(finishes_until=6), held(7)),
+                                  1: all_of(gpu(), at_step(7, kill))}),
+        "halted": begun("halted", 2, {0: stuck, 1: halted},
+                        training__process_group_timeout_s=8, training__log_every=100),
+        "validating": begun("validating", 2,
+                            {0: gpu(10), 1: all_of(gpu(), before("validate", kill))}),
+        "saving": begun("saving", 2, {0: all_of(gpu(5), before("_write", partial(time.sleep, 2))),
+                                      1: all_of(gpu(), after_step(5, soon(signal.SIGKILL)))}),
+    }  # fmt: skip
+    try:
+        for name, job in jobs.items():
+            survivors = [child for child in job if child is not job[1]]
+            assert [child.wait() for child in survivors] == [2] * len(survivors), name
+            lost = f"lost rank 1 of {len(job)} (killed, stopped or unreachable)"
+            assert lost in one_error(survivors), name
+            run = tmp_path / name
+            # the run was left in order, but for a main thread that never comes back
+            assert name == "held" or (run / ".lock").read_bytes() == b""
+            assert not list(run.rglob(".tmp-nmt-*"))
+    finally:
+        for child in chain(*jobs.values()):  # some are halted, or hang if the test fails
+            child.process.kill()
+    assert (tmp_path / "saving/checkpoints/step-00000005/manifest.json").exists()
+
+
+def held(step: int) -> Fault:
+    """A step that the host does not bring to an end: the GPU takes nothing more from it."""
+    return all_of(at_step(step, hang), _soon_ended)
+
+
+def _soon_ended() -> None:
+    peers._LEAVING_S = 2.0
+
+
+def _guardless() -> None:
+    """The main thread ends by itself."""
+    peers._LEAVING_S = float(PATIENCE_S)
+
+
+def soon(number: signal.Signals) -> Callable[[], None]:
+    """Sends a signal to the process when its part of the gradients has reached the others."""
+    return partial(_send_soon, number)
+
+
+def _send_soon(number: signal.Signals) -> None:
+    threading.Timer(1.0, os.kill, (os.getpid(), number)).start()
 
 
 @pytest.mark.chaos

@@ -1,0 +1,169 @@
+"""The other ranks of a run: whether they still run, and how their part of it has ended.
+
+All of this is exchanged apart from the process group, which is broken when a rank is lost.
+"""
+
+import math
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch.distributed as dist
+
+from nmt.errors import InputError, LostRankError, Status, ToldElsewhereError
+
+_LAST_WORDS_S = 5.0  # time in which the other ranks report how their part of the run ended
+_LOOK_AT_STORE_S = 1.0
+_LEAVING_S = 15.0  # time for a rank to end by itself; torchrun allows 30 s once one has ended
+_ENDING = "ending"  # the key that each report sets besides the rank's own
+
+Process = tuple[str, str, int]  # machine, namespace of process numbers in it, number
+
+
+def own_process() -> Process | None:
+    """How others on its machine find this process; None on systems without these names."""
+    try:
+        machine = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return machine, str(Path("/proc/self/ns/pid").readlink()), os.getpid()
+    except OSError:
+        return None
+
+
+class Peers:
+    """The other ranks, as one rank sees them.
+
+    Args:
+        store: where ranks report how they end.
+        timeout_s: how long a rank waits for another before it is taken for lost.
+    """
+
+    def __init__(self, rank: int, world_size: int, store: dist.Store, timeout_s: float):
+        self.rank, self.timeout_s = rank, timeout_s
+        self._world_size, self._store, self._looked = world_size, store, time.monotonic()
+        self._poll, self._processes = select.poll(), dict[int, int]()
+        self._one_at_a_time = threading.Lock()  # of the two threads that poll
+        self._guard: threading.Thread | None = None
+        self._ending = threading.RLock()  # held by the thread that ends this rank
+        self._guarded_since = math.inf
+
+    def watch(self, processes: Sequence[Process | None]) -> None:
+        """Watches the ranks on this machine from now on.
+
+        Args:
+            processes: of all ranks, in their order, all of them running.
+        """
+        own = processes[self.rank]
+        for rank, process in enumerate(processes):
+            if process and own and process[:2] == own[:2] and rank != self.rank:
+                try:
+                    descriptor = os.pidfd_open(process[2])
+                except OSError:  # an old kernel, or a container that forbids it
+                    return
+                self._processes[descriptor] = rank
+                self._poll.register(descriptor, select.POLLIN)
+
+    def gone(self) -> set[int]:
+        """Ranks whose processes have ended, as far as they run on this machine."""
+        with self._one_at_a_time:
+            return {self._processes[descriptor] for descriptor, _ in self._poll.poll(0)}
+
+    def is_one_ending(self) -> bool:
+        """Whether a rank has ended or has reported that it does; the latter is seen within 1 s."""
+        if self.gone():
+            return True
+        if time.monotonic() - self._looked < _LOOK_AT_STORE_S:
+            return False
+        self._looked = time.monotonic()
+        return self._store.check([_ENDING])
+
+    def report(self, status: Status, text: str) -> None:
+        """Tells the other ranks how this one ends; no text if it only lost the connection."""
+        self._store.set(str(self.rank), f"{int(status)}\n{text}")
+        self._store.set(_ENDING, "")
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Ends the process if the main thread stays in the block when a rank is lost.
+
+        A GPU takes about a thousand launches that it has not begun; then the host stands still in
+        the next one. If the GPU waits for a lost rank, nothing brings the host back.
+        An exception leaves the guard on: what ends the process may be held up in the same way.
+        """
+        if not self._guard:
+            self._guard = threading.Thread(target=self._end_if_held, name="guard", daemon=True)
+            self._guard.start()
+        self._guarded_since = time.monotonic()
+        yield
+        self._guarded_since = math.inf
+
+    def _end_if_held(self) -> None:
+        """Sees once a second whether the block has taken too long, given how the others are."""
+        lost_since = math.inf
+        while True:
+            time.sleep(1.0)
+            now, since = time.monotonic(), self._guarded_since
+            lost_since = min(lost_since, now) if self.gone() else math.inf
+            limit = min(since + self.timeout_s, max(since, lost_since)) + _LEAVING_S
+            if now > limit:
+                with self._ending:
+                    if math.isinf(self._guarded_since):  # the main thread has come back meanwhile
+                        continue
+                    error = self.agreed(None)
+                    if not isinstance(error, ToldElsewhereError):
+                        print(f"nmt: error: {error}", file=sys.stderr, flush=True)
+                    os._exit(error.status)
+
+    def agreed(self, error: InputError | None) -> InputError:
+        """The error that this rank raises, given how the parts of the others have ended.
+
+        A rank with an error of its own waits only for lower ranks, which may report the same, and
+        then exits: its exit interrupts the others, which are waiting for it. A rank that has only
+        lost the connection waits for the reports of all ranks that may still run; one without
+        a report counts as lost.
+
+        Args:
+            error: this rank's own; None if it only lost the connection to another.
+        """
+        with self._ending:
+            self._guarded_since = math.inf
+            return self._agreed(error)
+
+    def _agreed(self, error: InputError | None) -> InputError:
+        own = "\n".join(error.problems) if error else ""
+        status = Status(error.status) if error else Status.INPUT
+        awaited = set(range(self.rank if error else self._world_size))
+        try:
+            self.report(status, own)
+            words = self._last_words(awaited)
+        except RuntimeError:  # the machine of the store is lost
+            words = {}
+        if error:
+            is_said = own in [text for rank, (_, text) in words.items() if rank < self.rank]
+            return ToldElsewhereError(status) if is_said else error
+        causes = [status for status, text in words.values() if text]
+        if causes or min(words, default=self.rank) != self.rank:
+            return ToldElsewhereError(max(causes, default=Status.INPUT))
+        silent = set(range(self._world_size)) - {*words, self.rank}
+        lost = sorted(silent & self.gone() or silent)  # others may be waiting for one that is gone
+        names = f"rank {', '.join(map(str, lost))}" if lost else "the connection between ranks"
+        return LostRankError(
+            f"The run has lost {names} of {self._world_size} (killed, stopped or unreachable). "
+            "Start it again: it resumes from its newest checkpoint."
+        )
+
+    def _last_words(self, awaited: set[int]) -> dict[int, tuple[Status, str]]:
+        """Status and text of each rank that reports in time, this one included."""
+        deadline = time.monotonic() + _LAST_WORDS_S
+        while time.monotonic() < deadline:
+            if self._store.check([str(rank) for rank in awaited - self.gone()]):
+                break
+            time.sleep(0.05)
+        # those that are gone may have reported before
+        present = [rank for rank in range(self._world_size) if self._store.check([str(rank)])]
+        parts = {rank: self._store.get(str(rank)).decode().split("\n", 1) for rank in present}
+        return {rank: (Status(int(status)), text) for rank, (status, text) in parts.items()}
