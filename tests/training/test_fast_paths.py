@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from nmt.model import attention
 from nmt.model.attention import Visibility
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import read_state
-from nmt.training import fast_paths
+from nmt.training import compiling, fast_paths
 from nmt.training.compiling import compile_layers
 from nmt.training.distributed import Ranks
 from nmt.training.fast_paths import (
@@ -35,6 +36,7 @@ from tests.data.test_layout import random_pairs
 from tests.model.paper import new_model
 from tests.training.runs import fingerprint, losses, run
 
+CPU = torch.device("cpu")
 Graph = torch.fx.GraphModule
 SMALL = {
     "model__encoder_layers": 1, "model__decoder_layers": 1, "decoding__beam": 1,
@@ -95,7 +97,7 @@ def test_flex_attention_is_the_plain_attention(settings, backend, flex_on_cpu):
         set_path(module, path)
         for number in (20, 30):
             batch = pack(random_pairs(number), fixed_shape(1300, 1, 200))
-            loss, _ = add_gradients(module, batch.to(torch.device("cpu")), 100.0, config)
+            loss, _ = add_gradients(module, batch.to(CPU), 100.0, config)
         found.append([loss] + [p.grad for p in module.parameters()])
     assert len(graphs) == 2  # one of either stack
     for plain, flex in zip(*found, strict=True):
@@ -189,7 +191,7 @@ def test_a_check_leaves_gradients_random_bits_and_mode_as_they_were(settings, ba
     module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
     module.transformer.randomness.seed(1, 2, 3)
     bits, torch_bits = module.transformer.randomness._bits.state, torch.get_rng_state()
-    batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(torch.device("cpu"))
+    batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(CPU)
     reference = Reference.of(module, batch, config)
     set_path(module, "compiled")
     assert reference.problem(module, batch, config) is None
@@ -211,7 +213,7 @@ def test_auto_compiles_on_a_gpu_alone(settings):
     ]:  # fmt: skip
         config = settings(**changes)
         assert possible_paths(config, Ranks(0, 1, torch.device("cuda", 0))) == on_gpu
-        assert possible_paths(config, Ranks(0, 1, torch.device("cpu"))) == []
+        assert possible_paths(config, Ranks(0, 1, CPU)) == []
 
 
 def test_auto_is_decided_when_a_run_begins(settings, monkeypatch, tmp_path: Path):
@@ -245,3 +247,22 @@ def test_memory_that_does_not_suffice_is_no_reason_to_go_on_without(settings, ba
     backend(lambda graph, _: full)
     with pytest.raises(InputError, match=r"out of memory, .*training.micro_batches"):
         run(settings(**SMALL, training__compile=True))
+
+
+def test_all_ranks_leave_a_path_that_fails_on_one(settings, monkeypatch, backend):
+    """Here it is another rank, whose part this rank learns from what ranks exchange."""
+    exchanged = []
+
+    class OneOfTwo(Ranks):
+        def max(self, value: int) -> int:
+            exchanged.append(value)
+            return int(len(exchanged) == 1)
+
+    config = settings(**SMALL, training__compile=True, training__precision="bf16")
+    module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
+    batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(CPU)
+    monkeypatch.setattr(fast_paths, "_first_slot", lambda *_: batch)
+    some_run, said = SimpleNamespace(config=config, ranks=OneOfTwo(0, 2, CPU)), []
+    assert fast_paths.choose_path(module, some_run, 0, None, said.append) == "eager"
+    assert exchanged == [False, False] and "compiled layers (on another rank)" in said[0]
+    assert not compiling.is_compiled(module.transformer)
