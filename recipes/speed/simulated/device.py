@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -31,7 +32,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from recipes.speed.simulated import rules
 
@@ -66,6 +66,9 @@ class GpuTensor(Tensor):
             copied = torch.nn.Parameter(copied, self.requires_grad)
         memo[id(self)] = copied
         return copied
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
 
     def __repr__(self, **_: Any) -> str:
         return f"GpuTensor({tuple(self.shape)}, {self.dtype})"
@@ -105,13 +108,25 @@ class SimulatedGpu(TorchDispatchMode):
         self._issued = 0  # copies to the host since the beginning
         self._stack = ExitStack()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled in the block, and the check takes time
+
     def __enter__(self):
         self._stack.enter_context(_cuda(self))
-        return super().__enter__()
+        self._stack.enter_context(self._on())
+        return self
 
     def __exit__(self, *error):
-        super().__exit__(*error)
         self._stack.close()
+
+    @contextmanager
+    def _on(self) -> Iterator[None]:
+        super().__enter__()
+        try:
+            yield
+        finally:
+            super().__exit__(None, None, None)
 
     def restart(self) -> None:
         """Forgets what was counted; tensors that live now begin the new peak."""
@@ -131,18 +146,20 @@ class SimulatedGpu(TorchDispatchMode):
         del self._copies[: max(0, done)]
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
         if func is torch.ops.prim.device.default:
             return DEVICE
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        kwargs = kwargs or {}
+        tensors = list(rules.tensors_of((args, kwargs)))
         target = kwargs.get("device")
-        target = torch.device(target) if target is not None else None
-        is_here = any(isinstance(each, GpuTensor) for each in tensors)
-        if not is_here and (target is None or target.type != "cuda"):
+        to_here = target is not None and torch.device(target).type == "cuda"
+        if not (to_here or any(type(each) is GpuTensor for each in tensors)):
             return func(*args, **kwargs)
+        if _is_composite(func):  # in inference mode these are not taken apart before
+            with self._on():
+                return func.decompose(*args, **kwargs)
         if func is aten._to_copy.default or func is aten.copy_.default:
             return self._copied(func, *args, **kwargs)
-        rules.check(func, args, kwargs, GpuTensor)
+        rules.check(func, args, kwargs, [each for each in tensors if type(each) is not GpuTensor])
         if what := rules.waits(func, args, kwargs):
             self.wait(what)
         if func is aten._local_scalar_dense.default and not self.has_values:
@@ -154,19 +171,17 @@ class SimulatedGpu(TorchDispatchMode):
         outer: dict[int, Tensor] = {}
 
         def inner(tensor: Tensor) -> Tensor:
-            if isinstance(tensor, GpuTensor):
+            if type(tensor) is GpuTensor:
                 outer[id(tensor.inner)] = tensor
                 return tensor.inner
             return tensor if self.has_values else tensor.to(self.host)
 
-        args, kwargs = tree_map_only(Tensor, inner, (args, kwargs))
+        args, kwargs = _mapped(inner, args), _mapped(inner, kwargs)
         if kwargs.get("device") is not None:
             kwargs["device"] = self.host
         found = func(*args, **kwargs)
         self._count(func, args, found)
-        return tree_map_only(
-            Tensor, lambda each: outer[id(each)] if id(each) in outer else self._new(each), found
-        )
+        return _mapped(lambda each: outer[id(each)] if id(each) in outer else self._new(each), found)
 
     def _new(self, inner: Tensor) -> GpuTensor:
         storage = inner.untyped_storage()
@@ -185,8 +200,10 @@ class SimulatedGpu(TorchDispatchMode):
     def _count(self, func, args, found) -> None:
         """Counts a kernel unless the operation only made a view, or memory without values."""
         name = func._schema.name.removeprefix("aten::")
-        before = {t.untyped_storage()._cdata for t in tree_leaves(args) if isinstance(t, Tensor)}
-        after = {t.untyped_storage()._cdata for t in tree_leaves(found) if isinstance(t, Tensor)}
+        before, after = (
+            {each.untyped_storage()._cdata for each in rules.tensors_of(side)}
+            for side in (args, found)
+        )
         is_view = not func._schema.is_mutable and after <= before
         if not (is_view or "empty" in name):
             self.kernels[name] += 1
@@ -204,7 +221,7 @@ class SimulatedGpu(TorchDispatchMode):
         if isinstance(source, GpuTensor) == to_here:
             return self._computed(func, (first, *args), kwargs)
         if to_here:
-            if blocks or not source.is_pinned():
+            if source.numel() and (blocks or not source.is_pinned()):
                 self.wait(f"copy of {tuple(source.shape)} to the device")
             self.kernels["copy to the device"] += 1
             if is_new:
@@ -228,6 +245,23 @@ class SimulatedGpu(TorchDispatchMode):
         if there.numel():
             there.view(-1).view(torch.uint8).fill_(_GARBAGE)
         return there
+
+
+@cache
+def _is_composite(func) -> bool:
+    key = "CompositeImplicitAutograd"
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+
+
+def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """`value` with each tensor in it changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)([_mapped(change, each) for each in value])
+    if isinstance(value, dict):
+        return {key: _mapped(change, each) for key, each in value.items()}
+    return value
 
 
 def _caller() -> tuple[str, tuple[str, ...]]:

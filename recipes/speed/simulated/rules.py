@@ -4,13 +4,12 @@ A CPU's kernels, and those without values, accept some tensors that CUDA's refus
 those of ATen's CUDA kernels (torch 2.13); errors are worded as torch words them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 if TYPE_CHECKING:
     from recipes.speed.simulated.device import SimulatedGpu
@@ -34,20 +33,29 @@ _OF_ONE_TYPE = {
 }  # fmt: skip
 
 
-def check(func: Any, args: Any, kwargs: Any, on_gpu: type[Tensor]) -> None:
+def tensors_of(value: Any) -> Iterator[Tensor]:
+    """Yields the tensors among the arguments or results of an operation."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from tensors_of(each)
+    elif isinstance(value, dict):
+        yield from tensors_of(list(value.values()))
+
+
+def check(func: Any, args: Any, kwargs: Any, on_cpu: Sequence[Tensor]) -> None:
     """Raises RuntimeError if a GPU refuses to call `func` with these devices and types.
 
     Args:
-        on_gpu: the class of tensors on the device; others are on the CPU.
+        on_cpu: the arguments that are not on the device; a number, without dimensions, may be.
     """
     name = _name(func)
-    for tensor in tree_leaves((args, kwargs)):
-        is_far = isinstance(tensor, Tensor) and not isinstance(tensor, on_gpu)
-        if is_far and tensor.dim() and not _copies_indices(name):
-            raise RuntimeError(
-                "Expected all tensors to be on the same device, but found at least two devices, "
-                f"cuda:0 and cpu! (in {func})"
-            )
+    if any(each.dim() for each in on_cpu) and not _copies_indices(name):
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"cuda:0 and cpu! (in {func})"
+        )
     places = _OF_ONE_TYPE.get(name, ())
     given = [kwargs.get(at) if isinstance(at, str) else _at(args, at) for at in places]
     _of_one_type(func, given)
