@@ -149,7 +149,7 @@ class SimulatedGpu(TorchDispatchMode):
         if func is torch.ops.prim.device.default:
             return DEVICE
         kwargs = kwargs or {}
-        tensors = list(rules.tensors_of((args, kwargs)))
+        tensors = rules.tensors_of((*args, *kwargs.values()))
         target = kwargs.get("device")
         to_here = target is not None and torch.device(target).type == "cuda"
         if not (to_here or any(type(each) is GpuTensor for each in tensors)):
@@ -199,12 +199,14 @@ class SimulatedGpu(TorchDispatchMode):
 
     def _count(self, func, args, found) -> None:
         """Counts a kernel unless the operation only made a view, or memory without values."""
-        name = func._schema.name.removeprefix("aten::")
+        if func.is_view:
+            return
+        name, schema = func._schema.name.removeprefix("aten::"), func._schema
         before, after = (
             {each.untyped_storage()._cdata for each in rules.tensors_of(side)}
-            for side in (args, found)
+            for side in (args, [found])
         )
-        is_view = not func._schema.is_mutable and after <= before
+        is_view = not schema.is_mutable and after <= before
         if not (is_view or "empty" in name):
             self.kernels[name] += 1
 

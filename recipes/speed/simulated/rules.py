@@ -4,7 +4,7 @@ A CPU's kernels, and those without values, accept some tensors that CUDA's refus
 those of ATen's CUDA kernels (torch 2.13); errors are worded as torch words them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,15 +33,15 @@ _OF_ONE_TYPE = {
 }  # fmt: skip
 
 
-def tensors_of(value: Any) -> Iterator[Tensor]:
-    """Yields the tensors among the arguments or results of an operation."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from tensors_of(each)
-    elif isinstance(value, dict):
-        yield from tensors_of(list(value.values()))
+def tensors_of(values: Iterable[Any]) -> list[Tensor]:
+    """The tensors among the arguments or results of an operation, also those in lists."""
+    found = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += tensors_of(value)
+    return found
 
 
 def check(func: Any, args: Any, kwargs: Any, on_cpu: Sequence[Tensor]) -> None:

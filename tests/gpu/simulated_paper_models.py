@@ -1,0 +1,60 @@
+"""The paper's models as shipped, on a simulated GPU that computes nothing."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from nmt.data.prepared import PreparedData
+from nmt.training.distributed import StopRequest
+from nmt.training.validation import validate
+from recipes.speed.simulated.device import SimulatedGpu
+from recipes.speed.simulated.training import SLOTS, Training
+from tests.documents import ROOT
+
+PRECISION = 0.06  # GiB; the table has one decimal
+
+
+def recorded(model: str) -> dict[int, tuple[float, int, int]]:
+    """The figures of docs/speed.md: by slots, peak in GiB, kernels and waits."""
+    text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
+    rows = re.findall(rf"^\| {model} \| (\d+) \| ([\d.]+) \| ([\d,]+) \| (\d+) \|$", text, re.M)
+    return {
+        int(slots): (float(peak), int(kernels.replace(",", "")), int(waits))
+        for slots, peak, kernels, waits in rows
+    }
+
+
+@pytest.fixture(scope="module", params=SLOTS)
+def training(request):
+    """A shipped configuration after three steps, each of one slot."""
+    with SimulatedGpu(has_values=False) as gpu:
+        training = Training(gpu, request.param)
+        for number in (1, 2, 3):
+            training.step(1)
+            if number > 1:
+                assert gpu.waits == []
+        yield training
+
+
+def test_a_step_takes_what_the_manual_says(training):
+    """Run `python -m recipes.speed.memory` if it takes something else, and correct the manual."""
+    figures = recorded(training.model)
+    assert list(figures) == SLOTS[training.model]
+    for slots, (peak, kernels, waits) in figures.items():
+        found = training.step(slots, first=2)  # the second has the peak, as all after it
+        assert found.peak / 2**30 == pytest.approx(peak, abs=PRECISION)
+        assert found.waits == waits
+        if slots <= 2:
+            assert found.kernels == kernels
+
+
+def test_validation_after_them(training, tiny_data: Path):
+    config, data = training.config, PreparedData.open(tiny_data / "data")
+    tokenizer, _ = data.tokenizer(400)
+    decoding = config.decoding.model_copy(update={"max_extra_length": 2})
+    found = validate(
+        training.module, tokenizer, data.shards("validation"),
+        config.model_copy(update={"decoding": decoding}), training.ranks, StopRequest(),
+    )  # fmt: skip
+    assert found and found.samples
