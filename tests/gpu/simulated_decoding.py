@@ -1,13 +1,12 @@
 """Translating on a simulated GPU: what a CPU finds, and no wait of the host within a search."""
 
 import copy
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from nmt.config import Config, Decoding, validate
+from nmt.config import Decoding, validate
 from nmt.decoding.alignment import cross_attention
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.part_search import Part, PartSearch
@@ -32,6 +31,7 @@ DEFAULTS = Decoding(beam=3, length_penalty=0.6, max_extra_length=4)
 def transformer(tmp_path_factory) -> Transformer:
     """Random weights on the CPU, with which translations end now and then."""
     content = tiny_settings(tmp_path_factory.mktemp("none"))
+    content["model"]["encoder_layers"] = 1
     content["tokenizer"]["vocabulary_size"] = VOCABULARY
     model = new_transformer(validate(content, {}, "tiny"))
     model.initialize(3)
@@ -68,11 +68,12 @@ def assert_same(found: list[list[Hypothesis]], expected: list[list[Hypothesis]])
         )
 
 
-def waits_in_search(gpu) -> list[str]:
-    """Those that a step of a search causes; the search itself waits once a step, for an event."""
+def assert_no_step_waited(gpu) -> None:
+    """But once for an event, which is the search's own wait for the candidates."""
     inside = [wait for wait in gpu.waits if "search_step_by_step" in wait.callers]
     assert any(wait.is_explicit for wait in inside)
-    return sorted({str(wait) for wait in inside if not wait.is_explicit})
+    waits = sorted({str(wait) for wait in inside if not wait.is_explicit})
+    assert not waits, "\n".join(waits)
 
 
 SEARCHES = {
@@ -98,7 +99,7 @@ def test_a_search_finds_what_a_cpu_finds_and_no_step_waits(gpu, transformer, nam
     dtype = torch.float32 if precision == "fp32" else torch.bfloat16
     there = [copy.deepcopy(each).to("cuda", dtype) for each in models]
     found = found_by(there, some, options)
-    assert waits_in_search(gpu) == []
+    assert_no_step_waited(gpu)
     if precision == "fp32":
         assert_same(found, found_by(models, some, options))
     for part, hypotheses in zip(some, found, strict=True):
@@ -127,7 +128,7 @@ def test_growing_caches_find_what_a_cpu_finds_and_no_step_waits(gpu, transformer
         searched(there.to("cuda", torch.bfloat16))
     else:
         assert_same(searched(there.to("cuda")), searched(transformer))
-    assert waits_in_search(gpu) == []
+    assert_no_step_waited(gpu)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -151,19 +152,19 @@ def test_samples_scores_and_alignments_are_a_cpus(gpu, transformer, precision):
             np.testing.assert_allclose(one, other, atol=1e-4)
 
 
-TEXTS = ["The man reads a book.", "", "A child sees the dog.", "The dog is small."]
+TEXTS = ["The man reads a book.", "", "A child sees the dog."]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_library_s_calls(gpu, precision):
     """From a directory to text, as `nmt translate --device cuda` does it."""
-    path: Path = FROZEN[-1] / "run"
+    path = FROZEN[-1] / "run"
     there = Translator.load(path, device="cuda", precision=precision)
     here = Translator.load(path, device="cpu", precision="fp32")
     calls = [
         lambda each: [t.text for t in each.translate(TEXTS, align=True, attention=True)],
         lambda each: [t.text for t in each.translate(TEXTS, prefix="Der", n_best=2)],
-        lambda each: [t.text for t in each.translate(TEXTS, mbr=4)],
+        lambda each: [t.text for t in each.translate(TEXTS, mbr=2)],
         lambda each: [token.token for token in each.next_tokens(TEXTS[0], "Der", k=2)],
         lambda each: [round(s.log_probability, 2) for s in each.score(TEXTS, TEXTS)],
     ]

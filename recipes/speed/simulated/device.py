@@ -181,7 +181,9 @@ class SimulatedGpu(TorchDispatchMode):
             kwargs["device"] = self.host
         found = func(*args, **kwargs)
         self._count(func, args, found)
-        return _mapped(lambda each: outer[id(each)] if id(each) in outer else self._new(each), found)
+        return _mapped(
+            lambda each: outer[id(each)] if id(each) in outer else self._new(each), found
+        )
 
     def _new(self, inner: Tensor) -> GpuTensor:
         storage = inner.untyped_storage()

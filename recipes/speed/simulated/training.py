@@ -53,9 +53,7 @@ class Training:
         shape = fixed_shape(settings.batch_tokens, slots, self.config.data.max_length)
         self.taken += 1
         self.gpu.restart()
-        batches = [
-            (slot, pack([pair], shape, is_pinned=True).to(DEVICE)) for slot in range(slots)
-        ]
+        batches = [(slot, pack([pair], shape, is_pinned=True).to(DEVICE)) for slot in range(slots)]
         optimizer_step(
             self.module, self.module, self.optimizer, batches[:first], self.taken,
             settings.batch_tokens, self.config, self.ranks,
