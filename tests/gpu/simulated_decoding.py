@@ -13,7 +13,6 @@ from nmt.decoding.part_search import Part, PartSearch
 from nmt.decoding.score import log_probabilities
 from nmt.decoding.search import Hypothesis, search
 from nmt.decoding.translator import Translator
-from nmt.model import static_stepper
 from nmt.model.special_ids import EOS_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
@@ -23,6 +22,7 @@ from tests.tiny import tiny_settings
 
 VOCABULARY = 1600  # more than is sorted whole, see `search._top`
 LENGTHS = [3, 11, 5, 5, 2, 7]
+LONG = [3, 5, 34]  # the last takes more steps than buffers have at first, and takes them alone
 UNTRAINED = [7, 8]  # tokens
 DEFAULTS = Decoding(beam=3, length_penalty=0.6, max_extra_length=4)
 
@@ -40,15 +40,9 @@ def transformer(tmp_path_factory) -> Transformer:
     return model.eval()
 
 
-@pytest.fixture(autouse=True)
-def small_rooms(monkeypatch):
-    """A search of a few steps moves to rooms for more steps and for fewer sentences."""
-    monkeypatch.setattr(static_stepper, "_LEAST_STEPS", 4)
-
-
-def parts(*, prefixes: bool = False) -> list[Part]:
+def parts(lengths: list[int] = LENGTHS, *, prefixes: bool = False) -> list[Part]:
     random = np.random.default_rng(1)
-    ids = [random.integers(9, VOCABULARY, length).tolist() for length in LENGTHS]
+    ids = [random.integers(9, VOCABULARY, length).tolist() for length in lengths]
     given = [[20, 21], [], [22], [23, 24, 25]] if prefixes else [[]]
     return [Part(tokens, given[i % len(given)]) for i, tokens in enumerate(ids)]
 
@@ -85,13 +79,14 @@ SEARCHES = {
 }
 
 
-CASES = [(name, "fp32") for name in (*SEARCHES, "prefix", "ensemble")]
+CASES = [(name, "fp32") for name in (*SEARCHES, "long", "prefix", "ensemble")]
 CASES += [(name, "bf16") for name in ("beam", "no-repeat", "prefix", "ensemble")]
 
 
 @pytest.mark.parametrize(("name", "precision"), CASES)
 def test_a_search_finds_what_a_cpu_finds_and_no_step_waits(gpu, transformer, name, precision):
-    options, some = SEARCHES.get(name, SearchOptions()), parts(prefixes=name == "prefix")
+    options = SEARCHES.get(name, SearchOptions())
+    some = parts(LONG if name == "long" else LENGTHS, prefixes=name == "prefix")
     models = [transformer]
     if name == "ensemble":
         models.append(copy.deepcopy(transformer))

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from nmt.errors import InputError
 from recipes.speed.simulated import stub
 from tests.documents import ROOT
 
 FILES = sorted(Path(__file__).parent.glob("simulated_*.py"))
-pytestmark = pytest.mark.skipif(bool(stub.why_not()), reason=str(stub.why_not()))
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +31,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ElementT
     return found
 
 
+@pytest.mark.skipif(bool(stub.why_not()), reason=str(stub.why_not()))
 @pytest.mark.parametrize("name", [path.stem for path in FILES])
 def test_on_a_simulated_gpu(results, name: str):
     """`python -m tests.gpu.inside tests/gpu/simulated_training.py` runs one file by itself."""
@@ -43,3 +44,12 @@ def test_on_a_simulated_gpu(results, name: str):
     ]
     assert len(cases) > 1
     assert not problems, "\n\n".join(problems)
+
+
+def test_why_no_gpu_is_simulated(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(InputError, match=r"No C\+\+ compiler was found"):
+        stub.load()
+    monkeypatch.setattr(stub, "why_not", lambda: None)
+    with pytest.raises(InputError, match="before torch is imported"):
+        stub.load()

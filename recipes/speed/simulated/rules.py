@@ -48,10 +48,12 @@ def check(func: Any, args: Any, kwargs: Any, on_cpu: Sequence[Tensor]) -> None:
     """Raises RuntimeError if a GPU refuses to call `func` with these devices and types.
 
     Args:
-        on_cpu: the arguments that are not on the device; a number, without dimensions, may be.
+        on_cpu: the arguments that are not on the device. One without dimensions, a number, need
+            not be there, except in lists and as a keyword argument.
     """
     name = _name(func)
-    if any(each.dim() for each in on_cpu) and not _copies_indices(name):
+    far = [each for each in on_cpu if each.dim() or not any(each is one for one in args)]
+    if far and not _copies_indices(name):
         raise RuntimeError(
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"cuda:0 and cpu! (in {func})"
