@@ -79,7 +79,8 @@ def settings(tiny_data: Path, tmp_path: Path) -> Settings:
 # Those that take more than some four seconds, the longest first: a worker is given whole files, and
 # the last ones must be short for all workers to end together. pytest --durations=0 tells.
 _LONG = [
-    "test_ranks.py", "test_faults.py", "test_cli.py", "test_train.py", "test_documents.py",
+    "test_ranks.py", "test_faults.py", "test_simulated_gpu.py", "test_cli.py", "test_train.py",
+    "test_documents.py",
     "test_prepare_interrupted.py", "test_page.py", "test_export.py", "test_run_directory.py",
     "test_translator.py", "test_hostile_models.py", "test_compiling.py", "test_fast_paths.py",
     "test_prepare.py", "test_report.py", "test_bleu.py", "test_wheel.py", "test_architecture.py",

@@ -97,6 +97,7 @@ SCRIPTS = {  # what makes all that these scripts make takes long; where they are
     "recipes/table3/table3.py": "recipes/test_table3.py",
     "recipes.speed.compare": "recipes/test_speed.py",
     "recipes.speed.gpu": "recipes/test_speed.py",
+    "recipes.speed.memory": "gpu/test_simulated_gpu.py",
     "recipes.speed.shortlist": "recipes/test_speed.py",
 }
 OTHERS = {  # programs that are not called here, and what their lines are held to

@@ -1,0 +1,375 @@
+"""A GPU for the program, simulated on a CPU: tensors on "cuda:0", and a log of what they cost.
+
+What the program does on a GPU depends on `tensor.device`, on autocast's rules for CUDA and on
+when a copy arrives. All of that can be shown without one. Inside the block of a `SimulatedGpu`,
+tensors on "cuda:0" have their values in the memory of the CPU, or have none ("meta"), so that a
+step of the big model takes seconds and no memory. The block
+
+* refuses operations that a GPU refuses, for devices and types (`rules`);
+* logs where the host waits for the device: blocking copies, `.item()`, indexing by a mask;
+* delays copies to the host that do not block: their values arrive when the program waits for an
+  event recorded after the copy, and are garbage before;
+* counts kernels and the bytes of living tensors, rounded up to 512 as torch's allocator does.
+
+Kernels are operations of ATen other than views, as eager mode calls them; a fused optimizer
+counts as one. Streams, several devices, NCCL, CUDA graphs and compiled code are not simulated.
+"""
+
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch._dynamo  # which looks at `torch.cuda`, and would be imported inside the block
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils import _foreach_utils
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from recipes.speed.simulated import rules
+
+DEVICE = torch.device("cuda", 0)
+_GARBAGE = 0x7F  # in each byte of memory that a copy has not reached yet
+_ROUNDED_TO = 512  # bytes
+aten = torch.ops.aten
+
+
+class GpuTensor(Tensor):
+    """A tensor that says it is on the simulated GPU; `inner` is on the CPU or "meta"."""
+
+    inner: Tensor
+
+    @staticmethod
+    def __new__(cls, inner: Tensor) -> "GpuTensor":
+        made = Tensor._make_subclass(
+            cls, inner, dispatch_device=True, device_for_backend_keys=DEVICE
+        )
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.prim.device.default:
+            return DEVICE
+        raise RuntimeError(f"{func} outside of the block of the simulated GPU")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        copied = self.detach().clone().requires_grad_(self.requires_grad)
+        if isinstance(self, torch.nn.Parameter):
+            copied = torch.nn.Parameter(copied, self.requires_grad)
+        memo[id(self)] = copied
+        return copied
+
+    def tolist(self) -> Any:
+        return self.cpu().tolist()
+
+    def __repr__(self, **_: Any) -> str:
+        return f"GpuTensor({tuple(self.shape)}, {self.dtype})"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The host waited for the device."""
+
+    what: str  # the operation
+    place: str  # file:line of the program
+    callers: tuple[str, ...]  # names of the functions on the stack, the innermost first
+    is_explicit: bool = False  # asked for by an event or a stream
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.what}"
+
+
+class SimulatedGpu(TorchDispatchMode):
+    """The device, in a block.
+
+    Attributes:
+        waits: where the host waited for the device, in order.
+        kernels: calls of each operation.
+        bytes, peak: of tensors on the device, now and at most.
+    """
+
+    def __init__(self, *, has_values: bool):
+        """`has_values`: whether to compute, on the CPU; otherwise the host reads zeros."""
+        super().__init__()
+        self.has_values, self.host = has_values, torch.device("cpu" if has_values else "meta")
+        self.waits: list[Wait] = []
+        self.kernels: Counter[str] = Counter()
+        self.bytes = self.peak = 0
+        self._storages: dict[int, weakref.ref] = {}
+        self._copies: list[tuple[Tensor, Tensor]] = []  # to the host; those that are under way
+        self._issued = 0  # copies to the host since the beginning
+        self._stack = ExitStack()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled in the block, and the check takes time
+
+    def __enter__(self):
+        self._stack.enter_context(_cuda(self))
+        self._stack.enter_context(self._on())
+        return self
+
+    def __exit__(self, *error):
+        self._stack.close()
+
+    @contextmanager
+    def _on(self) -> Iterator[None]:
+        super().__enter__()
+        try:
+            yield
+        finally:
+            super().__exit__(None, None, None)
+
+    def restart(self) -> None:
+        """Forgets what was counted; tensors that live now begin the new peak."""
+        self.waits, self.kernels, self.peak = [], Counter(), self.bytes
+
+    @property
+    def implicit_waits(self) -> list[Wait]:
+        """Those that nobody asked for."""
+        return [wait for wait in self.waits if not wait.is_explicit]
+
+    def wait(self, what: str, copies: int | None = None, *, is_explicit: bool = False) -> None:
+        """Logs that the host waits until the device has done `copies` copies; None: all."""
+        self.waits.append(Wait(what, *_caller(), is_explicit))
+        done = len(self._copies) - self._issued + (self._issued if copies is None else copies)
+        for there, values in self._copies[: max(0, done)]:
+            there.copy_(values)
+        del self._copies[: max(0, done)]
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.prim.device.default:
+            return DEVICE
+        kwargs = kwargs or {}
+        tensors = rules.tensors_of((*args, *kwargs.values()))
+        target = kwargs.get("device")
+        to_here = target is not None and torch.device(target).type == "cuda"
+        if not (to_here or any(type(each) is GpuTensor for each in tensors)):
+            return func(*args, **kwargs)
+        if _is_composite(func):  # in inference mode these are not taken apart before
+            with self._on():
+                return func.decompose(*args, **kwargs)
+        if func is aten._to_copy.default or func is aten.copy_.default:
+            return self._copied(func, *args, **kwargs)
+        rules.check(func, args, kwargs, [each for each in tensors if type(each) is not GpuTensor])
+        if what := rules.waits(func, args, kwargs):
+            self.wait(what)
+        if func is aten._local_scalar_dense.default and not self.has_values:
+            return torch.zeros((), dtype=args[0].dtype).item()
+        return self._computed(func, args, kwargs)
+
+    def _computed(self, func, args, kwargs) -> Any:
+        """Calls an operation on the inner tensors; what comes out is on the device."""
+        outer: dict[int, Tensor] = {}
+
+        def inner(tensor: Tensor) -> Tensor:
+            if type(tensor) is GpuTensor:
+                outer[id(tensor.inner)] = tensor
+                return tensor.inner
+            return tensor if self.has_values else tensor.to(self.host)
+
+        args, kwargs = _mapped(inner, args), _mapped(inner, kwargs)
+        if kwargs.get("device") is not None:
+            kwargs["device"] = self.host
+        found = func(*args, **kwargs)
+        self._count(func, args, found)
+        return _mapped(
+            lambda each: outer[id(each)] if id(each) in outer else self._new(each), found
+        )
+
+    def _new(self, inner: Tensor) -> GpuTensor:
+        storage = inner.untyped_storage()
+        key = storage._cdata
+        if key not in self._storages:
+            size = -(-storage.nbytes() // _ROUNDED_TO) * _ROUNDED_TO
+            self._storages[key] = weakref.ref(storage, lambda _: self._freed(key, size))
+            self.bytes += size
+            self.peak = max(self.peak, self.bytes)
+        return GpuTensor(inner)
+
+    def _freed(self, key: int, size: int) -> None:
+        del self._storages[key]
+        self.bytes -= size
+
+    def _count(self, func, args, found) -> None:
+        """Counts a kernel unless the operation only made a view, or memory without values."""
+        if func.is_view:
+            return
+        name, schema = func._schema.name.removeprefix("aten::"), func._schema
+        before, after = (
+            {each.untyped_storage()._cdata for each in rules.tensors_of(side)}
+            for side in (args, [found])
+        )
+        is_view = not schema.is_mutable and after <= before
+        if not (is_view or "empty" in name):
+            self.kernels[name] += 1
+
+    def _copied(self, func, first: Tensor, *args, **kwargs) -> Tensor:
+        """`_to_copy` and `copy_`, within the device or from one side to the other."""
+        is_new = func is aten._to_copy.default
+        source = first if is_new else args[0]
+        blocks = not (kwargs.get("non_blocking") or (not is_new and any(args[1:])))
+        if is_new:
+            device = kwargs.get("device")
+            to_here = isinstance(first, GpuTensor) if device is None else device.type == "cuda"
+        else:
+            to_here = isinstance(first, GpuTensor)
+        if isinstance(source, GpuTensor) == to_here:
+            return self._computed(func, (first, *args), kwargs)
+        if to_here:
+            if source.numel() and (blocks or not source.is_pinned()):
+                self.wait(f"copy of {tuple(source.shape)} to the device")
+            self.kernels["copy to the device"] += 1
+            if is_new:
+                return self._new(func(source, **kwargs | {"device": self.host}))
+            first.inner.copy_(source)
+            return first
+        self.kernels["copy to the host"] += 1
+        if self.has_values:
+            values = source.inner.detach().clone()
+        else:
+            values = torch.zeros(source.shape, dtype=source.dtype)
+        there = func(values, **kwargs) if is_new else first
+        if is_new and not blocks:  # torch allocates page-locked memory
+            there = there.pin_memory()
+        if blocks or not there.is_pinned():
+            self.wait(f"copy of {tuple(source.shape)} to the host")
+            there.copy_(values)
+            return there
+        self._copies.append((there, values))
+        self._issued += 1
+        if there.numel():
+            there.view(-1).view(torch.uint8).fill_(_GARBAGE)
+        return there
+
+
+@cache
+def _is_composite(func) -> bool:
+    key = "CompositeImplicitAutograd"
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+
+
+def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """`value` with each tensor in it changed."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, list | tuple):
+        return type(value)([_mapped(change, each) for each in value])
+    if isinstance(value, dict):
+        return {key: _mapped(change, each) for key, each in value.items()}
+    return value
+
+
+def _caller() -> tuple[str, tuple[str, ...]]:
+    """The innermost line of the program on the stack, and the names of all its functions."""
+    places, names = [], []
+    frame = sys._getframe(2)
+    while frame:
+        path = frame.f_code.co_filename
+        if "/nmt/" in path:
+            places.append(f"nmt/{path.rpartition('/nmt/')[2]}:{frame.f_lineno}")
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return places[0] if places else "?", tuple(names)
+
+
+class _Event:
+    """Recorded after some copies to the host; waiting for it waits for those."""
+
+    def __init__(self, gpu: SimulatedGpu):
+        self._gpu, self._copies = gpu, 0
+
+    def record(self, stream: object = None) -> None:
+        self._copies = self._gpu._issued
+
+    def synchronize(self) -> None:
+        self._gpu.wait("event", self._copies, is_explicit=True)
+
+    def query(self) -> bool:
+        self._gpu.wait("event", self._copies, is_explicit=True)
+        return True
+
+    def wait(self, stream: object = None) -> None:
+        pass
+
+    def elapsed_time(self, end: object) -> float:
+        return 1.0
+
+
+@contextmanager
+def _cuda(gpu: SimulatedGpu) -> Iterator[None]:
+    """Puts stand-ins in the place of what the program uses of `torch.cuda`."""
+
+    def nothing(*args: object, **kwargs: object) -> None:
+        pass
+
+    @contextmanager
+    def block(*args: object, **kwargs: object) -> Iterator[None]:
+        yield
+
+    def graph(*args: object, **kwargs: object) -> None:
+        raise RuntimeError("a simulated GPU captures no graphs")
+
+    def synchronize(*args: object) -> None:
+        gpu.wait("device", is_explicit=True)
+
+    stream = SimpleNamespace(
+        synchronize=synchronize, wait_stream=nothing, wait_event=nothing, record_event=nothing,
+        query=lambda: True, device=DEVICE,
+    )  # fmt: skip
+    facts = SimpleNamespace(name="simulated GPU", total_memory=80 << 30, multi_processor_count=132)
+    stands_in: dict[str, Callable] = {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "is_bf16_supported": lambda *args, **kwargs: True,
+        "is_current_stream_capturing": lambda: False,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "get_device_name": lambda device=None: facts.name,
+        "get_device_capability": lambda device=None: (9, 0),
+        "get_device_properties": lambda device=None: facts,
+        "mem_get_info": lambda device=None: (facts.total_memory - gpu.bytes, facts.total_memory),
+        "memory_allocated": lambda device=None: gpu.bytes,
+        "memory_reserved": lambda device=None: gpu.bytes,
+        "max_memory_allocated": lambda device=None: gpu.peak,
+        "manual_seed": torch.default_generator.manual_seed,
+        "manual_seed_all": torch.default_generator.manual_seed,
+        "Event": lambda *args, **kwargs: _Event(gpu),
+        "Stream": lambda *args, **kwargs: stream,
+        "current_stream": lambda device=None: stream,
+        "default_stream": lambda device=None: stream,
+        "CUDAGraph": SimpleNamespace,
+        "graph": graph,
+        "graph_pool_handle": lambda: (0, 0),
+        "synchronize": synchronize,
+    }
+    for name in ("device", "stream"):
+        stands_in[name] = block
+    for name in ("_lazy_init", "set_device", "empty_cache", "reset_peak_memory_stats"):
+        stands_in[name] = nothing
+    swaps = torch.__future__.get_swap_module_params_on_conversion()
+    lifts = torch._C._only_lift_cpu_tensors()
+    attention = rules.attention_by(gpu, F.scaled_dot_product_attention)
+    with (
+        patch.multiple(torch.cuda, **stands_in),
+        patch.object(F, "scaled_dot_product_attention", attention),
+        patch.object(_foreach_utils, "_foreach_supported_types", [Tensor, GpuTensor]),
+    ):
+        # `inner` moves along when a module is converted; `torch.tensor` makes its copy explicit;
+        # a backward pass stays in this thread, where the program's lines can be seen
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        torch._C._set_only_lift_cpu_tensors(True)
+        try:
+            with torch.autograd.set_multithreading_enabled(False):
+                yield
+        finally:
+            torch.__future__.set_swap_module_params_on_conversion(swaps)
+            torch._C._set_only_lift_cpu_tensors(lifts)

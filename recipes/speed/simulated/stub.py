@@ -1,0 +1,84 @@
+"""Builds and loads a stub of CUDA for a CPU build of PyTorch; `device` explains what it is for.
+
+The stub must be loaded before `torch` is imported, which keeps what it finds, and stays for the
+whole process. So this module does not import torch.
+"""
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from nmt.errors import InputError
+
+SOURCE = Path(__file__).with_name("cuda_stub.cpp")
+
+
+@cache
+def load() -> None:
+    """Makes torch, imported after this call, believe that the machine has one CUDA device.
+
+    Raises:
+        InputError: torch is not a CPU build, torch has been imported, or the stub cannot be
+            compiled.
+    """
+    if reason := why_not():
+        raise InputError(reason)
+    if "torch" in sys.modules:
+        raise InputError("The stub of CUDA cannot be loaded. Load it before torch is imported.")
+    ctypes.CDLL(str(_torch() / "lib" / "libtorch_cpu.so"), mode=ctypes.RTLD_GLOBAL)
+    ctypes.CDLL(str(_built()), mode=ctypes.RTLD_GLOBAL)
+
+
+def why_not() -> str | None:
+    """Returns why the stub cannot be used on this machine; None if it can."""
+    if not (_torch() / "lib" / "libtorch_cpu.so").exists():
+        return "A GPU can be simulated on Linux only. Use a Linux machine."
+    if list((_torch() / "lib").glob("libtorch_cuda*")):
+        return "This PyTorch is built with CUDA. Install a CPU build to simulate a GPU."
+    if not _compiler():
+        return "No C++ compiler was found. Install g++, or set CXX to a compiler."
+    return None
+
+
+def _torch() -> Path:
+    spec = find_spec("torch")
+    assert spec and spec.origin
+    return Path(spec.origin).parent
+
+
+def _compiler() -> str | None:
+    return shutil.which(os.environ.get("CXX", "g++"))
+
+
+def _built() -> Path:
+    """Compiles the stub, which takes some three seconds, unless that was done for this torch."""
+    key = f"{metadata.version('torch')} {_torch()} {SOURCE.read_text()}"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=folder))
+    except OSError:  # no home that can be written to
+        folder = made = Path(tempfile.mkdtemp())
+    library = folder / f"cuda_stub_{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    try:
+        if not library.exists():
+            command = [
+                str(_compiler()), "-std=c++20", "-shared", "-fPIC", f"-I{_torch() / 'include'}",
+                str(SOURCE), "-o", str(made / library.name),
+            ]  # fmt: skip
+            found = subprocess.run(command, capture_output=True, text=True)
+            if found.returncode:
+                raise InputError(f"The stub of CUDA cannot be compiled: {found.stderr[-500:]}")
+            (made / library.name).replace(library)  # another process may do the same
+    finally:
+        if made != folder:
+            shutil.rmtree(made)
+    return library

@@ -1,0 +1,78 @@
+"""Training steps of the shipped configurations on a simulated GPU, and what they take.
+
+Layers are not compiled, but slots have the shape that compiled layers are given.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from nmt.config import load
+from nmt.data.layout import fixed_shape, pack
+from nmt.model.special_ids import EOS_ID
+from nmt.runs.model_directory import new_transformer
+from nmt.training.distributed import Ranks
+from nmt.training.loss import TransformerLoss
+from nmt.training.optimize import adam, optimizer_step
+from recipes.speed.simulated.device import DEVICE, SimulatedGpu
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+SLOTS = {"base": [1, 4], "big": [1, 2, 4, 8]}  # into which the printed steps are cut
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a step takes."""
+
+    peak: int  # bytes of tensors on the device
+    kernels: int
+    waits: int  # of the host, within the step
+
+
+class Training:
+    """Steps of a shipped configuration on the simulated GPU, whose block the caller has entered."""
+
+    def __init__(self, gpu: SimulatedGpu, model: str):
+        """`model`: "base" or "big"."""
+        self.gpu, self.model = gpu, model
+        self.config = load(CONFIGS / f"transformer_{model}.yaml", [])
+        transformer = new_transformer(self.config).to(DEVICE)
+        self.module = TransformerLoss(transformer.train(), self.config.training.label_smoothing)
+        self.optimizer, self.ranks, self.taken = adam(transformer), Ranks(0, 1, DEVICE), 0
+
+    def step(self, slots: int, first: int | None = None) -> Figures:
+        """Takes a step.
+
+        Args:
+            slots: into which the step is cut.
+            first: take only so many of them. From the second slot on, all have the same peak.
+        """
+        settings, pair = self.config.training, (np.array([EOS_ID], np.int32),) * 2
+        shape = fixed_shape(settings.batch_tokens, slots, self.config.data.max_length)
+        self.taken += 1
+        self.gpu.restart()
+        batches = [(slot, pack([pair], shape, is_pinned=True).to(DEVICE)) for slot in range(slots)]
+        optimizer_step(
+            self.module, self.module, self.optimizer, batches[:first], self.taken,
+            settings.batch_tokens, self.config, self.ranks,
+        )  # fmt: skip
+        return Figures(self.gpu.peak, self.gpu.kernels.total(), len(self.gpu.waits))
+
+    def line(self, slots: int) -> str:
+        """Takes a step and returns its line of the table in docs/speed.md."""
+        found = self.step(slots)
+        peak = f"{found.peak / 2**30:.1f}"
+        return f"| {self.model} | {slots} | {peak} | {found.kernels:,} | {found.waits} |"
+
+
+def table() -> Iterator[str]:
+    """Yields the lines of the table in docs/speed.md."""
+    yield "| model | slots | peak memory, GiB | kernels | waits |"
+    yield "| --- | --- | --- | --- | --- |"
+    for model, cuts in SLOTS.items():
+        with SimulatedGpu(has_values=False) as gpu:
+            training = Training(gpu, model)
+            training.step(1)  # makes what later steps keep: Adam's moments, positions
+            yield from map(training.line, cuts)
