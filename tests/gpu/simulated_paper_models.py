@@ -10,7 +10,7 @@ from nmt.data.shards import Shard, Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.model.special_ids import EOS_ID
 from nmt.training.distributed import StopRequest
-from nmt.training.validation import validate
+from nmt.training.validation import InferenceCopy, validate
 from recipes.speed.simulated.device import SimulatedGpu
 from recipes.speed.simulated.training import SLOTS, Training
 from tests.documents import ROOT
@@ -61,7 +61,7 @@ def test_validation_after_them(training):
     decoding = config.decoding.model_copy(update={"max_extra_length": 2})
     found = validate(
         training.module, tokenizer, shards, config.model_copy(update={"decoding": decoding}),
-        training.ranks, StopRequest(),
+        training.ranks, StopRequest(), InferenceCopy(),
     )  # fmt: skip
     assert found and len(found.samples) == 3
     assert any("search_step_by_step" in wait.callers for wait in training.gpu.waits)
