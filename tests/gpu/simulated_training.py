@@ -122,7 +122,7 @@ def test_a_run_in_bf16_is_a_cpus(gpu, settings, tmp_path, monkeypatch):
     """Steps, validations, checkpoints, a second start from one, and the finished model."""
     given = {
         "model__dropout": 0.0, "training__precision": "bf16", "training__deterministic": False,
-        "training__validate_every": 10, "training__checkpoint_every": 2,
+        "training__compile": False, "training__validate_every": 10, "training__checkpoint_every": 2,
         "decoding__max_extra_length": 2,
     }  # fmt: skip
     for device in ("gpu", "cpu"):

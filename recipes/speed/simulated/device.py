@@ -15,6 +15,7 @@ Kernels are operations of ATen other than views, as eager mode calls them; a fus
 counts as one. Streams, several devices, NCCL, CUDA graphs and compiled code are not simulated.
 """
 
+import os
 import sys
 import weakref
 from collections import Counter
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -33,11 +35,14 @@ from torch import Tensor
 from torch.utils import _foreach_utils
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import nmt
 from recipes.speed.simulated import rules
 
 DEVICE = torch.device("cuda", 0)
 _GARBAGE = 0x7F  # in each byte of memory that a copy has not reached yet
 _ROUNDED_TO = 512  # bytes
+_MEMORY = 80 << 30  # bytes
+_PROGRAM = str(Path(nmt.__file__).parent) + os.sep
 aten = torch.ops.aten
 
 
@@ -158,7 +163,7 @@ class SimulatedGpu(TorchDispatchMode):
             with self._on():
                 return func.decompose(*args, **kwargs)
         if func is aten._to_copy.default or func is aten.copy_.default:
-            return self._copied(func, *args, **kwargs)
+            return self._copied(func, args, kwargs)
         rules.check(func, args, kwargs, [each for each in tensors if type(each) is not GpuTensor])
         if what := rules.waits(func, args, kwargs):
             self.wait(what)
@@ -212,43 +217,55 @@ class SimulatedGpu(TorchDispatchMode):
         if not (is_view or "empty" in name):
             self.kernels[name] += 1
 
-    def _copied(self, func, first: Tensor, *args, **kwargs) -> Tensor:
-        """`_to_copy` and `copy_`, within the device or from one side to the other."""
+    def _copied(self, func, args, kwargs) -> Tensor:
+        """Calls `_to_copy` or `copy_`, within the device or from one side to the other."""
         is_new = func is aten._to_copy.default
-        source = first if is_new else args[0]
-        blocks = not (kwargs.get("non_blocking") or (not is_new and any(args[1:])))
-        if is_new:
-            device = kwargs.get("device")
-            to_here = isinstance(first, GpuTensor) if device is None else device.type == "cuda"
-        else:
-            to_here = isinstance(first, GpuTensor)
-        if isinstance(source, GpuTensor) == to_here:
-            return self._computed(func, (first, *args), kwargs)
+        source = args[0] if is_new else args[1]
+        is_from_here = to_here = type(source) is GpuTensor
+        if not is_new:
+            to_here = type(args[0]) is GpuTensor
+        elif kwargs.get("device") is not None:
+            to_here = kwargs["device"].type == "cuda"
+        if is_from_here == to_here:
+            return self._computed(func, args, kwargs)
         if to_here:
-            if source.numel() and (blocks or not source.is_pinned()):
-                self.wait(f"copy of {tuple(source.shape)} to the device")
-            self.kernels["copy to the device"] += 1
-            if is_new:
-                return self._new(func(source, **kwargs | {"device": self.host}))
-            first.inner.copy_(source)
-            return first
+            return self._sent(func, source, args, kwargs)
+        return self._fetched(func, source, args, kwargs)
+
+    def _sent(self, func, source: Tensor, args, kwargs) -> Tensor:
+        """Copies to the device, which only page-locked memory allows without a wait."""
+        if source.numel() and not (_is_non_blocking(args, kwargs) and source.is_pinned()):
+            self.wait(f"copy of {tuple(source.shape)} to the device")
+        self.kernels["copy to the device"] += 1
+        if args[0] is source:
+            return self._new(func(source, **kwargs | {"device": self.host}))
+        args[0].inner.copy_(source)
+        return args[0]
+
+    def _fetched(self, func, source: GpuTensor, args, kwargs) -> Tensor:
+        """Copies to the host, at once or, if nothing waits for the copy, later."""
         self.kernels["copy to the host"] += 1
         if self.has_values:
             values = source.inner.detach().clone()
         else:
             values = torch.zeros(source.shape, dtype=source.dtype)
-        there = func(values, **kwargs) if is_new else first
+        is_new, blocks = args[0] is source, not _is_non_blocking(args, kwargs)
+        there = func(values, **kwargs) if is_new else args[0]
         if is_new and not blocks:  # torch allocates page-locked memory
             there = there.pin_memory()
         if blocks or not there.is_pinned():
             self.wait(f"copy of {tuple(source.shape)} to the host")
-            there.copy_(values)
-            return there
+            return there.copy_(values)
         self._copies.append((there, values))
         self._issued += 1
         if there.numel():
             there.view(-1).view(torch.uint8).fill_(_GARBAGE)
         return there
+
+
+def _is_non_blocking(args, kwargs) -> bool:
+    """Of the arguments of `_to_copy` or `copy_`."""
+    return bool(kwargs.get("non_blocking", args[2] if len(args) > 2 else False))
 
 
 @cache
@@ -269,16 +286,16 @@ def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
 
 
 def _caller() -> tuple[str, tuple[str, ...]]:
-    """The innermost line of the program on the stack, and the names of all its functions."""
-    places, names = [], []
+    """Returns the innermost line of the program on the stack, and the names of all functions."""
+    place, names = "", []
     frame = sys._getframe(2)
     while frame:
         path = frame.f_code.co_filename
-        if "/nmt/" in path:
-            places.append(f"nmt/{path.rpartition('/nmt/')[2]}:{frame.f_lineno}")
+        if not place and path.startswith(_PROGRAM):
+            place = f"nmt/{path.removeprefix(_PROGRAM)}:{frame.f_lineno}"
         names.append(frame.f_code.co_name)
         frame = frame.f_back
-    return places[0] if places else "?", tuple(names)
+    return place, tuple(names)
 
 
 class _Event:
@@ -296,12 +313,6 @@ class _Event:
     def query(self) -> bool:
         self._gpu.wait("event", self._copies, is_explicit=True)
         return True
-
-    def wait(self, stream: object = None) -> None:
-        pass
-
-    def elapsed_time(self, end: object) -> float:
-        return 1.0
 
 
 @contextmanager
@@ -321,40 +332,26 @@ def _cuda(gpu: SimulatedGpu) -> Iterator[None]:
     def synchronize(*args: object) -> None:
         gpu.wait("device", is_explicit=True)
 
-    stream = SimpleNamespace(
-        synchronize=synchronize, wait_stream=nothing, wait_event=nothing, record_event=nothing,
-        query=lambda: True, device=DEVICE,
-    )  # fmt: skip
-    facts = SimpleNamespace(name="simulated GPU", total_memory=80 << 30, multi_processor_count=132)
+    stream = SimpleNamespace(synchronize=synchronize, wait_stream=nothing)
     stands_in: dict[str, Callable] = {
         "is_available": lambda: True,
-        "is_initialized": lambda: True,
         "is_bf16_supported": lambda *args, **kwargs: True,
-        "is_current_stream_capturing": lambda: False,
         "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "get_device_name": lambda device=None: facts.name,
-        "get_device_capability": lambda device=None: (9, 0),
-        "get_device_properties": lambda device=None: facts,
-        "mem_get_info": lambda device=None: (facts.total_memory - gpu.bytes, facts.total_memory),
-        "memory_allocated": lambda device=None: gpu.bytes,
-        "memory_reserved": lambda device=None: gpu.bytes,
-        "max_memory_allocated": lambda device=None: gpu.peak,
+        "get_device_name": lambda device=None: "simulated GPU",
+        "mem_get_info": lambda device=None: (_MEMORY - gpu.bytes, _MEMORY),
+        "max_memory_reserved": lambda device=None: gpu.peak,
         "manual_seed": torch.default_generator.manual_seed,
-        "manual_seed_all": torch.default_generator.manual_seed,
         "Event": lambda *args, **kwargs: _Event(gpu),
         "Stream": lambda *args, **kwargs: stream,
         "current_stream": lambda device=None: stream,
-        "default_stream": lambda device=None: stream,
         "CUDAGraph": SimpleNamespace,
         "graph": graph,
-        "graph_pool_handle": lambda: (0, 0),
         "synchronize": synchronize,
+        "device": block,
+        "stream": block,
+        "set_device": nothing,
+        "_lazy_init": nothing,
     }
-    for name in ("device", "stream"):
-        stands_in[name] = block
-    for name in ("_lazy_init", "set_device", "empty_cache", "reset_peak_memory_stats"):
-        stands_in[name] = nothing
     swaps = torch.__future__.get_swap_module_params_on_conversion()
     lifts = torch._C._only_lift_cpu_tensors()
     attention = rules.attention_by(gpu, F.scaled_dot_product_attention)
