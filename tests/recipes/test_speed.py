@@ -11,15 +11,22 @@ import torch
 
 from nmt.data import layout
 from nmt.errors import InputError
+from nmt.model import attention
 from nmt.training.loading import CPU_ROW
-from recipes.speed import compare, gate, gpu, install, shortlist, text
+from recipes.speed import compare, gate, install, shortlist, text
 from recipes.speed.gate import Gate
+from recipes.speed.gpu import bench, checks
+from recipes.speed.gpu.bench import Bench
+from recipes.speed.gpu.checks import CHECKS
+from recipes.speed.gpu.measures import MEASURES
 from recipes.speed.peers import nmt as ours
 from recipes.speed.report import counted, rows, table
 from recipes.speed.text import n_alike
 from recipes.speed.visit import visit
 from recipes.speed.workload import BOS, EOS, PAD, SMALL, Batch, sources, training_batches
 from tests.fixtures.make import FROZEN
+
+SMALL_CPU = Bench(torch.device("cpu"), small=True)
 
 
 @pytest.mark.parametrize("by_length", [True, False])
@@ -238,35 +245,51 @@ def test_translations_are_alike_up_to_the_limit_of_either():
     assert n_alike(["a b", "a", "x"], ["a b", "a b c", "y"]) == 2
 
 
-def test_every_part_for_a_gpu_runs(capsys, monkeypatch):
-    monkeypatch.setattr(gpu, "compile_layers", lambda transformer, backend: None)  # 20 s
-    bench = gpu.Bench(torch.device("cpu"), small=True)
-    gpu.run(bench, [(part, 600.0) for part, _ in gpu.PARTS])
+def test_every_part_for_a_gpu_runs(capsys):
+    parts = [*CHECKS, *MEASURES]
+    failed = bench.run(SMALL_CPU, [(part, 600.0) for part, _ in parts])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line for line in lines if "error" in line] == []
-    assert [line["part"] for line in lines if "seconds" in line] == [
-        part.__name__ for part, _ in gpu.PARTS
+    assert failed == [line for line in lines if "error" in line] == []
+    assert [line["part"] for line in lines if "seconds" in line and "path" not in line] == [
+        part.__name__ for part, _ in parts
     ]
+    assert {line["part"] for line in lines if "ok" in line} == {
+        part.__name__ for part, _ in CHECKS if part not in (checks.second_gpu, checks.two_ranks)
+    }
     (found,) = (line for line in lines if "same" in line)
     assert found["same"]
     assert all(line["loss_difference"] == 0 for line in lines if "loss_difference" in line)
-    assert sum(limit_s for _, limit_s in gpu.PARTS) < 8 * 60
+    assert sum(limit_s for _, limit_s in parts) < 8 * 60
+
+
+def test_a_wrong_gpu_fails_its_checks(capsys, monkeypatch):
+    """Attention that ignores the mask, and steps that are not those of a plain stepper."""
+    right = attention.attention
+
+    def blind(query, key, value, visibility, dropout):
+        return right(query, key, value, attention.Visibility(), dropout)
+
+    monkeypatch.setattr(checks, "attention", blind)
+    monkeypatch.setattr(checks.Reference, "problem", lambda *_: "loss off by 9%")
+    parts = [(part, 600.0) for part in (checks.against_fp64, checks.training_paths, checks.parity)]
+    assert bench.run(SMALL_CPU, parts) == ["against_fp64", "training_paths"]
 
 
 def test_an_error_or_a_deadline_ends_one_part_alone(capsys):
-    def broken(bench):
+    def broken(_):
         yield {"first": 1}
         raise ValueError("no such kernel")
 
-    def endless(bench):
+    def endless(_):
         while True:
             pass
         yield {}
 
-    def last(bench):
+    def last(_):
         yield {"done": True}
 
-    gpu.run(gpu.Bench(torch.device("cpu"), True), [(broken, 9), (endless, 0.01), (last, 9)])
+    failed = bench.run(SMALL_CPU, [(broken, 9), (endless, 0.01), (last, 9)])
+    assert failed == ["broken", "endless"]
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == {"part": "broken", "first": 1}
     assert lines[1]["error"] == "ValueError: no such kernel"

@@ -1,0 +1,199 @@
+"""How fast a GPU trains and translates, beside its own limits."""
+
+import hashlib
+import platform
+import time
+from collections.abc import Iterator
+from functools import partial
+from operator import eq
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+
+import nmt
+from nmt.benchmark.workload import lengths
+from nmt.config import Decoding
+from nmt.decoding.buffer_pool import DecodeBufferPool
+from nmt.decoding.constraints import Without
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.part_search import Part as SourcePart
+from nmt.decoding.part_search import PartSearch
+from nmt.decoding.search import Hypothesis
+from nmt.model.attention import flex_suits
+from nmt.model.special_ids import EOS_ID
+from nmt.model.stepper import Stepper
+from nmt.runs.model_directory import new_transformer
+from nmt.runs.state import FastPath
+from recipes.speed.gpu.bench import BIG, MEAN_LENGTH, TOKENS, Bench, Part, Result, Training
+from recipes.speed.gpu.checks import searched
+from recipes.speed.peers.nmt import configuration
+from recipes.speed.workload import BASE, Shape
+
+
+def versions(bench: Bench) -> Iterator[Result]:
+    """Software and hardware."""
+    found: Result = {"nmt": nmt.__version__, "torch": torch.__version__}
+    found |= {"python": platform.python_version(), "small": bench.small}
+    if bench.is_gpu:
+        facts = torch.cuda.get_device_properties(bench.device)
+        found |= {"device": facts.name, "memory_gib": round(facts.total_memory / 2**30, 1)}
+        found |= {"cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+    yield found
+
+
+def ceilings(bench: Bench) -> Iterator[Result]:
+    """Copying memory, and the products of base and big; TB/s and TFLOP/s."""
+    size = 1 << (20 if bench.small else 30)
+    source = torch.ones(size, dtype=torch.uint8, device=bench.device)
+    seconds = bench.seconds(lambda: source.clone())
+    yield {"copy_tb_s": round(2 * size / seconds / 1e12, 3)}
+    rows = 64 if bench.small else TOKENS
+    products = [(8192, 8192, 8192)] if not bench.small else []
+    for shape in (BASE, BIG):
+        d, d_ff, v = (n // (32 if bench.small else 1) for n in
+                      (shape.d_model, shape.d_ff, shape.vocabulary))  # fmt: skip
+        products += [(rows, d, d), (rows, d, 3 * d), (rows, d, d_ff), (rows, d_ff, d), (rows, d, v)]
+    for dtype in (torch.bfloat16, torch.float32):
+        for n, k, m in products:
+            x = torch.randn(n, k, device=bench.device, dtype=dtype)
+            weight = torch.randn(m, k, device=bench.device, dtype=dtype)
+            seconds = bench.seconds(lambda x=x, weight=weight: F.linear(x, weight))
+            rate = 2 * n * k * m / seconds
+            if dtype == torch.bfloat16:
+                bench.ceiling = max(rate, bench.ceiling or 0.0)
+            yield {"product": [n, k, m], "type": str(dtype), "tflop_s": round(rate / 1e12, 3)}
+
+
+def base_step(bench: Bench) -> Iterator[Result]:
+    """A step of the base model, the fastest way first."""
+    for path in (*_compiled(bench, BASE), "eager"):
+        yield {"path": path} | Training(bench, BASE, path).measured()
+
+
+def big_step(bench: Bench) -> Iterator[Result]:
+    """A step of the big model, the fastest way."""
+    for path in _compiled(bench, BIG)[:1]:
+        yield {"path": path} | Training(bench, BIG, path).measured()
+
+
+def _compiled(bench: Bench, shape: Shape) -> list[FastPath]:
+    """The paths with compiled layers, the fastest first; tiny models are not compiled."""
+    if bench.small:
+        return []
+    config = configuration(shape, "bf16")
+    return ["flex", "compiled"] if flex_suits(config.model, bench.device) else ["compiled"]
+
+
+def decoding(bench: Bench) -> Iterator[Result]:
+    """Beam search in bf16, every output of the same length: step by step, and by graphs."""
+    shape, length = bench.shape(BASE), 4 if bench.small else 30
+    transformer = new_transformer(configuration(shape, "bf16"))
+    transformer.initialize(1)
+    transformer = transformer.to(bench.device, torch.bfloat16).eval()
+    pool = DecodeBufferPool(transformer)
+
+    def eager(src: Tensor, beam: int) -> list[list[Hypothesis]]:
+        steps = Without(Stepper(transformer, src, beam, length), [EOS_ID])
+        return searched(steps, len(src), beam, length, bench.device)
+
+    def graph(src: Tensor, beam: int) -> list[list[Hypothesis]]:
+        with torch.inference_mode(), pool.stepper(src, beam, length) as steps:
+            return searched(Without(steps, [EOS_ID]), len(src), beam, length, bench.device)
+
+    for n in (1, 4) if bench.small else (32, 1, 1024):
+        src = torch.randint(4, shape.vocabulary, (n, MEAN_LENGTH), device=bench.device)
+        for beam in (4, 1):
+            found = {}
+            for way in (eager, graph):
+                found[way] = [hypotheses[0].tokens for hypotheses in way(src, beam)]
+                seconds = bench.seconds(partial(way, src, beam), repeats=3, warm_up=1)
+                yield {
+                    "way": way.__name__, "sentences": n, "beam": beam,
+                    "ms_per_step": round(1e3 * seconds / length, 3),
+                    "sentences_s": round(n / seconds, 1),
+                    "like_eager": sum(map(eq, found[way], found[eager])),
+                }  # fmt: skip
+
+
+def test_set(bench: Bench) -> Iterator[Result]:
+    """As many sentences as newstest2014 has, in bf16, outputs about as long as sources.
+
+    One batch at a time and two in turn; the first pass captures graphs, the second has them.
+    """
+    shape = bench.shape(BASE)
+    transformer = new_transformer(configuration(shape, "bf16"))
+    transformer.initialize(1)
+    transformer = transformer.to(bench.device, torch.bfloat16).eval()
+    decoding = Decoding(beam=4, length_penalty=0.6, max_extra_length=2)
+    parts = [
+        SourcePart(torch.randint(4, shape.vocabulary, (n - 1,)).tolist(), prefix=[])
+        for n in lengths(10 if bench.small else 3_003)[0].tolist()
+    ]
+    for at_once in (1, 2):
+        found = PartSearch([transformer], decoding, reads_as=tuple, untrained=[EOS_ID])
+        found.batches_at_once = at_once
+        for state in ("first", "again"):
+            bench.wait()
+            began = time.perf_counter()
+            found.find(parts, SearchOptions())
+            seconds = time.perf_counter() - began
+            yield {
+                "batches_at_once": at_once, "pass": state, "sentences": len(parts),
+                "sentences_s": round(len(parts) / seconds, 1), "in_s": round(seconds, 3),
+            }  # fmt: skip
+
+
+def deterministic(bench: Bench) -> Iterator[Result]:
+    """The same four steps twice in deterministic mode: the weights' hashes, and the cost."""
+    torch.use_deterministic_algorithms(True)
+    try:
+        hashes = []
+        for _ in range(2):
+            steps = Training(bench, BASE)
+            for _ in range(4):
+                steps.step()
+            hashes.append(_hash(steps.loss_module))
+        seconds = bench.seconds(steps.step)
+        yield {"same": hashes[0] == hashes[1], "hashes": hashes, "ms": round(1e3 * seconds, 2)}
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+def _hash(module: torch.nn.Module) -> str:
+    digest = hashlib.sha256()
+    for parameter in module.parameters():
+        digest.update(parameter.detach().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def profiled(bench: Bench) -> Iterator[Result]:
+    """Where the time of an eager step goes: the first 15."""
+    steps = Training(bench, BASE)
+    steps.step()
+    bench.wait()
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if bench.is_gpu else [])]
+    with profile(activities=activities) as found:
+        steps.step()
+        bench.wait()
+    key = "self_device_time_total" if bench.is_gpu else "self_cpu_time_total"
+    events = sorted(found.key_averages(), key=lambda event: -getattr(event, key))
+    total = sum(getattr(event, key) for event in events)
+    for event in events[:15]:
+        spent = getattr(event, key)
+        yield {"name": event.key[:80], "calls": event.count, "ms": round(spent / 1e3, 3),
+               "share": round(spent / total, 4)}  # fmt: skip
+
+
+# with their deadlines in seconds; together with those of the checks less than eight minutes
+MEASURES: list[tuple[Part, float]] = [
+    (versions, 5.0),
+    (ceilings, 15.0),
+    (base_step, 45.0),
+    (decoding, 35.0),
+    (big_step, 65.0),
+    (test_set, 20.0),
+    (deterministic, 15.0),
+    (profiled, 5.0),
+]
