@@ -183,13 +183,18 @@ class Reference:
         Loss, gradient norm and the gradient of each parameter may be as far from those in fp32 as
         twice plain code in the run's precision, since roundings in another order add up otherwise,
         and some more: `_TOLERANCE`, of a parameter whose gradient is small that of a hundredth
-        of the whole.
+        of the whole. With dropout, which is compiled apart and draws masks of its own, the loss may
+        at most double or halve.
 
         Raises:
             InputError: out of memory.
         """
         try:
             errors = self._errors(loss_module, [batch], config)
+            loss_module.transformer.randomness.seed(config.training.seed)  # as slots do anew
+            precision = autocast(config, batch.tgt_out.device)
+            loss, gradients = _gradients(loss_module, [batch], precision, drops=True)
+            norm = sum(float(each.norm()) for each in gradients.values())
         except Exception as error:
             if is_out_of_memory(getattr(error, "inner_exception", error)):
                 raise InputError(
@@ -212,6 +217,8 @@ class Reference:
             if not is_within(errors.gradients[name], plain_error, size + 0.01 * exact.norm):
                 shares = _share(errors.gradients[name], size, plain_error)
                 return f"gradient of {name} off by {shares}"
+        if not (exact.loss <= 2 * loss <= 4 * exact.loss and math.isfinite(norm)):
+            return f"with dropout loss {loss:.3g} and gradients of norm {norm:.3g}"
         return None
 
     def _errors(
@@ -239,12 +246,16 @@ def _rows(batch: Batch, rows: slice) -> Batch:
 
 
 def _gradients(
-    loss_module: TransformerLoss, batches: list[Batch], precision: torch.autocast
+    loss_module: TransformerLoss,
+    batches: list[Batch],
+    precision: torch.autocast,
+    *,
+    drops: bool = False,
 ) -> tuple[float, dict[str, Tensor]]:
-    """Loss and gradients per target token without dropout; the module is left as it was."""
+    """Loss and gradients per target token, with dropout or without; leaves no gradients behind."""
     tokens = max(1, sum(int((batch.tgt_out != PAD_ID).sum()) for batch in batches))
     was_training, loss = loss_module.training, 0.0
-    loss_module.eval()
+    loss_module.train(drops)
     try:
         for batch in batches:
             with precision:
