@@ -15,10 +15,8 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    SerializerFunctionWrapHandler,
     Tag,
     create_model,
-    model_serializer,
     model_validator,
 )
 
@@ -107,16 +105,6 @@ class Corpus(Section):
     def settings(self) -> Any:
         """What stands under that key."""
         return getattr(self, self.kind())
-
-    @model_serializer(mode="wrap")
-    def _as_before_there_were_prefixes(
-        self, handler: SerializerFunctionWrapHandler
-    ) -> dict[str, Any]:
-        """Without a prefix that is not set: manifests compare corpora with what they recorded."""
-        content: dict[str, Any] = handler(self)
-        if self.source_prefix is None:
-            content.pop("source_prefix", None)
-        return content
 
 
 class Hub(Corpus):

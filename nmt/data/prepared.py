@@ -29,7 +29,7 @@ class PreparedData:
 
     Keys of the manifest beside those of every manifest: `data_sha256` (over the hashes of all Arrow
     files), `tokenizer_sha256`, `target_symbols` (those of `tokenizer.symbols` that training targets
-    hold, if any), `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight),
+    hold), `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight),
     `corpora` (with counts by cleaning rule), `warnings` (if there are any), `settings`, `inputs`,
     `origin_sha256`.
     """
@@ -226,11 +226,8 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
 
 def settings_of(config: Config) -> dict[str, Any]:
     """The settings that prepared data depend on, as their manifest has them."""
-    # data without symbols or a shortlist are as they were before there were these settings
-    left_out = {"directory"} if config.data.shortlist else {"directory", "shortlist"}
-    data = config.data.model_dump(mode="json", exclude=left_out)
-    absent = set() if config.tokenizer.symbols else {"symbols"}
-    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json", exclude=absent)}
+    data = config.data.model_dump(mode="json", exclude={"directory"})
+    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json")}
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

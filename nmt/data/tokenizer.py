@@ -1,9 +1,8 @@
 """The BPE tokenizer, one vocabulary for both languages: training it, text to ids and back.
 
-A sentencepiece model without normalization of its own; it says which one of ours was done to the
-text that it was learnt from (see `cleaning.normalize`). It keeps case and white space and has the
-256 bytes in its vocabulary, so that every normalized text is encoded without unknowns and
-`decode(encode(text)) == text`.
+A sentencepiece model without normalization of its own: text is given to it as `cleaning.normalize`
+leaves it. It keeps case and white space and has the 256 bytes in its vocabulary, so that every
+normalized text is encoded without unknowns and `decode(encode(text)) == text`.
 """
 
 import hashlib
@@ -15,7 +14,8 @@ from pathlib import Path
 
 import sentencepiece
 
-from nmt.data.tokenizer_model import MAX_MODEL_BYTES, SINGLE_SPACES, UNK_SURFACE, check_model
+from nmt.data.cleaning import normalize
+from nmt.data.tokenizer_model import MAX_MODEL_BYTES, UNK_SURFACE, check_model
 from nmt.errors import InputError, NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import atomic
@@ -45,10 +45,11 @@ class Tokenizer:
         normalize: what is done to a text before it is encoded, and to one that was decoded.
     """
 
+    normalize = staticmethod(normalize)
+
     def __init__(self, model: bytes):
         """`model`: the content of a sentencepiece model; ValueError if it is not as ours are."""
-        form, self.model = check_model(model), model
-        self.symbols, self.normalize = form.symbols, form.normalize
+        self.symbols, self.model = check_model(model), model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.vocabulary_size: int = self._processor.vocab_size()
@@ -175,7 +176,7 @@ def train_tokenizer(
         if raised:
             raise raised[0] from None
         raise _training_problem(str(error), vocabulary_size) from None
-    atomic.write_file(output, model.getvalue() + SINGLE_SPACES)
+    atomic.write_file(output, model.getvalue())
 
 
 def _training_problem(message: str, vocabulary_size: int) -> InputError:

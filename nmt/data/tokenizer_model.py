@@ -9,12 +9,11 @@ sentencepiece_model.proto.
 
 import math
 import struct
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 from nmt.config import symbols_fault
-from nmt.data.cleaning import keep_spacing, needs_repair, normalize
+from nmt.data.cleaning import needs_repair
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
 UNK_SURFACE = "\ufffd"  # what the unknown id is decoded as
@@ -34,29 +33,15 @@ _BYTES_OF_TEXT = [(b"<0x%02X>" % byte, _BYTE) for byte in range(256)]
 # model_type BPE, byte_fallback, unk_id, bos_id, eos_id, pad_id
 _TRAINER = {3: 2, 35: 1, 40: UNK_ID, 41: BOS_ID, 42: EOS_ID, 43: PAD_ID}
 _SYMBOLS = 31  # user_defined_symbols, a field for each
-# The name of normalizer_spec says what text the model was learnt from. sentencepiece writes the
-# first, and does nothing by either.
-_NORMALIZATIONS = {b"identity": keep_spacing, b"nmt_single_spaces": normalize}
-# Appended to a model, it counts instead of the name that is in it already.
-SINGLE_SPACES = b"\x1a\x13\x0a\x11nmt_single_spaces"
 
 
-@dataclass(frozen=True)
-class Form:
-    """What a tokenizer model says of itself."""
-
-    symbols: tuple[str, ...]  # of the configuration; their ids follow those of special pieces
-    normalize: Callable[[str], str]  # what was done to the text that it was learnt from
-
-
-def check_model(model: bytes) -> Form:
-    """Raises ValueError unless `model` has the form of those that `train_tokenizer` writes."""
+def check_model(model: bytes) -> tuple[str, ...]:
+    """The symbols of a model; ValueError unless it has the form of those that we write."""
     if len(model) > MAX_MODEL_BYTES:
         raise ValueError(f"more than {MAX_MODEL_BYTES:,} bytes")
     pieces: list[tuple[bytes, int]] = []
     trainer: dict[int, Any] = {}
     declared: list[str] = []
-    normalizer: dict[int, Any] = {1: b"identity"}
     try:
         for number, wire, value in _fields(model):
             if (number, wire) == (1, _BYTES):
@@ -64,7 +49,7 @@ def check_model(model: bytes) -> Form:
             elif (number, wire) == (2, _BYTES):
                 trainer |= _values(value, {44: [UNK_SURFACE.encode()]}, declared)
             elif (number, wire) == (3, _BYTES):  # normalizer_spec: name, character map
-                normalizer |= _values(value, {1: [*_NORMALIZATIONS], 2: [b""]})
+                _values(value, {1: [b"identity"], 2: [b""]})
             else:
                 raise ValueError(f"it has a field {number}, which ours do not have")
     except (IndexError, struct.error):
@@ -72,11 +57,9 @@ def check_model(model: bytes) -> Form:
     if fault := symbols_fault(declared):
         raise ValueError(fault)
     _check_kinds(pieces, declared)
-    if normalizer[1] not in _NORMALIZATIONS:
-        raise ValueError("a normalization without a name")
     if not trainer.items() >= _TRAINER.items():
         raise ValueError("no BPE with byte fallback and special ids 0, 1, 2, 3")
-    return Form(tuple(declared), _NORMALIZATIONS[normalizer[1]])
+    return tuple(declared)
 
 
 def _check_kinds(pieces: list[tuple[bytes, int]], symbols: list[str]) -> None:

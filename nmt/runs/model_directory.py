@@ -212,7 +212,7 @@ def _load(folder: Path, content: dict[str, Any], device: torch.device) -> Loaded
         shortlist = Shortlist.load(folder / SHORTLIST, tokenizer.vocabulary_size)
     return LoadedModel(
         config, tokenizer, transformer.to(device).eval(), content["step"], folder,
-        content.get("target_symbols", ()), shortlist,
+        content["target_symbols"], shortlist,
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ class Best(BaseModel):
 
     step: Count | None = None
     bleu: float = -1.0
-    chrf: float | None = None  # None: none yet, or of a version that did not keep it
+    chrf: float | None = None  # None: no validation yet
     nll: float | None = None
     worse_since: Count = 0  # validations that were not better
     validated: Count = 0  # the step of the last validation

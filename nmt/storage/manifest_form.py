@@ -36,7 +36,7 @@ class _Trained(_Manifest):
     step: Annotated[int, Field(ge=0, le=_MAX_STEP)]
     tokenizer_sha256: str
     data_sha256: str
-    target_symbols: list[str] = []
+    target_symbols: list[str]
 
 
 class _TestSet(_Manifest):
@@ -79,7 +79,7 @@ class _Data(_Manifest):
     tokenizer_sha256: str
     data_sha256: str
     origin_sha256: str
-    target_symbols: list[str] = []
+    target_symbols: list[str]
     settings: _Settings
     shards: _Shards
     corpora: list[_Corpus]

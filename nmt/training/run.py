@@ -37,8 +37,7 @@ class Run:
     @property
     def facts(self) -> dict[str, Any]:
         """What the manifest of every checkpoint and model of the run says of its data."""
-        symbols = {"target_symbols": self.target_symbols} if self.target_symbols else {}
-        return self.hashes | symbols
+        return {**self.hashes, "target_symbols": self.target_symbols}
 
 
 def prepare_if_missing(config: Config, note: Note) -> None:
@@ -95,7 +94,7 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
         data.shards("train"),
         validation,
         verify,
-        data.manifest.get("target_symbols", []),
+        data.manifest["target_symbols"],
         data.shortlist_file(),
     )
 

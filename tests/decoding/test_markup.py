@@ -20,7 +20,7 @@ from nmt.decoding.tags import Element, Point, place
 from nmt.decoding.translation import EMPTY, Translation
 from nmt.decoding.translator import Translator
 from tests.documents import ROOT
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 
 
 class Tags:
@@ -300,11 +300,11 @@ def test_tags_in_one_long_word_too():
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    return Translator.load(FROZEN[-1] / "run", device="cpu")
+    return Translator.load(TRAINED / "run", device="cpu")
 
 
 def test_text_without_tags_is_translated_as_without_markup(translator: Translator):
-    sentences = Path(FROZEN[-1] / "test.en").read_text().splitlines()[:3]
+    sentences = Path(TRAINED / "test.en").read_text().splitlines()[:3]
     plain = [each.text for each in translator.translate(sentences)]
     found = translate_markup(translator, [html.escape("\n".join(sentences), quote=False)])
     assert html.unescape(found[0]).split("\n") == plain

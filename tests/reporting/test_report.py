@@ -26,7 +26,7 @@ from nmt.reporting.tables import cleaning_tables, cost_table, settings_tables
 from nmt.storage import manifest
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.train import train
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 from tests.page import Page
 from tests.tiny import tiny_settings
 
@@ -518,15 +518,15 @@ def test_time_goes_on_where_the_checkpoint_left_it(settings):
     assert times == sorted(times)
 
 
-def test_no_control_character_of_a_name_reaches_the_page(frozen_run: Path, tmp_path: Path):
-    run = frozen_run.rename(frozen_run.with_name("\x1b[31mred\x07\u202e"))
+def test_no_control_character_of_a_name_reaches_the_page(trained_run: Path, tmp_path: Path):
+    run = trained_run.rename(trained_run.with_name("\x1b[31mred\x07\u202e"))
     report([run], tmp_path / "page.html", lambda line: None)
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "red" in page and not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", page)
 
 
 @pytest.fixture
-def frozen_run(tmp_path: Path) -> Path:
+def trained_run(tmp_path: Path) -> Path:
     run = tmp_path / "run"
-    shutil.copytree(FROZEN[-1] / "run", run, copy_function=shutil.copyfile)
+    shutil.copytree(TRAINED / "run", run, copy_function=shutil.copyfile)
     return run

@@ -39,7 +39,9 @@ def save(config, tokenizer, hashes, tmp_path: Path) -> Save:
 def describe(folder: Path) -> None:
     """Writes a manifest that fits what is in a checkpoint now."""
     content = manifest.read(folder, "checkpoint")
-    facts = {key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256")}
+    facts = {
+        key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
+    }
     manifest.write(folder, "checkpoint", facts)
 
 

@@ -319,7 +319,11 @@ def described(tmp_path: Path) -> Path:
     (folder / "deep").mkdir(parents=True)
     (folder / "a").write_bytes(bytes(range(256)))
     (folder / "deep" / "b").write_text("b")
-    manifest.write(folder, "model", {"step": 3, "tokenizer_sha256": "t", "data_sha256": "d"})
+    manifest.write(
+        folder,
+        "model",
+        {"step": 3, "tokenizer_sha256": "t", "data_sha256": "d", "target_symbols": []},
+    )
     return folder
 
 
