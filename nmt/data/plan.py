@@ -73,15 +73,13 @@ class Plan:
         """The steps `after` + 1, `after` + 2, ... without end.
 
         Raises:
-            InputError: a shard's file has changed since it was opened, or holds a pair longer than
-                `batch_tokens`; or `after` is beyond any training.
+            InputError: a shard holds a pair longer than `batch_tokens`, or `after` is beyond any
+                training.
         """
         step = epoch = self._epochs_to_skip(after)
         while True:
             for number, window in enumerate(self._windows(epoch)):
                 parts = [(self.shards[i], self._chosen(i, epoch)) for i in window]
-                for shard, _ in parts:
-                    shard.check_unchanged()
                 pairs, source, target = _pairs(parts)
                 rng = self._rng(epoch, 1, number)
                 order = rng.permutation(len(pairs))
@@ -169,7 +167,6 @@ class Plan:
 
 def _sizes(shard: Shard) -> tuple[int, int, int]:
     """A shard's number of pairs, and its tokens on each side."""
-    shard.check_unchanged()
     source, target = (
         int(side.offsets[-1] - side.offsets[0]) for side in (shard.source, shard.target)
     )

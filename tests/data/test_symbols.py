@@ -76,7 +76,7 @@ def prepared(tmp_path_factory) -> tuple[Config, list[str]]:
 def test_the_prefix_stands_before_each_source_and_no_rule_sees_it(prepared):
     config, told = prepared
     data = PreparedData.of(config)
-    tokenizer, _ = data.tokenizer(360)
+    tokenizer = data.tokenizer()
     there, back = data.shards("train")
     assert tokenizer.decode(there.source[0]) == f"<2de> {PAIRS[0][0]}"
     assert tokenizer.decode(back.source[0]) == f"<BT> <2en> {PAIRS[0][1]}"
