@@ -134,7 +134,7 @@ def _read(folder: Path) -> Checkpoint:
         raise InputError(f"no optimizer state, {folder}, resume from a newer checkpoint")
     refuse_unsound(folder, content, (STATE, OPTIMIZER))
     try:
-        state = read_state(folder / STATE, content["step"])
+        state = read_state(folder / STATE)
         weights, moments = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
     except OSError as error:
         raise of_system(error) from None

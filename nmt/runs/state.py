@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -11,18 +11,16 @@ from pydantic import (
     NonNegativeFloat,
     PositiveInt,
     ValidationError,
-    model_validator,
 )
 
 from nmt.config import Measure
 from nmt.errors import NoModelError
 
-_MAX_BYTES = 1_000_000
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # for a person
 
-Count = Annotated[int, Field(ge=0, le=2**53)]
+Count = Annotated[int, Field(ge=0)]
 
 
 class Best(BaseModel):
@@ -73,24 +71,14 @@ class State(BaseModel):
     threads: PositiveInt
     torch: str
 
-    @model_validator(mode="after")
-    def _is_of_the_past(self) -> Self:
-        if max(self.best.step or 0, self.best.validated) > self.step:
-            raise ValueError(f"a validation after step {self.step}")
-        return self
 
-
-def read_state(path: Path, step: int) -> State:
-    """The state in the checkpoint of `step`; NoModelError if it is none that we have written."""
+def read_state(path: Path) -> State:
+    """The state in a checkpoint's file; NoModelError if it is none that we have written."""
     try:
-        with path.open("rb") as file:
-            state = State.model_validate_json(file.read(_MAX_BYTES))
+        return State.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         place = "".join(f"{part}: " for part in first["loc"])
         raise NoModelError(
             f"damaged state ({place}{first['msg']}), {path}, restore it from a copy"
         ) from None
-    if state.step != step:
-        raise NoModelError(f"state of step {state.step}, {path}, restore that of step {step}")
-    return state
