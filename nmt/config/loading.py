@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from nmt.config.comparing import differences
 from nmt.config.problems import described
 from nmt.config.settings import Config, Model
-from nmt.config.strict_yaml import MAX_DEPTH, KeyPath, inline, parse, read
+from nmt.config.strict_yaml import KeyPath, inline, parse, read
 from nmt.errors import ArgumentError, InputError
 from nmt.storage import names
 
@@ -161,7 +161,7 @@ def _apply(
 ) -> None:
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
-    if not equals or not all(keys) or len(keys) > MAX_DEPTH:
+    if not equals or not all(keys):
         raise InputError(f"not an override: {override:.100}, {origin}, write section.key=value")
     value, lines = parse(text, f"{origin}: {dotted}")
     node = content

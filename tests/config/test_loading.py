@@ -26,6 +26,7 @@ def test_base_and_overrides(tmp_path: Path):
     write(tmp_path, GOOD)
     above = write(tmp_path, "base: c.yaml\nmodel: {d_ff: 7}\ndata: {max_length: 9}\n", "above.yaml")
     config = load(above, ["training.max_steps=3", "model.norm=pre", "training.gradient_clip=null"])
+    assert load(above, ["data.directory=a=b"]).data.directory == "a=b"
     assert (config.model.d_ff, config.data.max_length, config.model.norm) == (7, 9, "pre")
     assert config.training.max_steps == 3
     assert config.data.directory == "data/x"
