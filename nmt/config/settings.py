@@ -43,7 +43,7 @@ _MAX_SYMBOLS = 1000
 _PIECE_OF_ALL = re.compile("<(pad|s|/s|unk|0x[0-9A-F]{2})>")
 
 
-def symbols_fault(symbols: Sequence[str]) -> str | None:
+def _symbols_fault(symbols: Sequence[str]) -> str | None:
     """What is wrong with symbols of a vocabulary, if anything."""
     if len(symbols) > _MAX_SYMBOLS:
         return f"{len(symbols):,} symbols, more than {_MAX_SYMBOLS:,}"
@@ -234,7 +234,7 @@ class Tokenizer(Section):
 
     @model_validator(mode="after")
     def _symbols_are_sound(self) -> Self:
-        if fault := symbols_fault(self.symbols):
+        if fault := _symbols_fault(self.symbols):
             raise ValueError(f"tokenizer.symbols: {fault}")
         return self
 

@@ -143,7 +143,7 @@ def test_prepared_data_have_one_if_they_are_asked(settings: Settings, tmp_path, 
         partial(learn_shortlist, frequent=50, translations=5),
     )
     before = manifest.read(Path(settings().data.directory), "data")
-    assert "shortlist" not in before["settings"]["data"]
+    assert before["settings"]["data"]["shortlist"] is False
     own = {"data__directory": str(tmp_path / "data")}
     asked = settings(**own, data__shortlist=True)
     assert "learning a shortlist" in told(asked)
