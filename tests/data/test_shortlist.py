@@ -155,7 +155,7 @@ def test_prepared_data_have_one_if_they_are_asked(settings: Settings, tmp_path, 
     assert (found.frequent.shape, found.translations.shape) == ((50,), (400, 5))
     assert data.shortlist_file() == found.to_bytes()
     assert "nothing to do" in told(asked)
-    assert "data.shortlist was true, is null" in told(settings(**own))
+    assert "data.shortlist was true, is false" in told(settings(**own))
     assert not (tmp_path / "data/shortlist.safetensors").exists()
     assert manifest.read(tmp_path / "data", "data") == before
     assert PreparedData.of(settings(**own)).shortlist_file() is None
