@@ -65,7 +65,7 @@ def prepare(
         refuse_what_is_not_ours(job)
         refuse_if_used(job.directory, job.origin)
         _check_input(job, note)
-        with _locked(job) as held:
+        with _locked(job):
             if _is_prepared(job, lambda line: None):  # by now, by the process that had the lock
                 note(f"{directory} has been prepared by another process: nothing to do")
                 return
@@ -80,20 +80,19 @@ def prepare(
                     f"a corpus has changed while it was read, {directory}, run nmt prepare again"
                 )
             refuse_if_used(job.directory, job.origin)  # by a run that has begun meanwhile
-            held.check()
             publish(job)
     note(f"prepared {directory} in {time.monotonic() - began:.0f} s")
 
 
 @contextlib.contextmanager
-def _locked(job: Job) -> Iterator[atomic.Lock]:
+def _locked(job: Job) -> Iterator[None]:
     """Locks the directory; restores it after a failure that has left nothing to go on from."""
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
     is_new = not lock.exists()
-    with atomic.lock(job.directory, "nmt prepare") as held:
+    with atomic.lock(job.directory, "nmt prepare"):
         try:
-            yield held
+            yield
         except BaseException:
             if is_new and not job.work.exists():
                 lock.unlink(missing_ok=True)

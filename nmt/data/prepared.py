@@ -138,7 +138,6 @@ class PreparedData:
         note = {"run": str(run.resolve()), "origin_sha256": self.manifest["origin_sha256"]}
         name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
         path = self.directory / USED_BY / name
-        atomic.refuse_link(path.parent)
         try:
             path.parent.mkdir(exist_ok=True)
             atomic.write_if_changed(path, (json.dumps(note) + "\n").encode())
