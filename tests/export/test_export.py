@@ -82,6 +82,8 @@ def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, 
     assert not [each for each in caplog.records if each.name.startswith("transformers")]
     assert "40 greedy translations equal ours" in capsys.readouterr().err
     theirs = AutoModelForSeq2SeqLM.from_pretrained(out).eval()
+    # with True their search would end once it has as many hypotheses as beams
+    assert theirs.generation_config.early_stopping == "never"
     tokenizer = AutoTokenizer.from_pretrained(out)
     theirs.save_pretrained(again)
     tokenizer.save_pretrained(again)

@@ -413,6 +413,14 @@ def test_checkpoints_of_other_data_are_not_averaged(
     assert "of other data than step 12" in said[-1]
 
 
+def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_path: Path):
+    """As a stop leaves one, or the best validation."""
+    assert config.training.checkpoint_every == 4
+    for step in (4, 6, 8):
+        save(step)
+    assert average(tmp_path, 2, tmp_path / "mean", print) == [4, 8]
+
+
 def test_weights_whose_sum_is_infinite_have_no_mean(save: Save):
     folders = [save(1), save(2)]
     for folder in folders:
