@@ -2,7 +2,7 @@
 
 Every `nmt` line is run, training with sizes for tests and with the reader's text instead of a
 download. What it reads must be there: in the repository, made by a line before it, or a file of the
-reader's own; where a finished run is needed that nothing before has trained, a frozen one stands in
+reader's own; where a finished run is needed that nothing before has trained, a small one stands in
 for it. Python blocks are run too. What no test can run says why in the document:
 `<!-- not run: REASON -->` before its block; its `nmt` lines are parsed all the same.
 """
@@ -47,7 +47,7 @@ from tests.documents import (
     what_the_code_says,
     yaml_files,
 )
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 
 COMMANDS = {document: commands(document) for document in DOCUMENTS}
 ALL = [command for found in COMMANDS.values() for command in found]
@@ -71,7 +71,7 @@ STANDS_FOR = {  # words of a sentence that a reader replaces
     "F": "news.en", "F.html": "new.html", "DIR": "new", "TEXT": "The man reads.", "L": "de",
     "KEY=VALUE": "training.max_steps=3",
 }  # fmt: skip
-OFFERED = {  # the reader's own, from the frozen text
+OFFERED = {  # the reader's own, from the fixture's text
     "news.en": "train.en", "news.de": "train.de", "back.en": "train.en", "mono.de": "train.de",
 }  # fmt: skip
 OFFERED |= {
@@ -236,7 +236,7 @@ def reader(tmp_path: Path, monkeypatch) -> Path:
     for name in ("configs", "recipes"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name, kept in OFFERED.items():
-        shutil.copyfile(FROZEN[-1] / kept, name)
+        shutil.copyfile(TRAINED / kept, name)
     monkeypatch.setattr(
         stand_in, "SIZES",
         {name: {"train": 60, "valid": 3, "test": 3} for name in stand_in.SIZES},
@@ -354,7 +354,7 @@ def run(arguments: list[str], command: Command, monkeypatch) -> None:
         if "huggingface" in arguments:
             return  # transformers takes seconds to import: export/test_export.py runs it
         arguments[1] = exportable()
-    if name == "average":  # the frozen run has three checkpoints
+    if name == "average":  # the fixture's run has three checkpoints
         arguments[arguments.index("--last") + 1] = "3"
     typed = shlex.split(command.text)[1] if "|" in command.text else ""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{typed}\n".encode())))
@@ -369,14 +369,14 @@ def in_small(config: Config, command: Command) -> list[str]:
         small += TEXT_DATA
     elif config.data.directory == "data/demo":
         small += SMALL_DEMO
-    if Path(config.training.run_directory).exists():  # a frozen one perhaps, of other settings
+    if Path(config.training.run_directory).exists():  # a small one perhaps, of other settings
         place = f"line-{command.where}"
         small += [f"training.run_directory=runs/{place}", f"data.directory=data/{place}"]
     return small
 
 
 def exportable() -> str:
-    """A model without a window, which the frozen one has and other programs lack."""
+    """A model without a window, which the fixture has and other programs lack."""
     run = "runs/exportable"
     if not Path(run).exists():
         where = [f"training.run_directory={run}", "data.directory=data/exportable"]
@@ -385,11 +385,11 @@ def exportable() -> str:
 
 
 def bring(path: Path) -> None:
-    """Puts a frozen run where a model is named whose training is no matter of seconds."""
+    """Puts a small run where a model is named whose training is no matter of seconds."""
     if path.exists():
         return
     assert str(path) in RUNS, f"{path} is nowhere made"
-    shutil.copytree(FROZEN[-1] / "run", path, copy_function=shutil.copyfile)
+    shutil.copytree(TRAINED / "run", path, copy_function=shutil.copyfile)
     keep_test_set(path)
 
 
@@ -399,7 +399,7 @@ def keep_test_set(run: Path) -> None:
     folder = run / TEST_SET
     folder.mkdir()
     for side, name in (("en", test_set.SOURCE), ("de", test_set.TARGET)):
-        shutil.copyfile(FROZEN[-1] / f"test.{side}", folder / name)
+        shutil.copyfile(TRAINED / f"test.{side}", folder / name)
     corpora = [corpus.model_dump(mode="json") for corpus in data.test]
     manifest.write(folder, "test set", {"corpora": corpora})
 

@@ -12,8 +12,7 @@ from typing import Any
 from nmt.cli import _EXTRAS, COMMANDS
 from nmt.cli.parser import parse
 from tests.documents import ROOT
-from tests.fixtures.make import FROZEN
-from tests.test_formats import copied
+from tests.fixtures.make import copied
 
 PROGRAM = """\
 import sys
@@ -68,7 +67,7 @@ def packages(requirements: list[str]) -> set[str]:
 
 def test_translating_needs_no_extra_and_others_name_theirs(tmp_path: Path):
     """Without any package of any extra; nothing is written before one is missed."""
-    place = copied(FROZEN[-1], tmp_path / "place")
+    place = copied(tmp_path / "place")
     (place / "text").write_text("The dog sees a cat.\n", encoding="utf-8")
     demo = (ROOT / "configs" / "demo.yaml").read_text(encoding="utf-8")
     (place / "demo.yaml").write_text(demo, encoding="utf-8")

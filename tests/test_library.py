@@ -14,12 +14,12 @@ import nmt
 from nmt import errors
 from nmt.errors import ArgumentError, InputError, Status
 from tests.documents import ROOT
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 from tests.library_example import use
 
 
 def test_a_text_gives_a_translation_and_texts_give_as_many():
-    translator = nmt.Translator.load(FROZEN[-1] / "run", device="cpu")
+    translator = nmt.Translator.load(TRAINED / "run", device="cpu")
     text = "The dog sees a cat."
     found = translator.translate(text)
     assert isinstance(found, nmt.Translation) and isinstance(found.text, str)
@@ -35,8 +35,8 @@ def test_a_text_gives_a_translation_and_texts_give_as_many():
 
 def test_the_example_of_a_typed_program_runs():
     texts = ["The dog sees a cat.", "", "A child reads."]
-    expected = nmt.Translator.load(FROZEN[-1] / "run", device="cpu").translate(texts)
-    assert use(str(FROZEN[-1] / "run"), texts) == [each.text for each in expected]
+    expected = nmt.Translator.load(TRAINED / "run", device="cpu").translate(texts)
+    assert use(str(TRAINED / "run"), texts) == [each.text for each in expected]
 
 
 def test_a_configuration_is_loaded():

@@ -1,14 +1,10 @@
-"""Text as people paste it: a model translates it as the text that is seen, and trains on it alike.
-
-Older models, which were trained on text with the spacing it had, go on getting just that.
-"""
+"""Text as people paste it is translated, scored and trained on as the text that is seen."""
 
 from itertools import cycle, islice
 from pathlib import Path
 
 import pytest
 
-from nmt.cli import main
 from nmt.config import Config, validate
 from nmt.data import cleaning
 from nmt.data.prepare import prepare
@@ -20,8 +16,6 @@ from nmt.demo_language import demo_pairs
 from nmt.evaluation.attention_maps import attention_of
 from nmt.runs.model_directory import new_transformer
 from tests.conftest import make_settings
-from tests.fixtures.make import FROZEN, PAIRS
-from tests.test_formats import copied
 from tests.tiny import tiny_settings
 
 SENTENCES = [pair.source for pair in demo_pairs(40, 3, "test")]
@@ -115,41 +109,6 @@ def test_what_was_pasted_is_prepared_and_translated_alike(tmp_path: Path):
     lines = (tmp_path / "en").read_bytes().decode().split("\n")[:-1]
     cut = translator._cutter.cut(lines)
     assert [[*shard.source[i][:-1].tolist()] for i in range(150)] == [part for [part] in cut]
-
-
-# An older model: its data are taken as they are, trained on, and lead to models that are treated so
-
-
-def test_an_older_model_gets_the_text_it_was_trained_on(tmp_path: Path, monkeypatch):
-    monkeypatch.chdir(copied(FROZEN[0], tmp_path / "frozen"))
-    translator = Translator.load("run", device="cpu")
-    odd = "The  baker\u00a0opens his shop."
-    [[part]] = translator._cutter.cut([odd])
-    assert part == translator.tokenizer.encode(odd)
-    assert part != translator.tokenizer.encode(cleaning.normalize(odd))
-
-
-def test_older_data_are_whole_and_say_that_they_are_older(tmp_path: Path, monkeypatch, capsys):
-    monkeypatch.chdir(copied(FROZEN[0], tmp_path / "frozen"))
-    assert main(["train", "config.yaml", "training.max_steps=301"]) == 0
-    assert main(["prepare", "config.yaml"]) == 0  # a run was trained on them
-    told = capsys.readouterr().err
-    assert "an earlier nmt prepared data, with the spacing that the text has" in told
-    assert "data is prepared already and whole: nothing to do" in told
-
-
-def test_a_tokenizer_that_is_taken_over_brings_its_treatment(tmp_path: Path, monkeypatch):
-    monkeypatch.chdir(copied(FROZEN[0], tmp_path / "frozen"))
-    source, target = PAIRS["train"][0]
-    Path("odd.tsv").write_text(f"{source.replace(' ', '  ')}\t{target}\n")
-    second = "training.initialize_from=run", "training.run_directory=second"
-    words = ["config.yaml", *second, "data.train=[{tsv: {path: odd.tsv}}]", "data.validation=[]"]
-    assert main(["prepare", *words, "data.directory=d2", "training.early_stopping=null"]) == 0
-    data = PreparedData.open(Path("d2"))
-    tokenizer = Tokenizer.load(Path("d2/tokenizer.model"))
-    [shard] = data.shards("train")
-    assert tokenizer.decode(shard.source[0]) == source.replace(" ", "  ")
-    assert data.manifest["recipe"] == 1  # as an earlier nmt would have made them
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents import ROOT
-from tests.fixtures.make import FROZEN
-from tests.test_formats import copied
+from tests.fixtures.make import copied
 
 PROGRAM = """\
 import sys, nmt
@@ -99,7 +98,7 @@ def test_a_checkout_named_nmt_is_imported_from_its_parent_folder(installed: Path
 
 def test_commands_work_from_anywhere(installed: Path, tmp_path: Path):
     """Templates of pages are found, and a configuration without a checkout."""
-    place = copied(FROZEN[-1], tmp_path / "place")
+    place = copied(tmp_path / "place")
     environment = os.environ | {"PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}
     options: dict = {"cwd": place, "env": environment, "capture_output": True, "text": True}
     demo = subprocess.run([sys.executable, "-m", "nmt", "config", "demo"], **options)

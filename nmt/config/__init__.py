@@ -21,7 +21,6 @@ from nmt.config.settings import (
     Tokenizer,
     Training,
     TsvFile,
-    symbols_fault,
 )
 from nmt.config.strict_yaml import inline
 
@@ -50,6 +49,5 @@ __all__ = [
     "load",
     "load_resolved",
     "read_merged",
-    "symbols_fault",
     "validate",
 ]

@@ -15,11 +15,9 @@ from pydantic import ValidationError
 from nmt.config.comparing import differences
 from nmt.config.problems import described
 from nmt.config.settings import Config, Model
-from nmt.config.strict_yaml import MAX_DEPTH, KeyPath, inline, parse, read
+from nmt.config.strict_yaml import KeyPath, inline, parse, read
 from nmt.errors import ArgumentError, InputError
 from nmt.storage import names
-
-_MAX_BASES = 20
 
 
 def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "overrides") -> Config:
@@ -45,7 +43,6 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
             _apply(override, content, origins, origin)
         except InputError as error:
             problems += error.problems
-    problems += _refuse_bpe_dropout(content, origins)
     try:
         initial = _initial_config(content, origins)
         if initial:
@@ -66,32 +63,11 @@ def read_merged(path: Path) -> dict[str, Any]:
 
 
 def load_resolved(path: Path) -> Config:
-    """The configuration in a file that `to_yaml` wrote: no `base:` leads out of it.
-
-    It may be of a model that an earlier version trained with BPE-dropout, which is not in it then.
-    """
+    """The configuration in a file that `to_yaml` wrote: no `base:` leads out of it."""
     content, lines = read(path)
     if not isinstance(content, dict):
         raise InputError(f"no settings, {path}, a mapping of sections was expected")
-    _take_out_bpe_dropout(content)
     return validate(content, {key: f"{path}:{line}" for key, line in lines.items()}, str(path))
-
-
-def _take_out_bpe_dropout(content: Mapping[str, Any]) -> Any:
-    """Removes the setting that earlier versions wrote into every file, and gives its value."""
-    section = content.get("tokenizer")
-    return section.pop("bpe_dropout", 0) if isinstance(section, dict) else 0
-
-
-def _refuse_bpe_dropout(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) -> list[str]:
-    """A line if it asks for what there is no more; it says nothing where it was off."""
-    value = _take_out_bpe_dropout(content)
-    if value == 0:
-        return []
-    return [
-        f"tokenizer.bpe_dropout is {inline(value)}, {origins['tokenizer', 'bpe_dropout']}, leave "
-        "it out: there is no BPE-dropout any more, models made with it can still be used"
-    ]
 
 
 def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) -> Config | None:
@@ -159,10 +135,6 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
     resolved = os.path.realpath(path)
     if resolved in seen:
         raise InputError(f"base: leads back to this file, {path}, break the circle")
-    if len(seen) > _MAX_BASES:
-        raise InputError(
-            f"more than {_MAX_BASES} files, one the base: of another, {path}, join them"
-        )
     if not isinstance(content, dict):
         raise InputError(f"no settings found, {path}, a mapping of sections was expected")
     origins = {key: f"{path}:{line}" for key, line in lines.items()}
@@ -189,7 +161,7 @@ def _apply(
 ) -> None:
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
-    if not equals or not all(keys) or len(keys) > MAX_DEPTH:
+    if not equals or not all(keys):
         raise InputError(f"not an override: {override:.100}, {origin}, write section.key=value")
     value, lines = parse(text, f"{origin}: {dotted}")
     node = content

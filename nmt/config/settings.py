@@ -15,10 +15,8 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    SerializerFunctionWrapHandler,
     Tag,
     create_model,
-    model_serializer,
     model_validator,
 )
 
@@ -45,7 +43,7 @@ _MAX_SYMBOLS = 1000
 _PIECE_OF_ALL = re.compile("<(pad|s|/s|unk|0x[0-9A-F]{2})>")
 
 
-def symbols_fault(symbols: Sequence[str]) -> str | None:
+def _symbols_fault(symbols: Sequence[str]) -> str | None:
     """What is wrong with symbols of a vocabulary, if anything."""
     if len(symbols) > _MAX_SYMBOLS:
         return f"{len(symbols):,} symbols, more than {_MAX_SYMBOLS:,}"
@@ -107,16 +105,6 @@ class Corpus(Section):
     def settings(self) -> Any:
         """What stands under that key."""
         return getattr(self, self.kind())
-
-    @model_serializer(mode="wrap")
-    def _as_before_there_were_prefixes(
-        self, handler: SerializerFunctionWrapHandler
-    ) -> dict[str, Any]:
-        """Without a prefix that is not set: manifests compare corpora with what they recorded."""
-        content: dict[str, Any] = handler(self)
-        if self.source_prefix is None:
-            content.pop("source_prefix", None)
-        return content
 
 
 class Hub(Corpus):
@@ -246,7 +234,7 @@ class Tokenizer(Section):
 
     @model_validator(mode="after")
     def _symbols_are_sound(self) -> Self:
-        if fault := symbols_fault(self.symbols):
+        if fault := _symbols_fault(self.symbols):
             raise ValueError(f"tokenizer.symbols: {fault}")
         return self
 

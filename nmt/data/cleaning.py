@@ -1,10 +1,8 @@
 """What is done to text before it is trained on or translated, and which pairs are left out.
 
-`normalize` is applied to everything that a model reads or writes, `keep_spacing` instead where the
-model's tokenizer was learnt from text so treated; `Tokenizer.normalize` is the right one of the
-two. The rules are for training pairs only; each has its count, so that nothing is dropped silently.
-They are generous: a rule is there to catch what cannot be a translation, not what is merely
-unusual.
+`normalize` is applied to everything that a model reads or writes. The rules are for training pairs
+only; each has its count, so that nothing is dropped silently. They are generous: a rule is there to
+catch what cannot be a translation, not what is merely unusual.
 """
 
 import hashlib
@@ -60,26 +58,11 @@ def normalize(text: str) -> str:
     >>> normalize(" Mu\u0308ller\tund\r\nSo\x00hn,\u00a0Do\u00adnau\u200b\n")
     'Müller und Sohn, Donau'
     """
-    text = _without_controls(text)
+    if needs_repair(text):
+        text = _CONTROL.sub(_replacement, text)
     if has_odd_spacing(text):
         text = " ".join(_INVISIBLE.sub("", text).split())
     return unicodedata.normalize("NFC", text)
-
-
-def keep_spacing(text: str) -> str:
-    r"""`normalize` as it was while it left spacing alone: what older models were trained on.
-
-    Unicode NFC; tabs and all line ends become a space each; other control characters and byte
-    order marks are removed; lone surrogates become U+FFFD.
-
-    >>> keep_spacing("Mu\u0308ller\tund\r\nSo\x00hn")
-    'Müller und  Sohn'
-    """
-    return unicodedata.normalize("NFC", _without_controls(text))
-
-
-def _without_controls(text: str) -> str:
-    return _CONTROL.sub(_replacement, text) if _CONTROL.search(text) else text
 
 
 def _replacement(found: re.Match[str]) -> str:

@@ -23,10 +23,6 @@ from nmt.data.shards import Shard
 from nmt.errors import InputError
 
 WINDOW_PAIRS = 1_000_000
-# To resume, the pairs of all earlier steps are counted, 0.05 to 0.1 us each. The paper's big model
-# saw 3 * 10^8; a step that lies beyond this bound comes from no training.
-_FARTHEST_PAIRS = 10**10
-_EPOCH_PAIRS = 1000  # take as long to count as an epoch's fixed work
 
 
 @dataclass(frozen=True)
@@ -73,15 +69,12 @@ class Plan:
         """The steps `after` + 1, `after` + 2, ... without end.
 
         Raises:
-            InputError: a shard's file has changed since it was opened, or holds a pair longer than
-                `batch_tokens`; or `after` is beyond any training.
+            InputError: a shard holds a pair longer than `batch_tokens`.
         """
-        step = epoch = self._epochs_to_skip(after)
+        step = epoch = 0
         while True:
             for number, window in enumerate(self._windows(epoch)):
                 parts = [(self.shards[i], self._chosen(i, epoch)) for i in window]
-                for shard, _ in parts:
-                    shard.check_unchanged()
                 pairs, source, target = _pairs(parts)
                 rng = self._rng(epoch, 1, number)
                 order = rng.permutation(len(pairs))
@@ -97,29 +90,6 @@ class Plan:
                         batch = order[begin:end]
                         yield self._step(step, epoch, pairs[batch], source[batch], target[batch])
             epoch += 1
-
-    def _epochs_to_skip(self, after: int) -> int:
-        """How many epochs before a step are skipped unseen: all, if each epoch is one step.
-
-        Otherwise none, since how many steps an epoch has depends on the order of its pairs.
-        """
-        weights = [shard.weight for shard in self.shards]
-        pairs, source, target = (
-            sum(weight * size for weight, size in zip(weights, sizes, strict=True))
-            for sizes in zip(*map(_sizes, self.shards), strict=True)
-        )
-        is_one_step = pairs < WINDOW_PAIRS and max(source, target) <= self.batch_tokens
-        if is_one_step and all(weight == int(weight) for weight in weights):
-            return after
-        # two steps in a row hold more than `batch_tokens` on one side, but for a window's last
-        most_steps = 2 * (source + target) / self.batch_tokens + len(weights)
-        if after / most_steps * (pairs + _EPOCH_PAIRS) > _FARTHEST_PAIRS:
-            raise InputError(
-                f"step {after:,} is after more than {int(after / most_steps):,} epochs, "
-                f"{self.shards[0].path.parent}, start a new run in another "
-                "training.run_directory"
-            )
-        return 0
 
     def _rng(self, *key: int) -> np.random.Generator:
         return np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, *key))))
@@ -165,15 +135,6 @@ class Plan:
         slots = np.split(pairs, np.searchsorted(done, shares, side="left") + 1)
         tokens = int(source.sum()), int(target.sum())
         return StepPlan(step, epoch + 1, tuple(slots), *tokens)
-
-
-def _sizes(shard: Shard) -> tuple[int, int, int]:
-    """A shard's number of pairs, and its tokens on each side."""
-    shard.check_unchanged()
-    source, target = (
-        int(side.offsets[-1] - side.offsets[0]) for side in (shard.source, shard.target)
-    )
-    return len(shard), source, target
 
 
 def _pairs(

@@ -2,12 +2,12 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from nmt import signals
 from nmt.config import Config
-from nmt.data import cleaning, workers
+from nmt.data import workers
 from nmt.data.corpora import check_corpus, input_files
 from nmt.data.languages import code_problem
 from nmt.data.prepared import PreparedData, changes, refuse_if_used, settings_of
@@ -22,7 +22,6 @@ from nmt.data.stages.learn_table import learn_table
 from nmt.data.stages.look import look
 from nmt.data.stages.publish import discard_work, publish, refuse_what_is_not_ours, remove_work
 from nmt.data.stages.vocabulary import learn_vocabulary
-from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, LastingError, Note
 from nmt.storage import atomic, manifest
 
@@ -66,7 +65,7 @@ def prepare(
         refuse_what_is_not_ours(job)
         refuse_if_used(job.directory, job.origin)
         _check_input(job, note)
-        with _locked(job) as held:
+        with _locked(job):
             if _is_prepared(job, lambda line: None):  # by now, by the process that had the lock
                 note(f"{directory} has been prepared by another process: nothing to do")
                 return
@@ -81,20 +80,19 @@ def prepare(
                     f"a corpus has changed while it was read, {directory}, run nmt prepare again"
                 )
             refuse_if_used(job.directory, job.origin)  # by a run that has begun meanwhile
-            held.check()
             publish(job)
     note(f"prepared {directory} in {time.monotonic() - began:.0f} s")
 
 
 @contextlib.contextmanager
-def _locked(job: Job) -> Iterator[atomic.Lock]:
+def _locked(job: Job) -> Iterator[None]:
     """Locks the directory; restores it after a failure that has left nothing to go on from."""
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
     is_new = not lock.exists()
-    with atomic.lock(job.directory, "nmt prepare") as held:
+    with atomic.lock(job.directory, "nmt prepare"):
         try:
-            yield held
+            yield
         except BaseException:
             if is_new and not job.work.exists():
                 lock.unlink(missing_ok=True)
@@ -131,14 +129,9 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
         for file in files
     }
     origin = {"recipe": jobs.RECIPE, "settings": settings_of(config), "inputs": inputs}
-    normalize: Callable[[str], str] = cleaning.normalize
     if tokenizer:
         origin["given_tokenizer"] = manifest.file_hash(tokenizer)
-        normalize = Tokenizer.load(tokenizer).normalize
-    if normalize is cleaning.keep_spacing:  # then all is as it was
-        origin["recipe"] = 1
-    directory = Path(config.data.directory)
-    return Job(config, directory, parts, origin, tokenizer, processes, normalize)
+    return Job(config, Path(config.data.directory), parts, origin, tokenizer, processes)
 
 
 def _is_prepared(job: Job, note: Note) -> bool:
@@ -147,30 +140,17 @@ def _is_prepared(job: Job, note: Note) -> bool:
         return False
     try:
         data = PreparedData.open(job.directory)
-        recipe = _recipe_of(data, job)
-        if recipe is None:
+        if data.manifest["origin_sha256"] != manifest.value_hash(job.origin):
             changed = changes(data.manifest["settings"], job.origin["settings"])
             note(f"preparing again: {changed}")
             return False
         data.verify_all()
-        if recipe != job.origin["recipe"]:
-            note(f"an earlier nmt prepared {job.directory}, with the spacing that the text has")
     except LastingError:
         raise
     except InputError as error:
         note(f"preparing again: {error.problems[0]}")
         return False
     return True
-
-
-def _recipe_of(data: PreparedData, job: Job) -> int | None:
-    """The recipe by which prepared data were made from this job's input; None: from another.
-
-    Data of an earlier recipe are whole: their tokenizer says what text they were made for.
-    """
-    recipes = range(1, job.origin["recipe"] + 1)
-    hashes = {manifest.value_hash(job.origin | {"recipe": recipe}): recipe for recipe in recipes}
-    return hashes.get(data.manifest["origin_sha256"])
 
 
 def _check_input(job: Job, note: Note) -> None:

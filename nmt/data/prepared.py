@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from nmt.config import Config
-from nmt.data.shards import Shard, Side, Watched, read_shard
+from nmt.data.shards import Shard, read_shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, NoModelError
 from nmt.storage import atomic, manifest
@@ -29,7 +29,7 @@ class PreparedData:
 
     Keys of the manifest beside those of every manifest: `data_sha256` (over the hashes of all Arrow
     files), `tokenizer_sha256`, `target_symbols` (those of `tokenizer.symbols` that training targets
-    hold, if any), `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight),
+    hold), `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight),
     `corpora` (with counts by cleaning rule), `warnings` (if there are any), `settings`, `inputs`,
     `origin_sha256`.
     """
@@ -85,23 +85,10 @@ class PreparedData:
         """The content of the manifest's file."""
         return (self.directory / manifest.NAME).read_bytes()
 
-    def tokenizer(self, vocabulary_size: int) -> tuple[Tokenizer, bytes]:
-        """The tokenizer, and its file.
-
-        Raises:
-            NoModelError: missing or damaged (status 3).
-            InputError: its number of pieces is not `vocabulary_size`.
-        """
-        path = self.directory / TOKENIZER
+    def tokenizer(self) -> Tokenizer:
+        """Returns the tokenizer; NoModelError if it is missing or damaged (status 3)."""
         manifest.verify(self.directory, self.manifest, [TOKENIZER])
-        tokenizer = Tokenizer.load(path)
-        content = path.read_bytes()
-        if tokenizer.vocabulary_size != vocabulary_size:
-            raise InputError(
-                f"{tokenizer.vocabulary_size} pieces, tokenizer.vocabulary_size asks for "
-                f"{vocabulary_size}, {path}, prepare again"
-            )
-        return tokenizer, content
+        return Tokenizer.load(self.directory / TOKENIZER)
 
     def shortlist_file(self) -> bytes | None:
         """The content of the shortlist's file; None if the data were prepared without.
@@ -118,30 +105,21 @@ class PreparedData:
         """The shards of train or validation, memory-mapped; `verify` checks their bytes.
 
         Raises:
-            InputError: a shard is missing, is no Arrow file, or has another number of pairs.
+            InputError: a shard is missing, or is no Arrow file.
         """
-        return list(self._shards(split))
-
-    def _shards(self, split: str) -> Iterator[Shard]:
+        found: list[Shard] = []
         first = 0
         for entry in self.manifest["shards"][split]:
             path = self.directory / entry["file"]
-            watched = Watched(path, self.manifest["files"][entry["file"]]["sha256"])
-            source, target = read_shard(path)
-            pairs = len(source.offsets) - 1
-            if pairs != entry["pairs"]:
-                raise InputError(
-                    f"{pairs:,} pairs, {entry['pairs']:,} in the manifest, {path}, "
-                    "run nmt prepare again"
-                )
-            yield Shard(path, source, target, entry["weight"], first, watched)
-            first += pairs
+            found.append(Shard(path, *read_shard(path), entry["weight"], first))
+            first += len(found[-1])
+        return found
 
     def verify(self, shard: Shard) -> None:
         """Checks the bytes of a shard, before its first pair is used.
 
         Raises:
-            InputError: the file differs, or has ids outside the vocabulary (status 2).
+            InputError: the file differs (status 2).
         """
         name = shard.path.relative_to(self.directory).as_posix()
         expected = self.manifest["files"][name]["sha256"]
@@ -150,12 +128,6 @@ class PreparedData:
             raise InputError(
                 f"damaged file (sha256 {found[:12]}…, {expected[:12]}… in the manifest), "
                 f"{shard.path}, run nmt prepare again"
-            )
-        size = self.manifest["settings"]["tokenizer"]["vocabulary_size"]
-        if not all(_is_sound(side, size) for side in (shard.source, shard.target)):
-            raise InputError(
-                f"ids beyond the {size:,} of the vocabulary, or empty sentences, {shard.path}, "
-                "run nmt prepare again"
             )
 
     def mark_used(self, run: Path) -> None:
@@ -166,7 +138,6 @@ class PreparedData:
         note = {"run": str(run.resolve()), "origin_sha256": self.manifest["origin_sha256"]}
         name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
         path = self.directory / USED_BY / name
-        atomic.refuse_link(path.parent)
         try:
             path.parent.mkdir(exist_ok=True)
             atomic.write_if_changed(path, (json.dumps(note) + "\n").encode())
@@ -174,12 +145,6 @@ class PreparedData:
             if os.access(self.directory, os.W_OK):
                 raise
             # A directory that cannot be written to cannot be prepared again either.
-
-
-def _is_sound(side: Side, vocabulary_size: int) -> bool:
-    values, offsets = side.values, side.offsets
-    is_within = offsets[0] >= 0 and offsets[-1] <= len(values) and (side.lengths > 0).all()
-    return bool(is_within and values.min() >= 0 and values.max() < vocabulary_size)
 
 
 def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
@@ -226,11 +191,8 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
 
 def settings_of(config: Config) -> dict[str, Any]:
     """The settings that prepared data depend on, as their manifest has them."""
-    # data without symbols or a shortlist are as they were before there were these settings
-    left_out = {"directory"} if config.data.shortlist else {"directory", "shortlist"}
-    data = config.data.model_dump(mode="json", exclude=left_out)
-    absent = set() if config.tokenizer.symbols else {"symbols"}
-    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json", exclude=absent)}
+    data = config.data.model_dump(mode="json", exclude={"directory"})
+    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json")}
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

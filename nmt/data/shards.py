@@ -8,7 +8,7 @@ from the memory map.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from nmt.errors import InputError, naming, of_system
-from nmt.storage import atomic, manifest
+from nmt.storage import atomic
 from nmt.storage.opening import check_regular
 
 _TOKENS = pa.schema([("source", pa.list_(pa.int32())), ("target", pa.list_(pa.int32()))])
@@ -40,34 +40,6 @@ class Side:
         return np.diff(self.offsets)
 
 
-class Watched:
-    """A memory-mapped file, which may be changed while it is used.
-
-    If cut short, it would end the process by SIGBUS; if overwritten, training would not notice.
-    One that is removed or replaced does no harm: the map holds what was opened.
-    """
-
-    def __init__(self, path: Path, sha256: str):
-        self._path, self._sha256, self._stamp = path, sha256, _stamp(path)
-
-    def check(self) -> None:
-        """Raises InputError if the content has changed since the file was opened."""
-        now = _stamp(self._path)
-        if now == self._stamp or not now or not self._stamp or now[0] != self._stamp[0]:
-            return
-        if manifest.file_hash(self._path) != self._sha256:
-            raise InputError(f"changed while it was in use, {self._path}, run nmt prepare again")
-        self._stamp = now  # touched only
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
 @dataclass(frozen=True)
 class Shard:
     """Some pairs of one corpus, in that corpus's order."""
@@ -77,27 +49,15 @@ class Shard:
     target: Side
     weight: float  # how often each pair is seen in an epoch
     first: int  # index of its first pair within the split
-    watched: Watched | None = field(default=None, compare=False)
 
     def __len__(self) -> int:
         return len(self.source.offsets) - 1
 
-    def check_unchanged(self) -> None:
-        """To be called before ids or lengths are read; see `Watched`. Raises as it does."""
-        if self.watched:
-            self.watched.check()
-
 
 def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Source and target token ids of pairs by their index in the split.
-
-    Raises:
-        InputError: a shard's file has changed since it was opened.
-    """
+    """Returns source and target token ids of pairs, given by their index in the split."""
     firsts = np.asarray([shard.first for shard in shards])
     owners = np.searchsorted(firsts, indices, side="right") - 1
-    for owner in np.unique(owners):
-        shards[owner].check_unchanged()
     return [
         (shards[owner].source[index - firsts[owner]], shards[owner].target[index - firsts[owner]])
         for owner, index in zip(owners, indices, strict=True)

@@ -56,7 +56,7 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
     """
     files = _recorded(prepared.manifest)
     if files is None:
-        return  # no data.test, or prepared by an earlier version
+        return
     try:
         kept = manifest.read(place, _KIND)
         manifest.verify(place, kept)

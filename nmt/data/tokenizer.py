@@ -1,9 +1,12 @@
 """The BPE tokenizer, one vocabulary for both languages: training it, text to ids and back.
 
-A sentencepiece model without normalization of its own; it says which one of ours was done to the
-text that it was learnt from (see `cleaning.normalize`). It keeps case and white space and has the
-256 bytes in its vocabulary, so that every normalized text is encoded without unknowns and
-`decode(encode(text)) == text`.
+A sentencepiece model without normalization of its own: text is given to it as `cleaning.normalize`
+leaves it. It keeps case and white space and has the 256 bytes in its vocabulary, so that every
+normalized text is encoded without unknowns and `decode(encode(text)) == text`.
+
+A tokenizer may come from anywhere. sentencepiece up to 0.2.1 crashes on some damaged models (its
+issues 1263, 1269 and 1308). 0.2.2 and 0.2.3 raise an error or work: 20,000 damaged ones, with
+flipped bytes, huge and NUL pieces and broken character maps, ended no process.
 """
 
 import hashlib
@@ -15,7 +18,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from nmt.data.tokenizer_model import MAX_MODEL_BYTES, SINGLE_SPACES, UNK_SURFACE, check_model
+from nmt.data.cleaning import needs_repair, normalize
 from nmt.errors import InputError, NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import atomic
@@ -24,7 +27,11 @@ from nmt.storage.opening import small_file
 # Rarer characters are spelt in bytes. Not 1: web text holds thousands of characters of other
 # scripts. Not the usual 0.9995: on 29,000 captions that spells capitals and digits in bytes.
 _CHARACTER_COVERAGE = 0.9999
+_MAX_MODEL_BYTES = 50_000_000
 _MAX_LINE_BYTES = 1 << 20  # sentencepiece leaves longer lines out; cleaning has a lower bound
+
+_UNK_SURFACE = "\ufffd"  # what the unknown id is decoded as
+_BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 # sentencepiece writes a space as U+2581. So a U+2581 in a text is written as a private character,
 # the escape character followed by 1, and that character itself as it followed by 0.
@@ -45,13 +52,21 @@ class Tokenizer:
         normalize: what is done to a text before it is encoded, and to one that was decoded.
     """
 
+    normalize = staticmethod(normalize)
+
     def __init__(self, model: bytes):
-        """`model`: the content of a sentencepiece model; ValueError if it is not as ours are."""
-        form, self.model = check_model(model), model
-        self.symbols, self.normalize = form.symbols, form.normalize
+        """Loads a sentencepiece model from its bytes.
+
+        Raises:
+            ValueError, RuntimeError: damaged, or a model that `train_tokenizer` does not write.
+        """
+        if not model:  # sentencepiece takes it for no model, and complains with each use
+            raise ValueError("empty")
+        self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.sha256 = hashlib.sha256(model).hexdigest()
         self.vocabulary_size: int = self._processor.vocab_size()
+        self.symbols = self._checked_symbols()
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -61,7 +76,7 @@ class Tokenizer:
             NoModelError: missing, damaged, or no tokenizer of ours (status 3).
         """
         try:
-            model = small_file(path, MAX_MODEL_BYTES)
+            model = small_file(path, _MAX_MODEL_BYTES)
         except (FileNotFoundError, IsADirectoryError):
             raise NoModelError(f"no tokenizer, {path}, restore it from a copy") from None
         except InputError as error:
@@ -72,6 +87,20 @@ class Tokenizer:
             raise NoModelError(
                 f"damaged tokenizer ({error}), {path}, restore it from a copy"
             ) from None
+
+    def _checked_symbols(self) -> tuple[str, ...]:
+        """Returns the pieces between the special ones and the bytes; ValueError if those differ."""
+        model, pieces = self._processor, self.pieces(range(self.vocabulary_size))
+        special = (model.pad_id(), model.bos_id(), model.eos_id(), model.unk_id())
+        first_byte = pieces.index(_BYTES[0]) if _BYTES[0] in pieces else 0
+        if (
+            special != (PAD_ID, BOS_ID, EOS_ID, UNK_ID)
+            or pieces[first_byte : first_byte + len(_BYTES)] != _BYTES
+        ):
+            raise ValueError("its special ids or bytes are not where nmt puts them")
+        if any(map(needs_repair, pieces)):  # `nmt score --tokens` prints pieces as they are
+            raise ValueError("a piece holds a line end or another control character")
+        return tuple(pieces[UNK_ID + 1 : first_byte])
 
     def encode(self, text: str) -> list[int]:
         """The ids of a normalized text, without BOS and EOS; of an empty text, none."""
@@ -119,7 +148,7 @@ class Tokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """Each id as a person reads it: U+2581 for a space, <0x41> for a byte, </s> for EOS."""
-        return [self._processor.id_to_piece(int(i)) for i in ids]
+        return self._processor.id_to_piece([int(i) for i in ids])
 
 
 def train_tokenizer(
@@ -166,7 +195,7 @@ def train_tokenizer(
             bos_id=BOS_ID,
             eos_id=EOS_ID,
             unk_id=UNK_ID,
-            unk_surface=UNK_SURFACE,
+            unk_surface=_UNK_SURFACE,
             user_defined_symbols=list(symbols),
             num_threads=1,
             minloglevel=2,
@@ -175,7 +204,7 @@ def train_tokenizer(
         if raised:
             raise raised[0] from None
         raise _training_problem(str(error), vocabulary_size) from None
-    atomic.write_file(output, model.getvalue() + SINGLE_SPACES)
+    atomic.write_file(output, model.getvalue())
 
 
 def _training_problem(message: str, vocabulary_size: int) -> InputError:

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 from torch.nn import LayerNorm
 
-from nmt.data.cleaning import keep_spacing
 from nmt.decoding.translator import Translator
 from nmt.errors import InputError
 from nmt.export.check import compare, samples_of
@@ -36,12 +35,6 @@ if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
 Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
-# as `cleaning` has them, in the exported script
-_KEEP_SPACING = r"""    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", text)
-    text = re.sub("[\x00-\x1f\x7f-\x9f\ufeff]", "", text)"""
-_NORMALIZE = r"""    text = re.sub("[\t-\r\x1c-\x1e\x85\u2028\u2029]", " ", text)
-    text = re.sub("[\x00-\x1f\x7f-\x9f\xad\u200b\u2060\ufeff]", "", text)
-    text = " ".join(text.split())"""
 
 
 def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
@@ -201,7 +194,6 @@ def _padded_columns(ours: SelfAttention | CrossAttention) -> Tensor:
 def _script(translator: Translator) -> str:
     config, tokenizer = translator.config, translator.tokenizer
     values = {
-        "NORMALIZE": _KEEP_SPACING if tokenizer.normalize is keep_spacing else _NORMALIZE,
         "SYMBOLS": [[piece] for piece in tokenizer.pieces(translator.search.untrained)],
         "BEAM": config.decoding.beam,
         "LENGTH_PENALTY": config.decoding.length_penalty,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nmt.data.cleaning import keep_spacing
 from nmt.data.tokenizer import ESCAPES, Tokenizer
 from nmt.errors import InputError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 _SPACE_SIGN = "\u2581"
-# The sets of `cleaning`: what becomes a space, what is removed, and with `normalize` more of both.
+# The sets of `cleaning.normalize`: what becomes a space, what is removed, and more of both.
 _LINE_ENDS = r"\t\n\x{0b}\x{0c}\r\x{1c}-\x{1e}\x{85}\x{2028}\x{2029}"
 _CONTROLS = r"\x{00}-\x{08}\x{0e}-\x{1b}\x{1f}\x{7f}-\x{84}\x{86}-\x{9f}\x{feff}"
 _BLANKS = r" \x{a0}\x{1680}\x{2000}-\x{200a}\x{202f}\x{205f}\x{3000}"
@@ -41,7 +40,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
     found = Theirs(models.BPE(ids, _merges(pieces), unk_token=unknown, byte_fallback=True))
     replace = normalizers.Replace
     found.normalizer = normalizers.Sequence([
-        *_cleaning(tokenizer),
+        *_cleaning(),
         normalizers.NFC(),
         *(replace(text, escape) for text, escape in ESCAPES),
         normalizers.Prepend(_SPACE_SIGN),
@@ -67,12 +66,10 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
     return found
 
 
-def _cleaning(tokenizer: Tokenizer) -> list[tokenizers.normalizers.Normalizer]:
+def _cleaning() -> list[tokenizers.normalizers.Normalizer]:
     from tokenizers import Regex
     from tokenizers.normalizers import Replace, Strip
 
-    if tokenizer.normalize is keep_spacing:
-        return [Replace(Regex(f"[{_LINE_ENDS}]"), " "), Replace(Regex(f"[{_CONTROLS}]"), "")]
     return [
         Replace(Regex(f"[{_CONTROLS}{_INVISIBLE}]"), ""),
         Replace(Regex(f"[{_LINE_ENDS}{_BLANKS}]+"), " "),

@@ -77,7 +77,7 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
         config,
         (newest / TOKENIZER).read_bytes(),
         mean_weights([folder for _, folder in checkpoints]),
-        {key: facts[key] for key in ("step", *HASHES, "target_symbols") if key in facts}
+        {key: facts[key] for key in ("step", *HASHES, "target_symbols")}
         | {"averaged_steps": steps},
         (newest / SHORTLIST).read_bytes() if SHORTLIST in facts["files"] else None,
     )

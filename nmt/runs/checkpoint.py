@@ -145,7 +145,7 @@ def _read(folder: Path) -> Checkpoint:
         raise InputError(f"no optimizer state, {folder}, resume from a newer checkpoint")
     refuse_unsound(folder, content, (STATE, OPTIMIZER))
     try:
-        state = read_state(folder / STATE, content["step"], content.get(_STATE_SINCE))
+        state = read_state(folder / STATE, content.get(_STATE_SINCE))
         weights, moments = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
     except OSError as error:
         raise of_system(error) from None

@@ -209,7 +209,7 @@ def _load(folder: Path, content: dict[str, Any], device: torch.device) -> Loaded
         shortlist = Shortlist.load(folder / SHORTLIST, tokenizer.vocabulary_size)
     return LoadedModel(
         config, tokenizer, transformer.to(device).eval(), content["step"], folder,
-        content.get("target_symbols", ()), shortlist,
+        content["target_symbols"], shortlist,
     )  # fmt: skip
 
 
@@ -289,26 +289,11 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         NoModelError: it is damaged, or holds other types, or values that no training gives.
     """
     _shapes(path)
-    with _system_errors_of(path):
-        tensors = load_file(path)
+    tensors = load_file(path)
     for name, tensor in tensors.items():
         if not tensor.isfinite().all() or (name.startswith("exp_avg_sq.") and tensor.min() < 0):
             raise NoModelError(f"values that no training has ({name}), {path}, restore it")
     return tensors
-
-
-@contextmanager
-def _system_errors_of(path: Path) -> Iterator[None]:
-    """Raises the system's reason why a file cannot be opened, which safetensors does not tell.
-
-    safetensors opens the file twice, and raises a FileNotFoundError without `errno` instead, or
-    torch's RuntimeError.
-    """
-    try:
-        yield
-    except (OSError, RuntimeError):
-        with path.open("rb"), path.open("rb"):
-            raise
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -318,7 +303,7 @@ def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
     try:
         if header_bytes > _MAX_HEADER_BYTES:
             raise ValueError(f"a header of {header_bytes} bytes")
-        with _system_errors_of(path), safe_open(path, framework="pt") as content:
+        with safe_open(path, framework="pt") as content:
             slices = {key: content.get_slice(key) for key in content.keys()}  # noqa: SIM118
         other = {part.get_dtype() for part in slices.values()} - {"F32"}
         if other:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -11,18 +11,16 @@ from pydantic import (
     NonNegativeFloat,
     PositiveInt,
     ValidationError,
-    model_validator,
 )
 
 from nmt.config import Measure
 from nmt.errors import NoModelError
 
-_MAX_BYTES = 1_000_000
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
 NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # for a person
 
-Count = Annotated[int, Field(ge=0, le=2**53)]
+Count = Annotated[int, Field(ge=0)]
 # How a model is computed in training, the fastest first, see `nmt.training.fast_paths`.
 FastPath = Literal["flex", "compiled", "eager", "plain"]
 
@@ -34,7 +32,7 @@ class Best(BaseModel):
 
     step: Count | None = None
     bleu: float = -1.0
-    chrf: float | None = None  # None: none yet, or of a version that did not keep it
+    chrf: float | None = None  # None: no validation yet
     nll: float | None = None
     worse_since: Count = 0  # validations that were not better
     validated: Count = 0  # the step of the last validation
@@ -77,15 +75,9 @@ class State(BaseModel):
     # how the model was computed: a resumed run does the same; None on a CPU that compiles nothing
     path: FastPath | None = None
 
-    @model_validator(mode="after")
-    def _is_of_the_past(self) -> Self:
-        if max(self.best.step or 0, self.best.validated) > self.step:
-            raise ValueError(f"a validation after step {self.step}")
-        return self
 
-
-def read_state(path: Path, step: int, since: object = None) -> State:
-    """Reads the state in the checkpoint of `step`.
+def read_state(path: Path, since: object = None) -> State:
+    """Reads the state in a checkpoint.
 
     Args:
         path: of the file.
@@ -95,16 +87,11 @@ def read_state(path: Path, step: int, since: object = None) -> State:
         NoModelError: it is none that we have written.
     """
     try:
-        with path.open("rb") as file:
-            state = State.model_validate_json(file.read(_MAX_BYTES))
-        if since is not None:
-            state = State.model_validate(since)
+        state = State.model_validate_json(path.read_bytes())
+        return state if since is None else State.model_validate(since)
     except ValidationError as error:
         first = error.errors()[0]
         place = "".join(f"{part}: " for part in first["loc"])
         raise NoModelError(
             f"damaged state ({place}{first['msg']}), {path}, restore it from a copy"
         ) from None
-    if state.step != step:
-        raise NoModelError(f"state of step {state.step}, {path}, restore that of step {step}")
-    return state

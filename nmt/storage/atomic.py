@@ -23,18 +23,12 @@ from nmt.storage.opening import refuse_not_utf8
 
 PREFIX, LOCK = ".tmp-nmt-", ".lock"  # nobody else begins a name so
 _LOCKED = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # as `_locked_aside` names things
-_HOLDER = re.compile(rb"\0*(.+, process \d+ on .+\n)?")  # a power cut may leave zeros
 _MAX_HOLDER_BYTES = 1000
 
 
 def sync(path: Path) -> None:
-    """Flushes a file or folder to the disk, but for a folder that may be written to, not read."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except PermissionError:
-        if path.is_dir():
-            return
-        raise
+    """Flushes a file or folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -122,10 +116,9 @@ def aside(path: Path, word: str) -> Path:
 def _remove_unlocked(paths: Iterable[Path]) -> None:
     for path in paths:
         with suppress(OSError), ExitStack() as stack:
-            if not path.is_symlink():
-                descriptor = _open(path)
-                stack.callback(os.close, descriptor)
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer lives
+            descriptor = _open(path)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer lives
             remove(path)
 
 
@@ -153,24 +146,17 @@ def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
 
     On a file system without locks it is not locked, and no writer takes it for a leftover.
     """
-    with suppress(OSError):  # a folder that may be written to, but not listed
-        _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
-    while True:
-        # the end of the name tells a person what it is; all of it might make this one too long
-        aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
-        with ExitStack() as stack:
-            stack.callback(_discard, aside)  # before it is there: a signal may come at any moment
-            make(aside)
-            try:
-                descriptor = _open(aside)
-            except FileNotFoundError:  # taken for a leftover before it could be locked
-                continue
-            stack.callback(os.close, descriptor)
-            with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if aside.exists():  # as above
-                yield aside
-                return
+    _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
+    # the end of the name tells a person what it is; all of it might make this one too long
+    aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
+    with ExitStack() as stack:
+        stack.callback(_discard, aside)  # before it is there: a signal may come at any moment
+        make(aside)
+        descriptor = _open(aside)
+        stack.callback(os.close, descriptor)
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield aside
 
 
 def _discard(path: Path) -> None:
@@ -242,22 +228,18 @@ def lock(folder: Path, purpose: str) -> Iterator[Lock]:
         purpose: the command, "nmt train", for who finds the folder locked.
 
     Raises:
-        InputError: another process holds it, whose command, pid and host it names; or something
-            that is not ours has the lock's name.
+        InputError: another process holds it, whose command, pid and host it names.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
     with ExitStack() as stack:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         stack.callback(os.close, descriptor)
-        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        content = os.pread(descriptor, _MAX_HOLDER_BYTES, 0) if is_file else b"?"
-        if not _HOLDER.fullmatch(content):
-            raise InputError(f"not made by nmt, {path}, move it away or name another directory")
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:  # nothing in it: not yet written
-            by = content.strip(b"\0").decode(errors="replace").strip() or "another process"
+            content = os.pread(descriptor, _MAX_HOLDER_BYTES, 0)
+            by = content.decode(errors="replace").strip() or "another process"
             raise InputError(f"in use by {by}, {folder}, wait for it or stop it") from None
         held = Lock(folder, descriptor)
         held.check()  # the folder may have gone between opening and locking

@@ -28,9 +28,8 @@ _COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; the same te
     ".bz2": partial(bz2.BZ2File, mode="wb"),
     ".xz": partial(lzma.LZMAFile, mode="wb"),
 }
-_BZIP2_BLOCKS = (b"1AY&SY", b"\x17\x72\x45\x38\x50\x90")  # what follows on BZh1 to BZh9
 _OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
-_LONGEST = 10
+_LONGEST = 6  # bytes that tell what a file is
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError)
 _BUFFER_BYTES = 1 << 18
 
@@ -183,8 +182,7 @@ def _compression(file: BinaryIO, name: str) -> tuple[str, Callable[..., Any] | N
         if begin.startswith(first):
             raise InputError(f"a {kind} file, {name}, unpack it, or pack it as gzip")
     for first, (kind, decompress) in _DECOMPRESSORS.items():
-        is_text = kind == "bzip2" and begin[4:] not in _BZIP2_BLOCKS
-        if begin.startswith(first) and not is_text:
+        if begin.startswith(first):
             return kind, decompress
     return "", None
 

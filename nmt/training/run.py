@@ -37,8 +37,7 @@ class Run:
     @property
     def facts(self) -> dict[str, Any]:
         """What the manifest of every checkpoint and model of the run says of its data."""
-        symbols = {"target_symbols": self.target_symbols} if self.target_symbols else {}
-        return self.hashes | symbols
+        return {**self.hashes, "target_symbols": self.target_symbols}
 
 
 def prepare_if_missing(config: Config, note: Note) -> None:
@@ -64,14 +63,14 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
             f"no prepared data, {config.data.directory}, run nmt prepare before torchrun"
         )
     data = PreparedData.of(config)
-    tokenizer, tokenizer_file = data.tokenizer(config.tokenizer.vocabulary_size)
+    tokenizer = data.tokenizer()
     hashes = {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data.manifest["data_sha256"]}
     if ranks.is_main:
         directory.refuse_what_is_not_ours()
         directory.refuse_changes(config, note)
         _refuse_other_data(directory, hashes)
         data.mark_used(directory.path)
-        directory.set_up(config, tokenizer_file)
+        directory.set_up(config, tokenizer.model)
         atomic.write_if_changed(directory.data_manifest, data.manifest_file)
         test_set.keep(data, directory.test_set, config.data)
     verified: set[Path] = set()
@@ -90,12 +89,12 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
         ranks,
         lock,
         tokenizer,
-        tokenizer_file,
+        tokenizer.model,
         hashes,
         data.shards("train"),
         validation,
         verify,
-        data.manifest.get("target_symbols", []),
+        data.manifest["target_symbols"],
         data.shortlist_file(),
     )
 

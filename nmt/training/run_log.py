@@ -5,30 +5,28 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Self, TextIO
 
+import numpy as np
 from tqdm import tqdm
 
 from nmt.config import Config, flatten
 from nmt.errors import told
 from nmt.runs.run_directory import RunDirectory
-from nmt.storage.atomic import Lock, remove, write_file
+from nmt.storage.atomic import Lock, write_file
 from nmt.training.health import has_learnt
 from nmt.training.validation import Validation
 
 _MAX_LINE_BYTES = 100_000
-_MAX_STEP = 2**53  # up to which a float holds every whole number
 _SCORES = ("loss", "nll", "ppl", "bleu", "chrf")
-_TEXTS = ("bleu_signature", "chrf_signature", "device")
 
 
 def read_log(run: Path) -> list[dict[str, Any]]:
     """The valid lines of a run's log, in order; a line that a crash has cut short is left out.
 
-    Each is an object whose `step` is a whole number from 0 to 2^53 and whose `event`, if any, is a
-    string. Infinite numbers, and a signature or `device` that is no string, are left out of
-    their line. Other values are as in the file.
+    Each is an object whose `step` is a whole number; all else is as in the file.
     """
     path = RunDirectory(run).log
     if not path.is_file():
@@ -44,20 +42,9 @@ def read_log(run: Path) -> list[dict[str, Any]]:
 def _sound_line(text: bytes) -> dict[str, Any] | None:
     try:
         line = json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
-    if not isinstance(line, dict) or not isinstance(line.get("event", ""), str):
-        return None
-    step = line.get("step")
-    if type(step) is not int or not 0 <= step <= _MAX_STEP:  # a bool is an int, too
-        return None
-    return {key: value for key, value in line.items() if _is_sound(key, value)}
-
-
-def _is_sound(key: str, value: Any) -> bool:
-    if key in _TEXTS:
-        return isinstance(value, str)
-    return not isinstance(value, int | float) or abs(value) <= sys.float_info.max
+    return line if isinstance(line, dict) and isinstance(line.get("step"), int) else None
 
 
 def _duration(seconds: float) -> str:
@@ -103,7 +90,7 @@ class RunLog:
         self._began, self._hardware = self._opened - elapsed_s, hardware or {}
         if run is None:
             return
-        from nmt.training.board import Board, forget  # slow to import, not always needed
+        from torch.utils.tensorboard import SummaryWriter  # slow to import, not always needed
 
         done = {"validation": validated, "model": step - 1}  # the model of this step is made again
         kept = [
@@ -111,14 +98,13 @@ class RunLog:
         ]
         self._path = RunDirectory(run).log
         write_file(self._path, "".join(json.dumps(line) + "\n" for line in kept))
-        self._file = self._path.open("a+", encoding="utf-8")
+        self._file = self._path.open("a", encoding="utf-8")
         self._bar = tqdm(
             total=max_steps, initial=step, unit="step", dynamic_ncols=True,
             disable=not sys.stderr.isatty(),
         )  # fmt: skip
-        folder = RunDirectory(run).tensorboard
-        forget(folder, lambda tag, at: at <= done.get(tag.split("/")[0], step))
-        self._board = Board(folder, step + 1, self.note)
+        # TensorBoard forgets the events of steps that are done again
+        self._board = SummaryWriter(RunDirectory(run).tensorboard, purge_step=step + 1)
 
     @property
     def elapsed_s(self) -> float:
@@ -182,9 +168,13 @@ class RunLog:
         rows = [("source", "reference", "translation"), ("---",) * 3, *result.samples]
         cells = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
         table = "\n".join(f"| {' | '.join(row)} |" for row in cells)
-        self._board.text("validation/samples", table, step)
+        self._board.add_text("validation/samples", table, step)
         if result.attention:
-            self._board.picture("validation/attention", result.attention, step)
+            from PIL import Image  # which TensorBoard brings along
+
+            picture = np.asarray(Image.open(BytesIO(result.attention)))
+            self._board.add_image("validation/attention", picture, step, dataformats="HWC")
+        self._board.flush()
         ppl = f"{result.ppl:.2f}" if result.ppl < 1e6 else f"{result.ppl:.1e}"
         text = f"validation at step {step}: nll {result.nll:.3f} ppl {ppl} bleu {result.bleu:.2f}"
         if not has_learnt(facts):
@@ -199,9 +189,7 @@ class RunLog:
             self.note(f"  translation {translation}")
 
     def model(self, config: Config, facts: dict[str, Any]) -> None:
-        """Logs the finished model, and shows its scores beside the settings that it is of.
-
-        They have a folder of their own, made anew: a run that is trained on has one outcome.
+        """Logs the finished model, and shows its scores beside its settings (HParams).
 
         Args:
             facts: its step, and its validation if there is one.
@@ -209,24 +197,13 @@ class RunLog:
         if not self._file:
             return
         self._write({"event": "model"} | facts)
-        folder = RunDirectory(self._path.parent).tensorboard / "outcome"
         measured = facts.get("validation", {})
         scores = {f"model/{name}": measured[name] for name in _SCORES if name in measured}
         sections = {"model", "tokenizer", "training", "decoding"}
         all_settings = flatten(config.model_dump(include=sections))
         settings = {k: v for k, v in all_settings.items() if isinstance(v, str | int | float)}
-        from nmt.training.board import Board
-
-        try:
-            remove(folder)
-        except OSError as error:
-            self.note(f"nmt: warning: {error.strerror}, {folder}, TensorBoard shows no outcome")
-            return
-        board = Board(folder, 0, self.note)
-        board.outcome(settings, scores)
-        for name, value in scores.items():
-            board.scalar(name, value, facts["step"])
-        board.close()
+        step = facts["step"]
+        self._board.add_hparams(settings, scores, run_name=f"outcome-{step}", global_step=step)
 
     def note(self, text: str) -> None:
         """Tells a person something, above the progress bar."""
@@ -237,28 +214,18 @@ class RunLog:
     def _step_scalars(self, facts: dict[str, Any]) -> None:
         self._scalars("training", facts, ("loss", "nll", "learning_rate", "gradient_norm"))
         self._scalars("machine", facts, ("tokens_per_second", "elapsed_s"))
+        self._board.flush()
 
     def _scalars(self, group: str, facts: dict[str, Any], names: Sequence[str]) -> None:
         for name in names:
-            self._board.scalar(f"{group}/{name}", facts[name], facts["step"])
+            self._board.add_scalar(f"{group}/{name}", facts[name], facts["step"])
 
     def _write(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Writes a line of the log, and returns it."""
         assert self._file
         if self._lock:
             self._lock.check()
-        if not self._path.exists():
-            self._write_again()
         facts = facts | {"elapsed_s": round(self.elapsed_s, 3)} | self._hardware
         self._file.write(json.dumps(facts) + "\n")
         self._file.flush()
         return facts
-
-    def _write_again(self) -> None:
-        """Writes a removed log again, from its file, which is still open."""
-        assert self._file
-        with self._file as removed:
-            removed.seek(0)
-            write_file(self._path, removed.read())
-        self._file = self._path.open("a+", encoding="utf-8")
-        self.note(f"nmt: warning: the log was removed and is written again, {self._path}")

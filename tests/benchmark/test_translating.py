@@ -11,9 +11,9 @@ from nmt.benchmark.flops import translation_flops
 from nmt.benchmark.translating import forced, random_transformer
 from nmt.cli import main
 from nmt.decoding.translator import SearchOptions
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 
-RUN = FROZEN[-1] / "run"
+RUN = TRAINED / "run"
 KEYS = {
     "sentences_per_second", "target_tokens_per_second", "flops_per_second", "sentence_seconds",
     "sentences", "source_tokens", "target_tokens", "passes", "peak_memory_bytes", "load_seconds",

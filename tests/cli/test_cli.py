@@ -458,7 +458,7 @@ def test_weights_that_do_not_fit_the_configuration(capsys, model: Path, tmp_path
     text = (copy / "config.yaml").read_text().replace("d_ff: 64", "d_ff: 65")
     (copy / "config.yaml").write_text(text)
     content = manifest.read(copy, "model")
-    kept = ("step", "tokenizer_sha256", "data_sha256")
+    kept = ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
     manifest.write(copy, "model", {key: content[key] for key in kept})
     status, lines = refused(capsys, "translate", copy)
     assert status == 3

@@ -26,6 +26,7 @@ def test_base_and_overrides(tmp_path: Path):
     write(tmp_path, GOOD)
     above = write(tmp_path, "base: c.yaml\nmodel: {d_ff: 7}\ndata: {max_length: 9}\n", "above.yaml")
     config = load(above, ["training.max_steps=3", "model.norm=pre", "training.gradient_clip=null"])
+    assert load(above, ["data.directory=a=b"]).data.directory == "a=b"
     assert (config.model.d_ff, config.data.max_length, config.model.norm) == (7, 9, "pre")
     assert config.training.max_steps == 3
     assert config.data.directory == "data/x"
@@ -97,9 +98,6 @@ def test_r18_files_that_cannot_be_read(tmp_path: Path):
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     with pytest.raises(OSError, match="symbolic links"):
         load(tmp_path / "loop.yaml")
-    for number in range(30):
-        write(tmp_path, f"base: {number + 1}.yaml\n", f"{number}.yaml")
-    assert "more than 20 files" in problems(tmp_path / "0.yaml")[0]
 
 
 def test_what_may_change_when_a_run_goes_on_is_what_is_promised():

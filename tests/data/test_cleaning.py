@@ -17,7 +17,6 @@ from nmt.data.cleaning import (
     TOO_LONG,
     HeldOut,
     fault,
-    keep_spacing,
     normalize,
 )
 
@@ -27,16 +26,14 @@ ANY_TEXT = st.text(
 )
 
 
-@pytest.mark.parametrize("treatment", [normalize, keep_spacing])
-@given(text=ANY_TEXT)
-def test_normalized_text_is_one_line_for_every_reader(treatment, text: str) -> None:
-    normal = treatment(text)
-    assert treatment(normal) == normal == unicodedata.normalize("NFC", normal)
+@given(ANY_TEXT)
+def test_normalized_text_is_one_line_for_every_reader(text: str) -> None:
+    normal = normalize(text)
+    assert normalize(normal) == normal == unicodedata.normalize("NFC", normal)
     assert len(normal.splitlines()) <= 1
     assert not any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in normal)
     normal.encode()
-    is_odd = treatment is normalize and cleaning.has_odd_spacing(text)
-    if not cleaning.needs_repair(text) and not is_odd:
+    if not cleaning.needs_repair(text) and not cleaning.has_odd_spacing(text):
         assert normal == unicodedata.normalize("NFC", text)
 
 
@@ -77,12 +74,6 @@ def test_every_blank_of_unicode_is_known_and_joiners_stay() -> None:
 )
 def test_normalize_examples(text: str, expected: str) -> None:
     assert normalize(text) == expected
-
-
-def test_what_older_models_were_trained_on_stays_as_it_was() -> None:
-    odd = " A  \u00a0\u2009\u200b\u00ad\ufb01 \u2581 "
-    assert keep_spacing(odd) == odd
-    assert keep_spacing("a\tb\r\nc\ufeff\x07 u\x00\u0308") == "a b  c \u00fc"
 
 
 NONE = HeldOut.of([])

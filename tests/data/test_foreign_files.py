@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data import prepare as preparing
 from nmt.data.prepare import prepare
 from nmt.data.prepared import PreparedData
 from nmt.errors import InputError
@@ -43,26 +42,3 @@ def test_a_persons_temporary_file_is_named_and_stays(settings, tmp_path: Path, n
     with pytest.raises(InputError, match=str(path)):
         run(settings(data__directory=str(data), data__max_length=12))
     assert path.read_text() == "mine"
-
-
-def test_no_note_is_written_through_a_link(settings, tmp_path: Path):
-    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
-    run(settings(data__directory=str(data)))
-    elsewhere.mkdir()
-    (data / ".used-by").symlink_to(elsewhere)
-    with pytest.raises(InputError, match=rf"a symbolic link, {data}/\.used-by, remove it"):
-        PreparedData.open(data).mark_used(tmp_path / "run")
-    assert list(elsewhere.iterdir()) == []
-
-
-def test_r22_who_lost_the_lock_publishes_nothing(settings, tmp_path: Path, monkeypatch):
-    data, run_stages = tmp_path / "data", preparing.run_stages
-
-    def lose(*arguments) -> None:
-        run_stages(*arguments)
-        (data / ".lock").unlink()
-
-    monkeypatch.setattr(preparing, "run_stages", lose)
-    with pytest.raises(InputError, match="moved, removed or taken over by another process"):
-        run(settings(data__directory=str(data)))
-    assert not PreparedData.is_in(data)

@@ -103,7 +103,7 @@ def test_prepare_tells_of_wrong_languages_before_its_long_work(tmp_path: Path, c
     path.write_text(yaml.safe_dump(settings))
     assert main(["prepare", str(path)]) == 0
     assert "warning" not in capsys.readouterr().err
-    assert "warnings" not in PreparedData.open(tmp_path / "right").manifest
+    assert PreparedData.open(tmp_path / "right").manifest["warnings"] == []
 
 
 def test_prepare_tells_of_a_code_that_is_none(tmp_path: Path, capsys):

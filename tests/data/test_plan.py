@@ -126,37 +126,6 @@ def test_resuming_anywhere_gives_the_same_steps():
             assert np.array_equal(a, b)
 
 
-@pytest.mark.parametrize("weight", [1.0, 2.0, 0.5])
-def test_epochs_of_one_step_are_found_by_arithmetic(weight: float):
-    """As many steps as epochs, if every epoch has one; with half the pairs each time, too."""
-    shards = make_shards([30, 20], weights=[1.0, weight])
-    straight = list(islice(Plan(shards, 5000, 2, 1).steps(), 9))
-    assert [step.epoch for step in straight] == list(range(1, 10))
-    for after in range(9):
-        resumed = next(Plan(shards, 5000, 2, 1).steps(after))
-        assert (resumed.step, resumed.epoch) == (after + 1, after + 1)
-        assert resumed.digest == straight[after].digest
-    if weight != 0.5:
-        assert next(Plan(shards, 5000, 2, 1).steps(10**9)).epoch == 10**9 + 1
-
-
-def test_a_step_beyond_any_training_is_refused_at_once():
-    drawn: list[object] = []
-
-    class Counted(Plan):
-        def _rng(self, *key: int) -> np.random.Generator:
-            drawn.append(key)
-            return super()._rng(*key)
-
-    for shards in (make_shards([300]), make_shards([30], weights=[0.5])):
-        with pytest.raises(
-            InputError, match=r"step 1,000,000,000 is after more than [\d,]+ epochs"
-        ):
-            next(Counted(shards, 400, 1, 1).steps(10**9))
-    assert not drawn
-    assert next(Plan(make_shards([300]), 400, 1, 1).steps(2000)).step == 2001
-
-
 def test_r9_the_global_batch_does_not_depend_on_how_it_is_cut():
     shards = make_shards([300])
     plans = [list(islice(Plan(shards, 400, slots, 1).steps(), 20)) for slots in (1, 2, 4)]

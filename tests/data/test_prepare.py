@@ -335,10 +335,6 @@ def test_shards_that_are_cut_or_missing_name_the_way_out(
         shard.write_bytes(sound[:size])
         with pytest.raises(InputError, match=r"damaged file .*data-00000.*run nmt prepare again"):
             PreparedData(copy, facts).shards("train")
-    shutil.copy(copy / facts["shards"]["train"][1]["file"], shard)
-    facts["shards"]["train"][0]["pairs"] += 1
-    with pytest.raises(InputError, match="120 pairs, 121 in the manifest"):
-        PreparedData(copy, facts).shards("train")
     shard.unlink()
     with pytest.raises(InputError, match="missing file"):
         PreparedData(copy, facts).shards("train")

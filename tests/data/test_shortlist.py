@@ -143,7 +143,7 @@ def test_prepared_data_have_one_if_they_are_asked(settings: Settings, tmp_path, 
         partial(learn_shortlist, frequent=50, translations=5),
     )
     before = manifest.read(Path(settings().data.directory), "data")
-    assert "shortlist" not in before["settings"]["data"]
+    assert before["settings"]["data"]["shortlist"] is False
     own = {"data__directory": str(tmp_path / "data")}
     asked = settings(**own, data__shortlist=True)
     assert "learning a shortlist" in told(asked)
@@ -155,7 +155,7 @@ def test_prepared_data_have_one_if_they_are_asked(settings: Settings, tmp_path, 
     assert (found.frequent.shape, found.translations.shape) == ((50,), (400, 5))
     assert data.shortlist_file() == found.to_bytes()
     assert "nothing to do" in told(asked)
-    assert "data.shortlist was true, is null" in told(settings(**own))
+    assert "data.shortlist was true, is false" in told(settings(**own))
     assert not (tmp_path / "data/shortlist.safetensors").exists()
     assert manifest.read(tmp_path / "data", "data") == before
     assert PreparedData.of(settings(**own)).shortlist_file() is None

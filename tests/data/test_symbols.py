@@ -21,6 +21,10 @@ from nmt.decoding.translator import Translator
 from nmt.errors import InputError
 from nmt.evaluation.test_sets import own
 from nmt.runs.model_directory import new_transformer
+from nmt.storage import manifest
+from nmt.training import validation
+from nmt.training.distributed import Ranks, StopRequest
+from nmt.training.loss import TransformerLoss
 from tests.config.files import problems, write
 from tests.tiny import tiny_settings
 
@@ -76,7 +80,7 @@ def prepared(tmp_path_factory) -> tuple[Config, list[str]]:
 def test_the_prefix_stands_before_each_source_and_no_rule_sees_it(prepared):
     config, told = prepared
     data = PreparedData.of(config)
-    tokenizer, _ = data.tokenizer(360)
+    tokenizer = data.tokenizer()
     there, back = data.shards("train")
     assert tokenizer.decode(there.source[0]) == f"<2de> {PAIRS[0][0]}"
     assert tokenizer.decode(back.source[0]) == f"<BT> <2en> {PAIRS[0][1]}"
@@ -114,10 +118,7 @@ def two_demo_pairs() -> Config:
 def test_symbols_that_training_targets_hold_are_recorded(prepared, tiny_data: Path):
     config, _ = prepared
     assert PreparedData.of(config).manifest["target_symbols"] == ["<note>"]
-    plain = PreparedData.open(tiny_data / "data").manifest
-    assert "target_symbols" not in plain
-    assert plain["settings"]["tokenizer"] == {"vocabulary_size": 400}  # as before the setting
-    assert all("source_prefix" not in entry for entry in plain["settings"]["data"]["train"])
+    assert PreparedData.open(tiny_data / "data").manifest["target_symbols"] == []
 
 
 class Uniform:
@@ -266,6 +267,30 @@ def test_models_and_their_mean_know_the_symbols_of_their_targets(prepared, capsy
         translator = Translator.load(model, device="cpu")
         others = {i for s, i in translator.tokenizer.symbol_ids.items() if s != "<note>"}
         assert {*translator.search.untrained} == others
+    content = manifest.read(mean, "model")
+    manifest.rewrite(mean, content | {"target_symbols": ["<note>", "<BT>"]})
+    manifest.rewrite(run / "model", content | {"target_symbols": ["<2de>", "<note>"]})
+    together = Translator.load(mean, device="cpu", ensemble=[run / "model"])
+    assert {*together.search.untrained} == others  # what only one has learnt is not generated
+
+
+def test_validation_generates_symbols_of_training_targets_alone(prepared):
+    config, _ = prepared
+    data, transformer = PreparedData.of(config), new_transformer(config).eval()
+    tokenizer = data.tokenizer()
+    transformer.initialize(1)
+    with torch.no_grad():  # the logit of a token is the sum of its embedding
+        last = transformer.decoder[-1].feed_forward_residual.norm
+        last.weight.zero_()
+        last.bias.fill_(1.0)
+        transformer.embedding[tokenizer.symbol_ids["<note>"]] = 0.5
+        transformer.embedding[tokenizer.symbol_ids["<BT>"]] = 0.6
+    ranks, module = Ranks(0, 1, torch.device("cpu")), TransformerLoss(transformer, 0.1)
+    shards = data.shards("validation")
+    found = validation.validate(module, tokenizer, shards, config, ranks, StopRequest(), ["<note>"])
+    assert found and found.samples
+    for _, _, text in found.samples:
+        assert "<note>" in text and not text.replace("<note>", "").strip()
 
 
 def test_the_symbol_before_a_text_decides_how_it_is_translated(tmp_path: Path, capsys):

@@ -14,11 +14,9 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.data.cleaning import keep_spacing, normalize
+from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer, train_tokenizer
-from nmt.data.tokenizer_model import SINGLE_SPACES
 from nmt.errors import InputError, NoModelError, Stopped
-from tests.fixtures.make import FROZEN
 from tests.patience import PATIENCE_S
 
 TEXT = "der die das ein Hund Katze Haus läuft schläft the a dog cat house runs sleeps 12 7, ß Ü ."
@@ -59,7 +57,7 @@ SPECIAL = st.sampled_from(
 
 
 @settings(max_examples=400)
-@given(st.lists(st.one_of(SPECIAL, st.text(max_size=8)), max_size=8).map("".join).map(keep_spacing))
+@given(st.lists(st.one_of(SPECIAL, st.text(max_size=8)), max_size=8).map("".join).map(normalize))
 def test_decode_inverts_encode(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
@@ -114,20 +112,6 @@ def test_the_symbols_a_text_begins_with(with_symbols: Tokenizer, tokenizer: Toke
     assert with_symbols.split_tag("<2de>>Hund") == ("<2de>>", "Hund")
     assert with_symbols.split_tag("Hund") == ("", "Hund")
     assert tokenizer.split_tag("<2de> Hund") == ("", "<2de> Hund")
-
-
-def test_a_tokenizer_says_which_text_it_was_learnt_from(model: Path, tmp_path: Path) -> None:
-    assert Tokenizer.load(model).normalize is normalize
-    older = tmp_path / "older.model"
-    older.write_bytes(model.read_bytes().removesuffix(SINGLE_SPACES))
-    assert older.stat().st_size < model.stat().st_size
-    assert Tokenizer.load(older).normalize is keep_spacing
-    assert Tokenizer.load(older).encode("Hund \u00a0 a") == Tokenizer.load(model).encode(
-        "Hund \u00a0 a"
-    )
-    for frozen in FROZEN:
-        expected = keep_spacing if frozen.name == "format_1" else normalize
-        assert Tokenizer.load(frozen / "run/tokenizer.model").normalize is expected
 
 
 def test_bytes_that_are_no_text_become_replacement_characters(tokenizer: Tokenizer) -> None:
@@ -193,57 +177,25 @@ def message(number: int, content: bytes) -> bytes:
     return bytes([number << 3 | 2]) + length + bytes([size]) + content
 
 
-def piece(text: bytes, score: float = -9.0, kind: bytes = b"") -> bytes:
-    return message(1, message(1, text) + b"\x15" + struct.pack("<f", score) + kind)
-
-
-USER_DEFINED = b"\xfa\x01"  # user_defined_symbols of trainer_spec; length and text follow
+def piece(text: bytes, kind: bytes = b"") -> bytes:
+    return message(1, message(1, text) + b"\x15" + struct.pack("<f", -9.0) + kind)
 
 
 def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
     """Models with what the message of their refusal must hold."""
     ours: dict[str, object] = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
-    pad = piece(b"<pad>", 0.0, b"\x18\x03")
-    assert sound.startswith(pad)
-    charsmap = message(3, message(1, b"identity") + message(2, struct.pack("<I", 4) + b"\xff" * 8))
-    noise = random.Random(1)
+    charsmap = message(3, message(1, b"x") + message(2, struct.pack("<I", 4) + b"\xff" * 8))
     return [
-        ("only 0 pieces", b""),
-        ("no sentencepiece model", sound[:-7]),
-        ("no sentencepiece model", b"\x0b\xff\xff"),
-        ("no sentencepiece model", b"\xff" * 100),
-        *((", ", noise.randbytes(200)) for _ in range(20)),
-        ("a piece of 200,000 bytes", sound + piece(b"x" * 200_000)),
-        ("a piece of 65 bytes", sound + piece(b"x" * 65)),
-        ("a piece of 0 bytes", sound + piece(b"")),
-        *(
-            ("control character", sound + piece(f"a{control}".encode()))
-            for control in "\0\n\t\x07\x1b\x7f\x9b\u2028"
-        ),
-        ("utf-8", sound + piece(b"\xff")),
-        ("no finite score", sound + piece(b"qq", float("nan"))),
-        ("of another kind", sound + piece(b"qq", kind=b"\x18\x04")),  # USER_DEFINED
-        ("of another kind", sound[len(pad) :]),
-        ("of another kind", sound + message(2, USER_DEFINED + b"\x05<2de>")),  # declared alone
-        ("no symbol", sound + message(2, USER_DEFINED + b"\x03the")),
-        ("utf-8", sound + message(2, USER_DEFINED + b"\x03<\xff>")),
-        ("every vocabulary", sound + message(2, USER_DEFINED + b"\x06<0x41>")),
-        ("more than 1,000", sound + message(2, 1001 * (USER_DEFINED + b"\x05<2de>"))),
-        ("twice", sound + message(2, 2 * (USER_DEFINED + b"\x05<2de>"))),
-        ("a setting of 3 bytes", sound + message(3, message(1, b"nfc"))),
-        ("without a name", sound + message(3, b"\x08\x05")),
-        ("field 5", sound + message(1, message(5, b"x"))),
-        ("field 2", sound + charsmap),
-        ("field 3", sound + message(3, message(3, b"x"))),
-        ("field 1", sound + message(2, message(1, b"/etc/passwd"))),
-        ("field 4", sound + message(4, message(1, message(1, b"self-test")))),
-        ("no BPE", sound + message(2, b"\x18\x01")),
-        ("special ids", sound + message(2, b"\xd8\x02\x07")),  # pad_id 7
+        ("damaged tokenizer", b""),
+        ("damaged tokenizer", sound[:-7]),
+        *(("damaged tokenizer", random.Random(seed).randbytes(200)) for seed in range(20)),
+        ("damaged tokenizer", sound + piece(b"x\0y")),
+        ("damaged tokenizer", sound + charsmap),
+        ("control character", sound + piece(b"a\x1b[2J")),
+        ("control character", sound + piece("a\u2028".encode())),
         ("larger than 50,000,000 bytes", sound + bytes(50_000_000)),
-        ("kind", foreign()),
-        ("kind", foreign(**ours | {"byte_fallback": False, "vocab_size": 60})),
-        ("field 1", foreign(**ours | {"normalization_rule_name": "nmt_nfkc"})),
-        ("damaged tokenizer", foreign(**ours | {"model_type": "unigram", "vocab_size": 300})),
+        ("special ids or bytes", foreign()),
+        ("special ids or bytes", foreign(**ours | {"byte_fallback": False, "vocab_size": 60})),
     ]
 
 
@@ -259,38 +211,56 @@ def test_r17_hostile_and_foreign_models_are_refused(model: Path, tmp_path: Path)
 
 
 CHILD = r"""
-import random, resource, sys
+import random, resource, struct, sys
 from pathlib import Path
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import NoModelError
+from tests.data.test_tokenizer import message, piece
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_CPU, (400, 400))
 sound, path, rng, loaded = Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]), random.Random(1), 0
-ordinary = sound.index(b"<0xFF>")
-for _ in range(500):
+
+def flipped():
     model = bytearray(sound)
     for _ in range(rng.randint(1, 3)):
-        at = rng.randrange(ordinary, len(model) - 50)
+        at = rng.randrange(len(model) - 50)
         match rng.randrange(4):
             case 0: model[at] = rng.randrange(256)
             case 1: model[at] ^= 1 << rng.randrange(8)
             case 2: del model[at : at + rng.randint(1, 40)]
             case 3: model[at:at] = model[(start := rng.randrange(len(model))) : start + 30]
-    path.write_bytes(model)
+    return bytes(model)
+
+def huge():
+    return sound + piece(b"x" * rng.choice([65, 10_000, 200_000, 1_000_000]))
+
+def with_nul():
+    return sound + piece(rng.choice([b"\0", b"a\0b", b"\0a", b""]), rng.choice([b"", b"\x18\x04"]))
+
+def with_characters():  # a map of characters: units of a double array, then what they stand for
+    units = [rng.getrandbits(rng.choice([10, 31, 32])) for _ in range(512)]
+    table = struct.pack("<I", 2048) + struct.pack("<512I", *units) + rng.choice([b"", b"a", b"a\0"])
+    return sound + message(rng.choice([3, 5]), message(1, b"x") + message(2, table))
+
+for number in range(500):
+    path.write_bytes([flipped, flipped, huge, with_nul, with_characters][number % 5]())
     try:
         tokenizer = Tokenizer.load(path)
     except NoModelError:
         continue
     loaded += 1
-    tokenizer.decode(tokenizer.encode("der Hund schl\u00e4ft \U0001f600 \x00"))
+    tokenizer.decode(tokenizer.encode("der Hund schl\u00e4ft \U0001f600 \x00" + "x" * 1000))
     tokenizer.decode(list(range(tokenizer.vocabulary_size)))
 print(loaded)
 """
 
 
-def test_r17_no_model_that_is_let_through_ends_the_process(model: Path, tmp_path: Path) -> None:
-    """Random changes of a sound model, in a child; many change a piece only and are let through."""
+def test_r17_no_damaged_model_ends_the_process(model: Path, tmp_path: Path) -> None:
+    """Flipped bytes, huge and NUL pieces, broken maps of characters, in a child.
+
+    sentencepiece 0.2.1 crashes on the last two.
+    """
     command = [sys.executable, "-c", CHILD, str(model), str(tmp_path / "changed.model")]
     child = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert child.returncode == 0, child.stderr

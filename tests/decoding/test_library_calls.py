@@ -17,11 +17,11 @@ from nmt.decoding.translator import SearchOptions, Translator
 from nmt.errors import ArgumentError
 from nmt.evaluation.attention_maps import attention_of
 from nmt.model.special_ids import EOS_ID
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 
 TEXTS = ["The dog sees a cat.", "", "A child reads.", "Dogs."]
 LONG = "The cat is big. " * 12
-RUN = FROZEN[-1] / "run"
+RUN = TRAINED / "run"
 
 
 @pytest.fixture(scope="module")

@@ -27,7 +27,7 @@ from nmt.decoding.lines import LineOptions, run_translate, translate_stream
 from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
 from nmt.errors import InputError
 from tests.documents import ROOT
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 from tests.hostile import fuzzed_lines
 from tests.patience import PATIENCE_S, wait_until
 
@@ -278,7 +278,7 @@ def test_nobody_reads():
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    return Translator.load(FROZEN[-1] / "run", device="cpu")
+    return Translator.load(TRAINED / "run", device="cpu")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from nmt.decoding.tags import Element, Point, place
 from nmt.decoding.translation import EMPTY, Translation
 from nmt.decoding.translator import Translator
 from tests.documents import ROOT
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 
 
 class Tags:
@@ -175,6 +175,7 @@ def test_each_sentence_has_the_tag_of_the_language():
     [found] = translate_documents(translator, ["<2de> One. Two.\nThree."])
     assert translator.seen == ["<2de> One.", "<2de> Two.", "<2de> Three."]
     assert found[0].text == "ONE. TWO.\nTHREE."
+    assert found[0].alignment == [(1, 0), (2, 1), (3, 2)]  # the tag is counted once
 
 
 WORDS = st.lists(st.sampled_from(["one", "two", "Three.", "four,", "&amp;", "x"]), max_size=4)
@@ -227,11 +228,19 @@ def test_every_tag_comes_once_and_is_well_nested(text: str, random, form: str):
     assert_well_nested(found)
 
 
-@given(st.text(alphabet="<>/!-ab &;\"'=\n[]?x.", max_size=40), st.sampled_from(["html", "xml"]))
+JUNK = st.sampled_from([*"<>/!-ab &;\"'=\n[]?x.", "&lt;", "&amp;"])
+
+
+@given(st.lists(JUNK, max_size=40).map("".join), st.sampled_from(["html", "xml"]))
 def test_whatever_is_no_tag_does_no_harm(text: str, form: str):
-    """Translated again, what came out is the same: nothing is opened that was not open."""
+    """Nothing opens that was not open; translated again, the result has the same characters.
+
+    A tag inside a word may move from the word's end to behind the next one.
+    """
     first = marked_up(text, form)
-    assert marked_up(first, form) == first or "<" in text
+    assert first.count("<") <= text.count("<")
+    again = marked_up(first, form)
+    assert sorted("".join(again.split())) == sorted("".join(first.split()))
 
 
 @pytest.mark.parametrize("form", ["html", "xml"])
@@ -300,11 +309,11 @@ def test_tags_in_one_long_word_too():
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    return Translator.load(FROZEN[-1] / "run", device="cpu")
+    return Translator.load(TRAINED / "run", device="cpu")
 
 
 def test_text_without_tags_is_translated_as_without_markup(translator: Translator):
-    sentences = Path(FROZEN[-1] / "test.en").read_text().splitlines()[:3]
+    sentences = Path(TRAINED / "test.en").read_text().splitlines()[:3]
     plain = [each.text for each in translator.translate(sentences)]
     found = translate_markup(translator, [html.escape("\n".join(sentences), quote=False)])
     assert html.unescape(found[0]).split("\n") == plain

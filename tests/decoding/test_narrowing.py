@@ -149,7 +149,9 @@ def models(settings: Settings, tiny_data: Path, tmp_path: Path) -> Path:
     new = new_transformer(config)
     new.initialize(1)
     content = manifest.read(data, "data")
-    facts = {key: content[key] for key in ("tokenizer_sha256", "data_sha256")} | {"step": 1}
+    facts = {key: content[key] for key in ("tokenizer_sha256", "data_sha256", "target_symbols")} | {
+        "step": 1
+    }
     size = config.tokenizer.vocabulary_size
     table = Shortlist(np.arange(size, dtype=np.int32), np.zeros((size, 0), np.int32)).to_bytes()
     vocabulary = (data / "tokenizer.model").read_bytes()
@@ -206,7 +208,9 @@ def test_a_damaged_one_is_refused(models: Path, capsys):
     assert "shortlist.safetensors" in refused(models / "with", capsys, status=3)
     content = manifest.read(models / "with", "model")
     path.write_bytes(Shortlist(np.zeros(1, np.int32), np.zeros((7, 1), np.int32)).to_bytes())
-    facts = {key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256")}
+    facts = {
+        key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
+    }
     manifest.write(models / "with", "model", facts)
     assert "not a shortlist of 400 pieces" in refused(models / "with", capsys, status=3)
     path.unlink()

@@ -10,7 +10,7 @@ import sacrebleu
 import torch
 
 from nmt.config import Config, Decoding, Model, validate
-from nmt.data.cleaning import keep_spacing, normalize
+from nmt.data.cleaning import normalize
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding import part_search
@@ -290,12 +290,6 @@ def test_bf16(translator, tokenizer):
 def test_options_out_of_range(translator, options, message):
     with pytest.raises(InputError, match=message):
         translator.n_best(["the man"], SearchOptions(**options))
-
-
-def test_no_part_of_a_long_line_is_blank(translator, monkeypatch):
-    monkeypatch.setattr(translator.tokenizer, "normalize", keep_spacing)
-    [parts] = translator._cutter.cut(["the" + " " * 999 + "man" + " " * 999])
-    assert [translator.tokenizer.decode(part).strip() for part in parts] == ["the", "man"]
 
 
 def test_out_of_memory(translator, monkeypatch):

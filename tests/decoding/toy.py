@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.decoding.search import Hypothesis, length_penalty
+from nmt.decoding.search import Hypothesis
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
 V = 8  # the four special tokens and four of content
@@ -68,6 +68,11 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
         assert a.log_probability == pytest.approx(b.log_probability, abs=1e-4)
 
 
+def penalty(tokens: int, alpha: float) -> float:
+    """Wu et al. (2016), Eq. 14, written out once more."""
+    return ((5 + tokens) / 6) ** alpha
+
+
 def exhaustive(
     sentence: int, limit: int, alpha: float, n_best: int, may_be=lambda content: True
 ) -> list[Hypothesis]:
@@ -80,10 +85,10 @@ def exhaustive(
             )
             if n < limit:
                 ended = log_probability + float(toy_log_probabilities(sentence, content)[EOS_ID])
-                score = ended / ((5 + n + 1) / 6) ** alpha
+                score = ended / penalty(n + 1, alpha)
                 finished.append(Hypothesis([*content, EOS_ID], ended, score, True))
             else:
-                score = log_probability / ((5 + n) / 6) ** alpha
+                score = log_probability / penalty(n, alpha)
                 cut.append(Hypothesis(list(content), log_probability, score, False))
     return sorted(finished or cut, key=lambda h: -h.score)[:n_best]
 
@@ -108,11 +113,9 @@ def beam_search_to_the_limit(
         candidates = sorted(candidates, key=lambda c: -c[0])[: 2 * beam]
         for total, tokens in candidates:
             if tokens[-1] == EOS_ID:
-                finished.append(
-                    Hypothesis(list(tokens), total, total / length_penalty(n, alpha), True)
-                )
+                finished.append(Hypothesis(list(tokens), total, total / penalty(n, alpha), True))
         live = [c for c in candidates if c[1][-1] != EOS_ID][:beam]
-    cut = [Hypothesis(list(t), p, p / length_penalty(limit, alpha), False) for p, t in live]
+    cut = [Hypothesis(list(t), p, p / penalty(limit, alpha), False) for p, t in live]
     best: dict = {}
     for found in sorted(finished or cut, key=lambda h: -h.score):
         best.setdefault(reads_as(found.tokens), found)

@@ -108,7 +108,12 @@ def test_fragment_holds_the_weights_and_asks_for_nothing_outside(maps):
 def model(translator, tmp_path, tiny_data):
     weights = {name: value.detach() for name, value in translator.transformer.named_parameters()}
     tokenizer = (tiny_data / "data" / "tokenizer.model").read_bytes()
-    facts = {"step": 1, "tokenizer_sha256": translator.tokenizer.sha256, "data_sha256": ""}
+    facts = {
+        "step": 1,
+        "tokenizer_sha256": translator.tokenizer.sha256,
+        "data_sha256": "",
+        "target_symbols": [],
+    }
     save_model(tmp_path / "model", translator.config, tokenizer, weights, facts)
     return tmp_path / "model"
 

@@ -128,7 +128,9 @@ def configure(folder: Path, test: list[dict]) -> None:
     settings = tiny_settings(folder)
     settings["data"]["test"] = test
     (folder / "config.yaml").write_text(validate(settings, {}, "tiny").to_yaml())
-    facts = {key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256")}
+    facts = {
+        key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
+    }
     manifest.write(folder, kind, facts)
 
 

@@ -86,7 +86,7 @@ def test_the_count_is_multi_bleus_of_these_tokens():
 
 
 def test_value_worked_by_hand():
-    """Matches of 1 to 4 tokens: 6 of 7, 4 of 6, 2 of 5, 1 of 4; brevity exp(1 - 8/7)."""
+    """Matches of 1 to 4 tokens: 7 of 7, 5 of 6, 3 of 5, 2 of 4; brevity exp(1 - 8/7)."""
     hypothesis, reference = "Rock-Musik ist laut Tag.", "Rock-Musik ist laut heute Tag."
     expected = 100 * math.exp(1 - 8 / 7) * (7 / 7 * 5 / 6 * 3 / 5 * 2 / 4) ** 0.25
     assert paper_bleu([hypothesis], [reference])[0] == pytest.approx(expected)

@@ -8,7 +8,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,8 @@ import yaml
 
 from nmt.cli import main
 from nmt.config import Config
-from nmt.data.cleaning import keep_spacing, normalize
+from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
-from nmt.data.tokenizer_model import SINGLE_SPACES
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.demo_language import demo_pairs
@@ -36,7 +34,7 @@ from nmt.runs.model_directory import load_model, new_transformer, save_model
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from recipes.exports import compare, timed
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 from tests.full_disk import full_disk
 
 EQUAL_HEADS = {"model__d_k": 16, "model__d_v": 16}
@@ -44,8 +42,8 @@ PRE = {"model__norm": "pre"}
 LEARNED = {"model__positions": "learned", "model__encoder_layers": 3}
 
 
-def saved(config: Config, folder: Path, treatment: Callable[[str], str] = normalize) -> str:
-    """A model whose biases and norms are random, too, for texts so treated."""
+def saved(config: Config, folder: Path) -> str:
+    """A model whose biases and norms are random, too."""
     transformer = new_transformer(config)
     transformer.initialize(1)
     torch.manual_seed(1)
@@ -54,9 +52,8 @@ def saved(config: Config, folder: Path, treatment: Callable[[str], str] = normal
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
     tokenizer = (Path(config.data.directory) / "tokenizer.model").read_bytes()
-    if treatment is keep_spacing:
-        tokenizer = tokenizer.removesuffix(SINGLE_SPACES)
     facts = {"step": 1, "tokenizer_sha256": Tokenizer(tokenizer).sha256, "data_sha256": ""}
+    facts |= {"target_symbols": []}
     save_model(folder, config, tokenizer, transformer.state_dict(), facts)
     return str(folder)
 
@@ -85,6 +82,8 @@ def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, 
     assert not [each for each in caplog.records if each.name.startswith("transformers")]
     assert "40 greedy translations equal ours" in capsys.readouterr().err
     theirs = AutoModelForSeq2SeqLM.from_pretrained(out).eval()
+    # with True their search would end once it has as many hypotheses as beams
+    assert theirs.generation_config.early_stopping == "never"
     tokenizer = AutoTokenizer.from_pretrained(out)
     theirs.save_pretrained(again)
     tokenizer.save_pretrained(again)
@@ -121,10 +120,8 @@ CHARACTERS = [
 WORDS = [" ", "the", "\u2581", "\U000f25811", "\U000f25810", "<s>", "</s>", "<unk>", "<0x41>"]
 
 
-@pytest.mark.parametrize("treatment", [normalize, keep_spacing])
-def test_the_tokenizers_library_gives_our_ids_and_texts(treatment, tiny_data: Path, monkeypatch):
+def test_the_tokenizers_library_gives_our_ids_and_texts(tiny_data: Path):
     tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
-    monkeypatch.setattr(tokenizer, "normalize", treatment)
     made = tokenizer_json(tokenizer)
     theirs = type(made).from_str(made.to_str())
     theirs.encode_special_tokens = True  # as tokenizer_config.json asks for
@@ -132,9 +129,9 @@ def test_the_tokenizers_library_gives_our_ids_and_texts(treatment, tiny_data: Pa
     texts = ["".join(drawn.choices(CHARACTERS, k=drawn.randint(0, 30))) for _ in range(2000)]
     texts += ["".join(drawn.choices(WORDS, k=drawn.randint(0, 9))) for _ in range(500)]
     texts += [text for pair in demo_pairs(250, 2, "test") for text in (pair.source, pair.target)]
-    assert len(texts) == 3000  # and as many in the other case
+    assert len(texts) == 3000
     for text in texts:
-        ids = tokenizer.encode(treatment(text))
+        ids = tokenizer.encode(normalize(text))
         assert theirs.encode(text).ids == [*ids, EOS_ID], ascii(text)
         assert theirs.decode(ids) == tokenizer.decode(ids)
 
@@ -146,17 +143,16 @@ def test_symbols_are_not_for_the_tokenizers_library(tmp_path: Path):
         tokenizer_json(Tokenizer.load(tmp_path / "tokenizer.model"))
 
 
-@pytest.mark.parametrize("treatment", [normalize, keep_spacing])
-def test_the_script_beside_the_model_translates_as_nmt_does(treatment, settings, tmp_path: Path):
+def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: Path):
     """Where neither nmt nor torch is to be had."""
     config = settings(decoding__beam=1)
-    model = saved(config, tmp_path / "model", treatment)
+    model = saved(config, tmp_path / "model")
     out, lines = tmp_path / "out", tmp_path / "lines"
     assert export(model, "ctranslate2", out, "--quantization", "int8") == 0
     texts = ["the man reads", "", "the\u00a0old  dog", "\u2581 of \x07 it", "a\tb"]
     lines.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     namespace = runpy.run_path(str(out / "translate.py"))
-    assert [namespace["normalize"](each) for each in texts] == list(map(treatment, texts))
+    assert [namespace["normalize"](each) for each in texts] == list(map(normalize, texts))
     code = "import sys; sys.modules['nmt'] = sys.modules['torch'] = None; sys.argv = ['x']\n"
     code += f"import runpy; runpy.run_path({str(out / 'translate.py')!r}, run_name='__main__')"
     with lines.open() as file:
@@ -187,7 +183,7 @@ def test_what_differs_from_our_translations_is_found():
 
 def test_nothing_is_exported_among_a_runs_own_files(tmp_path: Path, monkeypatch, capsys):
     """There it would be taken for a model of the run, and a damaged one."""
-    run = shutil.copytree(FROZEN[-1] / "run", tmp_path / "run")
+    run = shutil.copytree(TRAINED / "run", tmp_path / "run")
     monkeypatch.setattr(exporting, "load_model", None)
     for name in ("model/out", "checkpoints/step-00000099"):
         assert export(str(run), "ctranslate2", run / name) == 2
@@ -284,8 +280,8 @@ def test_the_model_card_says_what_the_run_says(settings, tmp_path: Path, monkeyp
 def test_the_scores_on_a_card_are_those_kept_of_that_very_model(tmp_path: Path, monkeypatch):
     """Nothing is translated for it; a checkpoint's card has not the scores of the run's model."""
     monkeypatch.setattr(run_record, "evaluate", None)
-    run = RunDirectory(shutil.copytree(FROZEN[-1] / "run", tmp_path / "run"))
-    shutil.copytree(FROZEN[-1] / "data", tmp_path / "data")
+    run = RunDirectory(shutil.copytree(TRAINED / "run", tmp_path / "run"))
+    shutil.copytree(TRAINED / "data", tmp_path / "data")
     folders = [run.model, run.by_step()[0][1]]
     models = [load_model(folder, device=torch.device("cpu")) for folder in folders]
     assert all("Not evaluated" in model_card(model) for model in models)

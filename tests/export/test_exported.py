@@ -112,7 +112,12 @@ def test_symbols_of_no_target_and_the_unknown_piece_are_never_generated(settings
     with torch.no_grad():
         wanted = [(never, 16.0), (UNK_ID, 14.0), (note, 10.0)]
         transformer.decoder_norm.bias.copy_(sum(transformer.embedding[i] * n for i, n in wanted))
-    facts = {"step": 1, "tokenizer_sha256": tokenizer.sha256, "data_sha256": ""}
+    facts = {
+        "step": 1,
+        "tokenizer_sha256": tokenizer.sha256,
+        "data_sha256": "",
+        "target_symbols": [],
+    }
     facts["target_symbols"] = ["<note>"]
     model, out = tmp_path / "model", tmp_path / "out"
     save_model(model, config, tokenizer.model, transformer.state_dict(), facts)

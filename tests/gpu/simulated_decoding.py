@@ -17,7 +17,7 @@ from nmt.model.special_ids import EOS_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 from tests.tiny import tiny_settings
 
 VOCABULARY = 1600  # more than is sorted whole, see `search._top`
@@ -153,7 +153,7 @@ TEXTS = ["The man reads a book.", "", "A child sees the dog."]
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_library_s_calls(gpu, precision):
     """From a directory to text, as `nmt translate --device cuda` does it."""
-    path = FROZEN[-1] / "run"
+    path = TRAINED / "run"
     there = Translator.load(path, device="cuda", precision=precision)
     here = Translator.load(path, device="cpu", precision="fp32")
     calls = [

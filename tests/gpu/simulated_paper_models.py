@@ -14,7 +14,7 @@ from nmt.training.validation import InferenceCopy, validate
 from recipes.speed.simulated.device import SimulatedGpu
 from recipes.speed.simulated.training import SLOTS, Training
 from tests.documents import ROOT
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 
 PRECISION = 0.06  # GiB; the table has one decimal
 
@@ -54,7 +54,7 @@ def test_a_step_takes_what_the_manual_says(training):
 
 def test_validation_after_them(training):
     """Of a few short pairs, translated to the limit, as the end symbol never comes."""
-    tokenizer = Tokenizer.load(FROZEN[-1] / "run" / "tokenizer.model")
+    tokenizer = Tokenizer.load(TRAINED / "run" / "tokenizer.model")
     ids = [*tokenizer.encode_batch(["The man reads."])[0], EOS_ID]
     side = Side(np.array(3 * ids, np.int32), np.arange(4, dtype=np.int32) * len(ids))
     shards, config = [Shard(Path("none"), side, side, 1.0, 0)], training.config

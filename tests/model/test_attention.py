@@ -56,25 +56,33 @@ def test_weights_of_long_inputs_are_not_held_without_a_gradient():
                 sizes.append(result.untyped_storage().nbytes() // 4)
             return result
 
-    q, segments = torch.randn(1, 4, 2100, 4), torch.ones(1, 2100, dtype=torch.long)
+    q, k, v = (torch.randn(1, 4, 2100, 4) for _ in range(3))
+    segments = torch.ones(1, 2100, dtype=torch.long)
     segments[:, 1000:] = 2
     visibility = Visibility(segments=(segments, segments))
     sizes: list[int] = []
     with torch.no_grad(), Sizes():
-        found = attention(q, q, q, visibility, NO_DROPOUT)
+        found = attention(q, k, v, visibility, NO_DROPOUT)
     assert max(sizes) <= 2100**2
-    held = attention(q[:, :1], q[:, :1], q[:, :1], visibility, NO_DROPOUT)
+    held = attention(q[:, :1], k[:, :1], v[:, :1], visibility, NO_DROPOUT)
     torch.testing.assert_close(found[:, :1], held)
 
 
-def test_training_and_decoding_kernels_agree_in_values_and_gradients():
+def test_training_and_decoding_kernels_agree_in_values_and_gradients(monkeypatch):
     q, k, v, visibility = random_case()
     ours = attention(q, k, v, visibility, NO_DROPOUT)
     mask = sees(visibility, 5, 7)[:, None]
     theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
     torch.testing.assert_close(ours, theirs)
+    calls: list[tuple] = []
+    fused = F.scaled_dot_product_attention
+    monkeypatch.setattr("nmt.model.attention._MOST_WEIGHTS", 0)  # as of very long inputs
+    monkeypatch.setattr(
+        F, "scaled_dot_product_attention", lambda *a, **k: calls.append(a) or fused(*a, **k)
+    )
     with torch.no_grad():
         torch.testing.assert_close(attention(q, k, v, visibility, NO_DROPOUT), ours)
+    assert len(calls) == 1
     weight = torch.randn_like(ours)
     for a, b in zip(
         torch.autograd.grad((ours * weight).sum(), (q, k, v)),

@@ -17,11 +17,11 @@ from nmt.decoding.translator import Translator
 from nmt.errors import InputError
 from recipes.at_scale import translate
 from tests.documents import ROOT
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 from tests.patience import PATIENCE_S
 
-MODEL = str(FROZEN[-1] / "run")
-LINES = [*(FROZEN[-1] / "test.en").read_text(encoding="utf-8").split("\n")[:6], "", "a\u2028b"] * 3
+MODEL = str(TRAINED / "run")
+LINES = [*(TRAINED / "test.en").read_text(encoding="utf-8").split("\n")[:6], "", "a\u2028b"] * 3
 SCRIPTS = ROOT / "recipes" / "at_scale"
 NMT = """#!/bin/bash
 # Writes the lines of its shard, as `nmt translate --shard I/N` would their translations.

@@ -10,11 +10,11 @@ from recipes.demo import show
 from recipes.paper_figures import paper_figures
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 
 
 def test_show_refuses_a_run_of_something_else(tmp_path: Path):
-    run = FROZEN[-1] / "run"
+    run = TRAINED / "run"
     with pytest.raises(InputError, match="no demo test set"):
         show.main([str(run)])
     with pytest.raises(InputError, match="no such model directory"):

@@ -22,7 +22,7 @@ from nmt.model.tokens import Tokens
 from nmt.runs.model_directory import new_transformer
 from recipes.paper_figures import alignment, embeddings, formulas, layers, order, paper_figures
 from recipes.paper_figures import positions as places
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 
 PAIRS = list(demo_pairs(12, 1, "test"))
 
@@ -321,5 +321,5 @@ def test_every_picture_is_written(translator, monkeypatch, tmp_path, capsys):
 
 def test_a_model_of_other_text_is_refused(tmp_path):
     with pytest.raises(InputError, match="no demo test set"):
-        paper_figures.main([str(tmp_path / "new"), "--model", str(FROZEN[-1] / "run")])
+        paper_figures.main([str(tmp_path / "new"), "--model", str(TRAINED / "run")])
     assert not (tmp_path / "new").exists()

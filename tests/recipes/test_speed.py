@@ -24,7 +24,7 @@ from recipes.speed.report import counted, rows, table
 from recipes.speed.text import n_alike
 from recipes.speed.visit import visit
 from recipes.speed.workload import BOS, EOS, PAD, SMALL, Batch, sources, training_batches
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 
 SMALL_CPU = Bench(torch.device("cpu"), small=True)
 
@@ -301,7 +301,7 @@ def test_an_error_or_a_deadline_ends_one_part_alone(capsys):
 def run_of_text(tmp_path, monkeypatch) -> text.Run:
     """Processes that take 2 s to start and 1 s a line, and translate line by line."""
     (tmp_path / "a.en").write_text("a b c d e\nf g\u2028 h i\nj k l m\nn o p q\n", encoding="utf-8")
-    run = text.Run(FROZEN[-1] / "run", tmp_path / "a.en", tmp_path / "a.en", tmp_path, 1)
+    run = text.Run(TRAINED / "run", tmp_path / "a.en", tmp_path / "a.en", tmp_path, 1)
     clock = [0.0]
 
     def translated(self, command, lines):

@@ -21,4 +21,4 @@ def tokenizer(tiny_data: Path) -> bytes:
 @pytest.fixture
 def hashes(tiny_data: Path) -> dict[str, str]:
     content = manifest.read(tiny_data / "data", "data")
-    return {key: content[key] for key in ("tokenizer_sha256", "data_sha256")}
+    return {key: content[key] for key in ("tokenizer_sha256", "data_sha256", "target_symbols")}

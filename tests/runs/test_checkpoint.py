@@ -2,13 +2,11 @@
 
 import errno
 import io
-import itertools
 import json
 import math
 import os
-import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +37,9 @@ def save(config, tokenizer, hashes, tmp_path: Path) -> Save:
 def describe(folder: Path) -> None:
     """Writes a manifest that fits what is in a checkpoint now."""
     content = manifest.read(folder, "checkpoint")
-    facts = {key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256")}
+    facts = {
+        key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
+    }
     manifest.write(folder, "checkpoint", facts)
 
 
@@ -59,10 +59,8 @@ BEST = {"step": 2, "bleu": 1.5, "worse_since": 0, "validated": 2}
     [
         {"best": None}, {"best": [1]}, {"best": {"step": 2, "colour": {}}, "elapsed_s": None},
         {"best": BEST | {"step": "2"}}, {"best": BEST | {"bleu": "good"}},
-        {"best": BEST | {"bleu": float("nan")}}, {"best": BEST | {"validated": 3}},
-        {"best": BEST | {"worse_since": -1}}, {"best": BEST | {"step": 10**400}},
-        {"elapsed_s": float("inf")}, {"elapsed_s": -1.0}, {"elapsed_s": "long"}, {"step": 1},
-        {"step": 2.5}, {"threads": None},
+        {"best": BEST | {"bleu": float("nan")}}, {"elapsed_s": "long"}, {"step": 2.5},
+        {"threads": None},
     ],
     ids=str,
 )  # fmt: skip
@@ -152,45 +150,6 @@ def test_r13_whatever_the_system_says_of_the_newest_the_next_older_is_taken(
     assert resumed_from(tmp_path) == (2, "")
     kept = again.with_name(f"broken-1-{again.name}")
     assert os.path.lexists(kept)
-
-
-@pytest.fixture
-def descriptors() -> Iterator[Callable[[int], None]]:
-    """Leaves the process only so many descriptors."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-
-    def leave(number: int) -> None:
-        in_use = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
-        free = (each for each in itertools.count() if each not in in_use)
-        limit = next(itertools.islice(free, number, None))
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-
-    yield leave
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@pytest.mark.parametrize("number", range(3))
-def test_too_few_descriptors_are_told_as_that(
-    save: Save, tmp_path: Path, descriptors, capsys, number: int
-):
-    """Nothing is passed over, nor called damaged."""
-    for step in (1, 2):
-        save(step)
-    run, output = str(tmp_path), str(tmp_path / "mean")
-    assert main(["average", run, "--last", "1", "--output", output]) == 0  # all is imported
-    assert main(["translate", run, "--input", os.devnull]) == 0
-    capsys.readouterr()
-    for command in (
-        ["translate", run, "--input", os.devnull],
-        ["average", run, "--last", "1", "--output", f"{output}-2"],
-    ):
-        descriptors(number)
-        status = main(command)
-        said = capsys.readouterr().err.splitlines()
-        assert status == 5 or (status == 0 and number == 2)
-        if status:
-            assert "Too many open files" in said[-1] and "see ulimit -n" in said[-1]
-        assert not [line for line in said if "passing over" in line or "passed over" in line]
 
 
 @pytest.mark.parametrize("name", [manifest.NAME, WEIGHTS, checkpoints.STATE])
@@ -452,6 +411,14 @@ def test_checkpoints_of_other_data_are_not_averaged(
     said: list[str] = []
     assert average(tmp_path, 2, tmp_path / "mean", said.append) == [4, 12]
     assert "of other data than step 12" in said[-1]
+
+
+def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_path: Path):
+    """As a stop leaves one, or the best validation."""
+    assert config.training.checkpoint_every == 4
+    for step in (4, 6, 8):
+        save(step)
+    assert average(tmp_path, 2, tmp_path / "mean", print) == [4, 8]
 
 
 def test_weights_whose_sum_is_infinite_have_no_mean(save: Save):

@@ -44,7 +44,9 @@ def model(config: Config, tokenizer: bytes, hashes: dict[str, str], tmp_path: Pa
 def describe(folder: Path, **changes: Any) -> None:
     """Writes a manifest that fits what is in the folder now."""
     content = manifest.read(folder, "model")
-    facts = {key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256")}
+    facts = {
+        key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
+    }
     manifest.write(folder, "model", facts)
     manifest.rewrite(folder, manifest.read(folder, "model") | changes)
 

@@ -64,7 +64,7 @@ def test_a_model_that_cannot_take_its_place_leaves_nothing(
         (run.path / ".lock").unlink()
 
     monkeypatch.setattr(finished_model, "save_model", save_and_lose)
-    facts = {"step": 1, "tokenizer_sha256": "", "data_sha256": ""}
+    facts = {"step": 1, "tokenizer_sha256": "", "data_sha256": "", "target_symbols": []}
     with run.locked() as lock, pytest.raises(InputError, match="taken over by another process"):
         finished_model.write(run, lock, config, tokenizer, {}, facts, print)
     assert list(run.path.iterdir()) == []

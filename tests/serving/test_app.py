@@ -12,7 +12,7 @@ from nmt.decoding.translator import SearchOptions, Translator
 from nmt.serving.app import create_app
 from nmt.serving.batcher import Batcher
 from nmt.serving.translating import _whole
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 from tests.patience import wait_until
 from tests.serving.served import Here, Shouting, ask, served
 
@@ -27,7 +27,7 @@ def shouting():
 @pytest.fixture(scope="module")
 def real():
     """A translator, and the port of a server of it."""
-    translator = Translator.load(FROZEN[-1] / "run", device="cpu", precision="fp32")
+    translator = Translator.load(TRAINED / "run", device="cpu", precision="fp32")
     with served(translator) as port:
         yield translator, port
 

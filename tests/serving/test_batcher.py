@@ -312,12 +312,13 @@ def test_one_request_of_many_texts_is_worked_off_by_all_processes():
         hold(translator)
 
     async def scene(batcher):
-        many = batcher.translate(["text"] * 100, PLAIN)
+        texts = [f"text {n}" for n in range(100)]
+        many = batcher.translate(texts, PLAIN)
         for translator in both:
             await begun(translator)
         for translator in both:
             translator.free.set()
-        await many
+        assert [best[0].text for best in await many] == [text.upper() for text in texts]
 
     batched(both[0], scene, others=both[1:])
 

@@ -10,7 +10,7 @@ import pytest
 from nmt.decoding.translator import Translator
 from nmt.serving.limits import Limits
 from tests.documents import ROOT
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 from tests.serving.served import ask, served
 
 TEXT = Path(ROOT, "docs/serving.md").read_text(encoding="utf-8")
@@ -19,7 +19,7 @@ CALLS = re.findall(r"^    (curl .*)$", TEXT, re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def port():
-    translator = Translator.load(FROZEN[-1] / "run", device="cpu")
+    translator = Translator.load(TRAINED / "run", device="cpu")
     with served(translator) as port:
         yield port
 

@@ -18,11 +18,11 @@ from nmt.errors import Stopped
 from nmt.serving.limits import Limits
 from nmt.serving.model_process import EndedError
 from nmt.serving.server import run_serve
-from tests.fixtures.make import FROZEN
+from tests.fixtures.make import TRAINED
 from tests.patience import PATIENCE_S, wait_until
 from tests.serving.served import Here, Shouting, ask
 
-RUN = FROZEN[-1] / "run"
+RUN = TRAINED / "run"
 
 
 def started(*words: str) -> tuple[subprocess.Popen, int]:

@@ -128,7 +128,7 @@ def test_tensorboard_shows_the_values_of_the_log(trained: Path, config: Config):
     assert [line["step"] for line in events(trained, None)] == [1, 30, 60, 90, 100]
     assert [event.step for event in board.Images("validation/attention")] == [60, 100]
     [outcome] = events(trained, "model")
-    finished = EventAccumulator(str(trained / "tensorboard" / "outcome"))
+    finished = EventAccumulator(str(trained / "tensorboard" / "outcome-100"))
     finished.Reload()
     [bleu] = finished.Scalars("model/bleu")
     assert (bleu.step, bleu.value) == (100, pytest.approx(outcome["validation"]["bleu"]))

@@ -181,6 +181,7 @@ def test_r6_any_number_of_processes_has_the_same_batches_and_losses(
     for a, b in zip(ours, theirs, strict=True):
         assert a["plan_digest"] == b["plan_digest"]
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-6)
+        assert a["gradient_norm"] == pytest.approx(b["gradient_norm"], rel=1e-4)
     name = "checkpoints/step-00000012/model.safetensors"
     weights, expected = (load_file(run / name) for run in (several, alone[4]))
     for name in expected:

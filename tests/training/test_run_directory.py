@@ -64,22 +64,6 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def test_a_run_outlives_the_files_that_tell_of_it(settings, trained: Train):
-    def remove(run: Path) -> None:
-        shutil.rmtree(run / "tensorboard")
-        (run / "log.jsonl").unlink()
-
-    status, said = trained(settings(**SHORT), remove)
-    run = Path(settings().training.run_directory)
-    assert status == 0 and (run / "model").is_dir()
-    assert [line.split(",")[0] for line in said if "removed" in line] == [
-        "nmt: warning: the log was removed and is written again",
-        "nmt: warning: TensorBoard gets no more (removed)",
-    ]
-    assert [line["step"] for line in read_log(run) if "event" not in line] == [1, 2, 3, 4]
-    assert "Traceback" not in "".join(said)
-
-
 def removed(run: Path) -> None:
     shutil.rmtree(run)
 

@@ -215,7 +215,7 @@ def test_rotation_keeps_the_newest_the_best_and_two_optimizer_states(settings, m
     changes = {"training__checkpoint_every": 3, "training__validate_every": 2}
     directory, _ = run(settings(**changes, training__keep_checkpoints=2))
     steps = sorted(int(p.name.split("-")[1]) for p in (directory / "checkpoints").glob("step-*"))
-    state = read_state(directory / "checkpoints/step-00000012/state.json", 12)
+    state = read_state(directory / "checkpoints/step-00000012/state.json")
     assert (state.best.step, state.best.bleu) == (4, 9.0)
     assert steps == [4, 9, 12]
     with_moments = [p.parent.name for p in directory.rglob("optimizer.safetensors")]

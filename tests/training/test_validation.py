@@ -48,7 +48,7 @@ class Seated(Ranks):
 def test_three_ranks_measure_what_one_does_and_the_equations_say(settings):
     config = settings()
     data, split = PreparedData.of(config), "validation"
-    tokenizer, _ = data.tokenizer(config.tokenizer.vocabulary_size)
+    tokenizer = data.tokenizer()
     weights = new_model(config, seed=1).state_dict()
 
     def measured(ranks: Ranks) -> Validation | None:

@@ -46,8 +46,8 @@ def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
         "shards": entries,
         "corpora": [facts_of(*both) for both in zip(job.parts, counts, strict=True)],
         "origin_sha256": manifest.value_hash(job.origin),
-        **({"target_symbols": symbols} if (symbols := _target_symbols(job)) else {}),
-        **({"warnings": list(warnings)} if warnings else {}),
+        "target_symbols": _target_symbols(job),
+        "warnings": list(warnings),
         **job.origin,
     }
     manifest.write(job.final, "data", facts)

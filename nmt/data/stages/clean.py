@@ -6,7 +6,7 @@ give away one of theirs.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def _clean_corpus(job: Job, part: Part, held_out: cleaning.HeldOut | None, note:
             for chunk in read_chunks(part.corpus, job.config.data, part.split, SHARD_PAIRS):
                 path = part.shard(job.text, number)
                 if not is_finished(path):
-                    yield chunk, held_out, path, job.normalize, part.corpus.source_prefix
+                    yield chunk, held_out, path, part.corpus.source_prefix
                 number += 1
                 bar.update(len(chunk))
 
@@ -75,7 +75,6 @@ def clean_shard(
     pairs: Iterable[tuple[str, str]],
     held_out: cleaning.HeldOut | None,
     output: Path,
-    normalize: Callable[[str], str] = cleaning.normalize,
     source_prefix: str | None = None,
 ) -> None:
     """Normalizes pairs, drops those that break a rule, and writes the rest with their counts.
@@ -85,7 +84,6 @@ def clean_shard(
         held_out: what training pairs must not give away; None for validation and test pairs,
             of which only those with an empty side are dropped.
         output: the Arrow file; the counts are in its note.
-        normalize: that of the tokenizer.
         source_prefix: written before each source, after the rules have seen it.
     """
     counts: Counter[str] = Counter()
@@ -93,9 +91,8 @@ def clean_shard(
     for raw in pairs:
         counts["read"] += 1
         counts[cleaning.REPAIRED] += any(map(cleaning.needs_repair, raw))
-        source, target = map(normalize, raw)
-        if normalize is cleaning.normalize:
-            counts[cleaning.SPACING] += any(map(cleaning.has_odd_spacing, raw))
+        counts[cleaning.SPACING] += any(map(cleaning.has_odd_spacing, raw))
+        source, target = map(cleaning.normalize, raw)
         if held_out is None:
             fault = cleaning.EMPTY if cleaning.is_empty(source, target) else None
         else:

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,10 @@ import numpy as np
 
 from nmt.config import Config, Corpus
 from nmt.data import shards
-from nmt.data.cleaning import normalize
 from nmt.storage import atomic, manifest
 from nmt.storage.names import SHORTLIST, WORK
 
-# Raised when the same input and settings would give other bytes. 1: text with the spacing it had.
-RECIPE = 2
+RECIPE = 1  # raised when the same input and settings would give other bytes
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,6 @@ class Job:
     origin: dict[str, Any]  # settings and hashes of input files: all that the result depends on
     given_tokenizer: Path | None = None  # taken instead of learning one
     processes: int = 1  # the result does not depend on it
-    normalize: Callable[[str], str] = normalize  # that of the tokenizer
 
     def of(self, split: str) -> list[Part]:
         """The corpora of a split, in order."""
