@@ -83,7 +83,7 @@ def trained(config: Config, capsys) -> tuple[Path, list[str]]:
 
 
 def path_of(run: Path, step: int = 2) -> str | None:
-    return read_state(run / "checkpoints" / f"step-{step:08d}" / "state.json", step).path
+    return read_state(run / "checkpoints" / f"step-{step:08d}" / "state.json").path
 
 
 def test_flex_attention_is_the_plain_attention(settings, backend, flex_on_cpu):
