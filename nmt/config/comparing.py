@@ -6,13 +6,17 @@ from nmt.config.settings import Config
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Dotted keys whose values differ, with the two values."""
+    """Returns the dotted keys whose values differ, with the two values.
+
+    `training.compile: auto` is no value of its own: a run decides it, and it differs from neither.
+    """
     flat_old, flat_new = flatten(old.model_dump()), flatten(new.model_dump())
     keys = list(dict.fromkeys([*flat_old, *flat_new]))
     return {
         key: (flat_old.get(key), flat_new.get(key))
         for key in keys
         if flat_old.get(key) != flat_new.get(key)
+        and not (key == "training.compile" and "auto" in (flat_old.get(key), flat_new.get(key)))
     }
 
 
