@@ -25,11 +25,8 @@ from nmt import cli
 from nmt.benchmark import machine, training, translating
 from nmt.cli import main
 from nmt.cli.parser import parse
-from nmt.config import Config, Hub, load, load_resolved
-from nmt.data import test_set
+from nmt.config import Config, Hub, load
 from nmt.errors import InputError
-from nmt.storage import manifest
-from nmt.storage.names import TEST_SET
 from recipes.back_translation import halves
 from recipes.paper_figures import paper_figures
 from recipes.speed import compare
@@ -390,18 +387,6 @@ def bring(path: Path) -> None:
         return
     assert str(path) in RUNS, f"{path} is nowhere made"
     shutil.copytree(TRAINED / "run", path, copy_function=shutil.copyfile)
-    keep_test_set(path)
-
-
-def keep_test_set(run: Path) -> None:
-    """Gives a run the text of its test set, as every run has it that is trained today."""
-    data = load_resolved(run / "config.yaml").data
-    folder = run / TEST_SET
-    folder.mkdir()
-    for side, name in (("en", test_set.SOURCE), ("de", test_set.TARGET)):
-        shutil.copyfile(TRAINED / f"test.{side}", folder / name)
-    corpora = [corpus.model_dump(mode="json") for corpus in data.test]
-    manifest.write(folder, "test set", {"corpora": corpora})
 
 
 def outside_of_make() -> dict[str, str]:
