@@ -197,8 +197,8 @@ def test_r22_of_two_at_once_the_second_is_refused_and_the_result_is_whole(
     assert main(["prepare", str(path)]) == 2
     assert f"in use by nmt prepare, process {first.pid} on" in capsys.readouterr().err
     (tmp_path / "go on").touch()
-    ended(first)
-    assert first.returncode == 0
+    said = ended(first)
+    assert first.returncode == 0, said
     assert content(tmp_path / "data") == expected
 
 

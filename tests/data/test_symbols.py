@@ -287,7 +287,10 @@ def test_validation_generates_symbols_of_training_targets_alone(prepared):
         transformer.embedding[tokenizer.symbol_ids["<BT>"]] = 0.6
     ranks, module = Ranks(0, 1, torch.device("cpu")), TransformerLoss(transformer, 0.1)
     shards = data.shards("validation")
-    found = validation.validate(module, tokenizer, shards, config, ranks, StopRequest(), ["<note>"])
+    found = validation.validate(
+        module, tokenizer, shards, config, ranks, StopRequest(), validation.InferenceCopy(),
+        ["<note>"],
+    )  # fmt: skip
     assert found and found.samples
     for _, _, text in found.samples:
         assert "<note>" in text and not text.replace("<note>", "").strip()

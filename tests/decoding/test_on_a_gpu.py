@@ -29,7 +29,7 @@ def expected(settings):
     config = settings(
         model__encoder_layers=1, model__decoder_layers=1, decoding__max_extra_length=2
     )
-    tokenizer, _ = PreparedData.of(config).tokenizer(config.tokenizer.vocabulary_size)
+    tokenizer = PreparedData.of(config).tokenizer()
     weights = new_model(config, seed=1).state_dict()
 
     def make(**decoding: int) -> Translator:
