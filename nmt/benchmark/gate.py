@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-_SHARE = 0.8  # of the probe's best rate; below it a phase is slow
+FAST = 0.8  # of the probe's best rate; below it a phase is slow
 _ATTEMPTS = 3  # of each wanted measurement, on average
 _PATIENCE_S = 60.0  # waited for a slow phase to pass, in all
 _PAUSE_S = 0.5
@@ -24,6 +24,7 @@ class Gated(Generic[T]):
 
     kept: list[T]  # at least one
     dropped: int
+    slowest: float  # rate of the probe around those kept; slow only if all were
 
 
 class Gate:
@@ -32,15 +33,21 @@ class Gate:
     Args:
         probe: does a fixed amount of work and returns its rate.
         sleep: waits for so many seconds.
+        best: a rate known from before.
 
     Attributes:
         best: the highest rate so far.
     """
 
-    def __init__(self, probe: Callable[[], float], sleep: Callable[[float], None] = time.sleep):
+    def __init__(
+        self,
+        probe: Callable[[], float],
+        sleep: Callable[[float], None] = time.sleep,
+        best: float = 0.0,
+    ):
         self._probe, self._sleep = probe, sleep
         self._patience_s = _PATIENCE_S
-        self.best = 0.0
+        self.best = best
         for _ in range(5):
             self.rate()
 
@@ -52,7 +59,7 @@ class Gate:
 
     def is_slow(self, rate: float) -> bool:
         """Whether a rate is that of a slow phase."""
-        return rate < _SHARE * self.best
+        return rate < FAST * self.best
 
     def wait(self) -> float:
         """Waits until the machine is fast, as long as there is patience; the probe's rate then."""
@@ -79,8 +86,9 @@ class Gate:
             before = self.wait()
             result, between = measure()
             taken.append((min(before, self.rate(), *between), result))
-            kept = [result for rate, result in taken if not self.is_slow(rate)]
+            kept = [entry for entry in taken if not self.is_slow(entry[0])]
             if len(kept) >= wanted or len(taken) >= _ATTEMPTS * wanted:
                 break
-        kept = kept or [max(taken, key=lambda entry: entry[0])[1]]
-        return Gated(kept, len(taken) - len(kept))
+        kept = kept or [max(taken, key=lambda entry: entry[0])]
+        results = [result for _, result in kept]
+        return Gated(results, len(taken) - len(kept), min(rate for rate, _ in kept))

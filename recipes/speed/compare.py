@@ -27,7 +27,7 @@ from nmt.cli.terminal import run_script, say
 from nmt.errors import InputError
 from nmt.training.distributed import Ranks
 from recipes.speed import text
-from recipes.speed.gate import FAST, Gate, fast_rate
+from recipes.speed.clock import Clock
 from recipes.speed.install import ENVIRONMENTS, ROOT, installed
 from recipes.speed.report import counted, draw, reference_rate, table
 from recipes.speed.visit import TASKS
@@ -46,7 +46,9 @@ _HAS_NOT = {("ctranslate2", "bf16"): "fp32"}  # what a peer lacks, and what it d
 _TRIES = 2  # pairs are measured at most so many times as often as are wanted
 _LIMIT_S = 1800.0  # for a visit
 
-Visit = Callable[[str, Path, str, float], dict[str, Any]]  # system, its Python, precision, gate
+Visit = Callable[
+    [str, Path, str, float], dict[str, Any]
+]  # system, its Python, precision, see Clock
 
 
 @dataclass(frozen=True)
@@ -135,13 +137,12 @@ def _measure(arguments: argparse.Namespace, pairs: Pairs) -> None:
         for setting, python in list(settings):
             if (missing := pairs.missing(setting, arguments.pairs)) <= 0:
                 continue
-            # tiny work, which shows no speed, need not wait for a fast phase
-            least = 0.0 if arguments.small else FAST * reference_rate(pairs.lines, fast_rate())
+            best = reference_rate(pairs.lines)
             visits = [("nmt", Path(sys.executable), setting.precision)]
             visits.append((setting.peer, python, setting.peer_precision))
             order = (0, 1) if len(pairs.of(setting)) % 2 == 0 else (1, 0)
             try:
-                found = {index: visit(*visits[index], least) for index in order}
+                found = {index: visit(*visits[index], best) for index in order}
             except InputError as error:
                 say(f"{setting.peer}, {setting.precision}: left out: {error}")
                 settings.remove((setting, python))
@@ -189,11 +190,11 @@ def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
 def _visits(arguments: argparse.Namespace) -> Visit:
     """Visits in processes of their own, see `recipes.speed.visit`."""
 
-    def visit(system: str, python: Path, precision: str, gate: float) -> dict[str, Any]:
+    def visit(system: str, python: Path, precision: str, best: float) -> dict[str, Any]:
         command = [
             str(python), "-W", "ignore", "-m", "recipes.speed.visit", system, arguments.task,
             "--precision", precision, "--steps", str(arguments.steps),
-            "--threads", str(arguments.threads), "--gate", str(gate),
+            "--threads", str(arguments.threads), "--best", str(best),
         ]  # fmt: skip
         if arguments.small:
             command.append("--small")
@@ -229,7 +230,9 @@ def _visits_of_text(arguments: argparse.Namespace, settings: list[tuple[Setting,
     command = [str(python), "-W", "ignore", "-m", convert, str(run.model), str(run.converted)]
     run.peer_version = _output(command, threads).strip()
     say(run.check(python))
-    return lambda system, python, precision, gate: run.visit(system, python, precision, Gate(gate))
+    return lambda system, python, precision, best: run.visit(
+        system, python, precision, Clock(best, is_trial=arguments.small)
+    )
 
 
 def _report(output: Path, lines: list[dict[str, Any]]) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from nmt.benchmark.gate import FAST
 from nmt.errors import count
 from recipes.paper_figures.drawing import figure
-from recipes.speed.gate import FAST
 
 Line = dict[str, Any]  # a pair: `setting`, and the visits `nmt` and `peer`
 _TITLES = {"train": "Training", "translate": "Translating", "text": "Text to text"}
@@ -31,14 +31,10 @@ class Row:
         return median(self.rates)
 
 
-def reference_rate(lines: Iterable[Line], now: float = 0.0) -> float:
-    """The known product's rate in a fast phase, GFLOP/s.
-
-    Args:
-        now: just measured; a visit longer ago may have seen a faster phase.
-    """
-    fastest = [visit["products"][1] for visit in _visits(lines) if visit["products"][1]]
-    return max(now, median(fastest)) if fastest else now
+def reference_rate(lines: Iterable[Line]) -> float:
+    """Returns the known product's rate in a fast phase, FLOPs per second; 0 if only trials ran."""
+    timed = [line for line in lines if not line["setting"]["work"]["small"]]
+    return median([visit["best_product"] for visit in _visits(timed)] or [0.0])
 
 
 def counted(lines: Iterable[Line]) -> list[Line]:
@@ -57,7 +53,7 @@ def counted(lines: Iterable[Line]) -> list[Line]:
 
 def _is_fast(visit: dict[str, Any], least: float) -> bool:
     has_rates = all(result["rate"] is not None for result in visit["results"].values())
-    return has_rates and visit["products"][0] >= least
+    return has_rates and visit["slowest_product"] >= least
 
 
 def _visits(lines: Iterable[Line]) -> list[dict[str, Any]]:
@@ -137,7 +133,7 @@ def table(lines: Iterable[Line]) -> str:
         content.append("")
     dropped = len(lines) - len(counted(lines))
     content.append(
-        f"Known product in fast phases: {reference_rate(lines):.0f} GFLOP/s; "
+        f"Known product in fast phases: {reference_rate(lines) / 1e9:.0f} GFLOP/s; "
         f"pairs that a slow phase has touched, left out: {dropped}."
     )
     return "\n".join(content) + "\n"

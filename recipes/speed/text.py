@@ -20,7 +20,7 @@ import nmt
 from nmt.config import Decoding
 from nmt.errors import InputError
 from nmt.runs.model_directory import find_model, read_config
-from recipes.speed.gate import Gate
+from recipes.speed.clock import Clock
 from recipes.speed.install import ROOT
 
 _SCRIPT = Path(__file__).with_name("ctranslate2_text.py")
@@ -56,7 +56,7 @@ class Run:
     def converted(self) -> Path:
         return self.output / "ctranslate2" / self.path.resolve().name
 
-    def visit(self, system: str, python: Path, precision: str, gate: Gate) -> dict[str, Any]:
+    def visit(self, system: str, python: Path, precision: str, clock: Clock) -> dict[str, Any]:
         """One system's time for the text, and how good its translation is."""
         beam = self.decoding.beam
         command = self.command(system, python, precision, beam)
@@ -68,7 +68,7 @@ class Run:
             outputs.append(text)
             peaks.append(peak_gib)
 
-        seconds = gate.times([partial(work, self.lines[:1]), partial(work, self.lines)])
+        seconds = clock.times([partial(work, self.lines[:1]), partial(work, self.lines)])
         n = len(self.lines)
         return {
             "system": system,
@@ -83,10 +83,8 @@ class Run:
             },
             "seconds": seconds,
             "bleu": self._bleu(outputs[-1]),
-            "repeated": gate.repeated,
-            "products": [min(gate.rates, default=0.0), max(gate.rates, default=0.0)],
             "peak_gib": max(peaks),
-        }
+        } | clock.facts
 
     def command(self, system: str, python: Path, precision: str, beam: int) -> list[str]:
         """A process that translates standard input."""

@@ -12,7 +12,6 @@ prints a JSON object. Systems are modules of `peers`, each with some of
 import argparse
 import json
 import math
-import resource
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import ModuleType
@@ -20,8 +19,9 @@ from typing import Any
 
 import torch
 
+from nmt.benchmark.machine import peak_memory
 from nmt.errors import InputError
-from recipes.speed.gate import Gate
+from recipes.speed.clock import CPU, Clock
 from recipes.speed.workload import BASE, SMALL, Sources, sources, training_batches
 
 WARM_UP = 2  # steps that are not timed
@@ -36,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--steps", type=int, default=5, help="of training that are timed")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--gate", type=float, default=0.0, metavar="GFLOP/S",
-                        help="a phase with a slower known product does not count")  # fmt: skip
+    parser.add_argument("--best", type=float, default=0.0, metavar="FLOPS",
+                        help="a second that the known product reached before")  # fmt: skip
     parser.add_argument("--small", action="store_true", help="a tiny model, to see that it runs")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)
@@ -45,17 +45,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def visit(
-    system: str, task: str, precision: str, steps: int, threads: int, gate: float, small: bool
+    system: str, task: str, precision: str, steps: int, threads: int, best: float, small: bool
 ) -> dict[str, Any]:
     """What a system did and how fast.
 
     Returns:
         `results` has for each kind of work its rate, tokens or sentences a second, or None if the
-        machine was slow all the time; `products` the slowest and the fastest known product around
-        the steps that count, GFLOP/s.
+        machine was slow all the time; the rest is of `Clock.facts`.
     """
     module = _module(system)
-    clock = Gate(gate)
+    clock = Clock(best, is_trial=small)
     if task == "train":
         results = _train(module, precision, steps, clock, small)
     else:
@@ -66,10 +65,8 @@ def visit(
         "precision": precision,
         "threads": threads,
         "results": results,
-        "repeated": clock.repeated,
-        "products": [min(clock.rates, default=0.0), max(clock.rates, default=0.0)],
-        "peak_gib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-    }
+        "peak_gib": peak_memory(CPU) / 2**30,
+    } | clock.facts
 
 
 def _module(system: str) -> ModuleType:
@@ -97,7 +94,7 @@ def _module(system: str) -> ModuleType:
 
 
 def _train(
-    module: ModuleType, precision: str, steps: int, clock: Gate, small: bool
+    module: ModuleType, precision: str, steps: int, clock: Clock, small: bool
 ) -> dict[str, Any]:
     """Every system's visits train on the same batches, in the same order."""
     shape, tokens = (SMALL, 200) if small else (BASE, 2_400)
@@ -120,7 +117,7 @@ def _train(
     return {"training": _result(amount, seconds) | {"losses": [losses[0], losses[-1]]}}
 
 
-def _translate(module: ModuleType, precision: str, clock: Gate, small: bool) -> dict[str, Any]:
+def _translate(module: ModuleType, precision: str, clock: Clock, small: bool) -> dict[str, Any]:
     shape, n = (SMALL, 8) if small else (BASE, 200)
     batches = sources(shape, n=n)
     translate = module.translation(shape, precision)

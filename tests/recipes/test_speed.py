@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ from nmt.data import layout
 from nmt.errors import InputError
 from nmt.model import attention
 from nmt.training.loading import CPU_ROW
-from recipes.speed import compare, gate, install, shortlist, text
-from recipes.speed.gate import Gate
+from recipes.speed import compare, install, shortlist, text
+from recipes.speed.clock import Clock
 from recipes.speed.gpu import bench, checks
 from recipes.speed.gpu.bench import Bench
 from recipes.speed.gpu.checks import CHECKS
@@ -84,40 +83,31 @@ def test_packing_changes_rows_not_pairs():
     assert sorted(found) == _pairs_of(batch)
 
 
-class Machine:
-    """A clock that work and waiting move, and a product's rate for each time it is asked."""
-
-    def __init__(self, rates):
-        self.now, self.rates = 0.0, iter(rates)
-
-    def gate(self, patience_s: float = 60.0) -> Gate:
-        return Gate(100.0, lambda: next(self.rates), lambda: self.now, self.pass_by, patience_s)
-
-    def pass_by(self, seconds: float) -> None:
-        self.now += seconds
-
-
-def test_a_step_touched_by_a_slow_phase_is_repeated():
-    # rates: wait until fast; a step that ends slow; the same again; the second
-    machine = Machine([50, 50, 170, 60, 180, 175, 160, 165])
-    clock = machine.gate()
-    seconds = iter([9.0, 2.0, 3.0])
-    work = [lambda: machine.pass_by(next(seconds))] * 2
-    assert clock.times(work) == [2.0, 3.0]
-    assert clock.repeated == 1
-    assert clock.rates == [180, 175, 160, 165]
+@pytest.fixture
+def rates(monkeypatch) -> list[float]:
+    """The known product's rates, in turn; the last one goes on."""
+    rates: list[float] = []
+    monkeypatch.setattr(
+        "recipes.speed.clock.probe",
+        lambda device: lambda: rates.pop(0) if len(rates) > 1 else rates[0],
+    )
+    monkeypatch.setattr("nmt.benchmark.gate._PATIENCE_S", 0.0)
+    return rates
 
 
-def test_slow_phases_without_end_give_no_time():
-    machine = Machine(cycle([50]))
-    assert machine.gate().times([lambda: machine.pass_by(1.0)]) is None
-    assert machine.now == pytest.approx(61)  # one patience, not one a try
+def test_a_step_touched_by_a_slow_phase_is_repeated(rates: list[float]):
+    rates += [180] * 5 + [180, 60, 180, 175, 160, 165]  # the first step ends in a slow phase
+    clock, done = Clock(), []
+    found = clock.times([lambda: done.append(1), lambda: done.append(2)])
+    assert done == [1, 1, 2] and found is not None and len(found) == 2
+    assert clock.facts == {"slowest_product": 160, "best_product": 180, "repeated": 1}
 
 
-def test_slow_ends_of_steps_give_no_time_either():
-    machine = Machine(cycle([170, 50]))
-    assert machine.gate(10.0).times([lambda: machine.pass_by(4.0)]) is None
-    assert machine.now == pytest.approx(16)
+def test_a_visit_that_is_slow_as_a_whole_gives_no_time(rates: list[float]):
+    rates.append(79)
+    assert Clock(100).times([lambda: None]) is None
+    assert Clock(98).times([lambda: None]) is not None
+    assert Clock(100, is_trial=True).times([lambda: None]) is not None
 
 
 def _line(peer: str, nmt_rate, peer_rate, slowest=180.0, task="train", small=False) -> dict:
@@ -127,7 +117,7 @@ def _line(peer: str, nmt_rate, peer_rate, slowest=180.0, task="train", small=Fal
     def of(version: str, rate) -> dict:
         return {
             "version": version, "precision": "bf16", "peak_gib": 2.0,
-            "products": [slowest, 200.0], "results": {name: {"rate": rate}},
+            "slowest_product": slowest, "best_product": 200.0, "results": {name: {"rate": rate}},
         }  # fmt: skip
 
     setting = {"task": task, "peer": peer, "precision": "bf16", "peer_precision": "bf16"}
@@ -167,17 +157,16 @@ def in_process(monkeypatch) -> list[str]:
     visited = []
 
     def visits(arguments):
-        def one(system, python, precision, least):
+        def one(system, python, precision, best):
             visited.append(system)
             if system == "sockeye":
                 raise InputError("No module named 'mxnet'")
             known = system if system.startswith("nmt") else "nmt"
-            return visit(known, arguments.task, precision, arguments.steps, 1, least, True)
+            return visit(known, arguments.task, precision, arguments.steps, 1, best, True)
 
         return one
 
     monkeypatch.setattr(compare, "_visits", visits)
-    monkeypatch.setattr(gate, "_ROWS", 16)
     monkeypatch.setattr(compare, "installed", lambda peer, folder: Path(sys.executable))
     return visited
 
@@ -312,12 +301,12 @@ def run_of_text(tmp_path, monkeypatch) -> text.Run:
         return "".join(f"{'?' if worse else line}\n" for line in lines), 1.0
 
     monkeypatch.setattr(text.Run, "_translated", translated)
-    run.gate = Gate(0.0, lambda: 1.0, lambda: clock[0])
+    monkeypatch.setattr("nmt.benchmark.machine.time.perf_counter", lambda: clock[0])
     return run
 
 
 def test_the_time_to_start_is_that_of_one_line(run_of_text):
-    found = run_of_text.visit("nmt", Path("python"), "fp32", run_of_text.gate)
+    found = run_of_text.visit("nmt", Path("python"), "fp32", Clock(is_trial=True))
     # 3 s for a line, 6 s for all four
     assert {name: result["rate"] for name, result in found["results"].items()} == {
         "beam 3, start-up included": 4 / 6, "beam 3, start-up excluded": 4 / 3,

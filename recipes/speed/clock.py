@@ -1,0 +1,50 @@
+"""The clock of the comparison: times only what begins and ends while the machine is fast."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
+from typing import Any
+
+import torch
+
+from nmt.benchmark.gate import Gate
+from nmt.benchmark.machine import probe, seconds
+
+CPU = torch.device("cpu")
+
+
+class Clock:
+    """Times work by the gate of `nmt benchmark`.
+
+    Args:
+        best: the known product's rate in earlier visits, FLOPs per second; 0 if there are none.
+        is_trial: whether the time does not matter, so that no phase is too slow.
+    """
+
+    def __init__(self, best: float = 0.0, *, is_trial: bool = False):
+        self.gate = Gate(lambda: 1.0) if is_trial else Gate(probe(CPU), best=best)
+        self.slowest, self.repeated = inf, 0
+
+    def times(self, work: Sequence[Callable[[], object]]) -> list[float] | None:
+        """Returns the seconds of each piece of work, or None if the machine stayed slow."""
+        found = []
+        for each in work:
+            timed = self.gate.measured(partial(self._timed, each), 1)
+            found += timed.kept
+            self.slowest = min(self.slowest, timed.slowest)
+            self.repeated += timed.dropped
+            if self.gate.is_slow(timed.slowest):
+                return None
+        return found
+
+    def _timed(self, work: Callable[[], object]) -> tuple[float, Sequence[float]]:
+        return seconds(work, CPU), ()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Returns the known product's rates, FLOPs per second, and how much work was repeated."""
+        return {
+            "slowest_product": self.slowest,  # around the work that counts
+            "best_product": self.gate.best,
+            "repeated": self.repeated,
+        }
