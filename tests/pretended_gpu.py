@@ -98,6 +98,7 @@ class Gpu:
 
     calls: list[tuple[str, int]] = field(default_factory=list)
     free: int = 1 << 40
+    pools: set[int] = field(default_factory=set)  # of memory, in which graphs were captured
 
     def count(self, what: str) -> int:
         return sum(name == what for name, _ in self.calls)
@@ -126,8 +127,13 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         def wait_stream(self, other: "Stream") -> None:
             gpu.calls.append(("wait", other.device))
 
-    def current_stream(device: object = None) -> SimpleNamespace:
-        of = current() if device is None else number(device)
+    def current_stream(device: object = None) -> Any:
+        of, entered = (
+            current() if device is None else number(device),
+            getattr(thread, "stream", None),
+        )
+        if entered and entered.device == of:
+            return entered
         return SimpleNamespace(device=of, wait_stream=lambda other: None)
 
     class Event:
@@ -151,11 +157,16 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
     @contextmanager
     def on_stream(stream: Stream) -> Iterator[None]:
-        with on(SimpleNamespace(type="cuda", index=stream.device)):
-            yield
+        before, thread.stream = getattr(thread, "stream", None), stream
+        try:
+            with on(SimpleNamespace(type="cuda", index=stream.device)):
+                yield
+        finally:
+            thread.stream = before
 
     class CUDAGraph:
         recording: Recording | None = None
+        memory: int
 
         def replay(self) -> None:
             assert self.recording
@@ -163,7 +174,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Gpu:
             self.recording.repeat()
 
         def pool(self) -> int:
-            return 1
+            return self.memory
 
     default: list[Stream] = []
 
@@ -172,6 +183,10 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         if stream is None:  # as torch does: one for all devices
             default[:] = default or [Stream()]
             stream = default[0]
+        if capture_error_mode != "thread_local":  # a loader's thread allocates pinned memory
+            raise RuntimeError("operation not permitted when stream is capturing")
+        captured.memory = len(gpu.pools) if pool is None else pool
+        gpu.pools.add(captured.memory)
         with on_stream(stream), Recording() as captured.recording:
             gpu.calls.append(("capture", current()))
             yield

@@ -45,13 +45,15 @@ class Capturer:
                 step()
             current.wait_stream(self._stream)
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(
+            capture = torch.cuda.graph(
                 graph,
                 pool=newest.pool() if newest else None,
                 stream=self._stream,
                 # other threads, such as a loader's, may use the GPU meanwhile
                 capture_error_mode="thread_local",
-            ):
+            )
+            # if the capture fails at its end, torch itself leaves the thread on the other stream
+            with torch.cuda.stream(current), capture:
                 output = step()
         self._newest = weakref.ref(graph)
 

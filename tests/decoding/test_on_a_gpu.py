@@ -74,6 +74,7 @@ def test_captured_steps_read_nothing_that_moves(expected, monkeypatch):
     long = expected(max_extra_length=40)
     assert long.translate("no", beam=2).text == wanted_long
     assert texts_of(long, beam=2) and long.translate("no", beam=2).text == wanted_long
+    assert len(gpu.pools) == 2  # one per model
 
 
 def test_weights_that_are_changed_in_place_are_those_of_captured_steps(expected, gpu):
@@ -89,7 +90,8 @@ def test_weights_that_are_changed_in_place_are_those_of_captured_steps(expected,
 @pytest.mark.parametrize("in_thread", [False, True])
 def test_all_happens_on_the_models_own_device(expected, gpu, in_thread: bool):
     """Whichever is the current one, which each thread has of its own."""
-    torch.cuda.graph(torch.cuda.CUDAGraph()).__enter__()  # torch's own stream is on device 0
+    # torch's own stream is on device 0
+    torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local").__enter__()
     gpu.calls.clear()
     translator, found = expected(), []
 
@@ -104,7 +106,8 @@ def test_all_happens_on_the_models_own_device(expected, gpu, in_thread: bool):
     else:
         work()
     assert len(found) == 3 * len(TEXTS)
-    assert {"capture", "record", "synchronize", "stream"} <= {name for name, _ in gpu.calls}
+    names = {name for name, _ in gpu.calls}
+    assert {"capture", "record", "synchronize", "stream", "wait"} <= names
     assert gpu.devices == {OWN}
 
 
@@ -184,6 +187,20 @@ def test_a_batch_waits_until_others_leave_it_memory(expected, gpu, monkeypatch):
     assert allocator.refused and sum(told) == len(TEXTS)
 
 
+def test_a_failed_attempt_frees_its_memory_before_the_next_one(expected, gpu, monkeypatch):
+    """Both batches outgrow their first buffers, and memory suffices for one batch at a time."""
+    wanted = [expected(max_extra_length=40).translate(each).text for each in TEXTS[-2:]]
+    assert max(map(len, wanted)) > 32  # bytes, each a token: more than the first buffers hold
+    allocator, translator = Allocator(monkeypatch, most=2), expected(max_extra_length=40)
+    gc.disable()
+    try:
+        found = translator.translate(TEXTS[-2:], SearchOptions(batch_tokens=1))
+    finally:
+        gc.enable()
+    assert [each.text for each in found] == wanted
+    assert allocator.refused == 2
+
+
 def test_too_little_memory_for_one_batch_is_an_error(expected, gpu, monkeypatch):
     """After one more attempt; the options named are those of the caller."""
     allocator, translator = Allocator(monkeypatch, most=0), expected()
@@ -223,6 +240,26 @@ def test_a_captured_step_that_is_wrong_is_not_used(
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("nmt: warning: Decoding on cpu runs without CUDA graphs, which is slow")
     assert re.search(reason, line)
+
+
+def test_after_a_failed_capture_the_thread_is_back_on_its_stream(expected, gpu, monkeypatch):
+    """torch leaves the stream of a capture only if the capture ends without an error."""
+    entered = []
+
+    class Failing:
+        def __init__(self, graph, stream, **_):
+            entered.append(torch.cuda.stream(stream))
+
+        def __enter__(self):
+            entered[-1].__enter__()
+
+        def __exit__(self, *_):
+            raise RuntimeError("operation failed due to a previous error during capture")
+
+    monkeypatch.setattr(torch.cuda, "graph", Failing)
+    assert len(texts_of(expected())) == len(TEXTS)
+    assert entered
+    assert not isinstance(torch.cuda.current_stream(torch.device("cuda", OWN)), torch.cuda.Stream)
 
 
 class Silent:

@@ -273,6 +273,13 @@ def test_bf16(translator, tokenizer):
     assert differences[5] < 0.1
 
 
+def test_the_callers_autocast_does_not_lower_the_models_precision(translator):
+    wanted = [each.log_probability for each in translator.translate(sentences(3))]
+    with torch.autocast("cpu", torch.bfloat16):
+        found = translator.translate(sentences(3))
+    assert [each.log_probability for each in found] == wanted
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

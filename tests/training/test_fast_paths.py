@@ -5,6 +5,7 @@ which torch keeps from backward passes.
 """
 
 import logging
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -132,6 +133,15 @@ def garbage(graph: Graph, _) -> Callable:
     return call
 
 
+def no_number(graph: Graph, _) -> Callable:
+    """A compiler whose code returns NaN, which no comparison finds too large."""
+
+    def call(*arguments):
+        return tuple(x * math.nan if torch.is_tensor(x) else x for x in graph(*arguments))
+
+    return call
+
+
 def missing(graph: Graph, _) -> Callable:
     raise RuntimeError("no C compiler\nlines on lines")
 
@@ -151,6 +161,7 @@ class ThirdMissing:
     ("broken", "reason"),
     [
         (garbage, r"off by \d"),
+        (no_number, "off by nan"),
         (missing, "no C compiler"),
         (ThirdMissing(), "no C compiler"),
     ],
