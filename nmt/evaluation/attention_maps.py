@@ -5,11 +5,10 @@ Figures 3 to 5 of Vaswani et al. (2017) for any sentence, and for the decoder to
 
 import base64
 import json
-import warnings
+import re
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -20,11 +19,11 @@ from nmt.decoding.lines import check_output, opened_output
 from nmt.decoding.search import NOT_NUMBERS
 from nmt.decoding.translator import Translator
 from nmt.errors import ArgumentError, InputError, NoModelError, Note
+from nmt.evaluation.attention_png import HeatMaps, figure_class, write_png
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
 _MAX_WEIGHTS = 100_000_000  # 400 MB, and a page of 130 MB; the base model: 830 tokens a side
-_MAX_PICTURE_PIXELS = 150_000_000
-_TOKEN_INCHES, _DPI = 0.13, 110
+_MODULE_WORDS = re.compile(r"^(import .*\n|export )", re.MULTILINE)  # one script has all modules
 
 
 @dataclass(frozen=True)
@@ -101,95 +100,32 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
     if output.suffix not in (".png", ".html"):
         raise ArgumentError("neither .png nor .html, {output} {}, name such a file", output)
     if output.suffix == ".png":
-        _figure_class()  # before the model is read
+        figure_class()  # before the model is read
     maps = attention_of(Translator.load(model, precision="fp32", note=note), source, target)
     with opened_output(output) as file:
         if output.suffix == ".png":
-            write_png(maps, file)
+            write_png(heat_maps(maps), file)
         else:
-            page = _template("attention_page.html").replace("__ATTENTION__", html_fragment(maps))
+            page = _file("attention_page.html").replace("__ATTENTION__", html_fragment(maps))
             file.write(page.encode())
 
 
-def write_png(maps: AttentionMaps, output: Path | BinaryIO) -> None:
-    """Draws all heads: for each kind of attention, one row per layer and one column per head.
-
-    In each square, queries are rows and keys are columns; darker means more weight.
-
-    Raises:
-        InputError: matplotlib, the extra "plots", is missing; too many tokens for a picture.
-    """
-    kinds = _kinds(maps)
-    heads = maps.encoder.shape[1]
-    margin = 0.085 * max(len(piece) for _, _, *sides in kinds for side in sides for piece in side)
-    sizes = [
-        (len(keys) * _TOKEN_INCHES, len(queries) * _TOKEN_INCHES) for _, _, queries, keys in kinds
-    ]
-    width = max(heads * (w + 0.2) for w, _ in sizes) + margin + 0.6
-    heights = [
-        len(kind[1]) * (h + 0.3) + margin + 0.5 for kind, (_, h) in zip(kinds, sizes, strict=True)
-    ]
-    if width * sum(heights) * _DPI**2 > _MAX_PICTURE_PIXELS:
-        raise InputError("too many tokens for a picture, the sentences, name a .html file instead")
-    figure = _figure_class()((width, sum(heights)), dpi=_DPI)
-    for part, kind in zip(
-        figure.subfigures(3, 1, height_ratios=heights, squeeze=False)[:, 0], kinds, strict=True
-    ):
-        _draw(part, *kind, margin)
-    with warnings.catch_warnings():  # letters that its font does not have are drawn as boxes
-        warnings.simplefilter("ignore", UserWarning)
-        figure.savefig(output, format="png")
-
-
-def _figure_class():
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InputError(
-            "matplotlib is not installed, a .png picture, "
-            "pip install 'nmt[plots]' or name a .html file"
-        ) from None
-    return Figure
-
-
-def _draw(figure, title: str, weights: np.ndarray, queries, keys, margin: float) -> None:
-    width, height = figure.bbox.width / figure.dpi, figure.bbox.height / figure.dpi
-    figure.suptitle(title, x=0.1 / width, y=1 - 0.05 / height, ha="left", va="top", weight="bold")
-    layers, heads = weights.shape[:2]
-    grid = figure.subplots(layers, heads, squeeze=False)
-    figure.subplots_adjust(
-        left=(margin + 0.3) / width, right=1 - 0.1 / width, top=1 - 0.45 / height,
-        bottom=margin / height, wspace=0.05, hspace=0.1,
-    )  # fmt: skip
-    for (layer, head), axes in np.ndenumerate(grid):
-        axes.imshow(weights[layer, head], cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
-        axes.set_xticks([])
-        axes.set_yticks([])
-        axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=6, pad=2)
-    # Pieces are text, not mathematics; only the squares at the edges are labelled with them
-    names = {"fontsize": 6, "parse_math": False}
-    for axes in grid[:, 0]:
-        axes.set_yticks(range(len(queries)), queries, **names)
-    for axes in grid[-1]:
-        axes.set_xticks(range(len(keys)), keys, rotation=90, **names)
-
-
-def _kinds(maps: AttentionMaps) -> list[tuple[str, np.ndarray, list[str], list[str]]]:
-    """Title, weights, queries and keys of each kind of attention."""
+def heat_maps(maps: AttentionMaps) -> list[HeatMaps]:
+    """Returns the three kinds of attention as they are drawn."""
     source, target = maps.source_pieces, maps.target_pieces
     return [
-        ("encoder: a source token looks at the source", maps.encoder, source, source),
-        ("decoder: a token being written looks at those before it", maps.decoder, target,
-         maps.read_pieces),
-        ("decoder: a token being written looks at the source", maps.cross, target, source),
+        HeatMaps("encoder: a source token looks at the source", maps.encoder, source, source),
+        HeatMaps("decoder: a token being written looks at those before it", maps.decoder, target,
+                 maps.read_pieces),
+        HeatMaps("decoder: a token being written looks at the source", maps.cross, target, source),
     ]  # fmt: skip
 
 
 def html_fragment(maps: AttentionMaps) -> str:
     """An interactive picture, as HTML that can be put anywhere into a page's body.
 
-    It has its own style and script, takes its colours from the page and loads nothing; a page may
-    hold several. Weights are rounded to 1/255.
+    It has its own style and script, takes its colours from the page (see `view/attention.css`) and
+    loads nothing; a page may hold several. Weights are rounded to 1/255.
     """
     arrays = {"encoder": maps.encoder, "decoder": maps.decoder, "cross": maps.cross}
     weights = {
@@ -207,10 +143,18 @@ def html_fragment(maps: AttentionMaps) -> str:
         }
     )
     data = data.replace("<", "\\u003c")  # no "</script>" from text
-    return _template("attention.html").replace("__DATA__", data)
+    parts = {
+        "__STYLE__": _file("view/attention.css"),
+        "__SCRIPT__": _MODULE_WORDS.sub("", _file("view/dom.js") + _file("view/attention.js")),
+        "__DATA__": data,  # last, as text may have any of these names
+    }
+    fragment = _file("attention.html")
+    for name, content in parts.items():
+        fragment = fragment.replace(name, content)
+    return fragment
 
 
-def _template(name: str) -> str:
+def _file(name: str) -> str:
     return resources.files("nmt.evaluation").joinpath(name).read_text("utf-8")
 
 

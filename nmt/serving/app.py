@@ -109,9 +109,8 @@ def _add_page(app: FastAPI) -> None:
                 if entry.name == "index.html":
                     serve(path, entry.read_bytes(), kind)
 
-    page = resources.files("nmt.serving") / "page"
-    if page.is_dir():
-        add(page, "/")
+    add(resources.files("nmt.serving") / "page", "/")
+    add(resources.files("nmt.evaluation") / "view", "/")
 
 
 def _add_error_handlers(app: FastAPI, note: Note) -> None:

@@ -1,5 +1,6 @@
 """Validation: the loss of the references, and scores of the model's translations."""
 
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,12 +16,12 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.alignment import cross_attention
 from nmt.decoding.translator import Translator
 from nmt.errors import DivergedError, InputError
+from nmt.evaluation.attention_png import HeatMaps, write_png
 from nmt.evaluation.bleu import score
 from nmt.model.devices import is_gpu
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
-from nmt.training.attention_picture import draw
 from nmt.training.compiling import uncompiled
 from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.health import LOWER_RATE, unigram_nll
@@ -194,7 +195,8 @@ def _attention(
     """A PNG of the cross-attention with which the first pair of moderate length is read.
 
     That of the last layer, averaged over its heads, as the reference's tokens are predicted; each
-    time the same pair, so that one sees it change. None if there is no such pair.
+    time the same pair, so that one sees it change. None if there is no such pair, or if matplotlib
+    is missing or finds no folder for its files.
     """
     limit = min(_LONGEST_DRAWN, translator.transformer.max_length or _LONGEST_DRAWN)
     pair = next((pair for pair in pairs if max(map(len, pair)) <= limit), None)
@@ -202,7 +204,12 @@ def _attention(
         return None
     [weights] = cross_attention([translator.transformer], [pair])
     source, target = (translator.tokenizer.pieces(side.tolist()) for side in pair)
-    return draw(weights, target, source)
+    title, picture = "cross-attention of the last layer, mean of its heads", io.BytesIO()
+    try:
+        write_png([HeatMaps(title, weights[None, None], target, source)], picture)
+    except (InputError, OSError):
+        return None
+    return picture.getvalue()
 
 
 @torch.inference_mode()

@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
+from nmt.evaluation.attention_maps import AttentionMaps, html_fragment
 from tests.conftest import make_settings
 from tests.serving.models import PAIRS, learnt_translator
 from tests.serving.served import served
@@ -293,6 +295,40 @@ def test_attention_by_layer_and_head_and_as_a_table(visit):
         return [at(0.01, 0.01), at(0.95, 0.05)];
     }""")
     assert painted[0] > 200 and painted[1] == 0
+
+
+def test_the_same_view_in_a_file_with_two_models_weights(browser):
+    """As `nmt attention` and `nmt report` write it: each picture has its own weights."""
+    random = np.random.default_rng(1)
+    pieces = ["▁a", "</s><b>", "</s>"]
+    all_maps = []
+    for _ in range(2):
+        encoder, decoder, cross = random.dirichlet(np.ones(3), (3, 2, 4, 3)).astype(np.float32)
+        all_maps.append(
+            AttentionMaps(pieces, pieces, ["<s>", *pieces[:-1]], encoder, decoder, cross)
+        )
+    page = browser.new_page(viewport={"width": 1000, "height": 1600})
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda sent: wrong.append(sent.url))
+    page.set_content("".join(map(html_fragment, all_maps)))
+    for number, maps in enumerate(all_maps):
+        view = page.locator(".attention-view").nth(number)
+        view.get_by_label("Encoder", exact=True).check()
+        expect(view.locator(".thumb")).to_have_count(2 * (4 + 1))
+        view.locator("summary").click()
+        expect(view.locator("td")).to_have_count(9)
+        cells = view.locator("td").all_inner_texts()
+        shown = np.array([float(cell.strip("%< ")) / 100 for cell in cells]).reshape(3, 3)
+        np.testing.assert_allclose(shown, maps.encoder[-1].mean(0), atol=0.01)
+        view.locator(".thumb").nth(3).click()  # after the mean and two heads
+        view.locator(".map canvas").hover(position={"x": 30, "y": 10})
+        expect(view.locator(".says")).to_contain_text("“▁a” gives “</s><b>”")
+        said = float(view.locator(".says").inner_text().split()[-4].strip("%<")) / 100
+        assert said == pytest.approx(maps.encoder[0, 2, 0, 1], abs=0.01)
+        assert view.locator(".marked").all_inner_texts() == ["</s><b>", "▁a"]
+    page.close()
+    assert wrong == []
 
 
 def test_the_search_as_a_tree_and_another_alpha(visit):

@@ -1,15 +1,11 @@
 """What a run tells: read back strictly, and shown by TensorBoard, not run."""
 
 import json
-from io import BytesIO
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from nmt.training.attention_picture import CELL, draw
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.validation import Validation
 from tests.conftest import make_settings
@@ -90,27 +86,3 @@ def test_the_outcome_of_a_run_is_shown_beside_its_settings(tmp_path: Path):
     plugin = board.SummaryMetadata(metadata.EXPERIMENT_TAG).plugin_data
     metrics = metadata.parse_experiment_plugin_data(plugin.content).metric_infos
     assert {each.name.tag for each in metrics} == {f"model/{name}" for name in scores}
-
-
-def test_a_picture_of_attention_is_dark_where_the_weight_is():
-    weights = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]], np.float32)
-    picture = Image.open(BytesIO(draw(weights, ["▁der", "</s>"], ["▁the", "<0xE4>", "</s>"])))
-    cells = np.asarray(picture)[-2 * CELL :, -3 * CELL :].reshape(2, CELL, 3, CELL, 3)
-    assert (cells == cells[:, :1, :, :1]).all()
-    np.testing.assert_array_equal(
-        cells[:, 0, :, 0, 0],
-        [[8, 255, 255], [255, 132, 132]],  # red, of white and dark blue
-    )
-    labels = np.asarray(picture.convert("L"))
-    assert labels[: -2 * CELL].min() < 100 and labels[-2 * CELL :, : -3 * CELL].min() < 100
-
-
-@pytest.mark.parametrize("place", range(3))
-def test_names_stand_at_their_own_rows_and_columns(place: int):
-    names = ["XX" if n == place else "" for n in range(3)]
-    picture = Image.open(BytesIO(draw(np.zeros((3, 3), np.float32), names, names)))
-    labels = np.asarray(picture.convert("L"))
-    rows = labels[-3 * CELL :, : -3 * CELL].reshape(3, CELL, -1).min((1, 2))
-    columns = labels[: -3 * CELL, -3 * CELL :].reshape(-1, 3, CELL).min((0, 2))
-    assert [int(x) for x in np.flatnonzero(rows < 100)] == [place]
-    assert [int(x) for x in np.flatnonzero(columns < 100)] == [place]

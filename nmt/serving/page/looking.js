@@ -1,6 +1,7 @@
 // The one selection: which tokens are looked at, and where their attention goes on the other side.
 
 import { newest, post } from "./api.js";
+import { weightsOf } from "./attention.js";
 import { looked, same } from "./store.js";
 import { tokensOf, units } from "./text.js";
 
@@ -89,20 +90,13 @@ function crossView(state, layers) {
   return kind === "cross" ? { layer: layer < 0 ? layers - 1 : layer, head } : { layer: layers - 1, head: null };
 }
 
-/** One head's weights, [query][key], or the mean of all heads. */
-export function weightsOf(seen, { kind, layer, head }) {
-  const heads = seen.attention[kind].at(layer);
-  if (head !== null) return heads[head];
-  return heads[0].map((row, q) => row.map((_, k) => heads.reduce((sum, each) => sum + each[q][k], 0) / heads.length));
-}
-
 /** Cross-attention between the tokens looked at and each token of the other side. */
 export function across(state) {
   const look = looked(state);
   const seen = look && state.inspected.get(look.sentence);
   if (!seen) return null;
   const view = crossView(state, seen.attention.cross.length);
-  const weights = weightsOf(seen, { kind: "cross", ...view });
+  const weights = weightsOf(seen.attention, { kind: "cross", ...view });
   const range = Array.from({ length: look.end - look.begin }, (_, i) => look.begin + i);
   const values = look.side === "target"
     ? weights[0].map((_, key) => range.reduce((sum, query) => sum + weights[query][key], 0) / range.length)

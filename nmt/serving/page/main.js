@@ -2,9 +2,9 @@
 
 import { get } from "./api.js";
 import { alternatives } from "./alternatives.js";
-import { attentionView } from "./attention.js";
 import { button, element, find, paper } from "./dom.js";
 import { guessView } from "./guess.js";
+import { headsView } from "./heads.js";
 import { looking } from "./looking.js";
 import { sourcePane, targetPane } from "./panes.js";
 import { searchView } from "./search.js";
@@ -24,7 +24,7 @@ const translator = translating(page);
 sourcePane(page, look, translator.type);
 targetPane(page, look, alternatives(page, translator));
 tokensView(page, look);
-attentionView(page, look);
+headsView(page, look);
 searchView(page);
 guessView(page);
 

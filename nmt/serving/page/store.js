@@ -1,5 +1,7 @@
 // What the page knows. Views listen; only `set` changes it.
 
+import { FIRST } from "./attention.js";
+
 export function store(state) {
   const listeners = [];
   return {
@@ -23,7 +25,7 @@ export const empty = {
   inspected: new Map(), // sentence -> what /api/inspect says
   token: null, // {sentence, side, begin, end}: chosen tokens
   pointed: null, // likewise: those under the pointer
-  view: { kind: "cross", layer: -1, head: null }, // which attention; head null: the mean of all
+  view: FIRST, // which attention; head null: the mean of all
 };
 
 /** The tokens that are looked at: those pointed at, or else those chosen. */

@@ -1,0 +1,90 @@
+"""Attention weights as a PNG, drawn with matplotlib: for `nmt attention` and for TensorBoard."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from nmt.errors import InputError
+
+_MAX_PIXELS = 150_000_000
+_TOKEN_INCHES, _DPI = 0.13, 110
+
+
+@dataclass(frozen=True)
+class HeatMaps:
+    """The heads of one kind of attention; Q queries are rows and K keys are columns."""
+
+    title: str
+    weights: np.ndarray  # (layers, heads, Q, K), 0 to 1
+    queries: Sequence[str]
+    keys: Sequence[str]
+
+    @property
+    def inches(self) -> tuple[float, float]:
+        """Width and height of one head's square."""
+        return len(self.keys) * _TOKEN_INCHES, len(self.queries) * _TOKEN_INCHES
+
+
+def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
+    """Draws all heads: for each kind of attention, one row per layer and one column per head.
+
+    Darker means more weight.
+
+    Raises:
+        InputError: matplotlib, the extra "plots", is missing; too many tokens for a picture.
+    """
+    margin = 0.085 * max(len(name) for kind in kinds for name in (*kind.queries, *kind.keys))
+    width = max(kind.weights.shape[1] * (kind.inches[0] + 0.2) for kind in kinds) + margin + 0.6
+    heights = [len(kind.weights) * (kind.inches[1] + 0.3) + margin + 0.5 for kind in kinds]
+    if width * sum(heights) * _DPI**2 > _MAX_PIXELS:
+        raise InputError("too many tokens for a picture, the sentences, name a .html file instead")
+    figure = figure_class()((width, sum(heights)), dpi=_DPI)
+    parts = figure.subfigures(len(kinds), 1, height_ratios=heights, squeeze=False)[:, 0]
+    for part, kind in zip(parts, kinds, strict=True):
+        _draw(part, kind, margin)
+    with warnings.catch_warnings():  # letters that its font does not have are drawn as boxes
+        warnings.simplefilter("ignore", UserWarning)
+        figure.savefig(output, format="png")
+
+
+def figure_class() -> Any:
+    """Returns matplotlib's Figure; InputError if there is no matplotlib."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise InputError(
+            "matplotlib is not installed, a .png picture, "
+            "pip install 'nmt[plots]' or name a .html file"
+        ) from None
+    return Figure
+
+
+def _draw(figure: Any, kind: HeatMaps, margin: float) -> None:
+    width, height = figure.bbox.width / figure.dpi, figure.bbox.height / figure.dpi
+    figure.suptitle(
+        kind.title, x=0.1 / width, y=1 - 0.05 / height, ha="left", va="top", weight="bold"
+    )
+    layers, heads = kind.weights.shape[:2]
+    grid = figure.subplots(layers, heads, squeeze=False)
+    figure.subplots_adjust(
+        left=(margin + 0.3) / width, right=1 - 0.1 / width, top=1 - 0.45 / height,
+        bottom=margin / height, wspace=0.05, hspace=0.1,
+    )  # fmt: skip
+    for (layer, head), axes in np.ndenumerate(grid):
+        axes.imshow(
+            kind.weights[layer, head], cmap="Blues", vmin=0, vmax=1, interpolation="nearest"
+        )
+        axes.set_xticks([])
+        axes.set_yticks([])
+        if grid.size > 1:
+            axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=6, pad=2)
+    # Pieces are text, not mathematics; only the squares at the edges are labelled with them
+    names = {"fontsize": 6, "parse_math": False}
+    for axes in grid[:, 0]:
+        axes.set_yticks(range(len(kind.queries)), kind.queries, **names)
+    for axes in grid[-1]:
+        axes.set_xticks(range(len(kind.keys)), kind.keys, rotation=90, **names)

@@ -1,0 +1,184 @@
+// Attention as pictures: all heads of all layers small, one of them large. `nmt serve`, `nmt attention`
+// and `nmt report` show it. In each picture queries are rows and keys are columns.
+
+import { asTable, button, element, paper, percent, roving, stop } from "./dom.js";
+
+const KINDS = {
+  encoder: { name: "Encoder", says: "every token of the source looks at all of the source", queries: "source", keys: "source" },
+  decoder: { name: "Decoder", says: "a token being written looks at what was written before it", queries: "target", keys: "read" },
+  cross: { name: "Cross", says: "a token being written looks at the source", queries: "target", keys: "source" },
+};
+const CELL = 20; // px of a cell in the large picture
+
+export const QUERIES = Object.fromEntries(Object.entries(KINDS).map(([kind, { queries }]) => [kind, queries]));
+export const FIRST = { kind: "cross", layer: -1, head: null }; // the view to begin with: the mean of the last layer
+
+/** One head's weights, [query][key], or the mean of all heads. `attention` is [kind][layer][head][query][key]. */
+export function weightsOf(attention, { kind, layer, head }) {
+  const heads = attention[kind].at(layer);
+  if (head !== null) return heads[head];
+  return heads[0].map((row, q) => row.map((_, k) => heads.reduce((sum, each) => sum + each[q][k], 0) / heads.length));
+}
+
+/**
+ * Fills an empty box. `open(view)` is called when another picture is chosen, and should call `show`;
+ * `point(query)` when the pointer is over a row, or leaves (null); `choose(query)` when a row is clicked.
+ * `show(maps, view)` draws: maps.source, maps.target and maps.read are pieces, maps.attention as for `weightsOf`.
+ * `mark(isQuery, isKey)` sets off the labels for whose indices these return true, and what is pointed at.
+ */
+export function attentionView(box, { open, point = () => {}, choose = () => {} }) {
+  const kinds = element("div", { class: "choice", role: "radiogroup", "aria-label": "Which attention" });
+  const thumbs = element("div", { class: "thumbs wide", role: "group" });
+  const large = element("div", { class: "large" });
+  const group = `attention-${Math.random().toString(36).slice(2)}`;
+  let shown = null; // {maps, view}
+  let labels = { queries: [], keys: [] };
+  let marked = [() => false, () => false];
+  let hover = null; // {q, k}
+
+  const radios = Object.entries(KINDS).map(([kind, { name }]) => {
+    const input = element("input", { type: "radio", name: group, value: kind, onchange: () => open({ ...FIRST, kind }) });
+    kinds.append(element("label", {}, input, name));
+    return input;
+  });
+  box.classList.add("attention-view");
+  box.append(kinds, thumbs, large);
+
+  function drawThumbs({ attention }, view) {
+    const layers = attention[view.kind];
+    const width = layers[0].length + 1; // the mean comes first
+    const items = layers.flatMap((heads, layer) => [null, ...heads.keys()].map((head) => {
+      const mine = { kind: view.kind, layer, head };
+      const isOpen = layer === view.layer && head === view.head;
+      const made = button(null, () => open(mine), {
+        class: "thumb", "aria-label": named(mine), "aria-pressed": String(isOpen), tabindex: isOpen ? "0" : "-1",
+        title: named(mine), onkeydown: (event) => moved(event, items, width),
+      });
+      made.append(element("canvas", { "aria-hidden": "true" }));
+      return made;
+    }));
+    const heads = ["mean", ...layers[0].map((_, head) => `head ${head + 1}`)];
+    thumbs.style.setProperty("--columns", width);
+    thumbs.setAttribute("aria-label", `${KINDS[view.kind].name}: layers and heads; arrow keys move, Enter opens`);
+    thumbs.replaceChildren(element("span"), ...heads.map((head) => element("span", { class: "label" }, head)),
+      ...layers.flatMap((_, layer) => [element("span", { class: "label" }, `layer ${layer + 1}`),
+        ...items.slice(layer * width, (layer + 1) * width)]));
+    items.forEach((item, at) => paint(item.firstChild,
+      weightsOf(attention, { kind: view.kind, layer: Math.floor(at / width), head: at % width ? (at % width) - 1 : null })));
+    return items;
+  }
+
+  function moved(event, items, width) {
+    const at = items.indexOf(event.currentTarget);
+    const to = { ArrowDown: at + width, ArrowUp: at - width }[event.key];
+    if (to === undefined) return roving(items, event);
+    event.preventDefault();
+    if (!items[to]) return undefined;
+    stop(items, items[to]);
+    return items[to].focus();
+  }
+
+  function drawLarge(maps, view) {
+    const { name, says } = KINDS[view.kind];
+    const [queries, keys] = [maps[KINDS[view.kind].queries], maps[KINDS[view.kind].keys]];
+    const weights = weightsOf(maps.attention, view);
+    const caption = `${name} attention, ${named(view)}`;
+    const line = element("p", { class: "says" });
+    const canvas = element("canvas", { role: "img", "aria-label": `${caption}; the table below has its numbers`,
+      onpointermove: (event) => hovered(cellAt(canvas, weights, event)), onpointerleave: () => hovered(null),
+      onclick: (event) => { const at = cellAt(canvas, weights, event); if (at) choose(at.q); } });
+    function hovered(at) {
+      hover = at;
+      point(at && at.q);
+      line.textContent = at ? `“${queries[at.q]}” gives “${keys[at.k]}” ${percent(weights[at.q][at.k])} of its attention.`
+        : `${caption}: ${says}.`;
+      drawMarks();
+    }
+    labels = {
+      queries: queries.map((piece) => element("span", {}, piece)),
+      keys: keys.map((piece) => element("span", {}, element("span", {}, piece))),
+    };
+    const isMasked = view.kind === "decoder";
+    const grid = element("div", { class: "heat" },
+      element("div", { class: "corner" }, element("span", {}, "looks at →")),
+      element("div", { class: "keys", "aria-hidden": "true" }, ...labels.keys),
+      element("div", { class: "queries", "aria-hidden": "true" }, ...labels.queries),
+      element("div", { class: "map" }, canvas, isMasked ? triangle(queries.length) : null));
+    grid.style.setProperty("--rows", queries.length);
+    grid.style.setProperty("--columns", keys.length);
+    grid.style.setProperty("--cell", `${CELL}px`);
+    const wasOpen = large.querySelector("details")?.open;
+    const rows = () => queries.map((query, q) => [query, ...Array.from(weights[q], percent)]);
+    const table = asTable(caption, ["token", ...keys], rows);
+    const wide = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, grid);
+    large.replaceChildren(line, wide, ...(isMasked ? [causal()] : []), table);
+    if (wasOpen) table.open = true;
+    hover = null;
+    line.textContent = `${caption}: ${says}.`;
+    paint(canvas, weights);
+  }
+
+  function drawMarks() {
+    const [isQuery, isKey] = marked;
+    labels.queries.forEach((one, index) => one.classList.toggle("marked", index === hover?.q || isQuery(index)));
+    labels.keys.forEach((one, index) => one.classList.toggle("marked", index === hover?.k || isKey(index)));
+  }
+
+  function show(maps, given) {
+    const view = { ...given, layer: given.layer < 0 ? maps.attention[given.kind].length - 1 : given.layer };
+    shown = { maps, view };
+    for (const radio of radios) radio.checked = radio.value === view.kind;
+    const hadFocus = thumbs.contains(document.activeElement);
+    const items = drawThumbs(maps, view);
+    if (hadFocus) items.find((item) => item.tabIndex === 0)?.focus();
+    drawLarge(maps, view);
+    drawMarks();
+  }
+
+  function mark(isQuery, isKey) {
+    marked = [isQuery, isKey];
+    drawMarks();
+  }
+
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown && show(shown.maps, shown.view));
+  return { show, mark };
+}
+
+const named = ({ layer, head }) => `layer ${layer + 1}, ${head === null ? "mean of the heads" : `head ${head + 1}`}`;
+
+/** Draws weights, a pixel each, which the page's style enlarges; full colour, the canvas's own, is 1. */
+function paint(canvas, weights) {
+  [canvas.width, canvas.height] = [weights[0].length, weights.length];
+  const context = canvas.getContext("2d");
+  context.fillStyle = getComputedStyle(canvas).color;
+  context.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
+  const picture = context.createImageData(canvas.width, canvas.height);
+  let at = 0;
+  for (const row of weights) {
+    for (const weight of row) {
+      const alpha = weight < 0.004 ? 0 : Math.min(1, weight) ** 0.7; // small ones are seen, too
+      picture.data.set([red, green, blue, 255 * alpha], at);
+      at += 4;
+    }
+  }
+  context.putImageData(picture, 0, 0);
+}
+
+/** The cell under the pointer. */
+function cellAt(canvas, weights, event) {
+  const box = canvas.getBoundingClientRect();
+  const q = Math.floor(((event.clientY - box.top) / box.height) * weights.length);
+  const k = Math.floor(((event.clientX - box.left) / box.width) * weights[0].length);
+  return q in weights && k in weights[0] ? { q, k } : null;
+}
+
+/** The part of the picture that is always empty, by its name. */
+function triangle(size) {
+  return size < 5 ? null : element("span", { class: "triangle", "aria-hidden": "true" }, "masked: not written yet");
+}
+
+function causal() {
+  return element("p", { class: "about" }, "The empty triangle is the causal mask: a token must not see what comes after it, " +
+    "or it could copy what it has to predict (", element("a", { href: paper("S3.SS2.SSS3"), rel: "noopener" }, "§3.2.3"), ").");
+}
