@@ -147,16 +147,22 @@ def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     On a file system without locks it is not locked, and no writer takes it for a leftover.
     """
     _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
-    # the end of the name tells a person what it is; all of it might make this one too long
-    aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
-    with ExitStack() as stack:
-        stack.callback(_discard, aside)  # before it is there: a signal may come at any moment
-        make(aside)
-        descriptor = _open(aside)
-        stack.callback(os.close, descriptor)
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield aside
+    while True:
+        # the end of the name tells a person what it is; all of it might make this one too long
+        aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
+        with ExitStack() as stack:
+            stack.callback(_discard, aside)  # before it is there: a signal may come at any moment
+            make(aside)
+            try:
+                descriptor = _open(aside)
+            except FileNotFoundError:  # another writer took it for a leftover before it was locked
+                continue
+            stack.callback(os.close, descriptor)
+            with suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if aside.exists():  # as above
+                yield aside
+                return
 
 
 def _discard(path: Path) -> None:
