@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.score import ScoredTranslation
     from nmt.decoding.translation import Attention, NextToken, Translation
-    from nmt.decoding.translator import Translator
     from nmt.errors import InputError
+    from nmt.translator import Translator
 
 
 def __getattr__(name: str) -> Any:
@@ -45,7 +45,7 @@ def __getattr__(name: str) -> Any:
 
             return SearchOptions
         case "Translator":
-            from nmt.decoding.translator import Translator
+            from nmt.translator import Translator
 
             return Translator
         case "load_config":

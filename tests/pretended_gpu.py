@@ -200,7 +200,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         monkeypatch.setattr(torch.cuda, name, value)
     is_gpu: Callable[[torch.device], bool] = lambda device: True  # noqa: E731
     for module in (
-        "model.devices", "decoding.buffer_pool", "decoding.search", "decoding.part_search",
+        "model.devices", "decoding.buffer_pool", "decoding.beam_search", "decoding.batched_search",
         "decoding.sampling", "training.validation",
     ):  # fmt: skip
         monkeypatch.setattr(f"nmt.{module}.is_gpu", is_gpu)

@@ -32,7 +32,8 @@ from recipes.paper_figures import paper_figures
 from recipes.speed import compare
 from recipes.table3 import table3
 from recipes.your_own_text import stand_in
-from tests.documents import (
+from tests.fixtures.make import TRAINED
+from tests.manual import (
     DOCUMENTS,
     PROGRAMS,
     ROOT,
@@ -44,7 +45,6 @@ from tests.documents import (
     what_the_code_says,
     yaml_files,
 )
-from tests.fixtures.make import TRAINED
 
 COMMANDS = {document: commands(document) for document in DOCUMENTS}
 ALL = [command for found in COMMANDS.values() for command in found]

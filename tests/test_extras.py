@@ -11,8 +11,8 @@ from typing import Any
 
 from nmt.cli import _EXTRAS, COMMANDS
 from nmt.cli.parser import parse
-from tests.documents import ROOT
 from tests.fixtures.make import copied
+from tests.manual import ROOT
 
 PROGRAM = """\
 import sys

@@ -13,9 +13,9 @@ import pytest
 import nmt
 from nmt import errors
 from nmt.errors import ArgumentError, InputError, Status
-from tests.documents import ROOT
 from tests.fixtures.make import TRAINED
 from tests.library_example import use
+from tests.manual import ROOT
 
 
 def test_a_text_gives_a_translation_and_texts_give_as_many():

@@ -11,10 +11,10 @@ from nmt.data.prepare import prepare
 from nmt.data.prepared import PreparedData
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.score import score_translations
-from nmt.decoding.translator import Translator, combine
 from nmt.demo_language import demo_pairs
 from nmt.evaluation.attention_maps import attention_of
 from nmt.runs.model_directory import new_transformer
+from nmt.translator import Translator, combine
 from tests.conftest import make_settings
 from tests.tiny import tiny_settings
 

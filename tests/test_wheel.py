@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import ROOT
 from tests.fixtures.make import copied
+from tests.manual import ROOT
 
 PROGRAM = """\
 import sys, nmt

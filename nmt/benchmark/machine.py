@@ -13,8 +13,8 @@ import torch.nn.functional as F
 
 from nmt.benchmark.gate import Gate
 from nmt.config import Model
-from nmt.model.prepacking import Int8Linear, Precision, PrepackedLinear
-from nmt.model.products import has_onednn
+from nmt.model.kernels.prepacking import Int8Linear, Precision, PrepackedLinear
+from nmt.model.kernels.products import has_onednn
 
 _LEAST_TIMINGS, _LEAST_S = 3, 0.1  # of a product
 _LEAST_TIMING_S = 0.003  # a timing of less has several calls

@@ -4,8 +4,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from nmt.decoding.lines import check_output, opened_output
 from nmt.errors import ArgumentError
+from nmt.lines.translate import check_output, opened_output
 
 Bars = tuple[str, list[tuple[str, float, bool]]]  # heading; label, value, whether it is nmt's own
 

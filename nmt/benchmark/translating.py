@@ -25,20 +25,20 @@ from nmt.benchmark.results import check_picture, write_picture
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.translator import (
+from nmt.errors import ArgumentError, InputError, Note
+from nmt.model.kernels.prepacking import Precision
+from nmt.model.special_ids import EOS_ID
+from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import new_transformer
+from nmt.storage.opening import read_lines
+from nmt.training.distributed import Ranks
+from nmt.translator import (
     SearchOptions,
     Translation,
     Translator,
     choose_device,
     set_precision,
 )
-from nmt.errors import ArgumentError, InputError, Note
-from nmt.model.prepacking import Precision
-from nmt.model.special_ids import EOS_ID
-from nmt.model.transformer import Transformer
-from nmt.runs.model_directory import new_transformer
-from nmt.storage.opening import read_lines
-from nmt.training.distributed import Ranks
 
 _CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # by default; newstest2014 has 3,003
 _FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # passes over all sentences: more than three if short

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nmt.config import Config
-    from nmt.decoding.translator import SearchOptions
+    from nmt.translator import SearchOptions
 
 
 def add_model(
@@ -78,7 +78,7 @@ def add_sampling(parser: argparse.ArgumentParser) -> None:
 
 def search_options(arguments: argparse.Namespace) -> "SearchOptions":
     """The fields of SearchOptions for which a flag of the same name was given."""
-    from nmt.decoding.translator import SearchOptions
+    from nmt.translator import SearchOptions
 
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     return SearchOptions(

@@ -19,7 +19,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from nmt.decoding.score_files import run_score
+    from nmt.lines.score import run_score
 
     for line in run_score(
         arguments.model,

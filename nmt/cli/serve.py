@@ -13,10 +13,10 @@ from nmt.errors import ArgumentError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nmt.decoding.translator import Translator
     from nmt.errors import Note
-    from nmt.model.prepacking import Precision
+    from nmt.model.kernels.prepacking import Precision
     from nmt.serving.model_process import Load
+    from nmt.translator import Translator
 
 _CPU_PROCESSES = 2  # or fewer cores; each holds the model
 
@@ -97,7 +97,7 @@ def _load(
     on_cpu_alone: bool = False,
 ) -> "Translator | None":
     """The translator of a process; None if it is not needed."""
-    from nmt.decoding.translator import Translator, choose_device
+    from nmt.translator import Translator, choose_device
 
     if on_cpu_alone and choose_device(device).type != "cpu":
         return None

@@ -59,7 +59,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from nmt.cpu_memory import keep_freed_memory
-    from nmt.decoding.lines import LineOptions, run_translate
+    from nmt.lines.translate import LineOptions, run_translate
 
     keep_freed_memory()
     run_translate(

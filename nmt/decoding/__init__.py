@@ -1,1 +1,1 @@
-"""From a trained model to text: search over its steps, sentences in and out, the line filter."""
+"""Beam search, sampling and their constraints over the step interface; alignment and scoring."""

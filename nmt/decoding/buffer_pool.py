@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from nmt.errors import is_out_of_memory, told
-from nmt.model.cuda_graphs import Capturer
 from nmt.model.devices import free_bytes, is_gpu
+from nmt.model.kernels.cuda_graphs import Capturer
+from nmt.model.kernels.static_stepper import BufferSize, DecodeBuffers, StaticStepper
 from nmt.model.special_ids import BOS_ID
-from nmt.model.static_stepper import BufferSize, DecodeBuffers, StaticStepper
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.decoding.search import NEVER_GENERATED, Steps, to_device
+from nmt.decoding.beam_search import NEVER_GENERATED, StepInterface, to_device
 from nmt.model.special_ids import PAD_ID
 
 # nats; the least that is left to the likeliest token where almost all probability is ruled out
@@ -40,12 +40,12 @@ def without(logits: Tensor, ruled_out: Tensor) -> Tensor:
 class Without:
     """Steps that never give some tokens, the same few at every step."""
 
-    def __init__(self, steps: Steps, tokens: Sequence[int]):
+    def __init__(self, steps: StepInterface, tokens: Sequence[int]):
         """`tokens`: ids; their probability goes to the padding, as in `without`."""
         self.steps, self.tokens = steps, tokens
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """See `Steps.step`."""
+        """See `StepInterface.step`."""
         logits = self.steps.step(last_tokens, parents)
         lost = torch.stack([logits[..., i].float() for i in (PAD_ID, *self.tokens)], -1)
         for token in self.tokens:
@@ -54,7 +54,7 @@ class Without:
         return logits
 
     def keep(self, sentences: Tensor) -> None:
-        """See `Steps.keep`."""
+        """See `StepInterface.keep`."""
         self.steps.keep(sentences)
 
 
@@ -63,7 +63,7 @@ class ForcedPrefix:
 
     def __init__(
         self,
-        steps: Steps,
+        steps: StepInterface,
         prefixes: Sequence[Sequence[int]],
         device: torch.device | str = "cpu",
     ):
@@ -80,7 +80,7 @@ class ForcedPrefix:
         self.taken = 0  # steps
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """See `Steps.step`."""
+        """See `StepInterface.step`."""
         logits = self.steps.step(last_tokens, parents)
         at, self.taken = self.taken, self.taken + 1
         if at >= self.prefixes.shape[1]:
@@ -91,7 +91,7 @@ class ForcedPrefix:
         return without(logits, ruled_out.expand_as(logits))
 
     def keep(self, sentences: Tensor) -> None:
-        """See `Steps.keep`."""
+        """See `StepInterface.keep`."""
         self.steps.keep(sentences)
         self.prefixes = self.prefixes[sentences]
 
@@ -99,13 +99,13 @@ class ForcedPrefix:
 class NoRepeatedNgrams:
     """Steps that never complete an n-gram of tokens which their hypothesis already has."""
 
-    def __init__(self, steps: Steps, n: int):
+    def __init__(self, steps: StepInterface, n: int):
         """`n` >= 1 tokens; 1: no token comes twice."""
         self.steps, self.n = steps, n
         self.tokens: Tensor | None = None  # (b, W, L), BOS first
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """See `Steps.step`."""
+        """See `StepInterface.step`."""
         logits = self.steps.step(last_tokens, parents)
         if self.tokens is None:
             self.tokens = last_tokens[..., None]
@@ -121,7 +121,7 @@ class NoRepeatedNgrams:
         return without(logits, torch.zeros_like(logits, dtype=torch.bool).scatter_(2, ends, True))
 
     def keep(self, sentences: Tensor) -> None:
-        """See `Steps.keep`."""
+        """See `StepInterface.keep`."""
         self.steps.keep(sentences)
         if self.tokens is not None:
             self.tokens = self.tokens[sentences]

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nmt.decoding.search import Steps
+from nmt.decoding.beam_search import StepInterface
 
 
 class Ensemble:
     """Steps of several models that decode the same sentences."""
 
-    def __init__(self, members: Sequence[Steps]):
+    def __init__(self, members: Sequence[StepInterface]):
         """`members`: at least one, each started on the same sentences."""
         self.members = members
 
@@ -22,6 +22,6 @@ class Ensemble:
         return torch.stack(logs).logsumexp(0) - math.log(len(logs))
 
     def keep(self, sentences: Tensor) -> None:
-        """See `Steps.keep`."""
+        """See `StepInterface.keep`."""
         for member in self.members:
             member.keep(sentences)

@@ -14,17 +14,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.decoding.options import Distribution
-from nmt.decoding.search import (
+from nmt.decoding.beam_search import (
     NEVER_GENERATED,
     NOT_NUMBERS,
     Hypothesis,
-    Steps,
+    StepInterface,
     ToHost,
     as_codes,
     from_codes,
     to_device,
 )
+from nmt.decoding.options import Distribution
 from nmt.decoding.translation import length_penalty
 from nmt.errors import NoModelError
 from nmt.model.devices import is_gpu
@@ -45,7 +45,7 @@ def random_numbers(seed: int, source: Sequence[int], sample: int, n: int) -> NDA
 
 @torch.inference_mode()
 def sample(
-    steps: Steps,
+    steps: StepInterface,
     max_lengths: Sequence[int],
     numbers: NDArray[np.float64],
     distribution: Distribution,

@@ -13,7 +13,7 @@ from torch import Tensor
 from nmt.config import Config
 from nmt.data.layout import Pair, by_length, one_per_row
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.search import NOT_NUMBERS
+from nmt.decoding.beam_search import NOT_NUMBERS
 from nmt.errors import ArgumentError, InputError, NoModelError, count
 from nmt.model.special_ids import EOS_ID
 from nmt.model.transformer import Transformer

@@ -15,12 +15,12 @@ import torch
 
 from nmt.config import Model
 from nmt.data.layout import one_per_row
-from nmt.decoding.lines import check_output, opened_output
-from nmt.decoding.search import NOT_NUMBERS
-from nmt.decoding.translator import Translator
+from nmt.decoding.beam_search import NOT_NUMBERS
 from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.evaluation.attention_png import HeatMaps, figure_class, write_png
+from nmt.lines.translate import check_output, opened_output
 from nmt.model.special_ids import BOS_ID, EOS_ID
+from nmt.translator import Translator
 
 _MAX_WEIGHTS = 100_000_000  # 400 MB, and a page of 130 MB; the base model: 830 tokens a side
 _MODULE_WORDS = re.compile(r"^(import .*\n|export )", re.MULTILINE)  # one script has all modules

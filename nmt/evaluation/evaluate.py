@@ -6,8 +6,6 @@ from pathlib import Path
 
 from nmt.config import Config
 from nmt.data.languages import code_problem, is_translated
-from nmt.decoding.lines import check_output, opened_output
-from nmt.decoding.translator import SearchOptions, Translator
 from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.evaluation import test_sets
 from nmt.evaluation.bleu import (
@@ -24,9 +22,11 @@ from nmt.evaluation.paper_bleu import CONVENTIONS, paper_bleu
 from nmt.evaluation.plain_text import check_plain_text
 from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
-from nmt.model.prepacking import Precision
+from nmt.lines.translate import check_output, opened_output
+from nmt.model.kernels.prepacking import Precision
 from nmt.runs.model_directory import find_model, read_config
 from nmt.storage.opening import read_lines
+from nmt.translator import SearchOptions, Translator
 
 _HOPELESS_BLEU = 2.0  # that of shuffled lines of one language
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.score import log_probabilities
-from nmt.decoding.translator import Translator
 from nmt.errors import ExportError
 from nmt.model.special_ids import EOS_ID
+from nmt.translator import Translator
 
 _NUMBER = 40
 _LONGEST = 40  # tokens

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -18,21 +18,26 @@ import torch
 from torch import Tensor
 from torch.nn import LayerNorm
 
-from nmt.decoding.translator import Translator
-from nmt.errors import InputError
 from nmt.export.check import compare, samples_of
 from nmt.export.exported import KIND, POSITIONS
+from nmt.export.expressible import refuse_inexpressible
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from nmt.model.positions import LearnedPositions
-from nmt.model.products import Linear
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
 from nmt.storage import manifest
 from nmt.storage.names import CONFIG, TOKENIZER
+from nmt.translator import Translator
 
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
+
+# dropout matters in training alone
+_EXPRESSED: dict[str, Collection[str] | None] = dict.fromkeys(
+    ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "dropout",
+     "attention_dropout", "activation_dropout"),
+) | {"positions": ("sinusoidal", "learned"), "norm": ("post", "pre")}  # fmt: skip
 
 Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 
@@ -52,9 +57,10 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: Quant
         What the check has found, for a person.
 
     Raises:
-        InputError: the model has an attention window, which CTranslate2 cannot express.
+        InputError: CTranslate2 cannot express the model.
         ExportError: the check has failed.
     """
+    refuse_inexpressible(translator.config, _EXPRESSED, "CTranslate2")
     transformer, tokenizer = translator.transformer, translator.tokenizer
     pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
     with tempfile.TemporaryDirectory() as exact:
@@ -90,11 +96,6 @@ def _spec(transformer: Transformer) -> TransformerSpec:
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
-    if transformer.attention_window is not None:
-        raise InputError(
-            f"an attention window ({transformer.attention_window}), model.attention_window, "
-            "CTranslate2 has none: translate this model with nmt"
-        )
     first = next(transformer.decoder_layers()).self_attention
     pre_norm = isinstance(transformer.encoder_norm, LayerNorm)
     sizes = {"num_heads": first.heads, "pre_norm": pre_norm, "head_dim": max(first.d_k, first.d_v)}
@@ -150,23 +151,18 @@ def _feed_forward(to: Any, ours: FeedForward) -> None:
 
 
 def _self_attention(to: Any, ours: SelfAttention) -> None:
-    query, key, value = _stacked(ours.query_key_value, ours.stacked["query_key_value"])
+    query, key, value = ours.query_key_value.projections()
     parts = [_query(ours, *query), _padded(ours, *key), _padded(ours, *value)]
     _linear(to.linear[0], *map(torch.cat, zip(*parts, strict=True)))
     _linear(to.linear[1], _padded_columns(ours), ours.output.bias)
 
 
 def _cross_attention(to: Any, ours: CrossAttention) -> None:
-    key, value = _stacked(ours.key_value, ours.stacked["key_value"])
+    key, value = ours.key_value.projections()
     parts = [_padded(ours, *key), _padded(ours, *value)]
     _linear(to.linear[0], *_query(ours, ours.query.weight, ours.query.bias))
     _linear(to.linear[1], *map(torch.cat, zip(*parts, strict=True)))
     _linear(to.linear[2], _padded_columns(ours), ours.output.bias)
-
-
-def _stacked(linear: Linear, rows: Sequence[int]) -> list[tuple[Tensor, Tensor]]:
-    """Weight and bias of each projection stacked in a matrix."""
-    return list(zip(linear.weight.split(rows), linear.bias.split(rows), strict=True))
 
 
 def _query(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[Tensor]:

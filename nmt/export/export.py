@@ -5,12 +5,12 @@ from typing import Literal
 
 import torch
 
-from nmt.decoding.translator import Translator
 from nmt.errors import ArgumentError, Note
 from nmt.export.ctranslate2 import Quantization, export_ctranslate2
 from nmt.runs.model_directory import load_model
 from nmt.runs.run_directory import refuse_output
 from nmt.storage.atomic import new_directory
+from nmt.translator import Translator
 
 Format = Literal["ctranslate2", "huggingface"]
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Self
 from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.cutting import Cutter
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import (
     EMPTY,
@@ -21,6 +20,7 @@ from nmt.decoding.translation import (
     different,
     length_penalty,
 )
+from nmt.documents.cutting import Cutter
 from nmt.errors import ArgumentError, InputError, NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import manifest
@@ -206,7 +206,7 @@ class ExportedTranslator:
         return found
 
     def _limit(self, part: _Part) -> int:
-        """Most tokens of its translation, the end symbol counted, as of `PartSearch`."""
+        """Most tokens of its translation, the end symbol counted, as of `BatchedSearch`."""
         longest = max(map(len, part)) + self.config.decoding.max_extra_length
         return min(max(longest, len(part[1]) + 1), self._most)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,21 +16,26 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config import Config
-from nmt.decoding.search import NEVER_GENERATED
-from nmt.decoding.translator import Translator
-from nmt.errors import ExportError, InputError
+from nmt.decoding.beam_search import NEVER_GENERATED
+from nmt.errors import ExportError
 from nmt.export.check import compare, samples_of
+from nmt.export.expressible import refuse_inexpressible
 from nmt.export.model_card import model_card
 from nmt.export.tokenizer_json import tokenizer_json
 from nmt.model.attention import CrossAttention, SelfAttention
+from nmt.model.kernels.products import Linear
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.positions import LearnedPositions, sinusoids
-from nmt.model.products import Linear
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import LoadedModel, write_tensors
 from nmt.storage.names import HUGGINGFACE_CONFIG, WEIGHTS
+from nmt.translator import Translator
 
+_ANY: dict[str, Collection[Any] | None] = dict.fromkeys(
+    ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "dropout",
+     "attention_dropout", "activation_dropout")
+)  # fmt: skip
 _SPECIAL = ("pad_token", "bos_token", "eos_token", "unk_token")
 _POSITIONS = 4096  # of a sinusoidal table
 
@@ -39,18 +44,16 @@ _READERS = ("query_key_value", "query", "key_value", "inner")  # whose input is 
 _Weights = dict[str, Tensor]
 
 
-def refuse_inexpressible(config: Config) -> None:
+def _refuse_inexpressible(config: Config) -> None:
     """Raises InputError if neither class of transformers can express the model."""
     model = config.model
-    if model.attention_window is not None:
-        problem = "an attention window, model.attention_window"
-    elif not model.d_k == model.d_v == model.d_model // model.heads:
-        problem = "heads whose size is not d_model / heads, model.d_k or model.d_v"
-    elif model.norm == "post" and model.positions == "learned":
-        problem = "learned positions with post-norm, which Marian drops when saved, model.positions"
-    else:
-        return
-    raise InputError(f"{problem}, transformers has no such model, export it to ctranslate2")
+    size = (model.d_model // model.heads,)
+    # Marian drops learned positions when it is saved
+    positions = ("sinusoidal",) if model.norm == "post" else ("sinusoidal", "learned")
+    expressed = _ANY | {
+        "d_k": size, "d_v": size, "positions": positions, "norm": ("post", "pre")
+    }  # fmt: skip
+    refuse_inexpressible(config, expressed, "transformers")
 
 
 def settings_of(config: Config) -> dict[str, Any]:
@@ -156,13 +159,11 @@ def _of_layer(name: str, layer: EncoderLayer | DecoderLayer) -> _Weights:
 def _of_attention(name: str, ours: SelfAttention | CrossAttention) -> _Weights:
     weights = _of(f"{name}.out_proj", ours.output)
     if isinstance(ours, SelfAttention):
-        stacked, rows = ours.query_key_value, ours.stacked["query_key_value"]
-        names = ["q_proj", "k_proj", "v_proj"]
+        stacked, names = ours.query_key_value, ["q_proj", "k_proj", "v_proj"]
     else:
         weights |= _of(f"{name}.q_proj", ours.query)
-        stacked, rows, names = ours.key_value, ours.stacked["key_value"], ["k_proj", "v_proj"]
-    parts = zip(names, stacked.weight.split(rows), stacked.bias.split(rows), strict=True)
-    for part, weight, bias in parts:
+        stacked, names = ours.key_value, ["k_proj", "v_proj"]
+    for part, (weight, bias) in zip(names, stacked.projections(), strict=True):
         weights |= {f"{name}.{part}.weight": weight, f"{name}.{part}.bias": bias}
     return weights
 
@@ -186,7 +187,7 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
         ExportError: the comparison has failed.
     """
     config, tokenizer = model.config, model.tokenizer
-    refuse_inexpressible(config)
+    _refuse_inexpressible(config)
     ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # its `save` tells no OSError
     (folder / "tokenizer.json").write_text(ids_and_texts, encoding="utf-8")
     contents = {

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Protocol
@@ -20,13 +20,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from nmt.model.dropout import Dropout, Randomness
-from nmt.model.products import Linear
+from nmt.model.kernels.dropout import Dropout, Randomness
+from nmt.model.kernels.products import Linear
 
 if TYPE_CHECKING:  # its module reads files too, which a model does not need
     from nmt.config import Model
 
-_BLOCK = 128  # columns of the squares that FlexAttention computes or skips
 _MOST_WEIGHTS = 1 << 24  # in memory at once without a gradient: 64 MiB in fp32
 
 KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
@@ -67,7 +66,7 @@ class Visibility:
             raise ValueError("causal and window compare positions, and there are none")
 
 
-def _rules(
+def rules_of(
     visibility: Visibility, of_query: Callable[[Tensor], Tensor], of_key: Callable[[Tensor], Tensor]
 ) -> Iterator[Tensor]:
     """For each rule on segments and positions that is given, where it allows attention: bool.
@@ -95,7 +94,9 @@ def _added_bias(visibility: Visibility, dtype: torch.dtype) -> Tensor | None:
         (R, 1, T, S) of `dtype`, computed at the first call.
     """
     if visibility._bias is None or visibility._bias.dtype != dtype:
-        rules = list(_rules(visibility, lambda each: each[:, :, None], lambda each: each[:, None]))
+        rules = list(
+            rules_of(visibility, lambda each: each[:, :, None], lambda each: each[:, None])
+        )
         if visibility.ancestors is not None:
             rules.append(visibility.ancestors)
         if not rules:
@@ -136,9 +137,10 @@ def attention(
 ) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V, Eq. 1.
 
-    On a CPU plain matrix products do it: of torch's fused kernel the backward pass is 3 to 6 times
-    slower at sentence lengths in bf16, the forward pass of a decoding step 2 to 8 times. That
-    kernel needs no room for weights, though: very long inputs go by it where no gradient is wanted.
+    On a CPU this uses plain matrix products: the backward pass of torch's fused kernel is 3 to 6
+    times slower there at sentence lengths in bf16, and the forward pass of a decoding step 2 to 8
+    times. Inputs so long that their weights would need too much memory use the fused kernel if no
+    gradient is needed. (On a CPU that kernel holds all weights as well if d_k and d_v differ.)
 
     Args:
         query: (R, H, T, K); key: (R, H, S, K); value: (R, H, S, V).
@@ -161,58 +163,6 @@ def attention(
     bias = _added_bias(visibility, query.dtype)
     p = dropout.p if drops else 0.0
     return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=p)
-
-
-def flex_suits(model: Model, device: torch.device) -> bool:
-    """Whether FlexAttention can compute a model's attention in compiled layers.
-
-    It has neither dropout nor, on a CPU, a backward pass. Its kernels take heads whose width is a
-    power of two.
-    """
-    is_power = all(size in (16, 32, 64, 128, 256) for size in (model.d_k, model.d_v))
-    return device.type == "cuda" and model.attention_dropout == 0 and is_power
-
-
-def with_blocks(visibility: Visibility) -> Visibility:
-    """Adds the mask of FlexAttention, whose kernels skip blocks of 128 x 128 without a pair to see.
-
-    Packed rows have their sentences within blocks of 128 columns, or in a row of their own, so
-    that of base's rows of 256 columns about half is skipped, and no bias is read or written. A
-    query of padding sees nothing there, and its output is 0: in the plain code it sees all keys.
-
-    Args:
-        visibility: returned as it is if it has no segments, or if columns do not divide into
-            blocks.
-    """
-    if visibility.segments is None or visibility.ancestors is not None:
-        return visibility
-    queries, keys = visibility.segments
-    if queries.shape[1] % _BLOCK or keys.shape[1] % _BLOCK:
-        return visibility
-
-    def sees(row: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        rules = _rules(visibility, lambda each: each[row, query], lambda each: each[row, key])
-        return reduce(and_, rules, queries[row, query] != 0)
-
-    rules = _rules(visibility, lambda each: each[:, :, None], lambda each: each[:, None])
-    seen = reduce(and_, rules, (queries != 0)[:, :, None])
-    squares = seen.unflatten(2, (-1, _BLOCK)).unflatten(1, (-1, _BLOCK)).any(4).any(2)  # (R, q, k)
-    order = squares.int().argsort(dim=-1, descending=True, stable=True)
-    number = squares.sum(-1)
-    blocks = BlockMask.from_kv_blocks(
-        number[:, None].int(), order[:, None].int(), BLOCK_SIZE=_BLOCK, mask_mod=sees,
-        seq_lengths=(queries.shape[1], keys.shape[1]),
-    )  # fmt: skip
-    return replace(visibility, blocks=blocks)
-
-
-def avoid_cudnn() -> None:
-    """Keeps `attention` on a GPU from cuDNN, for the whole process.
-
-    torch prefers it there for attention with a bias, but it makes a plan for each new shape, which
-    takes half a second, and it gives NaN gradients at some lengths (H100, torch 2.11 and later).
-    """
-    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 def _is_long(query: Tensor, key: Tensor, drops: bool) -> bool:
@@ -238,12 +188,7 @@ class MultiHeadAttention(nn.Module):
     Projections of the same input are stacked in one matrix.
 
     Differs from Vaswani et al. (2017), §3.2.2: the projections have biases.
-
-    Attributes:
-        stacked: for each such matrix, by its name, the number of rows of each projection in it.
     """
-
-    stacked: dict[str, list[int]]
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
@@ -269,13 +214,12 @@ class SelfAttention(MultiHeadAttention):
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__(model, randomness)
-        rows = [self.heads * size for size in (self.d_k, self.d_k, self.d_v)]
-        self.stacked = {"query_key_value": rows}
-        self.query_key_value = Linear(model.d_model, sum(rows))
+        self.rows = [self.heads * size for size in (self.d_k, self.d_k, self.d_v)]
+        self.query_key_value = Linear(model.d_model, *self.rows)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys, values: (R, C, D) -> (R, H, C, K), (R, H, C, K), (R, H, C, V)."""
-        q, k, v = self.query_key_value(x).split(self.stacked["query_key_value"], dim=-1)
+        q, k, v = self.query_key_value(x).split(self.rows, dim=-1)
         return self.split(q, self.d_k), self.split(k, self.d_k), self.split(v, self.d_v)
 
     def forward(self, x: Tensor, visibility: Visibility, cache: Cache | None = None) -> Tensor:
@@ -296,14 +240,13 @@ class CrossAttention(MultiHeadAttention):
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__(model, randomness)
-        rows = [self.heads * size for size in (self.d_k, self.d_v)]
-        self.stacked = {"key_value": rows}
         self.query = Linear(model.d_model, self.heads * self.d_k)
-        self.key_value = Linear(model.d_model, sum(rows))
+        self.rows = [self.heads * size for size in (self.d_k, self.d_v)]
+        self.key_value = Linear(model.d_model, *self.rows)
 
     def project_memory(self, memory: Tensor) -> KeysValues:
         """Keys and values of the encoder's output: (R, S, D) -> (R, H, S, K), (R, H, S, V)."""
-        k, v = self.key_value(memory).split(self.stacked["key_value"], dim=-1)
+        k, v = self.key_value(memory).split(self.rows, dim=-1)
         return self.split(k, self.d_k), self.split(v, self.d_v)
 
     def forward(self, x: Tensor, keys_values: KeysValues, visibility: Visibility) -> Tensor:

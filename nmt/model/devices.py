@@ -22,3 +22,12 @@ def as_current(device: torch.device) -> AbstractContextManager[object]:
 def free_bytes(device: torch.device) -> int:
     """Returns a GPU's memory that no process has taken; for a CPU no bound."""
     return torch.cuda.mem_get_info(device)[0] if is_gpu(device) else sys.maxsize
+
+
+def avoid_cudnn() -> None:
+    """Disables the cuDNN attention backend for the whole process.
+
+    torch prefers it there for attention with a bias, but it makes a plan for each new shape, which
+    takes half a second, and it gives NaN gradients at some lengths (H100, torch 2.11 and later).
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)

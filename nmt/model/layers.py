@@ -10,79 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.model.attention import Cache, CrossAttention, KeysValues, SelfAttention, Visibility
-from nmt.model.dropout import Dropout, Randomness
-from nmt.model.products import Linear
+from nmt.model.kernels.dropout import Dropout, Randomness
+from nmt.model.kernels.layer_norm import LayerNorm
+from nmt.model.kernels.products import Linear
 
 if TYPE_CHECKING:
     from nmt.config import Model
 
 LAYER_NORM_EPSILON = 1e-5  # not stated in the paper; torch's default
-_CACHED = 1 << 16  # elements that are converted to fp32 at once: 256 KiB
-
-
-class _LayerNorm(nn.LayerNorm):
-    """torch's LayerNorm, in the type of its input: neither input nor output is converted.
-
-    A GPU's autocast would convert both and keep the fp32 input for the backward pass, which takes
-    0.7 GiB more for a step of the base model. Kernels compute mean and variance in fp32 anyway.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., D) -> (..., D)"""
-        if _is_on_cpu(x):  # whose autocast leaves LayerNorm alone
-            if x.dtype != torch.bfloat16 or not torch.is_grad_enabled():
-                return super().forward(x)
-            if torch.compiler.is_compiling():  # the compiler converts nothing in memory
-                return super().forward(x.float()).to(x.dtype)
-            return _LowPrecisionLayerNorm.apply(x, self.weight, self.bias, self.eps)
-        with torch.autocast(x.device.type, enabled=False):  # the kernel takes one type only
-            weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
-            return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
-
-
-def _is_on_cpu(x: Tensor) -> bool:
-    return x.device.type == "cpu"
-
-
-class _LowPrecisionLayerNorm(torch.autograd.Function):
-    """LayerNorm of bf16 with fp32 weights on a CPU, whose gradients are sums in fp32.
-
-    torch's kernel adds the gradients of all tokens in bf16: of the bias, each of whose summands
-    is small beside the sum, 33% was lost at 4,096 tokens and 86% at 25,000 (torch 2.13). So the
-    fp32 kernel does it, with rows converted in pieces that stay in the processor's cache.
-    """
-
-    @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
-        y, mean, deviation = torch.native_layer_norm(x, weight.shape, weight, bias, epsilon)
-        ctx.save_for_backward(x, mean, deviation, weight, bias)
-        return y
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor):
-        *inputs, weight, bias = ctx.saved_tensors
-        size = max(1, _CACHED // len(weight))
-        pieces = [each.flatten(0, -2).split(size) for each in (gradient, *inputs)]
-        x_gradients = []
-        sums = [torch.zeros_like(weight), torch.zeros_like(bias)]
-        for rows, x, mean, deviation in zip(*pieces, strict=True):
-            x_gradient, *parts = torch.ops.aten.native_layer_norm_backward(
-                rows.float(), x.float(), weight.shape, mean, deviation, weight, bias, [True] * 3
-            )
-            x_gradients.append(x_gradient.to(gradient.dtype))
-            for total, part in zip(sums, parts, strict=True):
-                total += part
-        return torch.cat(x_gradients).view_as(gradient), *sums, None
 
 
 def layer_norm(d_model: int) -> nn.LayerNorm:
     """LayerNorm over the last dimension, with weight and bias: (..., D) -> (..., D)."""
-    return _LayerNorm(d_model, eps=LAYER_NORM_EPSILON)
+    return LayerNorm(d_model, eps=LAYER_NORM_EPSILON)
 
 
 class FeedForward(nn.Module):

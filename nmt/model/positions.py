@@ -58,6 +58,10 @@ class LearnedPositions(nn.Module):
         self.max_length = max_length
         self.weight = nn.Parameter(torch.empty(max_length, d_model))
 
+    def initialize_weights(self, generator: torch.Generator) -> None:
+        """Samples the table from N(0, 1/d_model), as the embeddings are."""
+        self.weight.normal_(0, self.weight.shape[1] ** -0.5, generator=generator)
+
     def forward(self, positions: Tensor, length: int) -> Tensor:
         """positions (...) int64, all below max_length -> (..., d_model).
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.model.attention import KeysValues, Visibility
-from nmt.model.prepacking import logits_of
+from nmt.model.kernels.prepacking import logits_of
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.model.attention import Cache, KeysValues, Visibility, recorded_weights, with_blocks
-from nmt.model.dropout import Dropout, Randomness
+from nmt.model.attention import Cache, KeysValues, Visibility, recorded_weights
+from nmt.model.kernels.dropout import Dropout, Randomness
+from nmt.model.kernels.flex import with_blocks
 from nmt.model.layers import DecoderLayer, EncoderLayer, OutputProjection, layer_norm
 from nmt.model.positions import LearnedPositions, SinusoidalPositions
 from nmt.model.tokens import Tokens
@@ -33,6 +34,13 @@ class AttentionWeights:
     cross: list[Tensor]  # (R, H, T, S)
 
 
+class _Initializes(Protocol):
+    """A module with parameters of its own."""
+
+    def initialize_weights(self, generator: torch.Generator) -> None:
+        """Gives the module's own parameters, not those of its submodules, their first values."""
+
+
 class Transformer(nn.Module):
     """Figure 1 of Vaswani et al. (2017).
 
@@ -41,7 +49,7 @@ class Transformer(nn.Module):
     """
 
     def __init__(self, model: Model, vocabulary_size: int, max_length: int):
-        """Leaves the weights without values; `initialize` draws them.
+        """Allocates uninitialized weights; call `initialize`.
 
         Args:
             vocabulary_size: V, of both languages together.
@@ -77,27 +85,22 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialize(self, seed: int) -> None:
-        """Draws all weights; the paper does not say how.
+        """Samples all weights. The paper does not say how; each module says it for its own.
 
-        Matrices: Glorot & Bengio (2010), uniform, each projection on its own even where several
-        are stacked in one tensor; biases 0; LayerNorm 1 and 0; embeddings N(0, 1/d_model), so that
-        scaled by sqrt(d_model) they match the sinusoids in size (as fairseq does).
+        Embeddings are sampled from N(0, 1/d_model), so that scaled by sqrt(d_model) they match the
+        sinusoids in size (as in fairseq).
+
+        Args:
+            seed: of the generator, which the modules use in the order of their parameters.
+
+        Raises:
+            AttributeError: a module has parameters but no `initialize_weights`.
         """
         generator = torch.Generator().manual_seed(seed)
-        for name, parameter in self.named_parameters():
-            if name in ("embedding", "positions.weight"):
-                parameter.normal_(0, self.d_model**-0.5, generator=generator)
-            elif parameter.dim() == 1:
-                parameter.fill_(1.0 if name.endswith("norm.weight") else 0.0)
-            else:
-                for part in self._projections(name, parameter):
-                    nn.init.xavier_uniform_(part, generator=generator)
-
-    def _projections(self, name: str, parameter: Tensor) -> tuple[Tensor, ...]:
-        """Views of the projections stacked in a matrix."""
-        module, matrix, _ = name.rsplit(".", 2)
-        stacked = getattr(self.get_submodule(module), "stacked", {})
-        return parameter.split(stacked.get(matrix, len(parameter)))
+        self.embedding.normal_(0, self.d_model**-0.5, generator=generator)
+        for module in self.modules():
+            if module is not self and list(module.parameters(recurse=False)):
+                cast(_Initializes, module).initialize_weights(generator)
 
     def embed(self, tokens: Tensor, positions: Tensor, length: int) -> Tensor:
         """Scaled embeddings plus positions: (R, C), (R, C) -> (R, C, D).

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt import __version__
-from nmt.decoding.lines import check_output, opened_output
 from nmt.errors import ArgumentError, InputError, Note, told
+from nmt.lines.translate import check_output, opened_output
 from nmt.reporting.chart import HEIGHT, WIDTH
 from nmt.reporting.curves import chart_data, charts
 from nmt.reporting.run_record import RunRecord, number, read_runs

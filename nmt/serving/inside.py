@@ -12,7 +12,7 @@ from nmt.errors import ArgumentError
 from nmt.model.special_ids import EOS_ID
 
 if TYPE_CHECKING:
-    from nmt.decoding.translator import Translator
+    from nmt.translator import Translator
 
 
 def sees_inside(translator: object) -> bool:

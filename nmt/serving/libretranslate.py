@@ -10,9 +10,9 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.markup import Markup
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation
+from nmt.documents.markup import Markup
 from nmt.errors import InputError
 from nmt.serving.requests import (
     aside,

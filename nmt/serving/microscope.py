@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.batched_search import SearchInput
+from nmt.decoding.beam_search import NEVER_GENERATED
+from nmt.decoding.beam_search import length_penalty as penalty
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.part_search import Part
-from nmt.decoding.search import NEVER_GENERATED
-from nmt.decoding.search import length_penalty as penalty
-from nmt.decoding.translator import Translator
 from nmt.errors import ArgumentError
 from nmt.evaluation.attention_maps import attention_of
 from nmt.model.special_ids import EOS_ID
+from nmt.translator import Translator
 
 _MAX_WEIGHTS = 1_500_000  # 10 MB of JSON: 100 tokens a side in the paper's base model
 _DIGITS = 4  # of a weight
@@ -181,7 +181,7 @@ def search_tree(
     alpha = translator.config.decoding.length_penalty if length_penalty is None else length_penalty
     tree = _Tree(translator.tokenizer, width, alpha)
     options = SearchOptions(beam=width, length_penalty=alpha, n_best=width)
-    [[best, *_]] = translator.search.find([Part(tokens, forced)], options, watch=tree.add)
+    [[best, *_]] = translator.search.find([SearchInput(tokens, forced)], options, on_step=tree.add)
     return {
         "beam": width,
         "length_penalty": alpha,

@@ -17,8 +17,8 @@ from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.passages import Translates
 from nmt.decoding.translation import Translation
+from nmt.documents.passages import Translates
 from nmt.errors import InputError, is_out_of_memory, where
 from nmt.processes import end_with_parent, start_deaf
 from nmt.serving.inside import sees_inside

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.cutting import cut_once
-from nmt.decoding.sentences import split_sentences
+from nmt.documents.cutting import cut_once
+from nmt.documents.sentences import split_sentences
 
 Span = tuple[int, int]  # first character and the one after the last, in code points
 

@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nmt import signals
 from nmt.errors import InputError, Status, Stopped, count, is_out_of_memory, of_system
-from nmt.model.attention import avoid_cudnn
+from nmt.model.devices import avoid_cudnn
 from nmt.training.peers import Peers, own_process
 
 # Within this time a second signal is the same request: torchrun passes a scheduler's signal on.

@@ -18,7 +18,7 @@ from torch import Tensor
 from nmt.config import Config
 from nmt.data.layout import Batch
 from nmt.errors import InputError, Note, is_out_of_memory
-from nmt.model.attention import flex_suits
+from nmt.model.kernels.flex import flex_suits
 from nmt.model.special_ids import PAD_ID
 from nmt.model.tokens import Tokens
 from nmt.runs.run_directory import RunDirectory

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.data.layout import Batch
-from nmt.model.products import add_to_matmul, matmul, matmul_of_transposed
+from nmt.model.kernels.products import add_to_matmul, matmul, matmul_of_transposed
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 

@@ -14,7 +14,6 @@ from nmt.data.layout import by_length, one_per_row
 from nmt.data.shards import Shard, pairs_of
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.alignment import cross_attention
-from nmt.decoding.translator import Translator
 from nmt.errors import DivergedError, InputError
 from nmt.evaluation.attention_png import HeatMaps, write_png
 from nmt.evaluation.bleu import score
@@ -27,6 +26,7 @@ from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.health import LOWER_RATE, unigram_nll
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import autocast
+from nmt.translator import Translator
 
 _BATCH_TOKENS = 4096
 _LONGEST_DRAWN = 60  # tokens a side

@@ -19,9 +19,9 @@ import pyarrow.parquet as parquet
 
 from nmt.cli.terminal import run_script, say
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translator import Translator
 from nmt.errors import InputError
 from nmt.storage.atomic import new_file
+from nmt.translator import Translator
 
 
 @dataclass(frozen=True)

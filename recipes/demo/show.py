@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from nmt.cli.terminal import run_script
 from nmt.config import Demo
 from nmt.cpu_memory import keep_freed_memory
-from nmt.decoding.translator import Translator
 from nmt.demo_language import PHENOMENA, DemoPair, demo_pairs, word_for_word
 from nmt.errors import InputError
 from nmt.evaluation.bleu import score
+from nmt.translator import Translator
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -47,7 +47,7 @@ def by_nmt(task: dict[str, Any]) -> Translate:
 
     from nmt.cpu_memory import keep_freed_memory
     from nmt.decoding.options import SearchOptions
-    from nmt.decoding.translator import Translator
+    from nmt.translator import Translator
 
     keep_freed_memory()
     torch.set_num_threads(task["threads"])

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from nmt.decoding.translator import Translator
 from nmt.demo_language import Alignment, DemoPair, aligned
 from nmt.evaluation.attention_maps import AttentionMaps, attention_of
+from nmt.translator import Translator
 from recipes.paper_figures.drawing import heat_map, name_ticks
 
 Link = tuple[int, int]  # the number of a source word and of a target word

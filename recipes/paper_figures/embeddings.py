@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.decoding.translator import Translator
 from nmt.demo_language import demo_pairs
 from nmt.demo_language.alignment import words
 from nmt.demo_language.lexicon import NOUNS
 from nmt.errors import InputError
+from nmt.translator import Translator
 
 SHOWN = ["man", "dog", "book", "red", "bought", "yesterday", "Mann", "rot"]
 _SPACE_SIGN = "▁"

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nmt.config import Model
 from nmt.model.attention import Cache, SelfAttention, Visibility, attention
-from nmt.model.dropout import Randomness
+from nmt.model.kernels.dropout import Randomness
 from nmt.paper import TABLE_1
 
 # Table 1's d, r and k; the representation of size d is that of every layer type

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # run by its path, Python lo
 from nmt.cli.terminal import run_script
 from nmt.config import Demo
 from nmt.cpu_memory import keep_freed_memory
-from nmt.decoding.translator import Translator
 from nmt.demo_language import DemoPair, aligned, demo_pairs
 from nmt.errors import InputError
+from nmt.translator import Translator
 from recipes.paper_figures import alignment, embeddings, formulas, layers, order, positions
 from recipes.paper_figures.drawing import figure
 

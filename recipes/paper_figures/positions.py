@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from nmt.data.layout import Pair
 from nmt.decoding.score import log_probabilities
-from nmt.decoding.translator import Translator
 from nmt.demo_language import DemoPair
 from nmt.model.positions import sinusoids
 from nmt.model.special_ids import EOS_ID
 from nmt.model.transformer import Transformer
+from nmt.translator import Translator
 from recipes.paper_figures.drawing import heat_map
 
 MOVES = (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)

@@ -26,10 +26,10 @@ from nmt.cli.terminal import run_script, say
 from nmt.config import Config, load
 from nmt.data.prepare import prepare
 from nmt.data.workers import default_processes, run_apart
-from nmt.decoding.translator import SearchOptions
 from nmt.reporting.chart import HEIGHT, WIDTH, marks, path, value_axis
 from nmt.storage import atomic
 from nmt.training.distributed import Ranks, process_group
+from nmt.translator import SearchOptions
 
 CONFIG = Path(__file__).parents[2] / "configs" / "demo.yaml"
 MODEL = [

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from nmt.cpu_memory import keep_freed_memory
-from nmt.decoding.search import search
-from nmt.model.prepacking import prepack
+from nmt.decoding.beam_search import search
+from nmt.model.kernels.prepacking import prepack
 from nmt.runs.model_directory import new_transformer
 from recipes.speed.peers.nmt import Endless, configuration
 from recipes.speed.workload import BASE, SMALL, Shape

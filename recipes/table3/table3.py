@@ -223,7 +223,7 @@ def perplexity(model: Path, config: Config) -> float:
     from nmt.data.prepared import PreparedData
     from nmt.data.shards import pairs_of
     from nmt.decoding.score import log_probabilities
-    from nmt.decoding.translator import Translator
+    from nmt.translator import Translator
 
     translator = Translator.load(model, precision="fp32")
     shards = PreparedData.of(config).shards("validation")

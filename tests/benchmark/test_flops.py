@@ -12,7 +12,7 @@ from nmt.benchmark.flops import (
     translation_flops,
 )
 from nmt.config import Model
-from nmt.model import products
+from nmt.model.kernels import products
 from nmt.model.special_ids import BOS_ID
 from nmt.model.stepper import Stepper
 from nmt.model.tokens import Tokens

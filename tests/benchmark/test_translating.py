@@ -10,7 +10,7 @@ from nmt.benchmark import translating
 from nmt.benchmark.flops import translation_flops
 from nmt.benchmark.translating import forced, random_transformer
 from nmt.cli import main
-from nmt.decoding.translator import SearchOptions
+from nmt.translator import SearchOptions
 from tests.fixtures.make import TRAINED
 
 RUN = TRAINED / "run"

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 import torch
 
+from nmt import translator
 from nmt.cli import COMMANDS, main
 from nmt.cli.parser import new_parser
 from nmt.cli.terminal import say
 from nmt.config import Config, Decoding, Training
-from nmt.decoding import part_search, translator
-from nmt.decoding.lines import LineOptions
-from nmt.decoding.translator import SearchOptions
+from nmt.decoding import batched_search
 from nmt.errors import ArgumentError
+from nmt.lines.translate import LineOptions
 from nmt.serving.limits import Limits
+from nmt.translator import SearchOptions
 
 ALL = "--beam 7 --length-penalty 1.5 --batch-tokens 99 --device cpu --precision bf16"
 SEARCH = {"beam": 7, "length_penalty": 1.5, "batch_tokens": 99}
@@ -25,18 +26,18 @@ ON = {"device": "cpu", "precision": "bf16"}
 # command line, function called, and what it is given
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     f"translate M --input i --output o --n-best 3 --strict {ALL}": (
-        "nmt.decoding.lines.run_translate",
+        "nmt.lines.translate.run_translate",
         {0: Path("M"), "input": Path("i"), "output": Path("o"), **ON,
          "options": LineOptions(SearchOptions(n_best=3, **SEARCH), numbered=True, strict=True)},
     ),
     "translate M": (
-        "nmt.decoding.lines.run_translate",
+        "nmt.lines.translate.run_translate",
         {"input": None, "output": None, "options": LineOptions(),
          "device": None, "precision": None},
     ),
     "translate M --n-best 4 --sample --temperature 0.5 --top-k 9 --top-p 0.25 --seed 7 "
     "--no-repeat-ngram 3 --prefix Der --alignment a --ensemble N O": (
-        "nmt.decoding.lines.run_translate",
+        "nmt.lines.translate.run_translate",
         {"ensemble": [Path("N"), Path("O")], "alignment": Path("a"), "prefix_file": None,
          "options": LineOptions(
              SearchOptions(n_best=4, sample=True, temperature=0.5, top_k=9, top_p=0.25, seed=7,
@@ -44,16 +45,16 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
              numbered=True, prefix="Der")},
     ),
     "translate M --mbr 30 --prefix-file p": (
-        "nmt.decoding.lines.run_translate",
+        "nmt.lines.translate.run_translate",
         {"prefix_file": Path("p"), "ensemble": (), "alignment": None,
          "options": LineOptions(SearchOptions(mbr=30))},
     ),
     "translate M --format jsonl --document --shard 2/3 --shortlist": (
-        "nmt.decoding.lines.run_translate",
+        "nmt.lines.translate.run_translate",
         {"shard": (2, 3), "shortlist": True, "options": LineOptions(format="jsonl", document=True)},
     ),
     "translate M --n-best 1": (
-        "nmt.decoding.lines.run_translate", {"options": LineOptions(numbered=True)},
+        "nmt.lines.translate.run_translate", {"options": LineOptions(numbered=True)},
     ),
     f"evaluate M --source s --reference r --baseline b --target-language de --output o {ALL}": (
         "nmt.evaluation.evaluate.evaluate",
@@ -72,10 +73,10 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "evaluate M --comet other --json": ("nmt.evaluation.evaluate.evaluate", {"comet": "other"}),
     "score M --source s --target t --tokens --device cpu --precision bf16": (
-        "nmt.decoding.score_files.run_score",
+        "nmt.lines.score.run_score",
         {0: Path("M"), 1: Path("s"), 2: Path("t"), "each_token": True, **ON},
     ),
-    "score M --source s --target t": ("nmt.decoding.score_files.run_score", {"each_token": False}),
+    "score M --source s --target t": ("nmt.lines.score.run_score", {"each_token": False}),
     "export M --format ctranslate2 --output o --quantization int8": (
         "nmt.export.export.export",
         {0: Path("M"), 1: Path("o"), 2: "ctranslate2", 3: "int8"},
@@ -158,7 +159,7 @@ def test_the_model_that_is_served_is_loaded_as_asked(monkeypatch):
         "nmt.serving.server.run_serve", lambda loads, **_: served.append([load() for load in loads])
     )
     monkeypatch.setattr(
-        "nmt.decoding.translator.Translator.load",
+        "nmt.translator.Translator.load",
         lambda *path, **named: calls.append((path, named)) or "translator",
     )
     monkeypatch.setattr("nmt.processes.cores", lambda: 4)
@@ -169,7 +170,7 @@ def test_the_model_that_is_served_is_loaded_as_asked(monkeypatch):
     assert all(path == (Path("M"),) and named.items() >= ON.items() for path, named in calls)
     assert sum(named["note"] is say for _, named in calls) == 2  # one process of each server
     gpu = torch.device("cuda")
-    monkeypatch.setattr("nmt.decoding.translator.choose_device", lambda name: gpu)
+    monkeypatch.setattr("nmt.translator.choose_device", lambda name: gpu)
     assert main(["serve", "M"]) == 0 and main(["serve", "M", "--processes", "2"]) == 0
     assert served[2:] == [["translator", None], ["translator"] * 2]
 
@@ -228,9 +229,9 @@ def test_defaults_are_those_that_help_names_and_the_papers(capsys):
     with pytest.raises(SystemExit):
         main(["translate", "--help"])
     text = capsys.readouterr().out
-    least, most = part_search._CPU_BATCH_TOKENS, part_search._MOST_CPU_BATCH_TOKENS
+    least, most = batched_search._CPU_BATCH_TOKENS, batched_search._MOST_CPU_BATCH_TOKENS
     assert f"{least} on a CPU, up to {most} for a model smaller" in " ".join(text.split())
-    assert f"{part_search._GPU_BATCH_TOKENS} on a GPU" in " ".join(text.split())
+    assert f"{batched_search._GPU_BATCH_TOKENS} on a GPU" in " ".join(text.split())
     assert "divided by the length penalty" in " ".join(text.split())
     with pytest.raises(SystemExit):
         main(["score", "--help"])

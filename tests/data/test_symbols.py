@@ -14,10 +14,9 @@ from nmt.data.cleaning import COPY, EMPTY, LEAKED
 from nmt.data.prepare import prepare
 from nmt.data.prepared import PreparedData
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.beam_search import search
 from nmt.decoding.constraints import Without
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import search
-from nmt.decoding.translator import Translator
 from nmt.errors import InputError
 from nmt.evaluation.test_sets import own
 from nmt.runs.model_directory import new_transformer
@@ -25,6 +24,7 @@ from nmt.storage import manifest
 from nmt.training import validation
 from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.loss import TransformerLoss
+from nmt.translator import Translator
 from tests.config.files import problems, write
 from tests.tiny import tiny_settings
 

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.decoding.beam_search import NEVER_GENERATED, search
 from nmt.decoding.constraints import ForcedPrefix, NoRepeatedNgrams, without
-from nmt.decoding.search import NEVER_GENERATED, search
 from nmt.model.special_ids import EOS_ID
 from tests.decoding.toy import (
     ALLOWED,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.decoding.beam_search import search
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.search import search
 from tests.decoding.toy import ToySteps, V, assert_same, toy_log_probabilities, toy_logits
 
 MEMBERS = (0, 50, 90)  # added to the sentence's number: each thinks of it as of another

@@ -8,15 +8,16 @@ import weakref
 import pytest
 import torch
 
+from nmt import translator as translators
 from nmt.data.prepared import PreparedData
-from nmt.decoding import translator as translators
 from nmt.decoding.constraints import ForcedPrefix
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translator import Translator
 from nmt.errors import InputError
-from nmt.model import cuda_graphs, positions, static_stepper
-from nmt.model.static_stepper import DecodeBuffers
+from nmt.model import positions
+from nmt.model.kernels import cuda_graphs, static_stepper
+from nmt.model.kernels.static_stepper import DecodeBuffers
 from nmt.training import optimize
+from nmt.translator import Translator
 from tests.model.paper import new_model
 from tests.pretended_gpu import OWN, Gpu, pretend
 

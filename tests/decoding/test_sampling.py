@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.decoding.beam_search import length_penalty
 from nmt.decoding.sampling import Distribution, likeliest, random_numbers, sample
-from nmt.decoding.search import length_penalty
 from nmt.errors import NoModelError
 from nmt.model.special_ids import EOS_ID
 from tests.decoding.toy import ALLOWED, ToySteps, V, toy_log_probabilities, toy_logits

@@ -10,14 +10,14 @@ import torch
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import score
+from nmt.decoding.beam_search import search
 from nmt.decoding.score import log_probabilities, score_translations
-from nmt.decoding.score_files import run_score
-from nmt.decoding.search import search
-from nmt.decoding.translator import Translator
 from nmt.errors import InputError, NoModelError
+from nmt.lines.score import run_score
 from nmt.model.special_ids import EOS_ID
 from nmt.model.stepper import Stepper
 from nmt.runs.model_directory import new_transformer
+from nmt.translator import Translator
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.decoding.search import _candidates, _top, search, take_turns
+from nmt.decoding.beam_search import _candidates, _top, search, take_turns
 from nmt.errors import NoModelError
 from nmt.model.special_ids import EOS_ID
 from tests.decoding.toy import (

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.decoding.search import Hypothesis
+from nmt.decoding.beam_search import Hypothesis
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
 V = 8  # the four special tokens and four of content

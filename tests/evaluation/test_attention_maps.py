@@ -16,7 +16,6 @@ from matplotlib.image import imread
 from nmt.cli import main
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.translator import Translator
 from nmt.errors import InputError, NoModelError
 from nmt.evaluation import attention_png
 from nmt.evaluation.attention_maps import (
@@ -29,6 +28,7 @@ from nmt.evaluation.attention_png import HeatMaps, write_png
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.runs.model_directory import new_transformer, save_model
 from nmt.training import validation
+from nmt.translator import Translator
 from tests.page import Page
 
 SOURCE, TARGET = "The old man reads <b>.", "Der alte Mann liest </script>$x$ 😀."

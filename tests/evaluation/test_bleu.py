@@ -15,13 +15,13 @@ import pytest
 
 from nmt.config import Config, validate
 from nmt.data import test_set
-from nmt.decoding.translator import EMPTY, Translation, Translator
 from nmt.errors import ArgumentError, InputError, Status
 from nmt.evaluation import evaluate as module
 from nmt.evaluation.bleu import bleu_interval, compare, score, ter
 from nmt.evaluation.evaluate import evaluate
 from nmt.evaluation.paper_bleu import CONVENTIONS, paper_bleu
 from nmt.storage import manifest
+from nmt.translator import EMPTY, Translation, Translator
 
 REFERENCES = [
     "The quick brown fox (a male) jumps over the lazy dog.",

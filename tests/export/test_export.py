@@ -19,7 +19,6 @@ from nmt.config import Config
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translator import Translator
 from nmt.demo_language import demo_pairs
 from nmt.errors import ExportError, InputError
 from nmt.evaluation.paper_bleu import CONVENTIONS
@@ -33,6 +32,7 @@ from nmt.reporting.run_record import TestScores
 from nmt.runs.model_directory import load_model, new_transformer, save_model
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
+from nmt.translator import Translator
 from recipes.exports import compare, timed
 from tests.fixtures.make import TRAINED
 from tests.full_disk import full_disk

@@ -12,15 +12,15 @@ import torch
 from nmt.cli import main
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translator import Translator
 from nmt.demo_language import demo_pairs
 from nmt.errors import ArgumentError, InputError, NoModelError
 from nmt.export import exported
 from nmt.export.exported import ExportedTranslator
 from nmt.model.special_ids import UNK_ID
 from nmt.runs.model_directory import new_transformer, save_model
-from tests.documents import ROOT
+from nmt.translator import Translator
 from tests.export.test_export import EQUAL_HEADS, LEARNED, PRE, export, saved
+from tests.manual import ROOT
 
 pytest.importorskip("ctranslate2")
 TEXTS = ["the old man reads", "", "a dog and a cat. " * 20, "\u2581 odd \U0001f600", "the man"]

@@ -8,15 +8,15 @@ import torch
 
 from nmt.config import Decoding, validate
 from nmt.decoding.alignment import cross_attention
+from nmt.decoding.batched_search import BatchedSearch, SearchInput
+from nmt.decoding.beam_search import Hypothesis, search
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.part_search import Part, PartSearch
 from nmt.decoding.score import log_probabilities
-from nmt.decoding.search import Hypothesis, search
-from nmt.decoding.translator import Translator
 from nmt.model.special_ids import EOS_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
+from nmt.translator import Translator
 from tests.fixtures.make import TRAINED
 from tests.tiny import tiny_settings
 
@@ -40,17 +40,17 @@ def transformer(tmp_path_factory) -> Transformer:
     return model.eval()
 
 
-def parts(lengths: list[int] = LENGTHS, *, prefixes: bool = False) -> list[Part]:
+def parts(lengths: list[int] = LENGTHS, *, prefixes: bool = False) -> list[SearchInput]:
     random = np.random.default_rng(1)
     ids = [random.integers(9, VOCABULARY, length).tolist() for length in lengths]
     given = [[20, 21], [], [22], [23, 24, 25]] if prefixes else [[]]
-    return [Part(tokens, given[i % len(given)]) for i, tokens in enumerate(ids)]
+    return [SearchInput(tokens, given[i % len(given)]) for i, tokens in enumerate(ids)]
 
 
 def found_by(
-    transformers: list[Transformer], some: list[Part], options: SearchOptions
+    transformers: list[Transformer], some: list[SearchInput], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    each = PartSearch(transformers, DEFAULTS, reads_as=tuple, untrained=UNTRAINED)
+    each = BatchedSearch(transformers, DEFAULTS, reads_as=tuple, untrained=UNTRAINED)
     return each.find(some, options)
 
 

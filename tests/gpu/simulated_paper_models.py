@@ -13,8 +13,8 @@ from nmt.training.distributed import StopRequest
 from nmt.training.validation import InferenceCopy, validate
 from recipes.speed.simulated.device import SimulatedGpu
 from recipes.speed.simulated.training import SLOTS, Training
-from tests.documents import ROOT
 from tests.fixtures.make import TRAINED
+from tests.manual import ROOT
 
 PRECISION = 0.06  # GiB; the table has one decimal
 

@@ -10,7 +10,7 @@ import pytest
 
 from nmt.errors import InputError
 from recipes.speed.simulated import stub
-from tests.documents import ROOT
+from tests.manual import ROOT
 
 FILES = sorted(Path(__file__).parent.glob("simulated_*.py"))
 

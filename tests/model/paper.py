@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from nmt.config import Config, Model
 from nmt.data.layout import Batch
-from nmt.model.dropout import Dropout
+from nmt.model.kernels.dropout import Dropout
 from nmt.model.special_ids import BOS_ID
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer

@@ -16,7 +16,7 @@ from nmt.model.attention import (
     attention_weights,
     recorded_weights,
 )
-from nmt.model.dropout import Dropout, Randomness
+from nmt.model.kernels.dropout import Dropout, Randomness
 
 NO_DROPOUT = Dropout(0.0, Randomness())
 

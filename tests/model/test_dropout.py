@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.model.dropout import Dropout, Randomness
+from nmt.model.kernels.dropout import Dropout, Randomness
 
 
 def masks(p: float, n: int, *key: int) -> torch.Tensor:

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.model import prepacking, products
-from nmt.model.prepacking import Int8Linear, prepack
-from nmt.model.products import Linear, matmul, matmul_of_transposed
+from nmt.model.kernels import prepacking, products
+from nmt.model.kernels.prepacking import Int8Linear, prepack
+from nmt.model.kernels.products import Linear, matmul, matmul_of_transposed
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nmt.decoding.buffer_pool import DecodeBufferPool
-from nmt.model import static_stepper
+from nmt.model.kernels import static_stepper
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID
 from nmt.model.stepper import Stepper
 from nmt.runs.model_directory import new_transformer

@@ -13,11 +13,11 @@ import pyarrow.parquet as parquet
 import pytest
 
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translator import Translator
 from nmt.errors import InputError
+from nmt.translator import Translator
 from recipes.at_scale import translate
-from tests.documents import ROOT
 from tests.fixtures.make import TRAINED
+from tests.manual import ROOT
 from tests.patience import PATIENCE_S
 
 MODEL = str(TRAINED / "run")

@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from nmt.cli.terminal import run_script
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.score import score_translations
-from nmt.decoding.translator import Translator
 from nmt.demo_language import DemoPair, aligned, demo_pairs
 from nmt.errors import InputError
 from nmt.evaluation.attention_maps import AttentionMaps
 from nmt.model.positions import sinusoids
 from nmt.model.tokens import Tokens
 from nmt.runs.model_directory import new_transformer
+from nmt.translator import Translator
 from recipes.paper_figures import alignment, embeddings, formulas, layers, order, paper_figures
 from recipes.paper_figures import positions as places
 from tests.fixtures.make import TRAINED

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import main
-from nmt.decoding.translator import Translator
 from nmt.runs import model_directory
+from nmt.translator import Translator
 from tests.runs.steps import save_step
 
 

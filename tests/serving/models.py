@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from nmt.config import Config
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.translator import Translator
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.runs.model_directory import new_transformer
+from nmt.translator import Translator
 
 
 def ending_translator(config: Config, data: Path) -> Translator:

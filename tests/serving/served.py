@@ -9,12 +9,12 @@ from http.client import HTTPConnection
 from types import SimpleNamespace
 from typing import Any
 
-from nmt.decoding.translator import SearchOptions, Translation
 from nmt.errors import ArgumentError
 from nmt.serving.app import create_app
 from nmt.serving.limits import Limits
 from nmt.serving.model_process import AbandonedError, Model
 from nmt.serving.server import Server, configuration
+from nmt.translator import SearchOptions, Translation
 from tests.patience import PATIENCE_S, wait_until
 
 

@@ -8,10 +8,10 @@ from http.client import HTTPConnection
 import pytest
 
 from nmt.decoding.translation import Translation
-from nmt.decoding.translator import SearchOptions, Translator
 from nmt.serving.app import create_app
 from nmt.serving.batcher import Batcher
 from nmt.serving.translating import _whole
+from nmt.translator import SearchOptions, Translator
 from tests.fixtures.make import TRAINED
 from tests.patience import wait_until
 from tests.serving.served import Here, Shouting, ask, served

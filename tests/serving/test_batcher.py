@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from nmt.decoding.translator import SearchOptions
 from nmt.errors import InputError
 from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError
 from nmt.serving.model_process import EndedError
+from nmt.translator import SearchOptions
 from tests.patience import PATIENCE_S
 from tests.serving.served import Here, Shouting
 

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nmt.decoding.translator import Translator
 from nmt.serving.limits import Limits
-from tests.documents import ROOT
+from nmt.translator import Translator
 from tests.fixtures.make import TRAINED
+from tests.manual import ROOT
 from tests.serving.served import ask, served
 
 TEXT = Path(ROOT, "docs/serving.md").read_text(encoding="utf-8")

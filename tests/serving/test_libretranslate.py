@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from nmt.decoding.markup import Markup
+from nmt.documents.markup import Markup
 from nmt.serving import libretranslate
 from tests.serving.served import Shouting, ask, served
 

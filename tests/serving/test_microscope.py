@@ -5,15 +5,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from nmt.decoding.beam_search import length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.score import log_probabilities, score_translations
-from nmt.decoding.search import length_penalty
-from nmt.decoding.translator import Translator
 from nmt.errors import ArgumentError
 from nmt.evaluation.attention_maps import attention_of
 from nmt.model.special_ids import EOS_ID
 from nmt.serving import microscope
 from nmt.serving.microscope import inspect, search_tree
+from nmt.translator import Translator
 from tests.serving.models import ending_translator
 from tests.serving.served import ask, served
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import main
-from nmt.decoding.translator import Translator
 from nmt.errors import Stopped
 from nmt.serving.limits import Limits
 from nmt.serving.model_process import EndedError
 from nmt.serving.server import run_serve
+from nmt.translator import Translator
 from tests.fixtures.make import TRAINED
 from tests.patience import PATIENCE_S, wait_until
 from tests.serving.served import Here, Shouting, ask

@@ -32,7 +32,7 @@ Fault = Callable[[], None]
 _CONTEXT = multiprocessing.get_context("forkserver")
 _STORES: list[dist.TCPStore] = []
 _PRELOADED = [
-    "nmt.cli", "nmt.decoding.lines", "sacrebleu", "tests.training.children",
+    "nmt.cli", "nmt.lines.translate", "sacrebleu", "tests.training.children",
     "torch.utils.tensorboard",
     "torch._dynamo",  # which torch imports with the first optimizer: half of what a child would do
 ]  # fmt: skip

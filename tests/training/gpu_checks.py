@@ -18,9 +18,9 @@ import pytest
 import torch
 
 from nmt.config import Config, load
-from nmt.decoding.translator import Translator
 from nmt.training import train as training
 from nmt.training.run_log import read_log
+from nmt.translator import Translator
 from tests.training.children import Fault, after_step, at_step, send, train, train_on
 from tests.training.runs import fingerprint, losses, run
 

@@ -15,9 +15,9 @@ from nmt.cli import main
 from nmt.config import Config
 from nmt.data.prepare import prepare
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.translator import Translator
 from nmt.model.special_ids import EOS_ID
 from nmt.training.run_log import read_log
+from nmt.translator import Translator
 from tests.conftest import make_settings
 from tests.model.paper import PaperTransformer
 from tests.training.runs import run

@@ -8,7 +8,7 @@ import torch
 
 from nmt.cli import main
 from nmt.errors import InputError, Stopped
-from nmt.model.static_stepper import DecodeBuffers
+from nmt.model.kernels.static_stepper import DecodeBuffers
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.run_directory import RunDirectory
 from nmt.training import loading

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from nmt.config import Config, load
 from nmt.data import layout
+from nmt.decoding.beam_search import Hypothesis, Steps, search
 from nmt.decoding.buffer_pool import DecodeBufferPool
-from nmt.decoding.search import Hypothesis, Steps, search
-from nmt.decoding.translator import Translator
-from nmt.model.attention import Visibility, attention, flex_suits
-from nmt.model.dropout import Dropout, Randomness
+from nmt.model.attention import Visibility, attention
+from nmt.model.kernels.dropout import Dropout, Randomness
+from nmt.model.kernels.flex import flex_suits
 from nmt.model.stepper import Stepper
 from nmt.runs.model_directory import new_transformer
 from nmt.runs.state import FastPath
@@ -27,6 +27,7 @@ from nmt.training.fast_paths import Reference, set_path
 from nmt.training.loss import TransformerLoss, smoothed_cross_entropy
 from nmt.training.run_log import read_log
 from nmt.training.train import train
+from nmt.translator import Translator
 from recipes.speed.gpu.bench import ROW, Bench, Part, Result, Training
 from recipes.speed.peers.nmt import CONFIG, configuration, packed
 from recipes.speed.workload import BASE, SMALL, Batch, Shape, sources, training_batches

@@ -15,13 +15,12 @@ from torch.profiler import ProfilerActivity, profile
 import nmt
 from nmt.benchmark.workload import lengths
 from nmt.config import Decoding
+from nmt.decoding.batched_search import BatchedSearch, SearchInput
+from nmt.decoding.beam_search import Hypothesis
 from nmt.decoding.buffer_pool import DecodeBufferPool
 from nmt.decoding.constraints import Without
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.part_search import Part as SourcePart
-from nmt.decoding.part_search import PartSearch
-from nmt.decoding.search import Hypothesis
-from nmt.model.attention import flex_suits
+from nmt.model.kernels.flex import flex_suits
 from nmt.model.special_ids import EOS_ID
 from nmt.model.stepper import Stepper
 from nmt.runs.model_directory import new_transformer
@@ -128,11 +127,11 @@ def test_set(bench: Bench) -> Iterator[Result]:
     transformer = transformer.to(bench.device, torch.bfloat16).eval()
     decoding = Decoding(beam=4, length_penalty=0.6, max_extra_length=2)
     parts = [
-        SourcePart(torch.randint(4, shape.vocabulary, (n - 1,)).tolist(), prefix=[])
+        SearchInput(torch.randint(4, shape.vocabulary, (n - 1,)).tolist(), prefix=[])
         for n in lengths(10 if bench.small else 3_003)[0].tolist()
     ]
     for at_once in (1, 2):
-        found = PartSearch([transformer], decoding, reads_as=tuple, untrained=[EOS_ID])
+        found = BatchedSearch([transformer], decoding, reads_as=tuple, untrained=[EOS_ID])
         found.batches_at_once = at_once
         for state in ("first", "again"):
             bench.wait()

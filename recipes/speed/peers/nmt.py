@@ -9,8 +9,8 @@ import nmt
 from nmt.config import Config, load
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data import layout
-from nmt.decoding.search import search
-from nmt.model.prepacking import prepack
+from nmt.decoding.beam_search import search
+from nmt.model.kernels.prepacking import prepack
 from nmt.model.stepper import Stepper
 from nmt.model.tokens import Tokens
 from nmt.runs.model_directory import new_transformer

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from nmt.model.attention import KeysValues, Visibility
-from nmt.model.cuda_graphs import Capturer, Step
+from nmt.model.kernels.cuda_graphs import Capturer, Step
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 

@@ -84,7 +84,28 @@ class _LinearFunction(torch.autograd.Function):
 
 
 class Linear(nn.Linear):
-    """torch's `Linear`, on a CPU by oneDNN: for bf16 torch would add the bias in another pass."""
+    """torch's `Linear`, on a CPU by oneDNN: for bf16 torch would add the bias in another pass.
+
+    Args:
+        in_features: I, the width of the input.
+        rows: the widths of one or more projections of that input, which are stacked in one matrix
+            so that a single product computes all of them; O is their sum.
+    """
+
+    def __init__(self, in_features: int, *rows: int):
+        super().__init__(in_features, sum(rows))
+        self.rows = rows
+
+    def initialize_weights(self, generator: torch.Generator) -> None:
+        """Sets each projection to Glorot & Bengio's (2010) uniform values, and the bias to 0."""
+        for projection in self.weight.split(self.rows):
+            nn.init.xavier_uniform_(projection, generator=generator)
+        self.bias.zero_()
+
+    def projections(self) -> list[tuple[Tensor, Tensor]]:
+        """Returns the weight and the bias of each projection."""
+        parts = zip(self.weight.split(self.rows), self.bias.split(self.rows), strict=True)
+        return list(parts)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., in_features) -> (..., out_features), of autocast's type where it is on"""

@@ -33,14 +33,14 @@ _LEAVE_SHARE = 8  # once an eighth of a batch is done, the rest is copied into a
 ReadsAs = Callable[[list[int]], Hashable]  # from tokens to what a reader sees, say their text
 # is told of each step's candidates, (b, 2 W) each and likeliest first: log-probabilities of the
 # hypotheses, their parents, their newest tokens
-Watch = Callable[[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]], None]
+StepCallback = Callable[[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]], None]
 
 # (B, W) each: tokens, parents, and log-probabilities up to and with the tokens
 _Link = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]
 _FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("place", "i4")])
 
 
-class Steps(Protocol):
+class StepInterface(Protocol):
     """A batch of sentences being decoded, W hypotheses each."""
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class Hypothesis:
 
 
 def search(
-    steps: Steps,
+    steps: StepInterface,
     max_lengths: Sequence[int],
     *,
     beam: int,
@@ -114,7 +114,7 @@ def search(
 
 @torch.inference_mode()
 def search_step_by_step(
-    steps: Steps,
+    steps: StepInterface,
     max_lengths: Sequence[int],
     *,
     beam: int,
@@ -122,9 +122,9 @@ def search_step_by_step(
     n_best: int,
     reads_as: ReadsAs | None,
     device: torch.device | str,
-    watch: Watch | None = None,
+    on_step: StepCallback | None = None,
 ) -> Generator[None, None, list[list[Hypothesis]]]:
-    """`search`, which yields when it has to wait for the device; `watch` sees it at work."""
+    """`search`, which yields when it has to wait for the device; `on_step` sees it at work."""
     if not (1 <= n_best <= beam and alpha >= 0 and min(max_lengths, default=1) >= 1):
         raise ValueError(f"out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}")
     beams = _Beams(max_lengths, beam, alpha, n_best, reads_as)
@@ -138,8 +138,8 @@ def search_step_by_step(
         on_device = ToHost(_candidates(logits, live))
         yield
         candidates = _in_order(on_device.wait(), vocabulary_size)
-        if watch:
-            watch(*candidates)
+        if on_step:
+            on_step(*candidates)
         kept = beams.advance(*candidates)
         if 0 < kept.size < len(last_tokens):
             steps.keep(to_device(device, kept))

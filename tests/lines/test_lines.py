@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 
 from nmt.config import load
 from nmt.data.cleaning import normalize
-from nmt.decoding import line_reader
-from nmt.decoding.documents import translate_documents
-from nmt.decoding.lines import LineOptions, run_translate, translate_stream
-from nmt.decoding.translator import EMPTY, SearchOptions, Translation, Translator
+from nmt.documents.documents import translate_documents
 from nmt.errors import InputError
-from tests.documents import ROOT
+from nmt.lines import reader as line_reader
+from nmt.lines.translate import LineOptions, run_translate, translate_stream
+from nmt.translator import EMPTY, SearchOptions, Translation, Translator
 from tests.fixtures.make import TRAINED
 from tests.hostile import fuzzed_lines
+from tests.manual import ROOT
 from tests.patience import PATIENCE_S, wait_until
 
 SPACES = [b"\n", b"\r\n", b" ", b"\t", b"\x00", b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\xc2\x85"]
@@ -636,7 +636,7 @@ def test_a_person_is_asked_for_each_line(run, monkeypatch, capfdbinary):
         raise EOFError
 
     monkeypatch.setattr("builtins.input", answer)
-    monkeypatch.setattr("nmt.decoding.lines._is_terminal", lambda: True)
+    monkeypatch.setattr("nmt.lines.translate._is_terminal", lambda: True)
     translator = Upper()
     monkeypatch.setattr(Translator, "load", lambda *_, **__: translator)
     run(None, None)

@@ -7,8 +7,8 @@ from typing import Protocol
 from nmt.config import Config
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.sentences import split_sentences
 from nmt.decoding.translation import Translation, combine
+from nmt.documents.sentences import split_sentences
 
 Progress = Callable[[int], object]  # is told how many more sentences are done
 

@@ -1,9 +1,9 @@
 """HTML and XML: the text is translated, everything else is kept as it stands, byte for byte.
 
-Blocks (paragraphs, cells, items, headings) are translated by themselves, sentence by sentence; tags
-inside one go where the alignment puts them, see `nmt.decoding.tags`. In XML, whose elements have no
-known meaning, those are inside that stand beside text, and all others are blocks. Entities are
-read, and &, < and > of a translation written as such. Attributes stay as they are, and so does
+Blocks (paragraphs, cells, items, headings) are translated by themselves, sentence by sentence;
+tags inside one go where the alignment puts them, see `nmt.documents.tags`. In XML, whose elements
+have no known meaning, those are inside that stand beside text, and all others are blocks. Entities
+are read, and &, < and > of a translation written as such. Attributes stay as they are, and so does
 everything in `code` and its like, in elements with translate="no" or the class notranslate, in
 comments, CDATA and declarations.
 
@@ -20,11 +20,11 @@ from typing import Literal
 
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.doubtful import is_doubtful
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.passages import Passage, Translates
-from nmt.decoding.tags import Element, Point, place
 from nmt.decoding.translation import Translation
+from nmt.documents.doubtful import is_doubtful
+from nmt.documents.passages import Passage, Translates
+from nmt.documents.tags import Element, Point, place
 
 Form = Literal["html", "xml"]
 Kind = Literal["text", "open", "close", "single", "other"]
@@ -397,7 +397,7 @@ class Markup:
     def doubtful_lines(self, found: Sequence[Translation]) -> list[int]:
         """The lines of the source where passages begin whose translations look wrong.
 
-        See `nmt.decoding.doubtful`.
+        See `nmt.documents.doubtful`.
         """
         rest = iter(found)
         return [

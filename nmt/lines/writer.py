@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
-from nmt.decoding.documents import indentation
-from nmt.decoding.doubtful import is_doubtful
-from nmt.decoding.line_reader import LinePart
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.passages import later, words_before
 from nmt.decoding.translation import Translation, combine
+from nmt.documents.documents import indentation
+from nmt.documents.doubtful import is_doubtful
+from nmt.documents.passages import later, words_before
+from nmt.lines.reader import LinePart
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class LineWriter:
 
     Attributes:
         lines_in_parts: lines so far that were too long to be translated in one part.
-        doubtful: the numbers of lines whose translation looks wrong, see `nmt.decoding.doubtful`.
+        doubtful: the numbers of lines whose translation looks wrong, see `nmt.documents.doubtful`.
     """
 
     def __init__(

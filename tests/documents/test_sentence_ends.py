@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.decoding.sentences import split_sentences
+from nmt.documents.sentences import split_sentences
 
 
 @pytest.mark.parametrize(

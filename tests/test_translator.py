@@ -13,11 +13,17 @@ from nmt.config import Config, Decoding, Model, validate
 from nmt.data.cleaning import normalize
 from nmt.data.layout import one_per_row
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
-from nmt.decoding import part_search
+from nmt.decoding import batched_search
+from nmt.decoding.batched_search import BatchedSearch, SearchInput
 from nmt.decoding.buffer_pool import DecodeBufferPool
-from nmt.decoding.lines import LineOptions, translate_stream
-from nmt.decoding.part_search import Part, PartSearch
-from nmt.decoding.translator import (
+from nmt.errors import InputError
+from nmt.lines.translate import LineOptions, translate_stream
+from nmt.model.special_ids import BOS_ID, EOS_ID
+from nmt.model.stepper import Stepper
+from nmt.model.tokens import Tokens
+from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import new_transformer
+from nmt.translator import (
     EMPTY,
     SearchOptions,
     Translation,
@@ -25,12 +31,6 @@ from nmt.decoding.translator import (
     choose_device,
     combine,
 )
-from nmt.errors import InputError
-from nmt.model.special_ids import BOS_ID, EOS_ID
-from nmt.model.stepper import Stepper
-from nmt.model.tokens import Tokens
-from nmt.model.transformer import Transformer
-from nmt.runs.model_directory import new_transformer
 from tests.hostile import fuzzed_lines
 
 WORDS = ["the", "old", "man", "reads", "a", "good", "book", "and", "his", "dog", "sleeps"]
@@ -122,7 +122,7 @@ def test_batches_of_small_models_hold_more_tokens(members: int, layers: int, tok
     """Those whose keys and values take the memory of the base model's: 6 layers, 8 heads of 64."""
     sizes = {"encoder_layers": 1, "decoder_layers": layers, "d_model": 8, "d_ff": 8, "heads": 8}
     transformers = [Transformer(Model(**sizes), 10, 10) for _ in range(members)]
-    found = PartSearch(transformers, Decoding(), reads_as=tuple)
+    found = BatchedSearch(transformers, Decoding(), reads_as=tuple)
     assert found.default_batch_tokens == tokens
 
 
@@ -135,7 +135,7 @@ def test_batches_are_as_large_as_their_bound_allows(translator, monkeypatch, bea
         batches.append((len(src), src.shape[1] + beam * max_length))
         return Stepper(transformer, src, beam, max_length, *only)
 
-    monkeypatch.setattr("nmt.decoding.part_search.Stepper", recording)
+    monkeypatch.setattr("nmt.decoding.batched_search.Stepper", recording)
     found = translator.translate(sentences(60), SearchOptions(beam=beam, batch_tokens=bound))
     assert sum(size for size, _ in batches) == sum(each.parts for each in found)
     assert all(size == 1 or size * tokens <= bound for size, tokens in batches)
@@ -446,8 +446,8 @@ def test_most_tokens_of_a_translation(source, prefix, extra, positions, expected
     ]
     for model in models:
         model.initialize(1)
-    endless = PartSearch(models, Decoding(max_extra_length=extra), tuple, untrained=[EOS_ID])
-    [[best]] = endless.find([Part([5] * source, [6] * prefix)], SearchOptions(beam=2))
+    endless = BatchedSearch(models, Decoding(max_extra_length=extra), tuple, untrained=[EOS_ID])
+    [[best]] = endless.find([SearchInput([5] * source, [6] * prefix)], SearchOptions(beam=2))
     assert len(best.tokens) == expected
 
 
@@ -530,7 +530,7 @@ def test_alignments_number_the_words_of_whole_texts(translator, monkeypatch):
     def at_the_last_token(transformers, pairs):
         return [np.eye(len(src))[[-2] * len(tgt)] for src, tgt in pairs]
 
-    monkeypatch.setattr("nmt.decoding.translator.cross_attention", at_the_last_token)
+    monkeypatch.setattr("nmt.translator.cross_attention", at_the_last_token)
     text = ". ".join(sentences(12))
     options = SearchOptions(beam=2, align=True)
     [found] = translator.n_best([text], options)
@@ -584,7 +584,7 @@ def test_steps_in_tensors_of_fixed_shapes_find_the_same(translator, options, mon
     monkeypatch.setattr(translator.search, "batches_at_once", 3)
     acquire = pool.acquire
     monkeypatch.setattr(pool, "acquire", lambda size: taken.append(acquire(size)) or taken[-1])
-    monkeypatch.setattr(part_search, "Stepper", None)
+    monkeypatch.setattr(batched_search, "Stepper", None)
     for _ in range(2):
         found = translator.n_best(short(9), search, prefix="der")
         for ours, theirs in zip(found, expected, strict=True):

@@ -15,21 +15,21 @@ from torch import Tensor
 
 from nmt.config import Decoding
 from nmt.data.shortlist import Shortlist
-from nmt.decoding.buffer_pool import DecodeBufferPool
-from nmt.decoding.constraints import ForcedPrefix, NoRepeatedNgrams, Without
-from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.narrowing import Narrowed
-from nmt.decoding.options import SearchOptions
-from nmt.decoding.sampling import random_numbers, sample
-from nmt.decoding.search import (
+from nmt.decoding.beam_search import (
     Hypothesis,
     ReadsAs,
-    Steps,
-    Watch,
+    StepCallback,
+    StepInterface,
     search_step_by_step,
     take_turns,
     to_device,
 )
+from nmt.decoding.buffer_pool import DecodeBufferPool
+from nmt.decoding.constraints import ForcedPrefix, NoRepeatedNgrams, Without
+from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.sampling import random_numbers, sample
+from nmt.decoding.shortlisted import Shortlisted
 from nmt.errors import ArgumentError, is_out_of_memory
 from nmt.model.devices import as_current, is_gpu
 from nmt.model.special_ids import EOS_ID, PAD_ID
@@ -53,14 +53,14 @@ _FIRST_SEED = 1
 
 
 @dataclass(frozen=True)
-class Part:
+class SearchInput:
     """A part of a source, and how its translation begins; token ids without the end symbol."""
 
     tokens: list[int]
     prefix: list[int]
 
 
-class PartSearch:
+class BatchedSearch:
     """One model, or several as one, that finds hypotheses for parts of sources.
 
     Attributes:
@@ -99,16 +99,16 @@ class PartSearch:
 
     def find(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[SearchInput],
         options: SearchOptions,
         progress: Progress | None = None,
-        watch: Watch | None = None,
+        on_step: StepCallback | None = None,
     ) -> list[list[Hypothesis]]:
         """The best hypotheses of each part, best first, or its samples in the order of drawing.
 
         Args:
             progress: called after each batch with its number of parts.
-            watch: see `search_step_by_step`; it cannot tell one batch from another.
+            on_step: see `search_step_by_step`; it cannot tell one batch from another.
         """
         copies = -(-options.samples // _ROW_SAMPLES) or 1  # rows of a part
         width = -(-options.samples // copies) or options.width(self.defaults.beam)
@@ -126,7 +126,7 @@ class PartSearch:
                 [copy for _, copy in some],
                 width,
                 options,
-                watch,
+                on_step,
             )
             for (index, copy), hypotheses in zip(some, of_some, strict=True):
                 found[index][copy] = hypotheses
@@ -141,39 +141,41 @@ class PartSearch:
         return [part[: options.samples or None] for part in each]
 
     def started(
-        self, src: Tensor, width: int, max_length: int, narrowed: Narrowed | None = None
-    ) -> Steps:
+        self, src: Tensor, width: int, max_length: int, shortlisted: Shortlisted | None = None
+    ) -> StepInterface:
         """The model before its first step; `src` is (B, S), padded, with end symbols."""
-        only = narrowed.tensor if narrowed else None
+        only = shortlisted.tensor if shortlisted else None
         members = [Stepper(each, src, width, max_length, only) for each in self.transformers]
-        return self._as_one(members, narrowed)
+        return self._as_one(members, shortlisted)
 
     @contextmanager
     def _started(
-        self, src: Tensor, width: int, max_length: int, narrowed: Narrowed | None
-    ) -> Iterator[Steps]:
+        self, src: Tensor, width: int, max_length: int, shortlisted: Shortlisted | None
+    ) -> Iterator[StepInterface]:
         """The same, on a GPU by graphs that later batches use again."""
         if not self.buffers:
-            yield self.started(src, width, max_length, narrowed)
+            yield self.started(src, width, max_length, shortlisted)
             return
         with ExitStack() as stack:
             steppers = [pool.stepper(src, width, max_length) for pool in self.buffers]
             yield self._as_one([stack.enter_context(stepper) for stepper in steppers])
 
-    def _as_one(self, members: Sequence[Steps], narrowed: Narrowed | None = None) -> Steps:
+    def _as_one(
+        self, members: Sequence[StepInterface], shortlisted: Shortlisted | None = None
+    ) -> StepInterface:
         steps = members[0] if len(members) == 1 else Ensemble(members)
-        untrained = narrowed.places(self.untrained) if narrowed else self.untrained
+        untrained = shortlisted.places(self.untrained) if shortlisted else self.untrained
         return Without(steps, untrained) if untrained else steps
 
-    def _narrowed(self, parts: Sequence[Part]) -> Narrowed | None:
+    def _shortlisted(self, parts: Sequence[SearchInput]) -> Shortlisted | None:
         """What a batch may be translated into, if there is a shortlist."""
         if not self.shortlist:
             return None
         source = [token for part in parts for token in (*part.tokens, EOS_ID)]
         always = {*self.symbols, *(token for part in parts for token in part.prefix)}
-        return Narrowed(self.shortlist.candidates(source, always))
+        return Shortlisted(self.shortlist.candidates(source, always))
 
-    def _limit(self, part: Part) -> int:
+    def _limit(self, part: SearchInput) -> int:
         """Most tokens of a translation, the end symbol counted."""
         longest = max(len(part.tokens), len(part.prefix)) + self.defaults.max_extra_length
         return min(max(longest, len(part.prefix) + 1), self.max_tokens or sys.maxsize)
@@ -190,7 +192,7 @@ class PartSearch:
         return min(max(_CPU_BATCH_TOKENS, _CPU_CACHE_FLOATS // floats), _MOST_CPU_BATCH_TOKENS)
 
     def _batches(
-        self, parts: Sequence[Part], width: int, options: SearchOptions
+        self, parts: Sequence[SearchInput], width: int, options: SearchOptions
     ) -> Iterator[list[int]]:
         """Indices of the parts of each batch: of similar length, the longest first."""
         bound = options.batch_tokens or self.default_batch_tokens
@@ -207,11 +209,11 @@ class PartSearch:
         self,
         number: int,
         under_way: set[int],
-        parts: list[Part],
+        parts: list[SearchInput],
         copies: list[int],
         width: int,
         options: SearchOptions,
-        watch: Watch | None,
+        on_step: StepCallback | None,
     ) -> Generator[None, None, list[list[Hypothesis]]]:
         """`_attempt`; on a GPU once more, alone and with all memory, where this was not enough.
 
@@ -222,7 +224,7 @@ class PartSearch:
         for is_last in (not self.buffers, True):
             under_way.add(number)
             try:
-                return (yield from self._attempt(parts, copies, width, options, watch))
+                return (yield from self._attempt(parts, copies, width, options, on_step))
             except (MemoryError, RuntimeError) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -245,11 +247,11 @@ class PartSearch:
     @torch.inference_mode()
     def _attempt(
         self,
-        parts: list[Part],
+        parts: list[SearchInput],
         copies: list[int],
         width: int,
         options: SearchOptions,
-        watch: Watch | None,
+        on_step: StepCallback | None,
     ) -> Generator[None, None, list[list[Hypothesis]]]:
         """Yields when it has to wait for the device, and returns what it has found."""
         longest = max(len(part.tokens) for part in parts)
@@ -259,12 +261,15 @@ class PartSearch:
         if alpha is None:
             alpha = self.defaults.length_penalty
         src = to_device(self.device, np.array(rows))  # (B, S)
-        narrowed = self._narrowed(parts)
-        with self._started(src, width, max(limits), narrowed) as free:
+        shortlisted = self._shortlisted(parts)
+        with self._started(src, width, max(limits), shortlisted) as free:
             reads_as = self.reads_as
-            if narrowed:
-                parts = [replace(p, prefix=narrowed.places(p.prefix)) for p in parts]
-                reads_as, watch = narrowed.reading(reads_as), narrowed.watching(watch)
+            if shortlisted:
+                parts = [replace(p, prefix=shortlisted.places(p.prefix)) for p in parts]
+                reads_as, on_step = (
+                    shortlisted.reading(reads_as),
+                    shortlisted.on_step_of_search(on_step),
+                )
             steps = self._constrained(free, parts, options)
             if options.samples:
                 found = sample(
@@ -275,11 +280,13 @@ class PartSearch:
                 found = yield from search_step_by_step(
                     steps, limits, beam=width, alpha=alpha, n_best=options.n_best,
                     reads_as=reads_as if options.n_best > 1 else None, device=self.device,
-                    watch=watch,
+                    on_step=on_step,
                 )  # fmt: skip
-            return narrowed.whole(found) if narrowed else found
+            return shortlisted.whole(found) if shortlisted else found
 
-    def _constrained(self, steps: Steps, parts: list[Part], options: SearchOptions) -> Steps:
+    def _constrained(
+        self, steps: StepInterface, parts: list[SearchInput], options: SearchOptions
+    ) -> StepInterface:
         if any(part.prefix for part in parts):
             steps = ForcedPrefix(steps, [part.prefix for part in parts], self.device)
         if options.no_repeat_ngram:
@@ -288,7 +295,7 @@ class PartSearch:
 
 
 def _numbers(
-    parts: list[Part], copies: list[int], width: int, length: int, options: SearchOptions
+    parts: list[SearchInput], copies: list[int], width: int, length: int, options: SearchOptions
 ) -> NDArray[np.float64]:
     """What `sample` draws with, (B, W, length): the same whatever else is in the batch."""
     seed = _FIRST_SEED if options.seed is None else options.seed

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from nmt.model.products import Linear, has_onednn, onednn_linear
+from nmt.model.kernels.products import Linear, has_onednn, onednn_linear
 from nmt.model.transformer import Transformer
 
 # without these instructions sums of two products saturate unless activations have 7 bits

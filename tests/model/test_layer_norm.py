@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.data.layout import packed
-from nmt.model import layers
+from nmt.model.kernels import layer_norm as layer_norms
 from nmt.model.layers import layer_norm
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
@@ -26,11 +26,13 @@ def as_on_a_gpu(monkeypatch) -> None:
             x, weight, bias = x.float(), weight.float(), bias.float()
         assert x.dtype == weight.dtype == bias.dtype
         if x.dtype == torch.bfloat16:  # sums over tokens are fp32 there
-            return layers._LowPrecisionLayerNorm.apply(x, weight.float(), bias.float(), epsilon)
+            return layer_norms._LowPrecisionLayerNorm.apply(
+                x, weight.float(), bias.float(), epsilon
+            )
         return kernel(x, shape, weight, bias, epsilon)
 
     monkeypatch.setattr(F, "layer_norm", gpu_layer_norm)
-    monkeypatch.setattr(layers, "_is_on_cpu", lambda x: False)
+    monkeypatch.setattr(layer_norms, "_is_on_cpu", lambda x: False)
 
 
 class Conversions(TorchDispatchMode):

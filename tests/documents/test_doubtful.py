@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.decoding.doubtful import is_doubtful, repetitions
 from nmt.demo_language import demo_pairs
+from nmt.documents.doubtful import is_doubtful, repetitions
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.decoding.search import Hypothesis, ReadsAs, Watch
+from nmt.decoding.beam_search import Hypothesis, ReadsAs, StepCallback
 
 
-class Narrowed:
+class Shortlisted:
     """The tokens that a batch may be translated into."""
 
     def __init__(self, tokens: NDArray[np.int64]):
@@ -40,11 +40,11 @@ class Narrowed:
         """`reads_as` of the tokens, for a search that gives places."""
         return lambda places: reads_as(self.of(places))
 
-    def watching(self, watch: Watch | None) -> Watch | None:
-        """`watch`, which sees tokens, for a search that gives places."""
-        if watch is None:
+    def on_step_of_search(self, on_step: StepCallback | None) -> StepCallback | None:
+        """`on_step`, which sees tokens, for a search that gives places."""
+        if on_step is None:
             return None
-        return lambda values, parents, places: watch(values, parents, self.tokens[places])
+        return lambda values, parents, places: on_step(values, parents, self.tokens[places])
 
     def whole(self, found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
         """What a search has found, in tokens."""

@@ -13,10 +13,10 @@ import torch
 
 from nmt.decoding.options import SearchSettings
 from nmt.decoding.score import log_probabilities
-from nmt.decoding.translator import SearchOptions, Translator
 from nmt.errors import ArgumentError
 from nmt.evaluation.attention_maps import attention_of
 from nmt.model.special_ids import EOS_ID
+from nmt.translator import SearchOptions, Translator
 from tests.fixtures.make import TRAINED
 
 TEXTS = ["The dog sees a cat.", "", "A child reads.", "Dogs."]

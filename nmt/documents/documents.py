@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from nmt.data.tokenizer import Tokenizer
-from nmt.decoding.cutting import listed
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.passages import Passage, Progress, Translates, later
 from nmt.decoding.translation import Translation, combine
+from nmt.documents.cutting import listed
+from nmt.documents.passages import Passage, Progress, Translates, later
 from nmt.errors import ArgumentError, count
 
 # white space of any width and marks of byte order, but for what a reader takes for a line end

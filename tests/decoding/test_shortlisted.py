@@ -11,16 +11,16 @@ import torch
 from nmt.cli import main
 from nmt.config import Decoding, Model
 from nmt.data.shortlist import Shortlist
+from nmt.decoding.batched_search import BatchedSearch, SearchInput
+from nmt.decoding.beam_search import search
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.part_search import Part, PartSearch
-from nmt.decoding.search import search
-from nmt.decoding.translator import Translator
-from nmt.model.prepacking import Precision, prepack
+from nmt.model.kernels.prepacking import Precision, prepack
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer, save_model
 from nmt.storage import manifest
+from nmt.translator import Translator
 from tests.conftest import Settings
 
 V = 300
@@ -45,14 +45,16 @@ def transformer(seed: int = 1, precision: Precision | None = "fp32") -> Transfor
     return model
 
 
-def searching(shortlist: Shortlist | None, *models: Transformer, **more) -> PartSearch:
+def searching(shortlist: Shortlist | None, *models: Transformer, **more) -> BatchedSearch:
     defaults = Decoding(max_extra_length=4)
-    return PartSearch(models or [transformer()], defaults, tuple, shortlist=shortlist, **more)
+    return BatchedSearch(models or [transformer()], defaults, tuple, shortlist=shortlist, **more)
 
 
-def parts(n: int = 7, prefix: tuple[int, ...] = ()) -> list[Part]:
+def parts(n: int = 7, prefix: tuple[int, ...] = ()) -> list[SearchInput]:
     rng = np.random.default_rng(2)
-    return [Part(rng.integers(4, V, rng.integers(1, 8)).tolist(), list(prefix)) for _ in range(n)]
+    return [
+        SearchInput(rng.integers(4, V, rng.integers(1, 8)).tolist(), list(prefix)) for _ in range(n)
+    ]
 
 
 def some_pieces() -> Shortlist:
@@ -70,13 +72,13 @@ def test_the_whole_vocabulary_as_a_shortlist_changes_nothing(
     models = [transformer(1, precision), transformer(2, precision)]
     for members in (models[:1], models):
         for given in (parts(), parts(prefix=(250, 9))):
-            plain, narrowed = (
+            plain, shortlisted = (
                 searching(each, *members, untrained=[5], symbols=[5, 6]).find(
                     given, SearchOptions(**options)
                 )
                 for each in (None, ALL)
             )
-            assert narrowed == plain  # tokens, scores and log-probabilities, to the bit
+            assert shortlisted == plain  # tokens, scores and log-probabilities, to the bit
 
 
 class AllOthersOut(Stepper):
@@ -124,7 +126,7 @@ def test_a_prefix_is_on_the_shortlist_and_symbols_are():
     [[best]] = search.find([replace(part, prefix=prefix)], SearchOptions(beam=2))
     assert best.tokens[:2] == prefix
     seen: set[int] = set()
-    search.find([part], SearchOptions(beam=64), watch=lambda p, _, tokens: seen.update(
+    search.find([part], SearchOptions(beam=64), on_step=lambda p, _, tokens: seen.update(
         tokens[np.isfinite(p)].tolist()))  # fmt: skip
     on_it = set(table.candidates([*part.tokens, EOS_ID], symbols).tolist())
     assert seen <= on_it and symbols[1] in seen and symbols[0] not in seen
@@ -196,7 +198,7 @@ def test_nmt_translate_uses_it_if_asked(models: Path, capsys, monkeypatch):
 def test_what_cannot_be_is_one_line(models: Path, capsys, monkeypatch):
     line = refused(models / "without", capsys, "--shortlist", "--device", "cpu")
     assert "no shortlist, --shortlist with" in line and "data.shortlist: true" in line
-    monkeypatch.setattr("nmt.decoding.translator.choose_device", lambda _: torch.device("cuda"))
+    monkeypatch.setattr("nmt.translator.choose_device", lambda _: torch.device("cuda"))
     line = refused(models / "with", capsys, "--shortlist", "--device", "cuda")
     assert "only on a CPU, --shortlist with --device cuda" in line
 

@@ -16,13 +16,11 @@ from nmt.config import Config
 from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.alignment import cross_attention, links, word_of_each_token
-from nmt.decoding.cutting import Cutter, listed, refuse_no_text
-from nmt.decoding.documents import translate_documents
+from nmt.decoding.batched_search import BatchedSearch, Progress, SearchInput
+from nmt.decoding.beam_search import NEVER_GENERATED, Hypothesis
 from nmt.decoding.mbr import expected_chrf
 from nmt.decoding.options import SearchOptions, SearchSettings
-from nmt.decoding.part_search import Part, PartSearch, Progress
 from nmt.decoding.score import ScoredTranslation, score_translations
-from nmt.decoding.search import NEVER_GENERATED, Hypothesis
 from nmt.decoding.translation import (
     EMPTY,
     Attention,
@@ -31,10 +29,11 @@ from nmt.decoding.translation import (
     combine,
     different,
 )
+from nmt.documents.cutting import Cutter, listed, refuse_no_text
+from nmt.documents.documents import translate_documents
 from nmt.errors import ArgumentError, Note
-from nmt.model.attention import avoid_cudnn
-from nmt.model.devices import is_gpu
-from nmt.model.prepacking import Precision, prepack
+from nmt.model.devices import avoid_cudnn, is_gpu
+from nmt.model.kernels.prepacking import Precision, prepack
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import LoadedModel, load_model
@@ -73,7 +72,7 @@ class Translator:
         # collects garbage
         self._text = partial(_text, tokenizer)
         symbols = tokenizer.symbol_ids.items()
-        self.search = PartSearch(
+        self.search = BatchedSearch(
             self.transformers,
             config.decoding,
             self._text,
@@ -185,7 +184,7 @@ class Translator:
 
         Args:
             document: keep the lines of a text, and translate each sentence by sentence; see
-                `nmt.decoding.documents`.
+                `nmt.documents.documents`.
             settings: fields of `SearchOptions`; they go before those of `options`.
         """
         options = replace(options or SearchOptions(), **settings)
@@ -285,7 +284,7 @@ class Translator:
         lines = self._cutter.cut(sentences)
         forced = self._cutter.prefixes(prefix, len(sentences))
         parts = [
-            Part(part, [] if place else forced[number])
+            SearchInput(part, [] if place else forced[number])
             for number, line in enumerate(lines)
             for place, part in enumerate(line)
         ]

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nmt.decoding.score import ScoredTranslation, score_translations
-from nmt.decoding.translator import Translator
 from nmt.errors import Note, count
-from nmt.model.prepacking import Precision
+from nmt.model.kernels.prepacking import Precision
 from nmt.storage.opening import read_lines
+from nmt.translator import Translator
 
 
 def run_score(

@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config import load
-from nmt.decoding import markup
-from nmt.decoding.documents import translate_documents
-from nmt.decoding.markup import translate_markup
-from nmt.decoding.tags import Element, Point, place
 from nmt.decoding.translation import EMPTY, Translation
-from nmt.decoding.translator import Translator
-from tests.documents import ROOT
+from nmt.documents import markup
+from nmt.documents.documents import translate_documents
+from nmt.documents.markup import translate_markup
+from nmt.documents.tags import Element, Point, place
+from nmt.translator import Translator
 from tests.fixtures.make import TRAINED
+from tests.manual import ROOT
 
 
 class Tags:

@@ -15,16 +15,16 @@ from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
-from nmt.decoding.line_reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8
-from nmt.decoding.line_writer import LineOptions, LineWriter
-from nmt.decoding.markup import Form, Markup
-from nmt.decoding.passages import Passage, Progress, Translates, translate_passages
-from nmt.decoding.translator import Translator
+from nmt.documents.markup import Form, Markup
+from nmt.documents.passages import Passage, Progress, Translates, translate_passages
 from nmt.errors import ArgumentError, Note, count, naming
-from nmt.model.prepacking import Precision
+from nmt.lines.reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8
+from nmt.lines.writer import LineOptions, LineWriter
+from nmt.model.kernels.prepacking import Precision
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
 from nmt.storage.opening import compressed, count_lines, opened, read_lines
+from nmt.translator import Translator
 
 _TOLD = 10  # numbers of lines that a warning names
 

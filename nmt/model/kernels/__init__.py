@@ -1,0 +1,1 @@
+"""Faster ways to compute what the layers define; tests compare each with plain torch."""
