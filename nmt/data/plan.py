@@ -36,6 +36,11 @@ class StepPlan:
     target_tokens: int
 
     @property
+    def loss_divisor(self) -> float:
+        """What the loss, summed over the step, is divided by: its target tokens."""
+        return self.target_tokens
+
+    @property
     def digest(self) -> str:
         """Names the step's pairs in their order, however many processes share them."""
         pairs = np.concatenate(self.slots).astype("<i8")

@@ -17,7 +17,7 @@ import pytest
 
 from nmt import config
 from nmt.data import corpora
-from nmt.data.corpora import check_corpus, read_corpus
+from nmt.data.corpora import check_corpus, kind, read_corpus
 from nmt.errors import InputError, Status
 from nmt.storage.opening import count_lines
 from tests.hostile import Canary
@@ -42,7 +42,7 @@ def settings(train: dict, source: str = "en", target: str = "de") -> config.Data
 
 def read(train: dict, **languages: str) -> list[tuple[str, str]]:
     data = settings(train, **languages)
-    return list(read_corpus(data.train[0], data, "train"))
+    return [(source, target) for source, target in read_corpus(data.train[0], data, "train")]
 
 
 def fault(train: dict, **languages: str) -> InputError:
@@ -219,7 +219,7 @@ BAD_ROWS = [
     ("tsv", "a\tb\nc\n", r"no column 1 .*this line has 1\), .*:2, "),
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": \n', r"not JSON .*, .*:2, "),
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": {"en": "a"}}\n', r"no key x.de, .*:2, "),
-    ("jsonl", '{"x": {"en": 1, "de": "b"}}\n', r"x.en is not text, .*:1, "),
+    ("jsonl", '{"x": {"en": 1, "de": "b"}}\n', r"The source in .*corpus:1 is not text\. "),
     ("jsonl", "[" * 100_000 + "\n", r"not JSON .*, .*:1, "),
     ("parquet", "no parquet at all", r"damaged parquet .*, .*corpus, "),
 ]
@@ -247,10 +247,10 @@ def test_lines_as_long_as_documents_make_small_chunks(tmp_path: Path, monkeypatc
     corpus = {"text": {"source": f"{tmp_path}/a", "target": f"{tmp_path}/a"}}
     data = settings(corpus)
     for characters, sizes in ((10**9, [4, 4, 2]), (250, [3, 3, 3, 1])):
-        monkeypatch.setattr(corpora, "_CHUNK_CHARACTERS", characters)
+        monkeypatch.setattr(kind, "_CHUNK_CHARACTERS", characters)
         chunks = list(corpora.read_chunks(data.train[0], data, "train", 4))
         assert list(map(len, chunks)) == sizes
-        assert [pair for chunk in chunks for pair in chunk] == read(corpus)
+        assert [tuple(pair) for chunk in chunks for pair in chunk] == read(corpus)
 
 
 @pytest.mark.parametrize(
