@@ -137,6 +137,14 @@ def test_hub_layout_with_translations_or_flat_columns(tmp_path: Path) -> None:
     assert "Unknown split" in str(fault(nested | {"split": "dev"}))
 
 
+def test_a_changed_local_folder_is_not_read_from_a_cache(tmp_path: Path) -> None:
+    first, second = ({"en": [text], "de": ["zwei"]} for text in ("one", "two"))
+    corpus = hub(tmp_path, "all", pa.table(first))
+    assert read(corpus) == [("one", "zwei")]
+    pq.write_table(pa.table(second), tmp_path / "all" / "train-00000-of-00001.parquet")
+    assert read(corpus) == [("two", "zwei")]
+
+
 def test_a6_a_dataset_runs_no_script_and_unpickles_nothing(tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     for name in ("script", "pickles"):

@@ -9,6 +9,7 @@ from nmt.config import Data
 from nmt.data.corpora.columns import BATCH, columns_of, leaves, pairs_of_table, resolve
 from nmt.data.corpora.kind import Kind, Pairs
 from nmt.errors import InputError, StorageError
+from nmt.storage import manifest
 from nmt.storage.opening import below
 
 
@@ -66,8 +67,17 @@ def _load(settings: config.Hub) -> Any:
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
     huggingface_hub.logging.set_verbosity(50)  # it logs every retry as a warning
+    # The library's own key for a local folder is its name and configuration, whatever the files
+    # hold, so that it would give the text of another folder or of an earlier version of this one.
+    files = [(str(file.resolve()), *_version(file)) for file in folder_files(settings)]
+    cache = Path(datasets.config.HF_DATASETS_CACHE) / f"nmt-{manifest.value_hash(files)[:16]}"
     try:
-        return datasets.load_dataset(settings.hub, settings.name, split=settings.split)
+        return datasets.load_dataset(
+            settings.hub,
+            settings.name,
+            split=settings.split,
+            cache_dir=str(cache) if files else None,
+        )
     except MemoryError:  # of the machine, not of the entry
         raise
     except Exception as error:  # the library raises dozens of kinds: everything becomes one line
@@ -78,6 +88,12 @@ def _load(settings: config.Hub) -> Any:
         elif any(map(_is_of_storage, (error, error.__cause__))):
             hint, kind = "make room or allow access", StorageError
         raise kind(f"{reason}, {_where(settings)}, {hint}") from None
+
+
+def _version(file: Path) -> tuple[int, int]:
+    """Returns size and time of change, which are those of the content that is in the cache."""
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _is_of_storage(error: BaseException | None) -> bool:
