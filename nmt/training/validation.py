@@ -3,7 +3,7 @@
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -221,7 +221,8 @@ def _losses(
 ) -> list[float]:
     """Smoothed loss and nll, summed over target tokens in nats, and the number of those tokens.
 
-    Pairs with more tokens than a model has learned positions, if it has these, are left out.
+    Pairs with more tokens than a model has learned positions, if it has these, are left out. Loss
+    weights do not count.
 
     Raises:
         DivergedError: the loss is not finite.
@@ -231,7 +232,7 @@ def _losses(
     sums = [0.0, 0.0, 0.0]
     for indices in by_length(pairs, _BATCH_TOKENS):
         _go_on(stop)
-        batch = one_per_row([pairs[i] for i in indices])
+        batch = replace(one_per_row([pairs[i] for i in indices]), columns={})
         with autocast(config, device):
             own = torch.stack(loss_module(batch.to(device)))
         tokens = int((batch.tgt_out != PAD_ID).sum())

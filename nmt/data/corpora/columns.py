@@ -1,8 +1,10 @@
 """The columns of tables and of JSON objects, and the pair that a row of them gives."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,6 +14,7 @@ from nmt.errors import InputError
 
 BATCH = 10_000  # rows of a table in memory at a time
 _SUFFIX = "_column"  # of the settings that name columns
+_SENTENCES = ("source", "target")
 
 
 def columns_of(settings: Section) -> dict[str, Any]:
@@ -33,7 +36,8 @@ def pair_of(row: Mapping[str, Any], where: str) -> TextPair:
     Raises:
         InputError: a value is not of its column's type.
     """
-    return Pair(_text(row, "source", where), _text(row, "target", where))
+    columns = {column: _number(row, column, where) for column in row if column not in _SENTENCES}
+    return Pair(_text(row, "source", where), _text(row, "target", where), columns)
 
 
 def _text(row: Mapping[str, Any], column: str, where: str) -> str:
@@ -41,6 +45,21 @@ def _text(row: Mapping[str, Any], column: str, where: str) -> str:
     if value is not None and not isinstance(value, str):
         raise InputError(f"The {column} in {where} is not text. Correct it, or {column}{_SUFFIX}.")
     return value or ""  # null: an empty side, which cleaning drops and counts
+
+
+def _number(row: Mapping[str, Any], column: str, where: str) -> float:
+    """Returns a number from 0 on, rounded to fp32, in which the loss is computed."""
+    value = row[column]
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 <= number <= float(np.finfo(np.float32).max):
+        raise InputError(
+            f"The {column} in {where} is {value!r:.60}, not a finite number from 0 on. Correct it, "
+            f"or {column}{_SUFFIX}."
+        )
+    return float(np.float32(number))
 
 
 def leaves(fields: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], pa.DataType]]:
@@ -75,7 +94,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
         if len(matching) > 1 or schema.names.count(path[0]) > 1:
             raise InputError(f"two columns are called {dotted}, {where}, rename one of them")
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        if column in ("source", "target") and not is_text:
+        if column in _SENTENCES and not is_text:
             raise InputError(f"column {dotted} is {kind}, {where}, name a column of text")
         paths[column] = path
     return paths
