@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from nmt.config import Config
+from nmt.data.pair import Pair
 from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.alignment import cross_attention, links, word_of_each_token
@@ -405,7 +406,7 @@ class Translator:
                     content = [token for token in each.tokens if token != EOS_ID]
                     [target] = word_of_each_token(self._text, [content], each.text)
                     places.append((translations, place))
-                    pairs.append((np.array([*part, EOS_ID]), np.array(each.tokens)))
+                    pairs.append(Pair(np.array([*part, EOS_ID]), np.array(each.tokens)))
                     words.append((source, target))
         weights = cross_attention(self.search.transformers, pairs)
         for (translations, place), matrix, (source, target), (src, _) in zip(

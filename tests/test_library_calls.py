@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.data.pair import Pair
 from nmt.decoding.options import SearchSettings
 from nmt.decoding.score import log_probabilities
 from nmt.errors import ArgumentError
@@ -63,7 +64,7 @@ def test_each_token_has_the_models_log_probability(
             assert sum(found.token_log_probabilities) == pytest.approx(found.log_probability)
             if not text:
                 continue
-            pair = (
+            pair = Pair(
                 np.array([*model.tokenizer.encode(model.tokenizer.normalize(text)), EOS_ID]),
                 np.array(found.tokens),
             )

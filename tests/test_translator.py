@@ -12,6 +12,7 @@ import torch
 from nmt.config import Config, Decoding, Model, validate
 from nmt.data.cleaning import normalize
 from nmt.data.layout import one_per_row
+from nmt.data.pair import Pair
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding import batched_search
 from nmt.decoding.batched_search import BatchedSearch, SearchInput
@@ -507,7 +508,7 @@ def test_several_models_average_their_probabilities(translator, tokenizer):
     texts = short(6)
     found = both.translate(texts, SearchOptions(beam=3))
     for text, each in zip(texts, found, strict=True):
-        pair = (np.array([*tokenizer.encode(text), EOS_ID]), np.array(each.tokens))
+        pair = Pair(np.array([*tokenizer.encode(text), EOS_ID]), np.array(each.tokens))
         batch = one_per_row([pair])
         with torch.inference_mode():
             p = torch.stack([

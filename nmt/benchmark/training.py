@@ -197,7 +197,7 @@ def _timed_steps(training: Training, planned: Iterator[Step], clock: "_Clock") -
         former = result
         result = optimizer_step(
             training.module, training.loss_module, training.optimizer, slots,
-            plan.step, plan.target_tokens, run.config, run.ranks,
+            plan.step, plan.loss_divisor, run.config, run.ranks,
         )  # fmt: skip
         if former:
             _ = former.nll
@@ -207,7 +207,7 @@ def _timed_steps(training: Training, planned: Iterator[Step], clock: "_Clock") -
     if result:
         _ = result.nll  # raises if a step diverged
     pairs = [pair for plan in plans for slot in plan.slots for pair in pairs_of(run.training, slot)]
-    source, target = ([len(pair[side]) for pair in pairs] for side in (0, 1))
+    source, target = ([len(side) for side in sides] for sides in zip(*pairs, strict=True))
     flops = training_flops(run.config.model, run.config.tokenizer.vocabulary_size, source, target)
     return Steps(len(plans), parts, sum(source), sum(target), clock.tokens, flops)
 

@@ -80,6 +80,12 @@ class Section(BaseModel):
 
 _SOURCE_NAME = "the source side's column, by name; a dot reaches into a struct: translation.en"
 _TARGET_NAME = "the target side's column, by name"
+_LOSS_WEIGHT: Any = Field(
+    default=None,
+    description="column with a loss weight for each pair, a finite number from 0 on: the loss of "
+    "its target tokens is multiplied by it. Without a column every weight is 1. weight is how "
+    "often a pair is seen",
+)
 _WEIGHT: Any = Field(default=1.0, description="how often each pair is seen in an epoch")
 _PREFIX: Any = Field(
     default=None,
@@ -115,6 +121,7 @@ class Hub(Corpus):
         default=None, description="the dataset's configuration, such as de-en"
     )
     split: Word = Field(description="the dataset's split, such as train")
+    loss_weight_column: Word | None = _LOSS_WEIGHT
     weight: Weight = _WEIGHT
     source_prefix: Word | None = _PREFIX
 
@@ -141,6 +148,7 @@ class TsvFile(Section):
     target_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
         default=1, description="column of the target side, counted from 0"
     )
+    loss_weight_column: Annotated[int, Field(ge=0, le=10_000)] | None = _LOSS_WEIGHT
 
 
 class ColumnsFile(Section):
@@ -149,6 +157,7 @@ class ColumnsFile(Section):
     path: Word = Field(description="the file")
     source_column: Word = Field(description=_SOURCE_NAME)
     target_column: Word = Field(description=_TARGET_NAME)
+    loss_weight_column: Word | None = _LOSS_WEIGHT
 
 
 class DemoPairs(Section):

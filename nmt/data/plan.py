@@ -23,6 +23,7 @@ from nmt.data.shards import Shard
 from nmt.errors import InputError
 
 WINDOW_PAIRS = 1_000_000
+LOSS_WEIGHT = "loss_weight"  # the column of pairs with the factor of their loss, see `_weights`
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class StepPlan:
     slots: tuple[np.ndarray, ...]  # (pairs,) int64 each: indices into the split
     source_tokens: int  # of all slots, end symbols counted
     target_tokens: int
+    # what the loss, summed over the step, is divided by: the sum of the loss weights of its target
+    # tokens, so the number of tokens if all weights are 1; or 1 if all weights are 0
+    loss_divisor: float
 
     @property
     def digest(self) -> str:
@@ -75,7 +79,8 @@ class Plan:
         while True:
             for number, window in enumerate(self._windows(epoch)):
                 parts = [(self.shards[i], self._chosen(i, epoch)) for i in window]
-                pairs, source, target = _pairs(parts)
+                pairs, *columns = _pairs(parts)
+                source, target, _ = columns
                 rng = self._rng(epoch, 1, number)
                 order = rng.permutation(len(pairs))
                 bounds = _bounds(source[order], target[order], self.batch_tokens)
@@ -88,7 +93,7 @@ class Plan:
                     step += 1
                     if step > after:
                         batch = order[begin:end]
-                        yield self._step(step, epoch, pairs[batch], source[batch], target[batch])
+                        yield self._step(step, epoch, pairs[batch], *(c[batch] for c in columns))
             epoch += 1
 
     def _rng(self, *key: int) -> np.random.Generator:
@@ -128,24 +133,40 @@ class Plan:
         return np.concatenate(chosen)
 
     def _step(
-        self, step: int, epoch: int, pairs: np.ndarray, source: np.ndarray, target: np.ndarray
+        self,
+        step: int,
+        epoch: int,
+        pairs: np.ndarray,
+        source: np.ndarray,
+        target: np.ndarray,
+        weights: np.ndarray,
     ) -> StepPlan:
         done = np.cumsum(source + target)
         shares = done[-1] * np.arange(1, self.slots) / self.slots
         slots = np.split(pairs, np.searchsorted(done, shares, side="left") + 1)
         tokens = int(source.sum()), int(target.sum())
-        return StepPlan(step, epoch + 1, tuple(slots), *tokens)
+        return StepPlan(step, epoch + 1, tuple(slots), *tokens, float(weights.sum()) or 1.0)
 
 
 def _pairs(
     parts: Sequence[tuple[Shard, np.ndarray]],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Chosen pairs of several shards as indices into the split, and their lengths on both sides."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns chosen pairs of several shards as indices into the split, (pairs,) each.
+
+    With them their source tokens, their target tokens, and the sums of their tokens' loss weights.
+    """
     return (
         np.concatenate([shard.first + chosen for shard, chosen in parts]),
         np.concatenate([shard.source.lengths[chosen] for shard, chosen in parts]),
         np.concatenate([shard.target.lengths[chosen] for shard, chosen in parts]),
+        np.concatenate([_weights(shard)[chosen] for shard, chosen in parts]),
     )
+
+
+def _weights(shard: Shard) -> np.ndarray:
+    """Returns the sum of the loss weights of each pair's target tokens; each is 1 by default."""
+    weights, lengths = shard.columns.get(LOSS_WEIGHT), shard.target.lengths
+    return lengths if weights is None else weights * lengths
 
 
 def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[int]:

@@ -111,7 +111,7 @@ class PreparedData:
         first = 0
         for entry in self.manifest["shards"][split]:
             path = self.directory / entry["file"]
-            found.append(Shard(path, *read_shard(path), entry["weight"], first))
+            found.append(read_shard(path, entry["weight"], first))
             first += len(found[-1])
         return found
 

@@ -1,34 +1,37 @@
 """Shards on disk: Arrow files of text pairs (while preparing) and of token ids (for training).
 
 A split of prepared data is a folder that `datasets.load_from_disk` reads: Arrow stream files with
-the columns `source` and `target`, lists of int32 that end with EOS and have no BOS. Every file is
-one record batch, so that its ids lie in two flat arrays and are used as numpy arrays straight
-from the memory map.
+the columns `source` and `target`, lists of int32 that end with EOS and have no BOS, and the extra
+columns of the pairs, see `Pair`. Every file is one record batch, so that its ids lie in two flat
+arrays and are used as numpy arrays straight from the memory map.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from nmt.data.pair import Pair, TextPair, TokenPair
 from nmt.errors import InputError, naming, of_system
 from nmt.storage import atomic
 from nmt.storage.opening import check_regular
 
 _TOKENS = pa.schema([("source", pa.list_(pa.int32())), ("target", pa.list_(pa.int32()))])
 _TEXT = pa.schema([("source", pa.string()), ("target", pa.string()), ("hash", pa.uint64())])
-_FEATURE = {"feature": {"dtype": "int32", "_type": "Value"}, "_type": "List"}
 
 
 @dataclass(frozen=True)
 class Side:
-    """The token ids of one side of a shard; `side[i]` are those of its pair i, EOS last."""
+    """The token ids of one side of a shard; `side[i]` are those of its pair i, EOS last.
 
-    values: np.ndarray  # (tokens,) int32, memory-mapped
+    Also a column with a number for each target token.
+    """
+
+    values: np.ndarray  # (tokens,) memory-mapped; of ids int32
     offsets: np.ndarray  # (pairs + 1,) int32: pair i is values[offsets[i]:offsets[i + 1]]
 
     def __getitem__(self, i: int) -> np.ndarray:
@@ -49,71 +52,96 @@ class Shard:
     target: Side
     weight: float  # how often each pair is seen in an epoch
     first: int  # index of its first pair within the split
+    columns: Mapping[str, np.ndarray | Side] = field(default_factory=dict)  # (pairs,), see `Pair`
 
     def __len__(self) -> int:
         return len(self.source.offsets) - 1
 
+    def __getitem__(self, i: int) -> TokenPair:
+        columns = {name: column[i] for name, column in self.columns.items()}
+        return Pair(self.source[i], self.target[i], columns)
 
-def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Returns source and target token ids of pairs, given by their index in the split."""
+
+def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[TokenPair]:
+    """Returns pairs, given by their index in the split."""
     firsts = np.asarray([shard.first for shard in shards])
     owners = np.searchsorted(firsts, indices, side="right") - 1
     return [
-        (shards[owner].source[index - firsts[owner]], shards[owner].target[index - firsts[owner]])
-        for owner, index in zip(owners, indices, strict=True)
+        shards[owner][index - firsts[owner]] for owner, index in zip(owners, indices, strict=True)
     ]
 
 
-def write_shard(
-    path: Path, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]
-) -> None:
-    """Writes token ids as an Arrow stream file of one record batch, whole or not at all.
-
-    Args:
-        source: for each pair its ids, EOS included; lists or int32 arrays.
-        target: as many.
-    """
-    columns = [_lists(source), _lists(target)]
-    _write(path, pa.record_batch(columns, schema=_TOKENS))
+def write_shard(path: Path, pairs: Sequence[TokenPair]) -> None:
+    """Writes token ids as an Arrow stream file of one record batch, whole or not at all."""
+    sides = [_lists([pair.source for pair in pairs]), _lists([pair.target for pair in pairs])]
+    _write(path, _TOKENS, sides, pairs)
 
 
-def _lists(ids: Sequence[Sequence[int]]) -> pa.Array:
+def _lists(ids: Sequence[np.ndarray]) -> pa.Array:
     lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     if offsets[-1] > np.iinfo(np.int32).max:
         raise ValueError(
             f"{offsets[-1]} tokens on one side of a shard, more than an Arrow list holds"
         )
-    values = np.concatenate([np.empty(0, np.int32), *(np.asarray(i, np.int32) for i in ids)])
+    values = np.concatenate([np.empty(0, np.int32), *ids])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values, pa.int32()))
 
 
-def write_text(path: Path, pairs: Sequence[tuple[str, str]], hashes: Sequence[int]) -> None:
+def write_text(path: Path, pairs: Sequence[TextPair], hashes: Sequence[int]) -> None:
     """Writes normalized pairs and the hash of each, whole or not at all."""
-    columns = [[source for source, _ in pairs], [target for _, target in pairs], hashes]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _TEXT, strict=True)]
-    _write(path, pa.record_batch(arrays, schema=_TEXT))
+    columns = [pair.source for pair in pairs], [pair.target for pair in pairs], hashes
+    required = [pa.array(column, field.type) for column, field in zip(columns, _TEXT, strict=True)]
+    _write(path, _TEXT, required, pairs)
 
 
 def read_text(path: Path) -> pa.RecordBatch:
-    """The pairs that `write_text` wrote, memory-mapped: columns source, target, hash."""
+    """Returns what `write_text` wrote, memory-mapped: source, target, hash, extra columns."""
     return _read(path, _TEXT)
 
 
-def read_shard(path: Path) -> tuple[Side, Side]:
-    """Source and target of what `write_shard` wrote, memory-mapped; InputError if it is damaged."""
+def text_pairs(rows: pa.RecordBatch) -> list[TextPair]:
+    """Returns the pairs of rows of `read_text`."""
+    names = rows.schema.names[len(_TEXT) :]
+    source, target, _, *extra = (column.to_pylist() for column in rows.columns)
+    columns = (
+        {name: values[i] for name, values in zip(names, extra, strict=True)}
+        for i in range(len(rows))
+    )
+    return list(map(Pair, source, target, columns))
+
+
+def read_shard(path: Path, weight: float = 1.0, first: int = 0) -> Shard:
+    """Returns what `write_shard` wrote, memory-mapped.
+
+    Raises:
+        InputError: the file is damaged.
+    """
     batch = _read(path, _TOKENS)
-    return _side(batch.column("source"), path), _side(batch.column("target"), path)
+    source, target, *extra = (_values(column, path) for column in batch.columns)
+    columns = dict(zip(batch.schema.names[len(_TOKENS) :], extra, strict=True))
+    return Shard(path, source, target, weight, first, columns)  # type: ignore[arg-type]
 
 
-def _side(column: pa.ListArray, path: Path) -> Side:
-    values, offsets = column.values, column.offsets
+def _values(column: pa.Array, path: Path) -> np.ndarray | Side:
+    is_list = pa.types.is_list(column.type)
+    values = column.values if is_list else column
     if column.null_count or values.null_count or column.offset:
         raise InputError(f"damaged file (missing values), {path}, run nmt prepare again")
-    return Side(np.from_dlpack(values), np.from_dlpack(offsets))  # to_numpy() imports pandas
+    numbers = np.from_dlpack(values)  # to_numpy() imports pandas
+    return Side(numbers, np.from_dlpack(column.offsets)) if is_list else numbers
 
 
-def _write(path: Path, batch: pa.RecordBatch) -> None:
+def _write(
+    path: Path,
+    schema: pa.Schema,
+    required: Sequence[pa.Array],
+    pairs: Sequence[Pair[Any]],
+) -> None:
+    """Writes the required columns of `schema`, then the extra ones of the pairs."""
+    names = [*pairs[0].columns] if pairs else []
+    extra = [pa.array([pair.columns[name] for pair in pairs]) for name in names]
+    batch = pa.record_batch([*required, *extra], names=[*schema.names, *names])
     with (
         atomic.new_file(path) as aside,
         pa.OSFile(str(aside), "wb") as file,
@@ -123,7 +151,11 @@ def _write(path: Path, batch: pa.RecordBatch) -> None:
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
-    """The one record batch of a file, memory-mapped, its structure checked."""
+    """Returns the one record batch of a file, memory-mapped, its structure checked.
+
+    Args:
+        schema: of its first columns.
+    """
     check_regular(path)
     try:
         with (
@@ -131,7 +163,7 @@ def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
             pa.memory_map(str(path)) as file,
             pa.ipc.open_stream(file) as reader,
         ):
-            if not reader.schema.equals(schema):
+            if not pa.schema([*reader.schema][: len(schema)]).equals(schema):
                 raise pa.ArrowInvalid("unexpected columns")
             batches = list(reader)
             if len(batches) != 1:
@@ -150,10 +182,16 @@ def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
 def write_split_description(folder: Path, files: Sequence[str], fingerprint: str) -> None:
     """Writes the two small files by which `datasets.load_from_disk` knows a folder.
 
+    A column that some of the files lack is null there.
+
     Args:
         files: names of the Arrow files in `folder`, in order.
         fingerprint: names this content in the library's caches.
     """
+    features: dict[str, Any] = {}
+    for name in files:
+        with pa.memory_map(str(folder / name)) as file, pa.ipc.open_stream(file) as reader:
+            features |= {field.name: _feature(field.type) for field in reader.schema}
     state: dict[str, Any] = {
         "_data_files": [{"filename": name} for name in files],
         "_fingerprint": fingerprint,
@@ -164,7 +202,14 @@ def write_split_description(folder: Path, files: Sequence[str], fingerprint: str
         "_split": folder.name,
     }
     info = {"description": "", "citation": "", "homepage": "", "license": ""} | {
-        "features": {"source": _FEATURE, "target": _FEATURE}
+        "features": features
     }
     atomic.write_file(folder / "state.json", json.dumps(state, indent=2) + "\n")
     atomic.write_file(folder / "dataset_info.json", json.dumps(info, indent=2) + "\n")
+
+
+def _feature(kind: pa.DataType) -> dict[str, Any]:
+    """Returns a type in the notation of `datasets`, whose names for numbers are numpy's."""
+    if pa.types.is_list(kind):
+        return {"feature": _feature(kind.value_type), "_type": "List"}
+    return {"dtype": str(np.dtype(kind.to_pandas_dtype())), "_type": "Value"}

@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from nmt.data.layout import Pair, by_length, one_per_row
+from nmt.data.layout import by_length, one_per_row
+from nmt.data.pair import TokenPair
 from nmt.decoding.translation import Links
 from nmt.model.transformer import Transformer
 
@@ -22,7 +23,7 @@ _BATCH_TOKENS = 2048  # padded, a side; all layers' attention is in memory at on
 
 @torch.inference_mode()
 def cross_attention(
-    transformers: Sequence[Transformer], pairs: Sequence[Pair]
+    transformers: Sequence[Transformer], pairs: Sequence[TokenPair]
 ) -> list[NDArray[np.float32]]:
     """The attention (T, S) of each pair's T target tokens to its S source tokens.
 

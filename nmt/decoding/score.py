@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.config import Config
-from nmt.data.layout import Pair, by_length, one_per_row
+from nmt.data.layout import by_length, one_per_row
+from nmt.data.pair import Pair, TokenPair
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.beam_search import NOT_NUMBERS
 from nmt.errors import ArgumentError, InputError, NoModelError, count
@@ -45,7 +46,7 @@ class ScoredTranslation:
 
 @torch.inference_mode()
 def log_probabilities(
-    transformer: Transformer, pairs: Sequence[Pair], batch_tokens: int = _BATCH_TOKENS
+    transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int = _BATCH_TOKENS
 ) -> list[list[float]]:
     """Teacher-forced natural log-probability of each target token, in the order of `pairs`.
 
@@ -63,7 +64,7 @@ def log_probabilities(
         logits = _logits(transformer, transformer(batch.src, batch.tgt_in))  # (B, T, V)
         logs = logits.log_softmax(-1).gather(-1, batch.tgt_out[..., None])[..., 0]
         for i, row in zip(some, logs.tolist(), strict=True):  # waits for a GPU once in a batch
-            found[i] = row[: len(pairs[i][1])]
+            found[i] = row[: len(pairs[i].target)]
             if any(map(math.isnan, found[i])):
                 raise NoModelError(NOT_NUMBERS)
     return found
@@ -98,7 +99,7 @@ def score_translations(
     for begin in range(0, len(sources), _WINDOW_LINES):
         end = begin + _WINDOW_LINES
         sides = (_ids(model.tokenizer, side[begin:end]) for side in (sources, targets))
-        pairs = list(zip(*sides, strict=True))
+        pairs = list(map(Pair, *sides))
         for number, pair in enumerate(pairs, start=begin + 1):
             if max(map(len, pair)) > limit:
                 raise InputError(f"more than {limit:,} tokens, line {number}, shorten it")

@@ -15,6 +15,7 @@ import torch
 
 from nmt.config import Model
 from nmt.data.layout import one_per_row
+from nmt.data.pair import Pair
 from nmt.decoding.beam_search import NOT_NUMBERS
 from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.evaluation.attention_png import HeatMaps, figure_class, write_png
@@ -72,7 +73,7 @@ def attention_of(
         tgt = [*tokenizer.encode(tokenizer.normalize(target)), EOS_ID]
     _check_length("target", tgt, transformer.max_length)
     _check_room(translator.config.model, len(src), len(tgt))
-    batch = one_per_row([(np.array(src), np.array(tgt))]).to(translator.device)
+    batch = one_per_row([Pair(np.array(src), np.array(tgt))]).to(translator.device)
     with torch.inference_mode():
         weights = transformer.attention_weights(batch.src, batch.tgt_in)
     kinds = [

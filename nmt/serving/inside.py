@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nmt.data.pair import Pair
 from nmt.decoding.translation import Translation
 from nmt.errors import ArgumentError
 from nmt.model.special_ids import EOS_ID
@@ -48,7 +49,7 @@ def details(
     tokenizer = translator.tokenizer
     ids = tokenizer.encode_batch([tokenizer.normalize(source) for source in sources])
     whole = [n for n, each in enumerate(translations) if each.parts == 1 and each.tokens]
-    pairs = [(np.array([*ids[n], EOS_ID]), np.array(translations[n].tokens)) for n in whole]
+    pairs = [Pair(np.array([*ids[n], EOS_ID]), np.array(translations[n].tokens)) for n in whole]
     logs = log_probabilities(translator.transformer, pairs)
     weights = cross_attention(translator.search.transformers, pairs)
     found = [Details([], [], [], []) for _ in sources]

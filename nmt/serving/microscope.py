@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from nmt.data.layout import one_per_row
+from nmt.data.pair import Pair
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.batched_search import SearchInput
 from nmt.decoding.beam_search import NEVER_GENERATED
@@ -96,7 +97,7 @@ def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
         np.array([*_ids(translator, name, side), EOS_ID])
         for name, side in (("text", text), ("target", target))
     )
-    batch = one_per_row([(src, tgt)]).to(translator.device)
+    batch = one_per_row([Pair(src, tgt)]).to(translator.device)
     model = translator.transformer
     logs = model.logits(model(batch.src, batch.tgt_in))[0].float().log_softmax(-1)  # (T, V)
     given = logs.gather(-1, batch.tgt_out[0, :, None])[:, 0].tolist()

@@ -20,7 +20,6 @@ from nmt.data.layout import Batch
 from nmt.errors import InputError, Note, is_out_of_memory
 from nmt.model.kernels.flex import flex_suits
 from nmt.model.special_ids import PAD_ID
-from nmt.model.tokens import Tokens
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import FastPath
 from nmt.training.compiling import compile_layers, uncompile_layers
@@ -168,7 +167,7 @@ class Reference:
         set_path(loss_module, "plain")
         count = max(1, _PIECE // batch.tgt_out.shape[1])
         rows = [slice(begin, begin + count) for begin in range(0, len(batch.tgt_out), count)]
-        pieces = [_rows(batch, each) for each in rows]
+        pieces = [batch.rows(each) for each in rows]
         in_fp32 = torch.autocast(batch.tgt_out.device.type, enabled=False)
         loss, gradients = _gradients(loss_module, pieces, in_fp32)
         exact = _Measured(loss, {name: float(each.norm()) for name, each in gradients.items()})
@@ -235,14 +234,6 @@ class Reference:
 
 def _share(error: float, size: float, plain: float) -> str:
     return f"{error / (size or 1):.2%}, plain code by {plain / (size or 1):.2%}"
-
-
-def _rows(batch: Batch, rows: slice) -> Batch:
-    src, tgt_in = (
-        Tokens(side.tokens[rows], side.positions[rows], side.segments[rows])
-        for side in (batch.src, batch.tgt_in)
-    )
-    return Batch(src, tgt_in, batch.tgt_out[rows])
 
 
 def _gradients(

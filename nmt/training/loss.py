@@ -1,6 +1,7 @@
 """Label-smoothed cross-entropy from hidden states, computed in chunks of tokens.
 
-So the logits of all tokens are never in memory together.
+So the logits of all tokens are never in memory together. If the batch has the column LOSS_WEIGHT,
+the loss of each token is multiplied by it.
 
 Smoothing in Szegedy et al.'s form (2016, §7): the target distribution is (1 - epsilon) on the
 label plus epsilon / V on each of the V entries of the vocabulary, the label included; the same
@@ -15,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.data.layout import Batch
+from nmt.data.plan import LOSS_WEIGHT
 from nmt.model.kernels.products import add_to_matmul, matmul, matmul_of_transposed
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
@@ -40,16 +42,24 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx, hidden: Tensor, embedding: Tensor, targets: Tensor, epsilon: float, dtype: torch.dtype
+        ctx,
+        hidden: Tensor,
+        embedding: Tensor,
+        targets: Tensor,
+        weights: Tensor | None,
+        epsilon: float,
+        dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         wants_gradient = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
         with torch.autocast(hidden.device.type, enabled=False):
             weight, real = embedding.to(dtype), targets != PAD_ID
             inputs = hidden.to(dtype) * real[:, None]
+            factors = real if weights is None else real * weights  # of each token's loss
+            weighted = inputs if weights is None else (inputs * weights[:, None]).to(dtype)
             mean_row = weight.mean(0, dtype=torch.float32)
             label_logits, label_p = (mean_row.new_empty(len(inputs)) for _ in range(2))
             hidden_gradient = torch.empty_like(inputs)
-            embedding_gradient = inputs.sum(0, dtype=torch.float32) * (-epsilon / len(weight))
+            embedding_gradient = weighted.sum(0, dtype=torch.float32) * (-epsilon / len(weight))
             size = _chunk_size(len(inputs), len(weight) * weight.itemsize, inputs.device)
             for begin in range(0, max(1, len(inputs)), size):
                 rows = slice(begin, begin + size)
@@ -65,18 +75,18 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                     p.index_put_(label, (label_p[rows] - (1 - epsilon)).to(dtype))
                     # rounded once: subtracted from bf16, epsilon / V would be lost in most entries
                     hidden_gradient[rows] = add_to_matmul(-epsilon * mean_row, p, weight)
-                    part = matmul_of_transposed(p, inputs[rows])
+                    part = matmul_of_transposed(p, weighted[rows])
                     if begin == 0:  # takes the layout of the products
                         embedding_gradient = part + embedding_gradient
                     else:
                         embedding_gradient += part
                     del part
                 del p  # before the next chunk's logits take as much memory again
-            nll = -(label_p.clamp_min_(_LEAST).log_() * real).sum()
+            nll = -(label_p.clamp_min_(_LEAST).log_() * factors).sum()
             above_mean = label_logits - inputs.float() @ mean_row
-            loss = nll + epsilon * (above_mean * real).sum()
+            loss = nll + epsilon * (above_mean * factors).sum()
         if wants_gradient:
-            hidden_gradient.mul_(real[:, None])
+            hidden_gradient.mul_(factors[:, None])
             ctx.gradients = hidden_gradient.to(hidden.dtype), embedding_gradient.contiguous()
         ctx.mark_non_differentiable(nll)
         return loss, nll
@@ -86,7 +96,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         hidden_gradient, embedding_gradient = ctx.gradients
         del ctx.gradients  # scaled in place: there is no second backward pass
         scaled = hidden_gradient.mul_(loss_gradient), embedding_gradient.mul_(loss_gradient)
-        return *scaled, None, None, None
+        return *scaled, None, None, None, None
 
 
 def _chunk_size(tokens: int, bytes_each: int, device: torch.device) -> int:
@@ -101,7 +111,11 @@ def _chunk_size(tokens: int, bytes_each: int, device: torch.device) -> int:
 
 
 def smoothed_cross_entropy(
-    hidden: Tensor, embedding: Tensor, targets: Tensor, epsilon: float
+    hidden: Tensor,
+    embedding: Tensor,
+    targets: Tensor,
+    epsilon: float,
+    weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Loss of predicting `targets` from hidden states, summed over tokens.
 
@@ -110,6 +124,7 @@ def smoothed_cross_entropy(
         embedding: (V, D), the projection to logits.
         targets: (N,) int64; PAD_ID adds nothing.
         epsilon: smoothing, 0 <= epsilon < 1; the paper: 0.1.
+        weights: (N,) fp32, the factor of each token's loss; None: 1.
 
     Returns:
         Two scalars in nats: the smoothed loss, which has a gradient, and the unsmoothed
@@ -118,7 +133,7 @@ def smoothed_cross_entropy(
     device = hidden.device.type
     low = torch.is_autocast_enabled(device)
     dtype = torch.get_autocast_dtype(device) if low else hidden.dtype
-    return _ChunkedCrossEntropy.apply(hidden, embedding, targets, epsilon, dtype)
+    return _ChunkedCrossEntropy.apply(hidden, embedding, targets, weights, epsilon, dtype)
 
 
 class TransformerLoss(nn.Module):
@@ -131,18 +146,29 @@ class TransformerLoss(nn.Module):
         self.is_plain = False  # torch's own cross-entropy, of all logits at once
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The slot's smoothed loss and negative log-likelihood, in nats, summed over tokens."""
-        hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
-        return self._of(hidden, batch.tgt_out.flatten())
+        """Returns the slot's smoothed loss and negative log-likelihood.
 
-    def _of(self, hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        Both are in nats, summed over tokens, each multiplied by its loss weight.
+        """
+        hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
+        weights = batch.columns.get(LOSS_WEIGHT)
+        if weights is not None:
+            weights = weights.flatten().nan_to_num(1.0)  # of pairs without one
+        return self._of(hidden, batch.tgt_out.flatten(), weights)
+
+    def _of(self, hidden: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:
         if hidden.device.type == "cpu":  # on a GPU the host would wait for the number of tokens
             real = targets.nonzero().squeeze(1)
             hidden, targets = hidden[real], targets[real]
+            weights = None if weights is None else weights[real]
         if self.is_plain:
             logits = self.transformer.logits(hidden).float()
-            nll = partial(F.cross_entropy, logits, targets, ignore_index=PAD_ID, reduction="sum")
-            return nll(label_smoothing=self.label_smoothing), nll().detach()
+            nll = partial(F.cross_entropy, logits, targets, ignore_index=PAD_ID)
+            if weights is None:
+                smoothed = nll(label_smoothing=self.label_smoothing, reduction="sum")
+                return smoothed, nll(reduction="sum").detach()
+            smoothed = nll(label_smoothing=self.label_smoothing, reduction="none") @ weights
+            return smoothed, (nll(reduction="none") @ weights).detach()
         return smoothed_cross_entropy(
-            hidden, self.transformer.embedding, targets, self.label_smoothing
+            hidden, self.transformer.embedding, targets, self.label_smoothing, weights
         )

@@ -21,7 +21,7 @@ from nmt.training.schedule import learning_rate
 
 
 class StepResult:
-    """What a step measured, over all ranks; losses in nats per target token.
+    """What a step measured, over all ranks; losses in nats, divided by `StepPlan.loss_divisor`.
 
     On a GPU it is still to be computed: the first look at it waits for the device and, of several
     ranks, for the others, which have to look as well. It is the one time in a step when ranks
@@ -29,16 +29,16 @@ class StepResult:
     or gradient norm that is not finite.
     """
 
-    def __init__(self, sums: Tensor, step: int, target_tokens: int, rate: float, ranks: Ranks):
+    def __init__(self, sums: Tensor, step: int, divisor: float, rate: float, ranks: Ranks):
         """Starts to copy the result from the device.
 
         Args:
             sums: (3,) float64: this rank's smoothed and unsmoothed loss in nats, gradient norm.
-            target_tokens: of the step, over all slots and ranks.
+            divisor: of the losses, over all slots and ranks.
             rate: the step's learning rate.
         """
         self._sums, self._copied = sums.to("cpu", non_blocking=True), _mark(sums.device)
-        self._step, self._target_tokens, self._ranks = step, target_tokens, ranks
+        self._step, self._divisor, self._ranks = step, divisor, ranks
         self.learning_rate = rate
 
     @cached_property
@@ -48,7 +48,7 @@ class StepResult:
                 self._ranks.await_device(self._copied)
             *own_sums, gradient_norm = self._sums.tolist()
             sums, signal_number = self._ranks.exchange(own_sums)
-        loss, nll = (each / self._target_tokens for each in sums)
+        loss, nll = (each / self._divisor for each in sums)
         if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
             raise DivergedError(
                 f"training diverged (loss {loss}, gradient norm {gradient_norm}), "
@@ -110,19 +110,19 @@ def optimizer_step(
     optimizer: torch.optim.Adam,
     slots: Sequence[tuple[int, Batch]],
     step: int,
-    target_tokens: int,
+    divisor: float,
     config: Config,
     ranks: Ranks,
 ) -> StepResult:
     """Forward, backward and update over this rank's slots.
 
-    The loss is summed over tokens and divided once by those of the whole step, so that the
+    The loss is summed over tokens and divided once by the divisor of the whole step, so that the
     gradient does not depend on how the step was cut.
 
     Args:
         module: `loss_module`, perhaps wrapped for several ranks.
         slots: (number of the slot in the step, its tensors), in order.
-        target_tokens: of the whole step, over all slots and ranks.
+        divisor: of the whole step's loss, over all slots and ranks, see `StepPlan.loss_divisor`.
 
     Raises:
         InputError: out of memory.
@@ -130,7 +130,7 @@ def optimizer_step(
             a GPU it is the result that raises it.
     """
     settings = config.training
-    tokens_per_rank = target_tokens / ranks.world_size
+    divisor_per_rank = divisor / ranks.world_size
     optimizer.zero_grad()
     sums = torch.zeros(2, dtype=torch.float64, device=ranks.device)
     for place, (slot, batch) in enumerate(slots):
@@ -138,12 +138,12 @@ def optimizer_step(
         is_last = place == len(slots) - 1
         waits = isinstance(module, DistributedDataParallel) and not is_last
         with module.no_sync() if waits else nullcontext(), _naming(step, slot, batch):  # type: ignore[operator]
-            slot_loss, slot_nll = add_gradients(module, batch, tokens_per_rank, config)
+            slot_loss, slot_nll = add_gradients(module, batch, divisor_per_rank, config)
         sums = sums + torch.stack([slot_loss, slot_nll]).double()
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
     measured, rate = torch.stack([*sums, norm.double()]), learning_rate(config, step)
-    result = StepResult(measured, step, target_tokens, rate, ranks)
+    result = StepResult(measured, step, divisor, rate, ranks)
     if ranks.is_asynchronous:  # and would stand still while the host reads
         _skip_if_not_finite(optimizer, measured)
     else:
@@ -168,18 +168,18 @@ def _skip_if_not_finite(optimizer: torch.optim.Adam, measured: Tensor) -> None:
 
 
 def add_gradients(
-    module: nn.Module, batch: Batch, tokens_per_rank: float, config: Config
+    module: nn.Module, batch: Batch, divisor_per_rank: float, config: Config
 ) -> tuple[Tensor, Tensor]:
     """Forward and backward of one slot; its smoothed and unsmoothed loss, summed, in nats.
 
     Args:
-        tokens_per_rank: target tokens of the whole step divided by the number of ranks. As
-            gradients are averaged over ranks, they end up divided by the tokens of the step;
+        divisor_per_rank: the divisor of the whole step's loss, divided by the number of ranks.
+            As gradients are averaged over ranks, they end up divided by the step's divisor;
             exactly so if the number of ranks is a power of two.
     """
     with autocast(config, batch.tgt_out.device):
         loss, nll = module(batch)
-    (loss / tokens_per_rank).backward()
+    (loss / divisor_per_rank).backward()
     return loss.detach(), nll
 
 

@@ -299,7 +299,7 @@ def _train(training: Training, log: RunLog, stop: StopRequest, step: int) -> int
             with ranks.guarded():
                 result = optimizer_step(
                     training.module, training.loss_module, training.optimizer, slots,
-                    step, plan.target_tokens, config, ranks,
+                    step, plan.loss_divisor, config, ranks,
                 )  # fmt: skip
             watch.read()  # of the step before, while a GPU computes this one
             log.count(plan.target_tokens)

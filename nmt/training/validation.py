@@ -3,7 +3,7 @@
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 
 from nmt.config import Config
 from nmt.data.layout import by_length, one_per_row
+from nmt.data.pair import TokenPair
 from nmt.data.shards import Shard, pairs_of
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.alignment import cross_attention
@@ -179,19 +180,17 @@ def validate(
 
 
 def _translated(
-    translator: Translator, pairs: Sequence[tuple[np.ndarray, np.ndarray]], stop: StopRequest
+    translator: Translator, pairs: Sequence[TokenPair], stop: StopRequest
 ) -> list[Sample]:
     """Each pair's text and its translation; the text is decoded from token ids."""
-    sources, references = (
-        [translator.tokenizer.decode(pair[side].tolist()) for pair in pairs] for side in (0, 1)
-    )
+    decode = translator.tokenizer.decode
+    sources = [decode(pair.source.tolist()) for pair in pairs]
+    references = [decode(pair.target.tolist()) for pair in pairs]
     found = translator.translate(sources, progress=lambda _: _go_on(stop))
     return list(zip(sources, references, (each.text for each in found), strict=True))
 
 
-def _attention(
-    translator: Translator, pairs: Sequence[tuple[np.ndarray, np.ndarray]]
-) -> bytes | None:
+def _attention(translator: Translator, pairs: Sequence[TokenPair]) -> bytes | None:
     """A PNG of the cross-attention with which the first pair of moderate length is read.
 
     That of the last layer, averaged over its heads, as the reference's tokens are predicted; each
@@ -215,14 +214,15 @@ def _attention(
 @torch.inference_mode()
 def _losses(
     loss_module: TransformerLoss,
-    pairs: list[tuple[np.ndarray, np.ndarray]],
+    pairs: Sequence[TokenPair],
     config: Config,
     device: torch.device,
     stop: StopRequest,
 ) -> list[float]:
     """Smoothed loss and nll, summed over target tokens in nats, and the number of those tokens.
 
-    Pairs with more tokens than a model has learned positions, if it has these, are left out.
+    Pairs with more tokens than a model has learned positions, if it has these, are left out. Loss
+    weights do not count.
 
     Raises:
         DivergedError: the loss is not finite.
@@ -232,7 +232,7 @@ def _losses(
     sums = [0.0, 0.0, 0.0]
     for indices in by_length(pairs, _BATCH_TOKENS):
         _go_on(stop)
-        batch = one_per_row([pairs[i] for i in indices])
+        batch = replace(one_per_row([pairs[i] for i in indices]), columns={})
         with autocast(config, device):
             own = torch.stack(loss_module(batch.to(device)))
         tokens = int((batch.tgt_out != PAD_ID).sum())

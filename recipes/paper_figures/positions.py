@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nmt.data.layout import Pair
+from nmt.data.pair import Pair, TokenPair
 from nmt.decoding.score import log_probabilities
 from nmt.demo_language import DemoPair
 from nmt.model.positions import sinusoids
@@ -100,26 +100,28 @@ def moved(transformer: Transformer, by: int) -> Iterator[Transformer]:
         transformer.positions = own
 
 
-def nll(transformer: Transformer, pairs: Sequence[Pair]) -> float:
+def nll(transformer: Transformer, pairs: Sequence[TokenPair]) -> float:
     """Nats per target token of given translations, the end symbols counted."""
     found = [value for some in log_probabilities(transformer, pairs) for value in some]
     return -math.fsum(found) / len(found)
 
 
-def pairs_of_ids(translator: Translator, pairs: Sequence[DemoPair], joined: int = 1) -> list[Pair]:
+def pairs_of_ids(
+    translator: Translator, pairs: Sequence[DemoPair], joined: int = 1
+) -> list[TokenPair]:
     """Sentence pairs as token ids, `joined` of them at a time as if they were one sentence."""
     groups = [pairs[i : i + joined] for i in range(0, len(pairs) - joined + 1, joined)]
     texts = [(" ".join(p.source for p in some), " ".join(p.target for p in some))
              for some in groups]  # fmt: skip
     encode = translator.tokenizer.encode
     return [
-        (np.array([*encode(source), EOS_ID]), np.array([*encode(target), EOS_ID]))
+        Pair(np.array([*encode(source), EOS_ID]), np.array([*encode(target), EOS_ID]))
         for source, target in texts
     ]
 
 
 def nll_when_moved(
-    translator: Translator, pairs: Sequence[Pair], moves: Sequence[int]
+    translator: Translator, pairs: Sequence[TokenPair], moves: Sequence[int]
 ) -> dict[int, float]:
     """Nats per token with the first word at each of these positions that the model has."""
     limit = translator.transformer.max_length or math.inf  # learned positions end somewhere

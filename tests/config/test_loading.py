@@ -7,6 +7,7 @@ import pytest
 
 from nmt.config import differences, load
 from nmt.data.corpora import read_corpus
+from nmt.data.pair import Pair
 from nmt.errors import InputError
 from nmt.runs.run_directory import MAY_CHANGE
 from tests.config.files import GOOD, problems, refused, write
@@ -60,7 +61,7 @@ def test_paths_are_relative_to_where_the_command_is_run_and_base_to_its_file(
     (tmp_path / "work/a.de").write_text("hier\n")
     monkeypatch.chdir(tmp_path / "work")
     config = load(Path("../configs") / path.name, ["training.run_directory=runs/y"])
-    assert list(read_corpus(config.data.train[1], config.data, "train")) == [("here", "hier")]
+    assert list(read_corpus(config.data.train[1], config.data, "train")) == [Pair("here", "hier")]
     assert (config.data.directory, config.training.run_directory) == ("data/x", "runs/y")
 
 

@@ -18,6 +18,7 @@ import pytest
 from nmt import config
 from nmt.data import corpora
 from nmt.data.corpora import check_corpus, read_corpus
+from nmt.data.corpora import kind as kinds
 from nmt.errors import InputError, Status
 from nmt.storage.opening import count_lines
 from tests.hostile import Canary
@@ -42,7 +43,7 @@ def settings(train: dict, source: str = "en", target: str = "de") -> config.Data
 
 def read(train: dict, **languages: str) -> list[tuple[str, str]]:
     data = settings(train, **languages)
-    return list(read_corpus(data.train[0], data, "train"))
+    return [(source, target) for source, target in read_corpus(data.train[0], data, "train")]
 
 
 def fault(train: dict, **languages: str) -> InputError:
@@ -60,8 +61,8 @@ def text(folder: Path, source: bytes, target: bytes, suffix: str = "") -> dict:
     return {"text": {"source": f"{folder}/a.en{suffix}", "target": f"{folder}/a.de{suffix}"}}
 
 
-def columns(kind: str, path: Path, source: str = "x.en", target: str = "x.de") -> dict:
-    return {kind: {"path": str(path), "source_column": source, "target_column": target}}
+def columns(kind: str, path: Path, source: str = "x.en", target: str = "x.de", **more) -> dict:
+    return {kind: {"path": str(path), "source_column": source, "target_column": target} | more}
 
 
 def parquet(path: Path) -> Path:
@@ -135,6 +136,14 @@ def test_hub_layout_with_translations_or_flat_columns(tmp_path: Path) -> None:
     assert "the columns are: translation.de, translation.en" in str(fault(nested, source="fr"))
     assert "fr-en" in str(fault(nested | {"name": "fr-en"}))
     assert "Unknown split" in str(fault(nested | {"split": "dev"}))
+
+
+def test_a_changed_local_folder_is_not_read_from_a_cache(tmp_path: Path) -> None:
+    first, second = ({"en": [text], "de": ["zwei"]} for text in ("one", "two"))
+    corpus = hub(tmp_path, "all", pa.table(first))
+    assert read(corpus) == [("one", "zwei")]
+    pq.write_table(pa.table(second), tmp_path / "all" / "train-00000-of-00001.parquet")
+    assert read(corpus) == [("two", "zwei")]
 
 
 def test_a6_a_dataset_runs_no_script_and_unpickles_nothing(tmp_path: Path) -> None:
@@ -214,12 +223,70 @@ def test_text_that_cannot_be_read(tmp_path: Path, name: str) -> None:
             check_corpus(data.train[0], data)
 
 
+WEIGHTS = [0, 1.5, 0.1, 3]
+
+
+def weighted(folder: Path, weights: list) -> dict[str, dict]:
+    """Entries of each kind that has columns, with these loss weights for `PAIRS`."""
+    rows = [
+        (source, target, weight) for (source, target), weight in zip(PAIRS, weights, strict=True)
+    ]
+    tsv = "".join(f"{s}\t{t}\t{w}\n" for s, t, w in rows)
+    (folder / "a.tsv").write_bytes(tsv.encode())
+    lines = [json.dumps({"en": s, "de": t, "f": {"w": w}}) + "\n" for s, t, w in rows]
+    (folder / "a.jsonl").write_text("".join(lines))
+    table = pa.table({"en": [r[0] for r in rows], "de": [r[1] for r in rows], "w": weights})
+    pq.write_table(table, folder / "a.parquet")
+    return {
+        "tsv": {"tsv": {"path": f"{folder}/a.tsv", "loss_weight_column": 2}},
+        "jsonl": columns("jsonl", folder / "a.jsonl", "en", "de", loss_weight_column="f.w"),
+        "parquet": columns("parquet", folder / "a.parquet", "en", "de", loss_weight_column="w"),
+        "hub": hub(folder / "hub", "all", table) | {"loss_weight_column": "w"},
+    }
+
+
+def test_every_kind_with_columns_reads_a_loss_weight_for_each_pair(tmp_path: Path) -> None:
+    for kind, corpus in weighted(tmp_path, WEIGHTS).items():
+        data = settings(corpus)
+        pairs = list(read_corpus(data.train[0], data, "train"))
+        assert [tuple(pair) for pair in pairs] == PAIRS, kind
+        expected = [{"loss_weight": pytest.approx(weight)} for weight in WEIGHTS]
+        assert [pair.columns for pair in pairs] == expected, kind
+
+
+@pytest.mark.parametrize("weight", [-0.5, float("nan"), float("inf"), 1e39, None, "heavy", True])
+def test_a_loss_weight_that_is_none_stops_with_its_line(tmp_path: Path, weight) -> None:
+    weights = ["1", "1", weight, "1"] if isinstance(weight, str) else [1, 1, weight, 1]
+    if isinstance(weight, bool):
+        weights = [True] * 4
+    found = weighted(tmp_path, weights)
+    line = 1 if isinstance(weight, bool) else 3
+    for kind, place in {
+        "tsv": f"a.tsv:{line} ", "jsonl": f"a.jsonl:{line} ", "parquet": f"a.parquet, row {line} ",
+        "hub": f" train, row {line} ",
+    }.items():  # fmt: skip
+        message = str(fault(found[kind]))
+        assert message.startswith("The loss_weight in ") and place in message, message
+        assert "not a finite number from 0 on. Correct it, or loss_weight_column." in message
+
+
+def test_a_loss_weight_column_must_be_there(tmp_path: Path) -> None:
+    found = weighted(tmp_path, WEIGHTS)
+    found["tsv"]["tsv"]["loss_weight_column"] = 3
+    for kind in ("jsonl", "parquet"):
+        found[kind][kind]["loss_weight_column"] = "v"
+    found["hub"]["loss_weight_column"] = "v"
+    for kind, problem in {"tsv": "no column 3", "jsonl": "no key v", "parquet": "no column v",
+                          "hub": "no column v"}.items():  # fmt: skip
+        assert str(fault(found[kind])).startswith(problem)
+
+
 BAD_ROWS = [
     ("tsv", "", r"no sentence pairs, tsv .*corpus, "),
     ("tsv", "a\tb\nc\n", r"no column 1 .*this line has 1\), .*:2, "),
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": \n', r"not JSON .*, .*:2, "),
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": {"en": "a"}}\n', r"no key x.de, .*:2, "),
-    ("jsonl", '{"x": {"en": 1, "de": "b"}}\n', r"x.en is not text, .*:1, "),
+    ("jsonl", '{"x": {"en": 1, "de": "b"}}\n', r"The source in .*corpus:1 is not text\. "),
     ("jsonl", "[" * 100_000 + "\n", r"not JSON .*, .*:1, "),
     ("parquet", "no parquet at all", r"damaged parquet .*, .*corpus, "),
 ]
@@ -247,10 +314,10 @@ def test_lines_as_long_as_documents_make_small_chunks(tmp_path: Path, monkeypatc
     corpus = {"text": {"source": f"{tmp_path}/a", "target": f"{tmp_path}/a"}}
     data = settings(corpus)
     for characters, sizes in ((10**9, [4, 4, 2]), (250, [3, 3, 3, 1])):
-        monkeypatch.setattr(corpora, "_CHUNK_CHARACTERS", characters)
+        monkeypatch.setattr(kinds, "_CHUNK_CHARACTERS", characters)
         chunks = list(corpora.read_chunks(data.train[0], data, "train", 4))
         assert list(map(len, chunks)) == sizes
-        assert [pair for chunk in chunks for pair in chunk] == read(corpus)
+        assert [tuple(pair) for chunk in chunks for pair in chunk] == read(corpus)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.layout import Batch, Shape, by_length, fixed_shape, one_per_row, pack, packed
+from nmt.data.pair import Pair
 from nmt.data.prepared import PreparedData
 from nmt.data.shards import pairs_of
 from nmt.model.special_ids import BOS_ID, EOS_ID
@@ -20,7 +21,7 @@ def random_pairs(number: int, longest: int = 20):
     def sentence():
         return np.append(rng.integers(4, 99, rng.integers(0, longest)), EOS_ID).astype(np.int32)
 
-    return [(sentence(), sentence()) for _ in range(number)]
+    return [Pair(sentence(), sentence()) for _ in range(number)]
 
 
 def pairs_in(batch: Batch) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -61,7 +62,7 @@ def test_packed_rows_keep_to_their_capacity_and_are_full():
 
 
 def test_a_pair_longer_than_the_capacity_widens_the_rows():
-    long = (np.full(70, 5, np.int32), np.full(90, 6, np.int32))
+    long = Pair(np.full(70, 5, np.int32), np.full(90, 6, np.int32))
     batch = packed([*random_pairs(5), long], 64)
     assert batch.tgt_out.shape[1] == 90
 
@@ -90,7 +91,7 @@ def test_pairs_are_found_by_their_index_across_shards(settings):
     tokens=st.integers(1, 200),
 )
 def test_batches_of_like_length_hold_each_pair_once_and_not_too_much(lengths, tokens: int):
-    pairs = [(np.ones(source, int), np.ones(target, int)) for source, target in lengths]
+    pairs = [Pair(np.ones(source, int), np.ones(target, int)) for source, target in lengths]
     batches = list(by_length(pairs, tokens))
     assert sorted(index for batch in batches for index in batch) == list(range(len(pairs)))
     for batch in batches:
@@ -115,7 +116,7 @@ def test_rows_of_a_fixed_shape_grow_only_if_pairs_need_them(number: int):
     batch = in_blocks(random_pairs(number), shape)
     needed = len(pack(random_pairs(number), Shape(32, 8)).to(torch.device("cpu")).tgt_out)
     assert batch.src.tokens.shape == batch.tgt_out.shape == (max(10, needed), 32)
-    longer = [(np.full(40, 5, np.int32), np.full(3, 6, np.int32))]
+    longer = [Pair(np.full(40, 5, np.int32), np.full(3, 6, np.int32))]
     assert in_blocks([*random_pairs(number), *longer], shape).tgt_out.shape[1] == 40
 
 
@@ -126,6 +127,30 @@ def test_a_fixed_shape_holds_the_slots_of_a_step():
     rng = np.random.default_rng(1)
     lengths = np.clip(rng.lognormal(3.1, 0.65, 2000), 1, 256).astype(int)
     lengths = lengths[np.cumsum(lengths) <= 25_000]
-    pairs = [(np.full(length, 5, np.int32),) * 2 for length in lengths]
+    pairs = [Pair(*[np.full(length, 5, np.int32)] * 2) for length in lengths]
     batch = pack(pairs, fixed_shape(25_000, 1, 256))
     assert batch.rows in (100, 104)
+
+
+@pytest.mark.parametrize("layout", [one_per_row, lambda pairs: packed(pairs, 40), in_blocks])
+def test_columns_stand_at_the_target_tokens_of_their_pair(layout):
+    """Here every column tells how it must look: by the ids of the pair's target."""
+    pairs = []
+    for number, (source, target) in enumerate(random_pairs(30)):
+        target = target * 100 + number  # each id occurs in one pair
+        columns = {"number": number + 0.5, "ids": target / 2} if number % 3 else {}
+        pairs.append(Pair(source, target, columns))
+    batch = layout(pairs)
+    real = batch.tgt_out != 0
+    number, ids = batch.columns["number"], batch.columns["ids"]
+    lacks = batch.tgt_out % 100 % 3 == 0
+    assert number.dtype == torch.float32 and number.shape == batch.tgt_out.shape
+    assert bool((number[~real] == 0).all() and (ids[~real] == 0).all())
+    assert bool(number[real & lacks].isnan().all() and ids[real & lacks].isnan().all())
+    has = real & ~lacks
+    assert torch.equal(number[has], batch.tgt_out[has] % 100 + 0.5)
+    assert torch.equal(ids[has], batch.tgt_out[has] / 2)
+    half = batch.rows(slice(0, 1))
+    assert len(half.tgt_out) == 1
+    assert torch.equal(half.columns["ids"].nan_to_num(-1), ids[:1].nan_to_num(-1))
+    assert layout(random_pairs(3)).columns == {}

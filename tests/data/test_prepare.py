@@ -15,6 +15,7 @@ import pytest
 
 from nmt import config
 from nmt.data import cleaning, prepare, shards
+from nmt.data.pair import Pair
 from nmt.data.prepared import PreparedData
 from nmt.data.stages import clean, encode, job, vocabulary
 from nmt.data.tokenizer import Tokenizer
@@ -189,7 +190,7 @@ def test_an_empty_shard_can_be_written_and_no_validation_be_wanted(tmp_path: Pat
     run(wanted)
     facts = PreparedData.of(wanted).manifest
     assert PreparedData(tmp_path / "data", facts).shards("validation") == []
-    shards.write_shard(tmp_path / "empty.arrow", [], [])
+    shards.write_shard(tmp_path / "empty.arrow", [])
     entry = {"file": "empty.arrow", "pairs": 0, "weight": 1.0}
     files = {"empty.arrow": {"sha256": ""}}
     content = {"shards": {"train": [entry]}, "files": files}
@@ -200,7 +201,7 @@ def test_a_pair_of_exactly_max_length_stays(whole: config.Config, tmp_path: Path
     """The end symbol counts; the bound holds for either side."""
     tokenizer = Tokenizer.load(Path(whole.data.directory) / "tokenizer.model")
     pairs = [PAIRS[0], (PAIRS[0][0] * 2, PAIRS[0][1]), (PAIRS[0][0], PAIRS[0][1] * 2)]
-    shards.write_text(tmp_path / "text.arrow", pairs, [1, 2, 3])
+    shards.write_text(tmp_path / "text.arrow", [Pair(*pair) for pair in pairs], [1, 2, 3])
     longest = [max(len(tokenizer.encode(side)) + 1 for side in pair) for pair in pairs]
     for limit in {*longest, *(length - 1 for length in longest)}:
         output = tmp_path / f"{limit}.arrow"

@@ -6,11 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
+from datasets import load_from_disk
 
 from nmt.cli import main
-from nmt.data import corpora, shards
+from nmt.data import shards
+from nmt.data.corpora import kind
+from nmt.data.pair import Pair
 from nmt.data.prepare import prepare
 from nmt.data.prepared import PreparedData
 from nmt.errors import DeniedError
@@ -95,7 +99,30 @@ def test_more_tokens_than_an_arrow_list_holds_are_refused_and_cannot_come(tmp_pa
             return 2**30
 
     with pytest.raises(ValueError, match="more than an Arrow list holds"):
-        shards.write_shard(tmp_path / "a", [Long(), Long()], [[1], [1]])
+        shards.write_shard(tmp_path / "a", [Pair(Long(), np.ones(1, "int32"))] * 2)
     assert list(tmp_path.iterdir()) == []
     # a chunk ends with the pair that fills it; a character has four bytes, a token each, at most
-    assert 4 * corpora._CHUNK_CHARACTERS + 2 * MAX_LINE_BYTES < 2**31
+    assert 4 * kind._CHUNK_CHARACTERS + 2 * MAX_LINE_BYTES < 2**31
+
+
+def test_extra_columns_stay_with_their_pairs_from_text_to_ids(tmp_path: Path):
+    """Some shards of a split may lack them, and `datasets` reads all of it."""
+    ids = [np.array([5, 6, 2], "int32"), np.array([7, 2], "int32"), np.array([2], "int32")]
+    pairs = [Pair(one, one, {"weight": i / 2, "each": one / 4}) for i, one in enumerate(ids)]
+    (tmp_path / "train").mkdir()
+    shards.write_shard(tmp_path / "train/a", pairs)
+    shards.write_shard(tmp_path / "train/b", [Pair(ids[0], ids[1])])
+    found = shards.pairs_of([shards.read_shard(tmp_path / "train/a")], np.array([2, 0]))
+    for pair, expected in zip(found, (pairs[2], pairs[0]), strict=True):
+        assert pair.source.tolist() == pair.target.tolist() == expected.source.tolist()
+        assert pair.columns["weight"] == expected.columns["weight"]
+        assert pair.columns["each"].tolist() == expected.columns["each"].tolist()
+    assert dict(shards.read_shard(tmp_path / "train/b").columns) == {}
+    shards.write_split_description(tmp_path / "train", ["a", "b"], "x")
+    loaded = load_from_disk(str(tmp_path / "train"))
+    assert loaded["weight"][:] == [0.0, 0.5, 1.0, None]
+    assert loaded["each"][1] == [1.75, 0.5]
+
+    texts = [Pair(word, word, {"weight": i + 0.25}) for i, word in enumerate("abc")]
+    shards.write_text(tmp_path / "text", texts, [1, 2, 3])
+    assert shards.text_pairs(shards.read_text(tmp_path / "text")) == texts

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.data.pair import Pair
 from nmt.decoding import alignment
 from nmt.decoding.alignment import cross_attention, links, word_of_each_token
 from nmt.model.special_ids import EOS_ID
@@ -86,7 +87,8 @@ class MadeUp:
 
 
 def test_attention_is_the_last_layers_mean_over_heads_and_models():
-    pairs = [(np.array([5] * s + [EOS_ID]), np.array([5] * t)) for s, t in [(3, 4), (1, 1), (6, 2)]]
+    sizes = [(3, 4), (1, 1), (6, 2)]
+    pairs = [Pair(np.array([5] * s + [EOS_ID]), np.array([5] * t)) for s, t in sizes]
     found = cross_attention([MadeUp(1.0), MadeUp(0.5)], pairs)  # type: ignore[list-item]
     for (src, tgt), weights in zip(pairs, found, strict=True):
         np.testing.assert_allclose(weights, 0.75 * np.eye(len(tgt), len(src)))

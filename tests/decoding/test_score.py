@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from nmt.data.layout import one_per_row
+from nmt.data.pair import Pair
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding import score
 from nmt.decoding.beam_search import search
@@ -31,12 +32,12 @@ def translator(settings, tiny_data) -> Translator:
 def test_equals_what_the_search_reports_for_the_same_tokens(translator: Translator):
     rng = np.random.default_rng(1)
     sources = [np.append(rng.integers(4, 400, n), EOS_ID) for n in (3, 9, 6)]
-    src = one_per_row([(source, source) for source in sources]).src.tokens
+    src = one_per_row([Pair(source, source) for source in sources]).src.tokens
     with torch.inference_mode():
         steps = Stepper(translator.transformer, src, 4, 12)
     found = search(steps, [12, 12, 12], beam=4, alpha=0.6, n_best=4)
     pairs = [
-        (source, np.array(hypothesis.tokens))
+        Pair(source, np.array(hypothesis.tokens))
         for source, hypotheses in zip(sources, found, strict=True)
         for hypothesis in hypotheses
     ]
@@ -61,10 +62,10 @@ def test_order_batches_and_empty_lines_do_not_matter(translator: Translator, mon
 
 def test_probabilities_of_all_next_tokens_sum_to_one(translator: Translator):
     source = np.array([7, 8, EOS_ID])
-    pairs = [(source, np.array([50, token])) for token in range(1, 400)]
+    pairs = [Pair(source, np.array([50, token])) for token in range(1, 400)]
     total = sum(math.exp(values[1]) for values in log_probabilities(translator.transformer, pairs))
     with torch.inference_mode():  # padding cannot be a target, so its share is added by hand
-        batch = one_per_row([(source, np.array([50, 5]))])
+        batch = one_per_row([Pair(source, np.array([50, 5]))])
         logits = translator.transformer.logits(translator.transformer(batch.src, batch.tgt_in))
     assert total + logits[0, 1].softmax(-1)[0].item() == pytest.approx(1, abs=1e-4)
 
@@ -75,9 +76,9 @@ def test_logits_of_bf16_weights_are_fp32(translator: Translator):
     with torch.no_grad():
         transformer.embedding.mul_(8)  # logits far from 0
     source = np.array([7, 8, EOS_ID])
-    pairs = [(source, np.array([50, token])) for token in range(4, 400)]
+    pairs = [Pair(source, np.array([50, token])) for token in range(4, 400)]
     found = [values[1] for values in log_probabilities(transformer, pairs)]
-    batch = one_per_row([(source, np.array([50, 5]))])
+    batch = one_per_row([Pair(source, np.array([50, 5]))])
     with torch.inference_mode():
         hidden = transformer(batch.src, batch.tgt_in)[0, 1]
     expected = (transformer.embedding.double() @ hidden.double()).log_softmax(0)[4:400]

@@ -15,6 +15,7 @@ from matplotlib.image import imread
 
 from nmt.cli import main
 from nmt.data.layout import one_per_row
+from nmt.data.pair import Pair
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, NoModelError
 from nmt.evaluation import attention_png
@@ -72,7 +73,7 @@ def test_weights_are_those_of_the_forward_pass(translator, maps):
     for module, _ in modules:
         module.register_forward_hook(lambda m, args, output: seen.update({m: (args, output)}))
     ids = [np.array([*translator.tokenizer.encode(text), EOS_ID]) for text in (SOURCE, TARGET)]
-    batch = one_per_row([(ids[0], ids[1])])
+    batch = one_per_row([Pair(ids[0], ids[1])])
     with torch.inference_mode():
         transformer(batch.src, batch.tgt_in)
         for module, weights in modules:

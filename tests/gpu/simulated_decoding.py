@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from nmt.config import Decoding, validate
+from nmt.data.pair import Pair
 from nmt.decoding.alignment import cross_attention
 from nmt.decoding.batched_search import BatchedSearch, SearchInput
 from nmt.decoding.beam_search import Hypothesis, search
@@ -131,7 +132,9 @@ def test_samples_scores_and_alignments_are_a_cpus(gpu, transformer, precision):
     dtype = torch.float32 if precision == "fp32" else torch.bfloat16
     there = copy.deepcopy(transformer).to("cuda", dtype)
     options = SearchOptions(sample=True, n_best=3, temperature=0.7, top_p=0.9, seed=1)
-    pairs = [(np.array([*p.tokens, EOS_ID]), np.array([*p.tokens[::-1], EOS_ID])) for p in parts()]
+    pairs = [
+        Pair(np.array([*p.tokens, EOS_ID]), np.array([*p.tokens[::-1], EOS_ID])) for p in parts()
+    ]
     samples = found_by([there], parts(), options)
     scores = log_probabilities(there, pairs)
     weights = cross_attention([there], pairs)

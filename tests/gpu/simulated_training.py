@@ -9,6 +9,7 @@ import torch
 
 from nmt.config import Config, validate
 from nmt.data.layout import fixed_shape, pack
+from nmt.data.pair import Pair
 from nmt.errors import DivergedError
 from nmt.runs.model_directory import new_transformer
 from nmt.training.distributed import Ranks
@@ -46,7 +47,7 @@ class Trainer:
         random, device = np.random.default_rng(self.taken), self.ranks.device
         slots, tokens = [], 0
         for slot in range(self.slots):
-            pairs = [(ids(random), ids(random)) for _ in range(9)]
+            pairs = [Pair(ids(random), ids(random)) for _ in range(9)]
             tokens += sum(len(target) for _, target in pairs)
             host = pack(pairs, fixed_shape(500, 1, 60), is_pinned=device.type == "cuda")
             slots.append((slot, host.to(device)))

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.data.layout import Tokens, one_per_row, packed
+from nmt.data.pair import Pair, TokenPair
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.special_ids import EOS_ID
 from nmt.model.transformer import Transformer
@@ -32,13 +33,13 @@ def in_float64(config: Config, seed: int = 3) -> Transformer:
     return model.double()
 
 
-def some_pairs(*lengths: tuple[int, int]) -> list[tuple[np.ndarray, np.ndarray]]:
+def some_pairs(*lengths: tuple[int, int]) -> list[TokenPair]:
     rng = np.random.default_rng(1)
 
     def sentence(length: int) -> np.ndarray:
         return np.append(rng.integers(4, 400, length - 1), EOS_ID).astype(np.int32)
 
-    return [(sentence(source), sentence(target)) for source, target in lengths]
+    return [Pair(sentence(source), sentence(target)) for source, target in lengths]
 
 
 LENGTHS = [(9, 4), (1, 6), (3, 12), (7, 7), (2, 1), (5, 3)]

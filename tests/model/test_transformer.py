@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from nmt.data.layout import Batch, one_per_row, packed
+from nmt.data.pair import Pair, TokenPair
 from nmt.model.attention import CrossAttention, SelfAttention, recorded_weights
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.stepper import Stepper
@@ -37,13 +38,13 @@ def below_length(_, arguments: tuple[torch.Tensor, int]) -> None:
     assert int(positions.max()) < length
 
 
-def random_pairs(number: int, seed: int = 1) -> list[tuple[np.ndarray, np.ndarray]]:
+def random_pairs(number: int, seed: int = 1) -> list[TokenPair]:
     rng = np.random.default_rng(seed)
 
     def sentence() -> np.ndarray:
         return np.append(rng.integers(4, 400, rng.integers(1, 12)), EOS_ID).astype(np.int32)
 
-    return [(sentence(), sentence()) for _ in range(number)]
+    return [Pair(sentence(), sentence()) for _ in range(number)]
 
 
 def hidden_by_pair(model: Transformer, batch: Batch) -> dict[tuple[int, ...], torch.Tensor]:
@@ -82,10 +83,10 @@ def test_packed_gradients_equal_one_per_row(transformer: Transformer):
 def test_no_position_sees_the_future(transformer: Transformer):
     source, target = random_pairs(1)[0]
     target = np.append(np.arange(50, 60), EOS_ID).astype(np.int32)
-    batch = one_per_row([(source, target)])
+    batch = one_per_row([Pair(source, target)])
     before = transformer(batch.src, batch.tgt_in)
     for changed in range(1, len(target)):
-        other = one_per_row([(source, target)])
+        other = one_per_row([Pair(source, target)])
         other.tgt_in.tokens[0, changed] = 333
         after = transformer(other.src, other.tgt_in)
         assert torch.equal(after[0, :changed], before[0, :changed])
@@ -94,10 +95,10 @@ def test_no_position_sees_the_future(transformer: Transformer):
 
 def test_every_target_position_sees_every_source_token(transformer: Transformer):
     source, target = random_pairs(1, seed=5)[0]
-    batch = one_per_row([(source, target)])
+    batch = one_per_row([Pair(source, target)])
     before = transformer(batch.src, batch.tgt_in)
     for changed in range(len(source)):
-        other = one_per_row([(source, target)])
+        other = one_per_row([Pair(source, target)])
         other.src.tokens[0, changed] = 333
         difference = (transformer(other.src, other.tgt_in) - before).abs().amax(-1)
         assert (difference > 0).all()
@@ -106,7 +107,7 @@ def test_every_target_position_sees_every_source_token(transformer: Transformer)
 def test_cached_steps_equal_teacher_forcing(transformer: Transformer):
     """One of 51 tokens, so that the cache grows on the way."""
     long = np.append(np.arange(4, 54), EOS_ID).astype(np.int32)
-    pairs = [*random_pairs(5, seed=2), (long[-7:], long)]
+    pairs = [*random_pairs(5, seed=2), Pair(long[-7:], long)]
     longest = max(len(target) for _, target in pairs)
     batch = one_per_row(pairs)
     expected = transformer.logits(transformer(batch.src, batch.tgt_in))

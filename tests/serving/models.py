@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from nmt.config import Config
 from nmt.data.layout import one_per_row
+from nmt.data.pair import Pair
 from nmt.data.tokenizer import Tokenizer
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.runs.model_directory import new_transformer
@@ -42,7 +43,7 @@ def learnt_translator(config: Config, data: Path) -> Translator:
     transformer, tokenizer = translator.transformer, translator.tokenizer
     transformer.initialize(1)
     pairs = [
-        tuple(np.array([*tokenizer.encode(text), EOS_ID]) for text in pair)
+        Pair(*(np.array([*tokenizer.encode(text), EOS_ID]) for text in pair))
         for pair in PAIRS.items()
     ]
     batch = one_per_row(pairs)

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from nmt.data.pair import Pair
 from nmt.decoding.beam_search import length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.score import log_probabilities, score_translations
@@ -127,7 +128,8 @@ def test_every_hypothesis_of_a_step_goes_on_from_one_that_lived(translator):
     for one in tree["finished"]:
         tokens = [ids[piece] for piece in _pieces(steps, one)]
         assert translator.tokenizer.decode(tokens) == one["text"]
-        [scored] = log_probabilities(translator.transformer, [(np.array(src), np.array(tokens))])
+        pair = Pair(np.array(src), np.array(tokens))
+        [scored] = log_probabilities(translator.transformer, [pair])
         assert sum(scored) == pytest.approx(one["log_probability"], abs=1e-4)
         end = steps[one["step"]][one["index"]]
         assert end["state"] == "finished" and one["length"] == one["step"] + 1

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from nmt.cli import main
 from nmt.data.layout import one_per_row
+from nmt.data.pair import Pair
 from nmt.errors import DivergedError, Stopped
 from nmt.runs import checkpoint as checkpoints
 from nmt.training import distributed
@@ -86,7 +87,7 @@ def test_no_step_after_a_gradient_that_is_not_finite_changes_anything(settings):
     module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
     optimizer, ranks = adam(module), Ranks(0, 1, torch.device("cpu"))
     ids = np.array([5, 6, 7, 2], np.int32)
-    batch = one_per_row([(ids, ids)])
+    batch = one_per_row([Pair(ids, ids)])
 
     def step(number: int):
         return optimizer_step(module, module, optimizer, [(0, batch)], number, 4, config, ranks)

@@ -9,6 +9,27 @@ from nmt.training import loss as losses
 from nmt.training.loss import smoothed_cross_entropy
 
 
+@pytest.mark.parametrize("chunk_rows", [100, 10_000])
+def test_a_weight_of_2_counts_a_token_twice_and_a_weight_of_0_never(monkeypatch, chunk_rows: int):
+    """Against torch's cross-entropy in float64 of hidden states that are there 0, 1 or 2 times."""
+    hidden, embedding, targets = random_case()
+    monkeypatch.setattr(losses, "_CHUNK_BYTES", chunk_rows * 4 * len(embedding))
+    counts = torch.arange(len(targets)) % 3
+    loss, nll = smoothed_cross_entropy(hidden, embedding, targets, 0.1, counts.float())
+    loss.backward()
+    wide = hidden.detach().double().requires_grad_(), embedding.detach().double().requires_grad_()
+    logits = wide[0].repeat_interleave(counts, 0) @ wide[1].T
+    options = {"ignore_index": PAD_ID, "reduction": "sum"}
+    labels = targets.repeat_interleave(counts)
+    expected = F.cross_entropy(logits, labels, label_smoothing=0.1, **options)
+    expected.backward()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert nll.item() == pytest.approx(F.cross_entropy(logits, labels, **options).item(), rel=1e-5)
+    for narrow, reference in zip((hidden, embedding), wide, strict=True):
+        torch.testing.assert_close(narrow.grad.double(), reference.grad, atol=1e-4, rtol=1e-4)
+    assert not hidden.grad[counts == 0].any()
+
+
 def random_case(n: int = 1300, d: int = 16, v: int = 50):
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(n, d, generator=generator, requires_grad=True)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from nmt.config import Config
 from nmt.data.layout import Batch, one_per_row
+from nmt.data.pair import Pair
 from nmt.training import train as training
 from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
@@ -225,7 +226,7 @@ def test_the_masks_of_a_slot_follow_from_seed_step_and_slot_alone(settings):
     """Whatever was drawn before: so a rank's slots are the same in any other company."""
     config, other_seed = (settings(model__dropout=0.5, training__seed=seed) for seed in (1, 2))
     rng = np.random.default_rng(1)
-    pairs = [tuple(rng.integers(4, 400, 9).astype(np.int32) for _ in range(2)) for _ in range(8)]
+    pairs = [Pair(*rng.integers(4, 400, (2, 9)).astype(np.int32)) for _ in range(8)]
     batch = one_per_row(pairs)
     torch.manual_seed(1)
     alone = {

@@ -1,28 +1,28 @@
-"""Parallel text as streams of (source, target) pairs, unchanged.
+"""Parallel text as streams of pairs, unchanged.
 
 A corpus is one entry of `data.train`, `data.validation` or `data.test`. Each kind has a file here,
 a subclass of `Kind`; a new kind needs such a file, an entry in `_KINDS` and a line in
-`nmt.config.settings`. Whatever cannot be read stops with file and line; nothing is left out and
-nothing is cleaned here.
+`nmt.config.settings`. A setting NAME_column of a kind names a column of its table or key of its
+objects, which is read into the column NAME of each pair. Whatever cannot be read stops with file
+and line; nothing is left out and nothing is cleaned here.
 """
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from nmt.config import Corpus, Data
-from nmt.data.corpora.demo import Demo, DemoChunk
+from nmt.data.corpora.demo import Demo
 from nmt.data.corpora.hub import Hub, folder_files
 from nmt.data.corpora.jsonl import Jsonl
-from nmt.data.corpora.kind import Kind, Pairs
+from nmt.data.corpora.kind import Chunk, Kind, Pairs
 from nmt.data.corpora.parquet import Parquet
 from nmt.data.corpora.text import Text
 from nmt.data.corpora.tsv import Tsv
 from nmt.errors import InputError
 from nmt.storage.opening import check_regular, opened
 
-_CHUNK_CHARACTERS = 200_000_000  # lines as long as documents make smaller chunks
-
-
+T = TypeVar("T")
 _KINDS: dict[str, Kind] = {
     "hub": Hub(), "text": Text(), "tsv": Tsv(), "parquet": Parquet(), "jsonl": Jsonl(),
     "demo": Demo(),
@@ -30,7 +30,7 @@ _KINDS: dict[str, Kind] = {
 
 
 def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
-    """The pairs of a corpus in order, raw.
+    """Yields the pairs of a corpus in order, raw.
 
     Args:
         corpus: one entry of the lists in `data`.
@@ -41,39 +41,27 @@ def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
         InputError: something cannot be read; names file and line. It is raised when that place is
             reached; `check_corpus` finds most of it in advance.
     """
-    kind, settings = _KINDS[corpus.kind()], corpus.settings
-    for path in kind.paths(settings):
-        check_regular(Path(path))
-    pair = None
-    for pair in kind.pairs(settings, data, split):
-        yield pair
-    if pair is None:
-        raise InputError(f"no sentence pairs, {describe(corpus)}, name a corpus that holds some")
+    return _nonempty(corpus, _KINDS[corpus.kind()].pairs(corpus.settings, data, split))
 
 
-def read_chunks(
-    corpus: Corpus, data: Data, split: str, size: int
-) -> Iterator[list[tuple[str, str]] | DemoChunk]:
-    """What `read_corpus` gives, at most `size` pairs at a time, for other processes to work on.
+def read_chunks(corpus: Corpus, data: Data, split: str, size: int) -> Iterator[Chunk]:
+    """Yields the pairs of a corpus, at most `size` at a time, for other processes to work on.
 
-    Files are read here. The demo grammar needs ten times as long for a pair as cleaning does, so
-    its pairs are written by the process that loops over them.
+    Raises:
+        InputError: see `read_corpus`.
     """
-    kind, settings = _KINDS[corpus.kind()], corpus.settings
-    if isinstance(kind, Demo):
-        for first in range(0, settings.pairs, size):
-            yield kind.chunk(settings, data, split, first, min(first + size, settings.pairs))
-        return
-    chunk: list[tuple[str, str]] = []
-    characters = 0
-    for pair in read_corpus(corpus, data, split):
-        chunk.append(pair)
-        characters += len(pair[0]) + len(pair[1])
-        if len(chunk) == size or characters >= _CHUNK_CHARACTERS:
-            yield chunk
-            chunk, characters = [], 0
-    if chunk:
-        yield chunk
+    return _nonempty(corpus, _KINDS[corpus.kind()].chunks(corpus.settings, data, split, size))
+
+
+def _nonempty(corpus: Corpus, items: Iterator[T]) -> Iterator[T]:
+    """Yields what is read of a corpus; raises InputError if that is nothing."""
+    for path in _KINDS[corpus.kind()].paths(corpus.settings):
+        check_regular(Path(path))
+    item = None
+    for item in items:
+        yield item
+    if item is None:
+        raise InputError(f"no sentence pairs, {describe(corpus)}, name a corpus that holds some")
 
 
 def with_prefix(prefix: str | None, source: str) -> str:

@@ -1,17 +1,69 @@
-"""Text columns of tables, as parquet files and datasets of the hub have them."""
+"""The columns of tables and of JSON objects, and the pair that a row of them gives."""
 
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nmt.config import Section
+from nmt.data.pair import Pair, TextPair
 from nmt.errors import InputError
 
-BATCH = 10_000  # rows in memory at a time
+BATCH = 10_000  # rows of a table in memory at a time
+_SUFFIX = "_column"  # of the settings that name columns
+_SENTENCES = ("source", "target")
+
+
+def columns_of(settings: Section) -> dict[str, Any]:
+    """Returns the columns that the settings of a corpus name: `source` for `source_column`."""
+    return {
+        key.removesuffix(_SUFFIX): name
+        for key, name in settings
+        if key.endswith(_SUFFIX) and name is not None
+    }
+
+
+def pair_of(row: Mapping[str, Any], where: str) -> TextPair:
+    """Returns the pair of a row.
+
+    Args:
+        row: what the corpus has in each of its columns.
+        where: file and line or row, for messages.
+
+    Raises:
+        InputError: a value is not of its column's type.
+    """
+    columns = {column: _number(row, column, where) for column in row if column not in _SENTENCES}
+    return Pair(_text(row, "source", where), _text(row, "target", where), columns)
+
+
+def _text(row: Mapping[str, Any], column: str, where: str) -> str:
+    value = row[column]
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"The {column} in {where} is not text. Correct it, or {column}{_SUFFIX}.")
+    return value or ""  # null: an empty side, which cleaning drops and counts
+
+
+def _number(row: Mapping[str, Any], column: str, where: str) -> float:
+    """Returns a number from 0 on, rounded to fp32, in which the loss is computed."""
+    value = row[column]
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not 0 <= number <= float(np.finfo(np.float32).max):
+        raise InputError(
+            f"The {column} in {where} is {value!r:.60}, not a finite number from 0 on. Correct it, "
+            f"or {column}{_SUFFIX}."
+        )
+    return float(np.float32(number))
 
 
 def leaves(fields: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], pa.DataType]]:
-    """Every column of a schema with its type, those inside structs included."""
+    """Returns every column of a schema with its type, those inside structs included."""
     found: list[tuple[tuple[str, ...], pa.DataType]] = []
     for field in fields:
         path = (*above, field.name)
@@ -22,28 +74,49 @@ def leaves(fields: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ..
     return found
 
 
-def resolve(schema: pa.Schema, dotted: str, where: str) -> tuple[str, ...]:
-    """The path of the text column that `dotted` names; InputError, which says `where`, if none."""
-    found = leaves(schema)
-    matching = [(path, kind) for path, kind in found if ".".join(path) == dotted]
-    if not matching:
-        known = ", ".join(".".join(path) for path, _ in found)
-        raise InputError(f"no column {dotted}, {where}, the columns are: {known}")
-    path, kind = matching[0]
-    if len(matching) > 1 or schema.names.count(path[0]) > 1:
-        raise InputError(f"two columns are called {dotted}, {where}, rename one of them")
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise InputError(f"column {dotted} is {kind}, {where}, name a column of text")
-    return path
+def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[str, Sequence[str]]:
+    """Returns the path of each column in a schema.
+
+    Args:
+        columns: the dotted name of each, see `columns_of`.
+        where: the file, for messages.
+
+    Raises:
+        InputError: a column is missing or ambiguous, or a sentence's column has no text.
+    """
+    found, paths = leaves(schema), dict[str, Sequence[str]]()
+    for column, dotted in columns.items():
+        matching = [(path, kind) for path, kind in found if ".".join(path) == dotted]
+        if not matching:
+            known = ", ".join(".".join(path) for path, _ in found)
+            raise InputError(f"no column {dotted}, {where}, the columns are: {known}")
+        path, kind = matching[0]
+        if len(matching) > 1 or schema.names.count(path[0]) > 1:
+            raise InputError(f"two columns are called {dotted}, {where}, rename one of them")
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        if column in _SENTENCES and not is_text:
+            raise InputError(f"column {dotted} is {kind}, {where}, name a column of text")
+        paths[column] = path
+    return paths
 
 
-def strings(rows: pa.Table | pa.RecordBatch, path: tuple[str, ...], where: str) -> list[str]:
-    """A column's texts; `path` is as `resolve` gives it."""
+def pairs_of_table(
+    batches: Iterator[pa.Table | pa.RecordBatch], paths: Mapping[str, Sequence[str]], where: str
+) -> Iterator[TextPair]:
+    """Yields the pairs of a table's rows; `paths` are as `resolve` gives them."""
+    number = 0  # of the row
+    for batch in batches:
+        values = [_values(batch, path, where) for path in paths.values()]
+        for number, row in enumerate(zip(*values, strict=True), number + 1):  # noqa: B020
+            yield pair_of(dict(zip(paths, row, strict=True)), f"{where}, row {number}")
+
+
+def _values(rows: pa.Table | pa.RecordBatch, path: Sequence[str], where: str) -> list[Any]:
     column = rows.column(path[0])
     for key in path[1:]:
         column = pc.struct_field(column, key)
     try:
-        return [text or "" for text in column.to_pylist()]  # null: an empty side, dropped, counted
+        return column.to_pylist()
     except UnicodeDecodeError as error:
         raise InputError(
             f"column {'.'.join(path)} is not UTF-8 ({error.reason}), {where}, write it as UTF-8"

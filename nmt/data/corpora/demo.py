@@ -1,9 +1,11 @@
 """Sentences that the demo's grammar writes."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nmt.config import Data, DemoPairs
-from nmt.data.corpora.kind import Kind, Pairs
+from nmt.data.corpora.kind import Chunk, Kind, Pairs
+from nmt.data.pair import Pair
 from nmt.errors import InputError
 
 
@@ -25,23 +27,29 @@ class Demo(Kind):
             )
 
     def pairs(self, settings: DemoPairs, data: Data, split: str) -> Pairs:
-        return iter(self.chunk(settings, data, split, 0, settings.pairs))
+        for chunk in self.chunks(settings, data, split, settings.pairs):
+            yield from chunk
 
-    def chunk(
-        self, settings: DemoPairs, data: Data, split: str, first: int, last: int
-    ) -> "DemoChunk":
-        """The pairs `first`, ..., `last` - 1, not yet written."""
+    def chunks(self, settings: DemoPairs, data: Data, split: str, size: int) -> Iterator[Chunk]:
+        """Yields pairs that are not yet written.
+
+        Writing a pair takes ten times as long as cleaning it, so the process that cleans a chunk
+        also writes it.
+        """
         self.check(settings, data)
-        return DemoChunk(settings.seed, split, data.source_language == "en", first, last)
+        is_english_first = data.source_language == "en"
+        for first in range(0, settings.pairs, size):
+            last = min(first + size, settings.pairs)
+            yield _Chunk(settings.seed, split, is_english_first, first, last)
 
 
 @dataclass(frozen=True)
-class DemoChunk:
-    """The pairs `first`, ..., `last` - 1 of a demo corpus; each loop over it writes them anew."""
+class _Chunk:
+    """The pairs `first`, ..., `last` - 1 of a demo corpus; iterating writes them anew."""
 
     seed: int
     split: str
-    english_first: bool
+    is_english_first: bool
     first: int
     last: int
 
@@ -54,7 +62,7 @@ class DemoChunk:
         try:
             for pair in demo_pairs(self.last, self.seed, self.split, self.first):
                 english, german = pair.source, pair.target
-                yield (english, german) if self.english_first else (german, english)
+                yield Pair(english, german) if self.is_english_first else Pair(german, english)
         except OutOfSentences as error:
             where = f"data.{self.split}, demo, seed {self.seed}"
             raise InputError(f"{error}, {where}, ask for fewer pairs") from None

@@ -1,13 +1,15 @@
 """A dataset of the Hugging Face hub, or a local folder laid out like one."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nmt import config
 from nmt.config import Data
-from nmt.data.corpora.columns import BATCH, leaves, resolve, strings
+from nmt.data.corpora.columns import BATCH, columns_of, leaves, pairs_of_table, resolve
 from nmt.data.corpora.kind import Kind, Pairs
 from nmt.errors import InputError, StorageError
+from nmt.storage import manifest
 from nmt.storage.opening import below
 
 
@@ -22,14 +24,13 @@ class Hub(Kind):
 
     def check(self, settings: config.Hub, data: Data) -> None:
         """Fetches the dataset, and finds its columns."""
-        _columns(_load(settings), settings, data)
+        _paths(_load(settings), settings, data)
 
     def pairs(self, settings: config.Hub, data: Data, split: str) -> Pairs:
         dataset = _load(settings)
-        columns = _columns(dataset, settings, data)
-        for rows in dataset.with_format("arrow").iter(BATCH):
-            sides = (strings(rows, column, _where(settings)) for column in columns)
-            yield from zip(*sides, strict=True)
+        paths = _paths(dataset, settings, data)
+        tables = dataset.with_format("arrow").iter(BATCH)
+        yield from pairs_of_table(tables, paths, _where(settings))
 
 
 def folder_files(settings: config.Hub) -> list[Path]:
@@ -46,15 +47,16 @@ def _where(settings: config.Hub) -> str:
     return f"hub {Hub().describe(settings)}"
 
 
-def _columns(dataset: Any, settings: config.Hub, data: Data) -> list[tuple[str, ...]]:
-    """The columns of the two languages: in a struct `translation`, or each by itself."""
+def _paths(dataset: Any, settings: config.Hub, data: Data) -> dict[str, Sequence[str]]:
+    """Finds the columns: the languages are in a struct `translation`, or each by itself."""
     schema = dataset.data.schema
     known = {".".join(path) for path, _ in leaves(schema)}
-    inside = [
-        f"translation.{language}" for language in (data.source_language, data.target_language)
-    ]
-    names = [name if name in known else name.removeprefix("translation.") for name in inside]
-    return [resolve(schema, name, _where(settings)) for name in names]
+    languages = {"source": data.source_language, "target": data.target_language}
+    columns = {
+        side: nested if (nested := f"translation.{language}") in known else language
+        for side, language in languages.items()
+    }
+    return resolve(schema, columns | columns_of(settings), _where(settings))
 
 
 def _load(settings: config.Hub) -> Any:
@@ -65,8 +67,17 @@ def _load(settings: config.Hub) -> Any:
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
     huggingface_hub.logging.set_verbosity(50)  # it logs every retry as a warning
+    # The library's own key for a local folder is its name and configuration, whatever the files
+    # hold, so that it would give the text of another folder or of an earlier version of this one.
+    files = [(str(file.resolve()), *_version(file)) for file in folder_files(settings)]
+    cache = Path(datasets.config.HF_DATASETS_CACHE) / f"nmt-{manifest.value_hash(files)[:16]}"
     try:
-        return datasets.load_dataset(settings.hub, settings.name, split=settings.split)
+        return datasets.load_dataset(
+            settings.hub,
+            settings.name,
+            split=settings.split,
+            cache_dir=str(cache) if files else None,
+        )
     except MemoryError:  # of the machine, not of the entry
         raise
     except Exception as error:  # the library raises dozens of kinds: everything becomes one line
@@ -77,6 +88,12 @@ def _load(settings: config.Hub) -> Any:
         elif any(map(_is_of_storage, (error, error.__cause__))):
             hint, kind = "make room or allow access", StorageError
         raise kind(f"{reason}, {_where(settings)}, {hint}") from None
+
+
+def _version(file: Path) -> tuple[int, int]:
+    """Returns size and time of change, which are those of the content that is in the cache."""
+    status = file.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def _is_of_storage(error: BaseException | None) -> bool:

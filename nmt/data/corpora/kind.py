@@ -1,11 +1,21 @@
 """What a kind of corpus does."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from nmt.config import Data
+from nmt.data.pair import TextPair
 
-Pairs = Iterator[tuple[str, str]]
+Pairs = Iterator[TextPair]
+_CHUNK_CHARACTERS = 200_000_000  # lines as long as documents make smaller chunks
+
+
+class Chunk(Protocol):
+    """Some pairs of a corpus."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Pairs: ...
 
 
 class Kind:
@@ -28,3 +38,16 @@ class Kind:
     def pairs(self, settings: Any, data: Data, split: str) -> Pairs:
         """The pairs in order, raw; InputError on the way for what cannot be read."""
         raise NotImplementedError
+
+    def chunks(self, settings: Any, data: Data, split: str, size: int) -> Iterator[Chunk]:
+        """Yields what `pairs` yields, at most `size` pairs at a time."""
+        chunk: list[TextPair] = []
+        characters = 0
+        for pair in self.pairs(settings, data, split):
+            chunk.append(pair)
+            characters += sum(map(len, pair))
+            if len(chunk) == size or characters >= _CHUNK_CHARACTERS:
+                yield chunk
+                chunk, characters = [], 0
+        if chunk:
+            yield chunk

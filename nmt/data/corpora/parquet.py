@@ -1,14 +1,14 @@
 """Named columns of a parquet file."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nmt.config import ColumnsFile, Data
-from nmt.data.corpora.columns import BATCH, resolve, strings
+from nmt.data.corpora.columns import BATCH, columns_of, pairs_of_table, resolve
 from nmt.data.corpora.kind import Kind, Pairs
 from nmt.errors import InputError
 from nmt.storage.opening import opened
@@ -19,20 +19,17 @@ class Parquet(Kind):
 
     def check(self, settings: ColumnsFile, data: Data) -> None:
         with _opened(Path(settings.path)) as file:
-            _columns(file, settings)
+            _paths(file, settings)
 
     def pairs(self, settings: ColumnsFile, data: Data, split: str) -> Pairs:
         with _opened(Path(settings.path)) as file:
-            columns = _columns(file, settings)
-            for batch in file.iter_batches(BATCH, columns=sorted({path[0] for path in columns})):
-                sides = (strings(batch, path, settings.path) for path in columns)
-                yield from zip(*sides, strict=True)
+            paths = _paths(file, settings)
+            names = sorted({path[0] for path in paths.values()})
+            yield from pairs_of_table(file.iter_batches(BATCH, columns=names), paths, settings.path)
 
 
-def _columns(file: pq.ParquetFile, settings: ColumnsFile) -> list[tuple[str, ...]]:
-    """The paths of the two columns."""
-    names = (settings.source_column, settings.target_column)
-    return [resolve(file.schema_arrow, name, settings.path) for name in names]
+def _paths(file: pq.ParquetFile, settings: ColumnsFile) -> dict[str, Sequence[str]]:
+    return resolve(file.schema_arrow, columns_of(settings), settings.path)
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from nmt.config import Data, TextFiles
 from nmt.data.corpora.kind import Kind, Pairs
+from nmt.data.pair import Pair
 from nmt.errors import InputError
 from nmt.storage.opening import count_lines, read_lines
 
@@ -32,4 +33,4 @@ class Text(Kind):
         for source, target in zip_longest(*map(read_lines, map(Path, self.paths(settings)))):
             if source is None or target is None:
                 self.check(settings, data)
-            yield source, target
+            yield Pair(source, target)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from nmt.config import Data, TsvFile
+from nmt.data.corpora.columns import columns_of, pair_of
 from nmt.data.corpora.kind import Kind, Pairs
 from nmt.errors import InputError
 from nmt.storage.opening import read_lines
@@ -12,13 +13,13 @@ class Tsv(Kind):
     """Tab-separated values; what a line lacks is found when it is read."""
 
     def pairs(self, settings: TsvFile, data: Data, split: str) -> Pairs:
-        columns = (settings.source_column, settings.target_column)
-        for number, line in enumerate(read_lines(Path(settings.path)), 1):
-            fields = line.split("\t")
-            if max(columns) >= len(fields):
+        path, columns = Path(settings.path), columns_of(settings)
+        last = max(columns.values())
+        for number, line in enumerate(read_lines(path), 1):
+            fields, where = line.split("\t"), f"{path}:{number}"
+            if last >= len(fields):
                 raise InputError(
-                    f"no column {max(columns)} (columns count from 0; this line has "
-                    f"{len(fields)}), {Path(settings.path)}:{number}, "
-                    "correct the line or the column number"
+                    f"no column {last} (columns count from 0; this line has {len(fields)}), "
+                    f"{where}, correct the line or the column number"
                 )
-            yield fields[columns[0]], fields[columns[1]]
+            yield pair_of({name: fields[column] for name, column in columns.items()}, where)

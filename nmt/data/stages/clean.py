@@ -7,6 +7,7 @@ give away one of theirs.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tqdm import tqdm
 
 from nmt.data import cleaning, shards, workers
 from nmt.data.corpora import describe, read_chunks, with_prefix, without_prefix
+from nmt.data.pair import TextPair
 from nmt.data.stages.job import Job, Part, finish, is_finished, load, save
 from nmt.errors import Note
 
@@ -72,12 +74,14 @@ def _held_out_pairs(path: Path, part: Part) -> Iterator[tuple[str, str]]:
 
 
 def clean_shard(
-    pairs: Iterable[tuple[str, str]],
+    pairs: Iterable[TextPair],
     held_out: cleaning.HeldOut | None,
     output: Path,
     source_prefix: str | None = None,
 ) -> None:
     """Normalizes pairs, drops those that break a rule, and writes the rest with their counts.
+
+    The extra columns of a pair stay as they are.
 
     Args:
         pairs: raw.
@@ -98,7 +102,8 @@ def clean_shard(
         else:
             fault = cleaning.fault(source, target, held_out)
         if fault is None:
-            kept.append((with_prefix(source_prefix, source), target))
+            source = with_prefix(source_prefix, source)
+            kept.append(replace(raw, source=source, target=target))
         else:
             counts[fault] += 1
     shards.write_text(output, kept, [cleaning.pair_hash(*pair) for pair in kept])

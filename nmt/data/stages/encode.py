@@ -7,7 +7,8 @@ each. Test text stays text.
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pyarrow as pa
 from tqdm import tqdm
 
 from nmt.data import cleaning, shards, workers
+from nmt.data.pair import Pair, TextPair, TokenPair
 from nmt.data.stages import clean
 from nmt.data.stages.job import Job, finish, is_finished
 from nmt.data.tokenizer import Tokenizer
@@ -69,25 +71,25 @@ def encode_shard(
     """
     batch, limit = shards.read_text(text), math.inf if max_length is None else max_length
     rows = np.arange(len(batch)) if kept is None else np.flatnonzero(kept)
-    counts = Counter({cleaning.DUPLICATE: len(batch) - len(rows)})
-    sides: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    pairs: list[TokenPair] = []
     for start in range(0, len(rows), _BATCH):
-        some = batch.take(pa.array(rows[start : start + _BATCH]))
-        encoded = (_encoded(some, side, tokenizer) for side in ("source", "target"))
-        for pair in zip(*encoded, strict=True):
-            if max(map(len, pair)) > limit:
-                counts[cleaning.TOO_MANY_TOKENS] += 1
-                continue
-            for side, ids in zip(sides, pair, strict=True):
-                side.append(ids)
-    counts["pairs"] = len(sides[0])
-    for name, side in zip(("source_tokens", "target_tokens"), sides, strict=True):
-        counts[name] = sum(map(len, side))
-    if counts["pairs"]:
-        used = set(np.concatenate(sides[1]).tolist()) if tokenizer.symbols else set()
+        some = shards.text_pairs(batch.take(pa.array(rows[start : start + _BATCH])))
+        encoded = _encoded(some, tokenizer)
+        pairs += [pair for pair in encoded if max(map(len, pair)) <= limit]
+    counts = Counter({cleaning.DUPLICATE: len(batch) - len(rows)})
+    counts[cleaning.TOO_MANY_TOKENS] = len(rows) - len(pairs)
+    counts["pairs"] = len(pairs)
+    counts["source_tokens"] = sum(len(pair.source) for pair in pairs)
+    counts["target_tokens"] = sum(len(pair.target) for pair in pairs)
+    if pairs:
+        used = (
+            set(chain.from_iterable(p.target.tolist() for p in pairs))
+            if tokenizer.symbols
+            else set()
+        )
         for symbol, i in tokenizer.symbol_ids.items():
             counts[in_targets(symbol)] += i in used
-        shards.write_shard(output, *sides)  # type: ignore[arg-type]
+        shards.write_shard(output, pairs)
     finish(output, counts)
 
 
@@ -96,6 +98,12 @@ def in_targets(symbol: str) -> str:
     return f"{symbol} in targets"
 
 
-def _encoded(rows: pa.RecordBatch, side: str, tokenizer: Tokenizer) -> Iterator[np.ndarray]:
-    for ids in tokenizer.encode_batch(rows.column(side).to_pylist()):
-        yield np.array([*ids, EOS_ID], dtype=np.int32)
+def _encoded(pairs: Sequence[TextPair], tokenizer: Tokenizer) -> Iterator[TokenPair]:
+    """Yields pairs with token ids in place of text, and the same columns."""
+    sources, targets = (
+        tokenizer.encode_batch([pair.source for pair in pairs]),
+        tokenizer.encode_batch([pair.target for pair in pairs]),
+    )
+    for pair, *sides in zip(pairs, sources, targets, strict=True):
+        source, target = (np.array([*ids, EOS_ID], dtype=np.int32) for ids in sides)
+        yield Pair(source, target, pair.columns)

@@ -16,7 +16,8 @@ def learn_table(job: Job, note: Note) -> None:
         return
     note("learning a shortlist")
     paths = [job.token_shard(text) for _, text in job.text_shards("train")]
-    pairs = [read_shard(path) for path in paths if counts_of_file(path)["pairs"]]
-    table = learn_shortlist(pairs, job.config.tokenizer.vocabulary_size)
+    found = [read_shard(path) for path in paths if counts_of_file(path)["pairs"]]
+    sides = [(shard.source, shard.target) for shard in found]
+    table = learn_shortlist(sides, job.config.tokenizer.vocabulary_size)
     atomic.write_file(job.shortlist, table.to_bytes())
     finish(job.shortlist)

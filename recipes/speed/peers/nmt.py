@@ -9,6 +9,7 @@ import nmt
 from nmt.config import Config, load
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data import layout
+from nmt.data.pair import Pair
 from nmt.decoding.beam_search import search
 from nmt.model.kernels.prepacking import prepack
 from nmt.model.stepper import Stepper
@@ -111,5 +112,5 @@ def packed(batch: Batch, shape: layout.Shape, device: torch.device = CPU) -> lay
     """The same pairs, several in a row."""
     sides = (batch.src, batch.src_lengths), (batch.tgt_out, batch.tgt_lengths)
     src, tgt = ([ids[:n].numpy() for ids, n in zip(*side, strict=True)] for side in sides)
-    pairs = list(zip(src, tgt, strict=True))
+    pairs = list(map(Pair, src, tgt))
     return layout.pack(pairs, shape, is_pinned=device.type == "cuda").to(device)

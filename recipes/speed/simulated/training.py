@@ -11,6 +11,7 @@ import numpy as np
 
 from nmt.config import load
 from nmt.data.layout import fixed_shape, pack
+from nmt.data.pair import Pair
 from nmt.model.special_ids import EOS_ID
 from nmt.runs.model_directory import new_transformer
 from nmt.training.distributed import Ranks
@@ -49,7 +50,7 @@ class Training:
             slots: into which the step is cut.
             first: take only so many of them. From the second slot on, all have the same peak.
         """
-        settings, pair = self.config.training, (np.array([EOS_ID], np.int32),) * 2
+        settings, pair = self.config.training, Pair(*[np.array([EOS_ID], np.int32)] * 2)
         shape = fixed_shape(settings.batch_tokens, slots, self.config.data.max_length)
         self.taken += 1
         self.gpu.restart()

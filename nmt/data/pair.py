@@ -1,0 +1,35 @@
+"""A sentence pair with its columns: one type from the corpus to the batch."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Pair(Generic[T]):
+    """A source and its target, as text or as token ids.
+
+    Iterating over a pair yields its source and its target.
+
+    Attributes:
+        columns: What else the corpus says of the pair, by name: a number for the pair, or a
+            sequence of numbers, one for each target token, EOS included. Preparing stores every
+            column beside the sentences, and `layout` puts it into the batch; only the corpus that
+            reads a column and the code that uses it know its name.
+    """
+
+    source: T
+    target: T
+    columns: Mapping[str, Any] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[T]:
+        yield self.source
+        yield self.target
+
+
+TextPair = Pair[str]
+TokenPair = Pair[np.ndarray]  # (S,) and (T,) integers, each with EOS
