@@ -20,9 +20,8 @@ from nmt.data import cleaning, shards, workers
 from nmt.data.pair import Pair, TextPair, TokenPair
 from nmt.data.stages import clean
 from nmt.data.stages.job import Job, finish, is_finished
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.errors import Note
-from nmt.model.special_ids import EOS_ID
 
 _BATCH = 10_000  # pairs whose ids are Python objects at a time
 
@@ -105,5 +104,5 @@ def _encoded(pairs: Sequence[TextPair], tokenizer: Tokenizer) -> Iterator[TokenP
         tokenizer.encode_batch([pair.target for pair in pairs]),
     )
     for pair, *sides in zip(pairs, sources, targets, strict=True):
-        source, target = (np.array([*ids, EOS_ID], dtype=np.int32) for ids in sides)
+        source, target = map(with_eos, sides)
         yield Pair(source, target, pair.columns)
