@@ -8,7 +8,7 @@ import weakref
 import pytest
 import torch
 
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.decoding import translator as translators
 from nmt.decoding.constraints import ForcedPrefix
 from nmt.decoding.options import SearchOptions

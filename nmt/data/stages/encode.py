@@ -30,7 +30,7 @@ def encode(job: Job, kept: np.ndarray, note: Note) -> None:
     """Encodes the shards that are not encoded yet."""
     job.tokens.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer.load(job.tokenizer)
-    max_length = job.config.data.max_length
+    max_length = job.data.max_length
     tasks: list[tuple[Any, ...]] = [
         (text, np.asarray(mask), tokenizer, max_length, job.token_shard(text))
         for text, mask in job.training_text(kept)
