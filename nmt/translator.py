@@ -15,7 +15,7 @@ import torch
 from nmt.config import Config
 from nmt.data.pair import Pair
 from nmt.data.shortlist import Shortlist
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.decoding.alignment import cross_attention, links, word_of_each_token
 from nmt.decoding.batched_search import BatchedSearch, Progress, SearchInput
 from nmt.decoding.beam_search import NEVER_GENERATED, Hypothesis
@@ -314,7 +314,7 @@ class Translator:
         if not parts:
             return []
         with self._one_at_a_time, torch.inference_mode():
-            src = torch.tensor([[*parts[0], EOS_ID]], device=self.device)
+            src = torch.from_numpy(with_eos(parts[0])[None]).to(self.device, torch.long)
             steps = self.search.started(src, 1, len(forced) + 1)
             for token in [BOS_ID, *forced]:
                 last = torch.tensor([[token]], device=self.device)
@@ -406,7 +406,7 @@ class Translator:
                     content = [token for token in each.tokens if token != EOS_ID]
                     [target] = word_of_each_token(self._text, [content], each.text)
                     places.append((translations, place))
-                    pairs.append(Pair(np.array([*part, EOS_ID]), np.array(each.tokens)))
+                    pairs.append(Pair(with_eos(part), np.array(each.tokens)))
                     words.append((source, target))
         weights = cross_attention(self.search.transformers, pairs)
         for (translations, place), matrix, (source, target), (src, _) in zip(

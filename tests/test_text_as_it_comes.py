@@ -8,7 +8,7 @@ import pytest
 from nmt.config import Config, validate
 from nmt.data import cleaning
 from nmt.data.prepare import prepare
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.score import score_translations
 from nmt.demo_language import demo_pairs

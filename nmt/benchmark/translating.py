@@ -249,7 +249,7 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
     target = [len(each.tokens) for each in found]
     translator = work.translator
     tokenizer = translator.tokenizer
-    ids = tokenizer.encode_batch([tokenizer.normalize(text) for text in work.sentences])
+    ids = tokenizer.encode_batch(work.sentences)
     source = [len(each) + 1 for each in ids]
     flops = translation_flops(
         translator.config.model, translator.config.tokenizer.vocabulary_size, source, target,

@@ -84,18 +84,18 @@ def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
 def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
     """The problem with a corpus that the words of known languages show, if any."""
     name, *sides = corpus
-    seen = [_known_language(lines) for lines in sides]
+    recognized = [_known_language(lines) for lines in sides]
     wanted = [re.split("[-_]", code.lower())[0] for code in codes]
     if (
         wanted[0] != wanted[1]
-        and any(seen)
-        and all(seen[i] in (None, wanted[1 - i]) for i in (0, 1))
+        and any(recognized)
+        and all(recognized[i] in (None, wanted[1 - i]) for i in (0, 1))
     ):
         return _swapped(name, *codes)
     for i, side in enumerate(("source", "target")):
-        if seen[i] not in (None, wanted[i]) and wanted[i] in _WORDS:  # Norwegian looks Danish
+        if recognized[i] not in (None, wanted[i]) and wanted[i] in _WORDS:  # Norwegian looks Danish
             return (
-                f"the {side} looks like {seen[i]}, not {codes[i]}, {name}, "
+                f"the {side} looks like {recognized[i]}, not {codes[i]}, {name}, "
                 f"check its files or columns, or data.{side}_language"
             )
     return None

@@ -78,8 +78,8 @@ class Plan:
         step = epoch = 0
         while True:
             for number, window in enumerate(self._windows(epoch)):
-                parts = [(self.shards[i], self._chosen(i, epoch)) for i in window]
-                pairs, *columns = _pairs(parts)
+                shares = [(self.shards[i], self._chosen(i, epoch)) for i in window]
+                pairs, *columns = _pairs(shares)
                 source, target, _ = columns
                 rng = self._rng(epoch, 1, number)
                 order = rng.permutation(len(pairs))
@@ -87,7 +87,7 @@ class Plan:
                 if step + len(bounds) - 1 <= after:
                     step += len(bounds) - 1
                     continue
-                for shard, _ in parts:
+                for shard, _ in shares:
                     self.before_use(shard)
                 for begin, end in pairwise(bounds):
                     step += 1
@@ -149,17 +149,17 @@ class Plan:
 
 
 def _pairs(
-    parts: Sequence[tuple[Shard, np.ndarray]],
+    shares: Sequence[tuple[Shard, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Returns chosen pairs of several shards as indices into the split, (pairs,) each.
 
     With them their source tokens, their target tokens, and the sums of their tokens' loss weights.
     """
     return (
-        np.concatenate([shard.first + chosen for shard, chosen in parts]),
-        np.concatenate([shard.source.lengths[chosen] for shard, chosen in parts]),
-        np.concatenate([shard.target.lengths[chosen] for shard, chosen in parts]),
-        np.concatenate([_weights(shard)[chosen] for shard, chosen in parts]),
+        np.concatenate([shard.first + chosen for shard, chosen in shares]),
+        np.concatenate([shard.source.lengths[chosen] for shard, chosen in shares]),
+        np.concatenate([shard.target.lengths[chosen] for shard, chosen in shares]),
+        np.concatenate([_weights(shard)[chosen] for shard, chosen in shares]),
     )
 
 

@@ -10,16 +10,16 @@ from nmt.config import Config
 from nmt.data import workers
 from nmt.data.corpora import check_corpus, input_files
 from nmt.data.languages import code_problem
-from nmt.data.prepared import PreparedData, changes, refuse_if_used, settings_of
+from nmt.data.prepared_data import PreparedData, changes, refuse_if_used, settings_of
 from nmt.data.stages import job as jobs
 from nmt.data.stages.assemble import assemble
 from nmt.data.stages.clean import clean
 from nmt.data.stages.counts import nothing_left
 from nmt.data.stages.deduplicate import deduplicate
 from nmt.data.stages.encode import encode
-from nmt.data.stages.job import Job, Part
+from nmt.data.stages.inspect_corpora import inspect_corpora
+from nmt.data.stages.job import CorpusEntry, Job
 from nmt.data.stages.learn_table import learn_table
-from nmt.data.stages.look import look
 from nmt.data.stages.publish import discard_work, publish, refuse_what_is_not_ours, remove_work
 from nmt.data.stages.vocabulary import learn_vocabulary
 from nmt.errors import InputError, LastingError, Note
@@ -104,7 +104,7 @@ def _locked(job: Job) -> Iterator[None]:
 
 def run_stages(job: Job, note: Note) -> None:
     """From corpora to data that only need to be published."""
-    warnings = look(job, note)
+    warnings = inspect_corpora(job, note)
     clean(job, note)
     kept = deduplicate(job)
     if not kept.any():
@@ -117,12 +117,12 @@ def run_stages(job: Job, note: Note) -> None:
 
 def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
     splits = ("train", "validation", "test")
-    parts = tuple(
-        Part(split, number, corpus)
+    entries = tuple(
+        CorpusEntry(split, number, corpus)
         for split in splits
         for number, corpus in enumerate(getattr(config.data, split))
     )
-    files = dict.fromkeys(file for part in parts for file in input_files(part.corpus))
+    files = dict.fromkeys(file for entry in entries for file in input_files(entry.corpus))
     # Not the time of change: a fresh checkout or copy of the same text is the same input.
     inputs = {
         str(file): {"size": file.stat().st_size, "sha256": manifest.file_hash(file)}
@@ -131,7 +131,8 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
     origin = {"recipe": jobs.RECIPE, "settings": settings_of(config), "inputs": inputs}
     if tokenizer:
         origin["given_tokenizer"] = manifest.file_hash(tokenizer)
-    return Job(config, Path(config.data.directory), parts, origin, tokenizer, processes)
+    directory = Path(config.data.directory)
+    return Job(config.data, config.tokenizer, directory, entries, origin, tokenizer, processes)
 
 
 def _is_prepared(job: Job, note: Note) -> bool:
@@ -155,9 +156,9 @@ def _is_prepared(job: Job, note: Note) -> bool:
 
 def _check_input(job: Job, note: Note) -> None:
     """Raises InputError for corpora that cannot be read, before anything is written."""
-    data = job.config.data
+    data = job.data
     for side in ("source", "target"):
         if problem := code_problem(getattr(data, f"{side}_language")):
             note(f"nmt: warning: {problem}, data.{side}_language, write that of ISO 639")
-    for part in job.parts:
-        check_corpus(part.corpus, data)
+    for entry in job.entries:
+        check_corpus(entry.corpus, data)

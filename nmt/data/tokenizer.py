@@ -1,8 +1,9 @@
 """The BPE tokenizer, one vocabulary for both languages: training it, text to ids and back.
 
-A sentencepiece model without normalization of its own: text is given to it as `cleaning.normalize`
-leaves it. It keeps case and white space and has the 256 bytes in its vocabulary, so that every
-normalized text is encoded without unknowns and `decode(encode(text)) == text`.
+This is where text becomes ids: `Tokenizer.encode` normalizes it as `cleaning.normalize` does, and
+`with_eos` ends it as the model reads a sentence. The sentencepiece model has no normalization of
+its own. It keeps case and has the 256 bytes in its vocabulary, so that every text is encoded
+without unknowns and `decode(encode(text)) == normalize(text)`.
 
 A tokenizer may come from anywhere. sentencepiece up to 0.2.1 crashes on some damaged models (its
 issues 1263, 1269 and 1308). 0.2.2 and 0.2.3 raise an error or work: 20,000 damaged ones, with
@@ -16,7 +17,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import sentencepiece
+from numpy.typing import NDArray
 
 from nmt.data.cleaning import needs_repair, normalize
 from nmt.errors import InputError, NoModelError
@@ -49,7 +52,7 @@ class Tokenizer:
         vocabulary_size: number of ids; they run from 0.
         model: the model file's content.
         symbols: those of the configuration, one piece each.
-        normalize: what is done to a text before it is encoded, and to one that was decoded.
+        normalize: what `encode` does to a text first, and users of `decode` to its result.
     """
 
     normalize = staticmethod(normalize)
@@ -103,12 +106,13 @@ class Tokenizer:
         return tuple(pieces[UNK_ID + 1 : first_byte])
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a normalized text, without BOS and EOS; of an empty text, none."""
-        return self._processor.encode(_escape(text))
+        """Returns the ids of a text, which is normalized first, without BOS and EOS."""
+        return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` for many texts at once."""
-        return self._processor.encode([_escape(text) for text in texts], num_threads=1)
+        """Returns what `encode` gives for each text."""
+        normal = [_escape(self.normalize(text)) for text in texts]
+        return self._processor.encode(normal, num_threads=1)
 
     @cached_property
     def symbol_ids(self) -> dict[str, int]:
@@ -146,9 +150,14 @@ class Tokenizer:
             for i in ids
         ]  # fmt: skip
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, ids: Iterable[int]) -> list[str]:
         """Each id as a person reads it: U+2581 for a space, <0x41> for a byte, </s> for EOS."""
         return self._processor.id_to_piece([int(i) for i in ids])
+
+
+def with_eos(ids: Sequence[int]) -> NDArray[np.int32]:
+    """Returns the ids of a sentence as the model is given them: (n,) -> (n + 1,), EOS last."""
+    return np.array([*ids, EOS_ID], dtype=np.int32)
 
 
 def train_tokenizer(

@@ -13,10 +13,9 @@ from torch import Tensor
 from nmt.config import Config
 from nmt.data.layout import by_length, one_per_row
 from nmt.data.pair import Pair, TokenPair
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.decoding.beam_search import NOT_NUMBERS
 from nmt.errors import ArgumentError, InputError, NoModelError, count
-from nmt.model.special_ids import EOS_ID
 from nmt.model.transformer import Transformer
 
 _BATCH_TOKENS = 2048  # padded, a side, in memory at once; data.max_length may allow longer lines
@@ -116,5 +115,4 @@ def _averaged(logs: Sequence[list[float]]) -> list[float]:
 
 
 def _ids(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
-    encoded = tokenizer.encode_batch([tokenizer.normalize(text) for text in texts])
-    return [np.array([*ids, EOS_ID]) for ids in encoded]
+    return [with_eos(ids) for ids in tokenizer.encode_batch(texts)]

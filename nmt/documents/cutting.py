@@ -49,8 +49,7 @@ class Cutter:
     def cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
         """Token ids, without end symbols, of the parts of each sentence; [] if it is blank."""
         texts = [self.tokenizer.normalize(sentence) for sentence in sentences]
-        ids = iter(self.tokenizer.encode_batch([text for text in texts if text.strip()]))
-        return [self._parts(text, next(ids)) if text.strip() else [] for text in texts]
+        return list(map(self._parts, texts, self.tokenizer.encode_batch(texts)))
 
     def _parts(self, text: str, ids: list[int]) -> list[list[int]]:
         """The ids of `text` in one part, or in several if they are too many."""
@@ -58,7 +57,7 @@ class Cutter:
             return [ids] if ids else []
         tag, rest = self.tokenizer.split_tag(text)  # every part needs it: <2de> for one
         texts = cut_once(rest)
-        tag_ids = self.tokenizer.encode(tag.strip())
+        tag_ids = self.tokenizer.encode(tag)
         room = self.max_part - len(tag_ids)
         if room < len(tag_ids):
             return [ids[i : i + self.max_part] for i in range(0, len(ids), self.max_part)]
@@ -78,10 +77,8 @@ class Cutter:
         if len(texts) != n:
             found = count(n, "sentence"), count(len(texts), "prefix").replace("xs", "xes")
             raise ArgumentError("{} but {}, {prefix}, give one for each", *found)
-        different = {text: self.tokenizer.normalize(text).strip() for text in texts}
-        ids = dict(
-            zip(different, self.tokenizer.encode_batch(list(different.values())), strict=True)
-        )
+        different = list(dict.fromkeys(texts))
+        ids = dict(zip(different, self.tokenizer.encode_batch(different), strict=True))
         longest = max(map(len, ids.values()), default=0)
         if longest > self.max_part:
             raise ArgumentError(

@@ -16,11 +16,12 @@ import torch
 from nmt.config import Model
 from nmt.data.layout import one_per_row
 from nmt.data.pair import Pair
+from nmt.data.tokenizer import with_eos
 from nmt.decoding.beam_search import NOT_NUMBERS
 from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.evaluation.attention_png import HeatMaps, figure_class, write_png
 from nmt.lines.translate import check_output, opened_output
-from nmt.model.special_ids import BOS_ID, EOS_ID
+from nmt.model.special_ids import BOS_ID
 from nmt.translator import Translator
 
 _MAX_WEIGHTS = 100_000_000  # 400 MB, and a page of 130 MB; the base model: 830 tokens a side
@@ -63,17 +64,17 @@ def attention_of(
         model if isinstance(model, Translator) else Translator.load(model, precision="fp32")
     )
     tokenizer, transformer = translator.tokenizer, translator.transformer
-    if not tokenizer.normalize(source).strip():
+    src = with_eos(tokenizer.encode(source))
+    if len(src) == 1:
         raise ArgumentError("an empty sentence, {source}, give one with words")
-    src = [*tokenizer.encode(tokenizer.normalize(source)), EOS_ID]
     _check_length("source", src, translator.config.data.max_length)
     if target is None:
-        tgt = translator.translate(source).tokens
+        tgt = np.array(translator.translate(source).tokens)
     else:
-        tgt = [*tokenizer.encode(tokenizer.normalize(target)), EOS_ID]
+        tgt = with_eos(tokenizer.encode(target))
     _check_length("target", tgt, transformer.max_length)
     _check_room(translator.config.model, len(src), len(tgt))
-    batch = one_per_row([Pair(np.array(src), np.array(tgt))]).to(translator.device)
+    batch = one_per_row([Pair(src, tgt)]).to(translator.device)
     with torch.inference_mode():
         weights = transformer.attention_weights(batch.src, batch.tgt_in)
     kinds = [
@@ -168,7 +169,7 @@ def _check_room(model: Model, source: int, target: int) -> None:
         )
 
 
-def _check_length(side: str, ids: list[int], limit: int | None) -> None:
+def _check_length(side: str, ids: np.ndarray, limit: int | None) -> None:
     if limit is not None and len(ids) > limit:
         raise ArgumentError(
             f"{len(ids)} tokens, the model takes {limit}, {{{side}}}, shorten the sentence"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.config import Config, Demo
-from nmt.data import test_set as kept_test_set
+from nmt.data import kept_test_set
 from nmt.data.corpora import describe, read_corpus, with_prefix
 from nmt.errors import ArgumentError, InputError, Note, StorageError, count
 from nmt.evaluation.bleu import language_of

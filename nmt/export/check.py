@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nmt.data.pair import Pair
+from nmt.data.tokenizer import with_eos
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.score import log_probabilities
 from nmt.errors import ExportError
@@ -50,7 +51,7 @@ def samples_of(translator: Translator) -> list[Sample]:
     # a position is left for the end symbol that CTranslate2 scores after a translation that was cut
     most = (translator.transformer.max_length or 10**9) - 1
     pairs = [
-        Pair(np.array([*tokenizer.encode(text), EOS_ID]), np.array(each.tokens[:most]))
+        Pair(with_eos(tokenizer.encode(text)), np.array(each.tokens[:most]))
         for text, each in zip(texts, found, strict=True)
     ]
     each_log = log_probabilities(translator.transformer, pairs)

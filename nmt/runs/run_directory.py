@@ -113,7 +113,7 @@ class RunDirectory:
 
     @property
     def test_set(self) -> Path:
-        """The text of `data.test`, see `nmt.data.test_set`."""
+        """The text of `data.test`, see `nmt.data.kept_test_set`."""
         return self.path / names.TEST_SET
 
     @property

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.data.pair import Pair
+from nmt.data.tokenizer import with_eos
 from nmt.decoding.translation import Translation
 from nmt.errors import ArgumentError
-from nmt.model.special_ids import EOS_ID
 
 if TYPE_CHECKING:
     from nmt.translator import Translator
@@ -47,9 +47,9 @@ def details(
     from nmt.decoding.score import log_probabilities
 
     tokenizer = translator.tokenizer
-    ids = tokenizer.encode_batch([tokenizer.normalize(source) for source in sources])
+    ids = tokenizer.encode_batch(sources)
     whole = [n for n, each in enumerate(translations) if each.parts == 1 and each.tokens]
-    pairs = [Pair(np.array([*ids[n], EOS_ID]), np.array(translations[n].tokens)) for n in whole]
+    pairs = [Pair(with_eos(ids[n]), np.array(translations[n].tokens)) for n in whole]
     logs = log_probabilities(translator.transformer, pairs)
     weights = cross_attention(translator.search.transformers, pairs)
     found = [Details([], [], [], []) for _ in sources]

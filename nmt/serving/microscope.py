@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from nmt.data.layout import one_per_row
 from nmt.data.pair import Pair
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.decoding.batched_search import SearchInput
 from nmt.decoding.beam_search import NEVER_GENERATED
 from nmt.decoding.beam_search import length_penalty as penalty
@@ -70,9 +70,8 @@ def inspect(translator: Translator, text: str, target: str | None = None) -> JSO
 
 def _ids(translator: Translator, name: str, text: str) -> list[int]:
     """The tokens of an argument, without the end symbol."""
-    text = translator.tokenizer.normalize(text)
     ids = translator.tokenizer.encode(text)
-    if name == "text" and not text.strip():
+    if name == "text" and not ids:
         raise ArgumentError("an empty sentence, {text}, give one with words")
     if len(ids) > translator.max_part:
         raise ArgumentError(f"more than {{}} tokens, {{{name}}}, shorten it", translator.max_part)
@@ -81,7 +80,7 @@ def _ids(translator: Translator, name: str, text: str) -> list[int]:
 
 def _side(translator: Translator, name: str, text: str) -> JSON:
     tokenizer = translator.tokenizer
-    ids = [*_ids(translator, name, text), EOS_ID]
+    ids = with_eos(_ids(translator, name, text)).tolist()
     text = tokenizer.normalize(text)
     spelling = tokenizer.spelling(ids)
     shares = _shares(tokenizer, ids, spelling, text)
@@ -94,7 +93,7 @@ def _side(translator: Translator, name: str, text: str) -> JSON:
 def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
     """For each token of a target its log-probability, and what else was likely there."""
     src, tgt = (
-        np.array([*_ids(translator, name, side), EOS_ID])
+        with_eos(_ids(translator, name, side))
         for name, side in (("text", text), ("target", target))
     )
     batch = one_per_row([Pair(src, tgt)]).to(translator.device)
@@ -176,7 +175,7 @@ def search_tree(
         NoModelError: the model's scores are not numbers.
     """
     tokens = _ids(translator, "text", text)
-    forced = _ids(translator, "prefix", translator.tokenizer.normalize(prefix).strip())
+    forced = _ids(translator, "prefix", prefix)
     options = SearchOptions(beam=beam, length_penalty=length_penalty)
     width = translator.beam(options)
     alpha = translator.config.decoding.length_penalty if length_penalty is None else length_penalty

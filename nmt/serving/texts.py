@@ -42,7 +42,7 @@ def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
     """
     tag, rest = tokenizer.split_tag(text)
     short = len(text) <= max_part or len(rest) <= _SHORT
-    if short or len(tokenizer.encode(tokenizer.normalize(text))) <= max_part:
+    if short or len(tokenizer.encode(text)) <= max_part:
         return [text]
     texts = cut_once(rest)
     if len(texts) == 1:

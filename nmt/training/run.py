@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config import Config
-from nmt.data import prepare, test_set
-from nmt.data.prepared import PreparedData
+from nmt.data import kept_test_set, prepare
+from nmt.data.prepared_data import PreparedData
 from nmt.data.shards import Shard
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, NoModelError, Note
@@ -72,7 +72,7 @@ def open_run(config: Config, ranks: Ranks, lock: atomic.Lock | None, note: Note)
         data.mark_used(directory.path)
         directory.set_up(config, tokenizer.model)
         atomic.write_if_changed(directory.data_manifest, data.manifest_file)
-        test_set.keep(data, directory.test_set, config.data)
+        kept_test_set.keep(data, directory.test_set, config.data)
     verified: set[Path] = set()
 
     def verify(shard: Shard) -> None:

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from nmt.data.pair import Pair, TokenPair
+from nmt.data.tokenizer import with_eos
 from nmt.decoding.score import log_probabilities
 from nmt.demo_language import DemoPair
 from nmt.model.positions import sinusoids
-from nmt.model.special_ids import EOS_ID
 from nmt.model.transformer import Transformer
 from nmt.translator import Translator
 from recipes.paper_figures.drawing import heat_map
@@ -114,10 +114,7 @@ def pairs_of_ids(
     texts = [(" ".join(p.source for p in some), " ".join(p.target for p in some))
              for some in groups]  # fmt: skip
     encode = translator.tokenizer.encode
-    return [
-        Pair(np.array([*encode(source), EOS_ID]), np.array([*encode(target), EOS_ID]))
-        for source, target in texts
-    ]
+    return [Pair(with_eos(encode(source)), with_eos(encode(target))) for source, target in texts]
 
 
 def nll_when_moved(

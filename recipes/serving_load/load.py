@@ -26,7 +26,7 @@ from pathlib import Path
 
 from nmt.cli.flags import add_model, positive
 from nmt.cli.terminal import print_result, run_script, say
-from nmt.data.test_set import SOURCE
+from nmt.data.kept_test_set import SOURCE
 from nmt.errors import InputError
 from nmt.storage.opening import read_lines
 

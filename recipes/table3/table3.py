@@ -220,7 +220,7 @@ def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Res
 
 def perplexity(model: Path, config: Config) -> float:
     """Of the validation set per piece, in fp32 whatever the run was trained in."""
-    from nmt.data.prepared import PreparedData
+    from nmt.data.prepared_data import PreparedData
     from nmt.data.shards import pairs_of
     from nmt.decoding.score import log_probabilities
     from nmt.translator import Translator

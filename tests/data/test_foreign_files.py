@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt.data.prepare import prepare
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.errors import InputError
 from nmt.storage import manifest
 

@@ -8,7 +8,7 @@ import yaml
 
 from nmt.cli import main
 from nmt.data.languages import code_problem, is_translated, misplaced
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.demo_language import demo_pairs
 from tests.tiny import tiny_settings
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nmt.data.layout import Batch, Shape, by_length, fixed_shape, one_per_row, pack, packed
 from nmt.data.pair import Pair
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.data.shards import pairs_of
 from nmt.model.special_ids import BOS_ID, EOS_ID
 

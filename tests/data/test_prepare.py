@@ -16,7 +16,7 @@ import pytest
 from nmt import config
 from nmt.data import cleaning, prepare, shards
 from nmt.data.pair import Pair
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.data.stages import clean, encode, job, vocabulary
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, Status

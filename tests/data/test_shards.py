@@ -16,7 +16,7 @@ from nmt.data import shards
 from nmt.data.corpora import kind
 from nmt.data.pair import Pair
 from nmt.data.prepare import prepare
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.errors import DeniedError
 from nmt.storage import manifest
 from nmt.storage.opening import MAX_LINE_BYTES

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import main
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.data.suspicions import suspicions
 from nmt.data.tokenizer import Tokenizer
 from nmt.demo_language import demo_pairs

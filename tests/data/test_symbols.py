@@ -9,10 +9,10 @@ import torch
 
 from nmt.cli import main
 from nmt.config import Config, load, validate
-from nmt.data import test_set
+from nmt.data import kept_test_set
 from nmt.data.cleaning import COPY, EMPTY, LEAKED
 from nmt.data.prepare import prepare
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.beam_search import search
 from nmt.decoding.constraints import Without
@@ -102,7 +102,7 @@ def test_the_prefix_stands_before_each_source_and_no_rule_sees_it(prepared):
 def test_what_the_test_set_holds_is_what_a_model_is_given(prepared):
     config, _ = prepared
     folder = Path(config.data.directory) / "test_set"
-    assert (folder / test_set.SOURCE).read_text() == "<2de> Nobody answers.\n\n"
+    assert (folder / kept_test_set.SOURCE).read_text() == "<2de> Nobody answers.\n\n"
     demo = config.data.model_copy(update={"test": two_demo_pairs().data.test})
     found = own(folder.parent, config.model_copy(update={"data": demo}))
     assert len(found.sources) == 2 and all(text.startswith("<2de> ") for text in found.sources)

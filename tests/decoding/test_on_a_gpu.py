@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nmt import translator as translators
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.decoding.constraints import ForcedPrefix
 from nmt.decoding.options import SearchOptions
 from nmt.errors import InputError

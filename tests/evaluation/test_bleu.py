@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nmt.config import Config, validate
-from nmt.data import test_set
+from nmt.data import kept_test_set
 from nmt.errors import ArgumentError, InputError, Status
 from nmt.evaluation import evaluate as module
 from nmt.evaluation.bleu import bleu_interval, compare, score, ter
@@ -225,7 +225,7 @@ def model(tmp_path, monkeypatch) -> Config:
     }  # fmt: skip
     config = validate(content, {}, "test")
     kept = Path("test_set")
-    test_set.write(kept, config.data)
+    kept_test_set.write(kept, config.data)
     manifest.write(kept, "test set", {"corpora": config.model_dump(mode="json")["data"]["test"]})
     monkeypatch.setattr(module, "find_model", lambda path: (path, "model"))
     monkeypatch.setattr(module, "read_config", lambda path: config)

@@ -14,7 +14,7 @@ import torch
 
 from nmt.cli import main
 from nmt.config import load
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.errors import InputError
 from nmt.paper import TABLE_3, Row
 from nmt.reporting.info import info

@@ -16,7 +16,7 @@ from nmt.data.layout import Shape, one_per_row, pack
 from nmt.data.pair import Pair
 from nmt.data.plan import Plan, StepPlan
 from nmt.data.prepare import prepare
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.data.shards import Shard, pairs_of
 from nmt.demo_language import demo_pairs
 from nmt.training.distributed import StopRequest

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.data.shards import pairs_of
 from nmt.runs.model_directory import new_transformer
 from nmt.training.distributed import Ranks, StopRequest

@@ -60,15 +60,15 @@ def _paths(dataset: Any, settings: config.Hub, data: Data) -> dict[str, Sequence
 
 
 def _load(settings: config.Hub) -> Any:
-    """The dataset, memory-mapped from the cache that the `datasets` library keeps."""
+    """Returns the dataset, memory-mapped from the cache that the `datasets` library keeps."""
     import datasets
     import huggingface_hub
 
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
     huggingface_hub.logging.set_verbosity(50)  # it logs every retry as a warning
-    # The library's own key for a local folder is its name and configuration, whatever the files
-    # hold, so that it would give the text of another folder or of an earlier version of this one.
+    # The library's cache knows a local folder by its name and configuration alone. It would return
+    # the text of another folder of that name, or of an earlier version of this one.
     files = [(str(file.resolve()), *_version(file)) for file in folder_files(settings)]
     cache = Path(datasets.config.HF_DATASETS_CACHE) / f"nmt-{manifest.value_hash(files)[:16]}"
     try:
@@ -91,7 +91,7 @@ def _load(settings: config.Hub) -> Any:
 
 
 def _version(file: Path) -> tuple[int, int]:
-    """Returns size and time of change, which are those of the content that is in the cache."""
+    """Returns the size and modification time of a file, which differ if it was changed."""
     status = file.stat()
     return status.st_size, status.st_mtime_ns
 

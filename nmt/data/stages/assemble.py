@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.data import shards, test_set
+from nmt.data import kept_test_set, shards
 from nmt.data.stages.counts import counts_of, facts_of, nothing_left, report_counts
 from nmt.data.stages.encode import in_targets
 from nmt.data.stages.job import Job, counts_of_file, short_hash
@@ -23,7 +23,7 @@ def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
     """Gives the token shards their final names, beside the tokenizer and the manifest.
 
     Args:
-        warnings: what `look` has found, for the manifest.
+        warnings: those of `inspect_corpora`, for the manifest.
 
     Raises:
         InputError: no training pair is left.
@@ -34,17 +34,17 @@ def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
     if not entries["train"]:
         raise nothing_left(job)
     atomic.write_file(job.final / TOKENIZER, job.tokenizer.read_bytes())
-    if job.config.data.shortlist:
+    if job.data.shortlist:
         _link(job.shortlist, job.final / SHORTLIST)
-    test_set.write(job.final / TEST_SET, job.config.data)
+    kept_test_set.write(job.final / TEST_SET, job.data)
     files = [entry["file"] for listed in entries.values() for entry in listed]
     hashes = [[file, manifest.file_hash(job.final / file)] for file in files]
-    counts = [counts_of(job, part) for part in job.parts]
+    counts = [counts_of(job, entry) for entry in job.entries]
     facts = {
         "data_sha256": manifest.value_hash(hashes),
         "tokenizer_sha256": manifest.file_hash(job.final / TOKENIZER),
         "shards": entries,
-        "corpora": [facts_of(*both) for both in zip(job.parts, counts, strict=True)],
+        "corpora": [facts_of(*both) for both in zip(job.entries, counts, strict=True)],
         "origin_sha256": manifest.value_hash(job.origin),
         "target_symbols": _target_symbols(job),
         "warnings": list(warnings),
@@ -57,15 +57,15 @@ def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
 def _target_symbols(job: Job) -> list[str]:
     """The symbols that a training target holds: the others are never generated."""
     counts = [counts_of_file(job.token_shard(text)) for _, text in job.text_shards("train")]
-    symbols = job.config.tokenizer.symbols
+    symbols = job.tokenizer_settings.symbols
     return [symbol for symbol in symbols if any(count.get(in_targets(symbol)) for count in counts)]
 
 
 def _collect(job: Job, split: str) -> list[dict[str, Any]]:
     """Links a split's token shards into the final folder; the manifest's entry for each."""
     found = [
-        (path, counts, part.corpus.weight)
-        for part, text in job.text_shards(split)
+        (path, counts, entry.corpus.weight)
+        for entry, text in job.text_shards(split)
         if (counts := counts_of_file(path := job.token_shard(text)))["pairs"]
     ]
     folder = job.final / split

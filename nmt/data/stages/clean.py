@@ -16,7 +16,7 @@ from tqdm import tqdm
 from nmt.data import cleaning, shards, workers
 from nmt.data.corpora import describe, read_chunks, with_prefix, without_prefix
 from nmt.data.pair import TextPair
-from nmt.data.stages.job import Job, Part, finish, is_finished, load, save
+from nmt.data.stages.job import CorpusEntry, Job, finish, is_finished, load, save
 from nmt.errors import Note
 
 SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
@@ -25,33 +25,35 @@ SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
 def clean(job: Job, note: Note) -> None:
     """Cleans each corpus that is not clean yet."""
     job.text.mkdir(parents=True, exist_ok=True)
-    for part in (*job.of("validation"), *job.of("test")):
-        _clean_corpus(job, part, None, note)
+    for entry in (*job.of("validation"), *job.of("test")):
+        _clean_corpus(job, entry, None, note)
     held_out = cleaning.HeldOut.of(
         pair
         for split in ("validation", "test")
-        for part, path in job.text_shards(split)
-        for pair in _held_out_pairs(path, part)
+        for entry, path in job.text_shards(split)
+        for pair in _held_out_pairs(path, entry)
     )
-    for part in job.of("train"):
-        _clean_corpus(job, part, held_out, note)
+    for entry in job.of("train"):
+        _clean_corpus(job, entry, held_out, note)
 
 
-def _clean_corpus(job: Job, part: Part, held_out: cleaning.HeldOut | None, note: Note) -> None:
-    marker = part.marker(job.text)
+def _clean_corpus(
+    job: Job, entry: CorpusEntry, held_out: cleaning.HeldOut | None, note: Note
+) -> None:
+    marker = entry.marker(job.text)
     done = load(marker).get("shards")
-    if done is not None and all(is_finished(part.shard(job.text, i)) for i in range(done)):
+    if done is not None and all(is_finished(entry.shard(job.text, i)) for i in range(done)):
         return
-    note(f"cleaning {part.title}: {describe(part.corpus)}")
+    note(f"cleaning {entry.title}: {describe(entry.corpus)}")
     number = 0
-    with tqdm(desc=f"cleaning {part.title}", unit=" pairs", disable=None, leave=False) as bar:
+    with tqdm(desc=f"cleaning {entry.title}", unit=" pairs", disable=None, leave=False) as bar:
 
         def tasks() -> Iterator[tuple[Any, ...]]:
             nonlocal number
-            for chunk in read_chunks(part.corpus, job.config.data, part.split, SHARD_PAIRS):
-                path = part.shard(job.text, number)
+            for chunk in read_chunks(entry.corpus, job.data, entry.split, SHARD_PAIRS):
+                path = entry.shard(job.text, number)
                 if not is_finished(path):
-                    yield chunk, held_out, path, part.corpus.source_prefix
+                    yield chunk, held_out, path, entry.corpus.source_prefix
                 number += 1
                 bar.update(len(chunk))
 
@@ -59,13 +61,13 @@ def _clean_corpus(job: Job, part: Part, held_out: cleaning.HeldOut | None, note:
     save(marker, {"shards": number})
 
 
-def _held_out_pairs(path: Path, part: Part) -> Iterator[tuple[str, str]]:
+def _held_out_pairs(path: Path, entry: CorpusEntry) -> Iterator[tuple[str, str]]:
     """What `clean_shard` has written, without the prefix.
 
     A prefix may be a direction, and training may have the other one: then each pair is yielded in
     reverse too.
     """
-    batch, prefix = shards.read_text(path), part.corpus.source_prefix
+    batch, prefix = shards.read_text(path), entry.corpus.source_prefix
     sources = (without_prefix(prefix, text) for text in batch.column("source").to_pylist())
     for source, target in zip(sources, batch.column("target").to_pylist(), strict=True):
         yield source, target

@@ -6,15 +6,15 @@ from typing import Any
 
 from nmt.data import cleaning
 from nmt.data.corpora import describe
-from nmt.data.stages.job import Job, Part, counts_of_file
+from nmt.data.stages.job import CorpusEntry, Job, counts_of_file
 from nmt.errors import InputError, Note
 
 
-def counts_of(job: Job, part: Part) -> Counter[str]:
+def counts_of(job: Job, entry: CorpusEntry) -> Counter[str]:
     """What became of the pairs of a corpus, summed over its shards."""
     total: Counter[str] = Counter()
-    for owner, text in job.text_shards(part.split):
-        if owner == part:
+    for owner, text in job.text_shards(entry.split):
+        if owner == entry:
             total.update(counts_of_file(text))
             total.update(counts_of_file(job.token_shard(text)))
     total["kept"] = total["read"] - sum(total[rule] for rule in cleaning.RULES)
@@ -23,7 +23,7 @@ def counts_of(job: Job, part: Part) -> Counter[str]:
 
 def nothing_left(job: Job) -> InputError:
     """What to raise when cleaning, or encoding, has dropped every training pair."""
-    counts = sum((counts_of(job, part) for part in job.of("train")), Counter[str]())
+    counts = sum((counts_of(job, entry) for entry in job.of("train")), Counter[str]())
     dropped = ", ".join(f"{rule}: {counts[rule]:,}" for rule in cleaning.RULES if counts[rule])
     return InputError(
         f"no training pair is left after cleaning (dropped: {dropped}), data.train, "
@@ -31,12 +31,12 @@ def nothing_left(job: Job) -> InputError:
     )
 
 
-def facts_of(part: Part, counts: Counter[str]) -> dict[str, Any]:
+def facts_of(entry: CorpusEntry, counts: Counter[str]) -> dict[str, Any]:
     """A corpus as the manifest has it."""
     return {
-        "split": part.split,
-        "corpus": describe(part.corpus),
-        "weight": part.corpus.weight,
+        "split": entry.split,
+        "corpus": describe(entry.corpus),
+        "weight": entry.corpus.weight,
         "read": counts["read"],
         "repaired": {kind: counts[kind] for kind in cleaning.REPAIRS},
         "dropped": {rule: counts[rule] for rule in cleaning.RULES},
@@ -48,7 +48,7 @@ def report_counts(job: Job, counts: Sequence[Counter[str]], note: Note) -> None:
     """Reports a table: a row for each rule, a column for each corpus, whose `counts` it is."""
     rows = {"pairs read": "read"} | {rule: rule for rule in cleaning.RULES}
     rows |= {"pairs kept": "kept"} | {f"repaired: {kind}": kind for kind in cleaning.REPAIRS}
-    cells = [["", *(part.title for part in job.parts)]]
+    cells = [["", *(entry.title for entry in job.entries)]]
     cells += [[label, *(f"{count[row]:,}" for count in counts)] for label, row in rows.items()]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for label, *numbers in cells:

@@ -20,9 +20,8 @@ from nmt.data import cleaning, shards, workers
 from nmt.data.pair import Pair, TextPair, TokenPair
 from nmt.data.stages import clean
 from nmt.data.stages.job import Job, finish, is_finished
-from nmt.data.tokenizer import Tokenizer
+from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.errors import Note
-from nmt.model.special_ids import EOS_ID
 
 _BATCH = 10_000  # pairs whose ids are Python objects at a time
 
@@ -31,7 +30,7 @@ def encode(job: Job, kept: np.ndarray, note: Note) -> None:
     """Encodes the shards that are not encoded yet."""
     job.tokens.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer.load(job.tokenizer)
-    max_length = job.config.data.max_length
+    max_length = job.data.max_length
     tasks: list[tuple[Any, ...]] = [
         (text, np.asarray(mask), tokenizer, max_length, job.token_shard(text))
         for text, mask in job.training_text(kept)
@@ -105,5 +104,5 @@ def _encoded(pairs: Sequence[TextPair], tokenizer: Tokenizer) -> Iterator[TokenP
         tokenizer.encode_batch([pair.target for pair in pairs]),
     )
     for pair, *sides in zip(pairs, sources, targets, strict=True):
-        source, target = (np.array([*ids, EOS_ID], dtype=np.int32) for ids in sides)
+        source, target = map(with_eos, sides)
         yield Pair(source, target, pair.columns)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nmt.config import Config, Corpus
+from nmt.config import Corpus, Data, Tokenizer
 from nmt.data import shards
 from nmt.storage import atomic, manifest
 from nmt.storage.names import SHORTLIST, WORK
@@ -18,7 +18,7 @@ RECIPE = 1  # raised when the same input and settings would give other bytes
 
 
 @dataclass(frozen=True)
-class Part:
+class CorpusEntry:
     """A corpus with its place in the configuration."""
 
     split: str  # train, validation or test
@@ -43,16 +43,17 @@ class Part:
 class Job:
     """What is prepared from what, and where the intermediate files are."""
 
-    config: Config
+    data: Data
+    tokenizer_settings: Tokenizer
     directory: Path
-    parts: tuple[Part, ...]
+    entries: tuple[CorpusEntry, ...]
     origin: dict[str, Any]  # settings and hashes of input files: all that the result depends on
     given_tokenizer: Path | None = None  # taken instead of learning one
     processes: int = 1  # the result does not depend on it
 
-    def of(self, split: str) -> list[Part]:
+    def of(self, split: str) -> list[CorpusEntry]:
         """The corpora of a split, in order."""
-        return [part for part in self.parts if part.split == split]
+        return [entry for entry in self.entries if entry.split == split]
 
     @property
     def work(self) -> Path:
@@ -87,12 +88,12 @@ class Job:
         """The folder of what is ready to be published."""
         return self.tokens / "final"
 
-    def text_shards(self, split: str) -> list[tuple[Part, Path]]:
+    def text_shards(self, split: str) -> list[tuple[CorpusEntry, Path]]:
         """The files of cleaned text, in order, each with its corpus."""
         return [
-            (part, part.shard(self.text, index))
-            for part in self.of(split)
-            for index in range(load(part.marker(self.text))["shards"])
+            (entry, entry.shard(self.text, index))
+            for entry in self.of(split)
+            for index in range(load(entry.marker(self.text))["shards"])
         ]
 
     def token_shard(self, text: Path) -> Path:

@@ -12,12 +12,12 @@ from nmt.storage import atomic
 
 def learn_table(job: Job, note: Note) -> None:
     """Learns the shortlist from the training pairs, if it is wanted and not there yet."""
-    if not job.config.data.shortlist or is_finished(job.shortlist):
+    if not job.data.shortlist or is_finished(job.shortlist):
         return
     note("learning a shortlist")
     paths = [job.token_shard(text) for _, text in job.text_shards("train")]
     found = [read_shard(path) for path in paths if counts_of_file(path)["pairs"]]
     sides = [(shard.source, shard.target) for shard in found]
-    table = learn_shortlist(sides, job.config.tokenizer.vocabulary_size)
+    table = learn_shortlist(sides, job.tokenizer_settings.vocabulary_size)
     atomic.write_file(job.shortlist, table.to_bytes())
     finish(job.shortlist)

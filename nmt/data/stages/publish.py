@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.data.stages.job import Job
 from nmt.errors import InputError
 from nmt.storage import atomic, manifest

@@ -31,7 +31,7 @@ def learn_vocabulary(job: Job, note: Note) -> None:
     """
     if is_finished(job.tokenizer):
         return
-    settings, given = job.config.tokenizer, job.given_tokenizer
+    settings, given = job.tokenizer_settings, job.given_tokenizer
     size = settings.vocabulary_size
     if given:
         tokenizer = Tokenizer.load(given)
@@ -59,7 +59,7 @@ def learn_vocabulary(job: Job, note: Note) -> None:
 
 
 def _learn(job: Job) -> None:
-    sentences, settings = _sample(job, deduplicate(job)), job.config.tokenizer
+    sentences, settings = _sample(job, deduplicate(job)), job.tokenizer_settings
     train_tokenizer(sentences, settings.vocabulary_size, job.tokenizer, settings.symbols)
 
 
@@ -72,11 +72,11 @@ def _sample(job: Job, kept: np.ndarray) -> Iterator[str]:
     total = int(np.count_nonzero(kept))
     wanted = max(1, total * SAMPLE_BYTES // _text_bytes(job))
     wanted = min(total, SAMPLE_SENTENCES // 2, wanted)
-    seen = 0
+    before = 0  # pairs of earlier shards
     for path, mask in job.training_text(kept):
         rows = np.flatnonzero(mask)
-        ranks = np.arange(seen, seen + len(rows))
-        seen += len(rows)
+        ranks = np.arange(before, before + len(rows))
+        before += len(rows)
         chosen = rows[(ranks + 1) * wanted // total > ranks * wanted // total]
         batch = shards.read_text(path).take(pa.array(chosen))
         for side in ("source", "target"):

@@ -10,7 +10,7 @@ from typing import Any
 
 from nmt.config import Data
 from nmt.data.corpora import read_corpus, with_prefix
-from nmt.data.prepared import PreparedData
+from nmt.data.prepared_data import PreparedData
 from nmt.errors import InputError, NoModelError, count
 from nmt.storage import atomic, manifest
 from nmt.storage.names import TEST_SET
@@ -111,4 +111,4 @@ def _recorded(prepared: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _corpora(data: Data) -> list[dict[str, Any]]:
-    return [corpus.model_dump(mode="json") for corpus in data.test]
+    return [corpus.model_dump(mode="json", exclude_defaults=True) for corpus in data.test]

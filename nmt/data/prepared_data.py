@@ -190,16 +190,24 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """The settings that prepared data depend on, as their manifest has them."""
-    data = config.data.model_dump(mode="json", exclude={"directory"})
-    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json")}
+    """Returns the settings that prepared data depend on, as their manifest has them.
+
+    Settings at their default are left out, so that a setting that nmt gains changes nothing.
+    """
+    sections = {"data": config.data, "tokenizer": config.tokenizer}
+    return {
+        name: section.model_dump(mode="json", exclude={"directory"}, exclude_defaults=True)
+        for name, section in sections.items()
+    }
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """What differs between two data's settings, each with its values, for a message."""
+    """Returns what differs between the settings of two data, with its values, for a message."""
     found = []
     for section in new:
-        was, now = old.get(section, {}), new[section]
+        fields = Config.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
+        defaults = {key: field.default for key, field in fields.items()}
+        was, now = defaults | old.get(section, {}), defaults | new[section]
         for key in dict.fromkeys([*now, *was]):
             if was.get(key) != now.get(key):
                 values = [json.dumps(v.get(key), ensure_ascii=False) for v in (was, now)]
