@@ -282,6 +282,25 @@ class Model(Section):
         return self
 
 
+# of a run that resumes; anything else is refused
+MAY_CHANGE = frozenset(
+    {
+        "training.run_directory",  # a run may be moved
+        "training.max_steps",
+        "training.checkpoint_every",
+        "training.keep_checkpoints",
+        "training.average_last",
+        "training.validate_every",
+        "training.log_every",
+        "training.early_stopping",
+        "training.finished_model",
+        "decoding.beam",
+        "decoding.length_penalty",
+        "decoding.max_extra_length",
+    }
+)
+
+
 class Training(Section):
     """How a run trains (§5) and what it keeps."""
 

@@ -1,4 +1,4 @@
-"""state.json, which holds what a resumed run needs besides weights and moments, read strictly."""
+"""state.json: what a resumed run needs besides weights and optimizer state, read strictly."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -93,5 +93,5 @@ def read_state(path: Path, since: object = None) -> State:
         first = error.errors()[0]
         place = "".join(f"{part}: " for part in first["loc"])
         raise NoModelError(
-            f"damaged state ({place}{first['msg']}), {path}, restore it from a copy"
+            f"{path} is damaged ({place}{first['msg']}). Restore it from a copy."
         ) from None

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, reduce
 from operator import add
@@ -28,6 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nmt import signals
 from nmt.errors import InputError, Status, Stopped, count, is_out_of_memory, of_system
 from nmt.model.attention import avoid_cudnn
+from nmt.model.devices import is_gpu
 from nmt.training.peers import Peers, own_process
 
 # Within this time a second signal is the same request: torchrun passes a scheduler's signal on.
@@ -66,7 +67,6 @@ class Ranks:
     rank: int
     world_size: int
     device: torch.device
-    stop: StopRequest = field(default_factory=StopRequest)
     peers: Peers | None = None  # None if there are none
     gradient_group: dist.ProcessGroup | None = None  # of the GPUs; None: the one of the hosts
 
@@ -75,11 +75,6 @@ class Ranks:
         """Whether this process writes the run's files and messages."""
         return self.rank == 0
 
-    @property
-    def is_asynchronous(self) -> bool:
-        """Whether the device computes by itself, as a GPU does, and the host does not wait."""
-        return self.device.type == "cuda"
-
     @cached_property
     def device_name(self) -> str:
         """The GPU, or the CPU and the number of threads, for a person to read."""
@@ -87,16 +82,17 @@ class Ranks:
             return torch.cuda.get_device_name(self.device)
         return f"{_cpu_name()}, {count(torch.get_num_threads(), 'thread')}"
 
-    def exchange(self, values: list[float]) -> tuple[list[float], int]:
-        """Sums values over ranks and agrees on stopping, in one collective operation.
+    def exchange(
+        self, values: Sequence[float], requests: Sequence[float]
+    ) -> tuple[list[float], list[float]]:
+        """Sums values over ranks and agrees on requests, in one collective operation.
 
         Returns:
-            The sums, and the greatest number of a signal that any rank has received so far, 0 if
-            none has. All ranks get the same.
+            The sums of `values` and, for each of `requests`, the maximum of the ranks' numbers.
+            All ranks get the same.
         """
-        rows = self._rows([*values, self.stop.signal_number])
-        *sums, _ = map(_added, zip(*rows, strict=True))
-        return sums, int(max(row[-1] for row in rows))
+        columns = list(zip(*self._rows([*values, *requests]), strict=True))
+        return list(map(_added, columns[: len(values)])), list(map(max, columns[len(values) :]))
 
     def sum(self, values: list[float]) -> list[float]:
         """Sums over ranks, in float64; every rank gets the same."""
@@ -136,7 +132,7 @@ class Ranks:
 
     def guarded(self) -> AbstractContextManager[None]:
         """For a block that gives work to a GPU or waits for it, see `Peers.guarded`."""
-        return self.peers.guarded() if self.peers and self.is_asynchronous else nullcontext()
+        return self.peers.guarded() if self.peers and is_gpu(self.device) else nullcontext()
 
     def wait(self) -> None:
         """Waits until all ranks have called it."""
@@ -195,12 +191,14 @@ def _number(name: str, default: int, least: int = 0) -> int:
     """A whole number that torchrun or a scheduler has set in the environment."""
     text = os.environ.get(name, str(default))
     if not (text.isascii() and text.isdigit() and least <= int(text) < 2**31):
-        raise InputError(f'{name} is "{text}", environment, start with torchrun or unset it')
+        raise InputError(
+            f'{name} is "{text}" in the environment. Start with torchrun, or unset {name}.'
+        )
     return int(text)
 
 
 @contextmanager
-def process_group(timeout_s: int, stop: StopRequest | None = None) -> Iterator[Ranks]:
+def process_group(timeout_s: int) -> Iterator[Ranks]:
     """Joins the ranks that torchrun has started, if any, and leaves them at the end.
 
     After an error the groups are not destroyed, because that may wait for a lost rank for ever. So
@@ -209,7 +207,6 @@ def process_group(timeout_s: int, stop: StopRequest | None = None) -> Iterator[R
 
     Args:
         timeout_s: how long a rank waits for another before it is taken for lost.
-        stop: this rank's part of `Ranks.exchange`.
 
     Raises:
         LostRankError: a rank was lost.
@@ -218,12 +215,11 @@ def process_group(timeout_s: int, stop: StopRequest | None = None) -> Iterator[R
     """
     has_gpu, size = torch.cuda.is_available(), world_size()
     device = _gpu() if has_gpu else torch.device("cpu")
-    stop = stop or StopRequest()
     if size == 1:
-        yield Ranks(0, 1, device, stop)
+        yield Ranks(0, 1, device)
         return
     peers, gradient_group = _join(timeout_s, has_gpu)
-    ranks = Ranks(peers.rank, size, device, stop, peers, gradient_group)
+    ranks = Ranks(peers.rank, size, device, peers, gradient_group)
     try:
         peers.watch(ranks.gather(own_process()))
         try:
@@ -241,11 +237,10 @@ def process_group(timeout_s: int, stop: StopRequest | None = None) -> Iterator[R
         if _is_lost_connection(error):
             raise peers.agreed(None) from error
         if is_out_of_memory(error):
-            told = InputError(
-                "out of memory, this machine, raise training.micro_batches, so that slots are "
-                "smaller"
+            exhausted = InputError(
+                "Out of memory on this machine. Raise training.micro_batches to make slots smaller."
             )
-            raise peers.agreed(told) from None
+            raise peers.agreed(exhausted) from None
         peers.report(Status.BUG, repr(error))  # the others stay silent
         raise
 
@@ -265,8 +260,8 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(
-            f"{world_size()} processes cannot reach each other ({reason}), torchrun, check "
-            "its addresses and that all nodes were started"
+            f"{world_size()} processes cannot reach each other ({reason}). Check torchrun's "
+            "addresses, and that all nodes were started."
         ) from None
     store = dist.PrefixStore(f"nmt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", server)
     return Peers(dist.get_rank(), world_size(), store, timeout_s), gradient_group
@@ -302,7 +297,7 @@ def _gpu() -> torch.device:
     local_rank, count = _number("LOCAL_RANK", 0), torch.cuda.device_count()
     if local_rank >= count:
         raise InputError(
-            f"rank {local_rank} has no GPU, {count} on this machine, start one process a GPU"
+            f"Rank {local_rank} has no GPU: this machine has {count}. Start one process per GPU."
         )
     torch.cuda.set_device(local_rank)
     avoid_cudnn()

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from nmt.config import Config, flatten
 from nmt.errors import told
 from nmt.runs.run_directory import RunDirectory
-from nmt.storage.atomic import Lock, write_file
+from nmt.storage.atomic import write_file
 from nmt.training.health import has_learnt
 from nmt.training.validation import Validation
 
@@ -67,10 +67,6 @@ class RunLog:
         max_steps: for the progress bar.
         elapsed_s: of that checkpoint, see the property.
         hardware: `device` and `world_size`, which every line has.
-        lock: on the run's directory, checked before each line.
-
-    Raises:
-        InputError: a line was to be written, and the lock is lost (2).
     """
 
     def __init__(
@@ -81,9 +77,7 @@ class RunLog:
         max_steps: int = 0,
         elapsed_s: float = 0.0,
         hardware: dict[str, Any] | None = None,
-        lock: Lock | None = None,
     ):
-        self._lock = lock
         self._file: TextIO | None = None
         self._opened = self._since = time.monotonic()
         self._tokens, self._first, self._max_steps = 0, step + 1, max_steps
@@ -179,7 +173,7 @@ class RunLog:
         text = f"validation at step {step}: nll {result.nll:.3f} ppl {ppl} bleu {result.bleu:.2f}"
         if not has_learnt(facts):
             text += (
-                " (next to nothing learnt yet: the frequencies of pieces alone have nll "
+                " (next to nothing learned yet: guessing by token frequencies has nll "
                 f"{result.unigram_nll:.3f})"
             )
         self.note(text)
@@ -223,8 +217,6 @@ class RunLog:
     def _write(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Writes a line of the log, and returns it."""
         assert self._file
-        if self._lock:
-            self._lock.check()
         facts = facts | {"elapsed_s": round(self.elapsed_s, 3)} | self._hardware
         self._file.write(json.dumps(facts) + "\n")
         self._file.flush()

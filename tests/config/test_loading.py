@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import differences, load
+from nmt.config import MAY_CHANGE, differences, load
 from nmt.data.corpora import read_corpus
 from nmt.errors import InputError
-from nmt.runs.run_directory import MAY_CHANGE
 from tests.config.files import GOOD, problems, refused, write
 
 

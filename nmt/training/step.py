@@ -1,60 +1,72 @@
 """One optimizer step over this rank's slots."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from nmt.config import Config
 from nmt.data.layout import Batch
 from nmt.errors import DivergedError, InputError, is_out_of_memory
 from nmt.model.devices import is_gpu
-from nmt.paper import ADAM_BETAS, ADAM_EPSILON
 from nmt.training.distributed import Ranks
 from nmt.training.health import LOWER_RATE
 from nmt.training.loss import TransformerLoss
+from nmt.training.optimizers import skip_if_not_finite
 from nmt.training.schedule import learning_rate
 
 
 class StepResult:
     """What a step measured, over all ranks; losses in nats per target token.
 
-    On a GPU it is still to be computed: the first look at it waits for the device and, of several
-    ranks, for the others, which have to look as well. It is the one time in a step when ranks
-    exchange values, so that they agree on stopping as well. It raises DivergedError for a loss
-    or gradient norm that is not finite.
+    On a GPU it is still to be computed. The first access waits for the device and, with several
+    ranks, for the other ranks, which have to access it too: this is the one time in a step when
+    ranks exchange values, so they also agree on the caller's `requests` then. The first access
+    raises DivergedError if the loss or the gradient norm is not finite.
     """
 
-    def __init__(self, sums: Tensor, step: int, target_tokens: int, rate: float, ranks: Ranks):
+    def __init__(
+        self,
+        sums: Tensor,
+        step: int,
+        target_tokens: int,
+        rate: float,
+        ranks: Ranks,
+        requests: Callable[[], Sequence[float]] = tuple,
+    ):
         """Starts to copy the result from the device.
 
         Args:
             sums: (3,) float64: this rank's smoothed and unsmoothed loss in nats, gradient norm.
             target_tokens: of the step, over all slots and ranks.
             rate: the step's learning rate.
+            requests: Returns this rank's values of `StepResult.requests`; called when ranks
+                exchange values.
         """
         self._sums, self._copied = sums.to("cpu", non_blocking=True), _mark(sums.device)
         self._step, self._target_tokens, self._ranks = step, target_tokens, ranks
+        self._requests = requests
         self.learning_rate = rate
 
     @cached_property
-    def _values(self) -> tuple[float, float, float, int]:
+    def _values(self) -> tuple[float, float, float, list[float]]:
         with self._ranks.guarded():
             if self._copied:
                 self._ranks.await_device(self._copied)
             *own_sums, gradient_norm = self._sums.tolist()
-            sums, signal_number = self._ranks.exchange(own_sums)
+            sums, requests = self._ranks.exchange(own_sums, self._requests())
         loss, nll = (each / self._target_tokens for each in sums)
         if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
             raise DivergedError(
-                f"training diverged (loss {loss}, gradient norm {gradient_norm}), "
-                f"step {self._step}, {LOWER_RATE}"
+                f"Training diverged in step {self._step}: loss {loss}, gradient norm "
+                f"{gradient_norm}. {LOWER_RATE}"
             )
-        return loss, nll, gradient_norm, signal_number
+        return loss, nll, gradient_norm, requests
 
     @property
     def loss(self) -> float:
@@ -72,8 +84,8 @@ class StepResult:
         return self._values[2]
 
     @property
-    def signal_number(self) -> int:
-        """Of a signal that had asked a rank to stop before the first look; 0 if none had."""
+    def requests(self) -> list[float]:
+        """The maximum over ranks of each value that `requests` returned; the same on all ranks."""
         return self._values[3]
 
 
@@ -84,13 +96,6 @@ def _mark(device: torch.device) -> torch.cuda.Event | None:
     event = torch.cuda.Event()
     event.record(torch.cuda.current_stream(device))  # not that of the current device
     return event
-
-
-def adam(module: nn.Module) -> torch.optim.Adam:
-    """Adam with the paper's settings (§5.3); the learning rate is set at each step."""
-    return torch.optim.Adam(
-        module.parameters(), lr=0.0, betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=True
-    )
 
 
 def autocast(config: Config, device: torch.device) -> torch.autocast:
@@ -107,12 +112,13 @@ def autocast(config: Config, device: torch.device) -> torch.autocast:
 def optimizer_step(
     module: nn.Module,
     loss_module: TransformerLoss,
-    optimizer: torch.optim.Adam,
+    optimizer: Optimizer,
     slots: Sequence[tuple[int, Batch]],
     step: int,
     target_tokens: int,
     config: Config,
     ranks: Ranks,
+    requests: Callable[[], Sequence[float]] = tuple,
 ) -> StepResult:
     """Forward, backward and update over this rank's slots.
 
@@ -123,11 +129,12 @@ def optimizer_step(
         module: `loss_module`, perhaps wrapped for several ranks.
         slots: (number of the slot in the step, its tensors), in order.
         target_tokens: of the whole step, over all slots and ranks.
+        requests: see `StepResult`.
 
     Raises:
         InputError: out of memory.
-        DivergedError: non-finite loss or gradient norm; weights and moments are unchanged. On
-            a GPU it is the result that raises it.
+        DivergedError: non-finite loss or gradient norm; weights and optimizer state are
+            unchanged. On a GPU the result raises it.
     """
     settings = config.training
     tokens_per_rank = target_tokens / ranks.world_size
@@ -143,9 +150,9 @@ def optimizer_step(
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
     measured, rate = torch.stack([*sums, norm.double()]), learning_rate(config, step)
-    result = StepResult(measured, step, target_tokens, rate, ranks)
-    if ranks.is_asynchronous:  # and would stand still while the host reads
-        _skip_if_not_finite(optimizer, measured)
+    result = StepResult(measured, step, target_tokens, rate, ranks, requests)
+    if is_gpu(ranks.device):  # which would be idle while the host reads
+        skip_if_not_finite(optimizer, measured)
     else:
         _ = result.loss  # raises before the update
     if settings.gradient_clip is not None:
@@ -154,17 +161,6 @@ def optimizer_step(
         group["lr"] = rate
     optimizer.step()
     return result
-
-
-def _skip_if_not_finite(optimizer: torch.optim.Adam, measured: Tensor) -> None:
-    """Has Adam change nothing in this step and all later ones if a loss or norm is not finite.
-
-    The fused kernel reads that on the device; the steps that the host has begun before it knows
-    are without effect.
-    """
-    found = (~measured.isfinite().all()).float()
-    former = getattr(optimizer, "found_inf", None)
-    optimizer.found_inf = found if former is None else torch.maximum(former, found)  # type: ignore[attr-defined]
 
 
 def add_gradients(
@@ -193,6 +189,6 @@ def _naming(step: int, slot: int, batch: Batch) -> Iterator[None]:
             raise
         rows, columns = batch.tgt_out.shape
         raise InputError(
-            f"out of memory, step {step}, slot {slot} of {rows} rows of {columns} target tokens, "
-            "raise training.micro_batches, so that slots are smaller"
+            f"Out of memory in step {step}, slot {slot} of {rows} rows of {columns} target tokens. "
+            "Raise training.micro_batches to make slots smaller."
         ) from None
