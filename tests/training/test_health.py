@@ -14,8 +14,8 @@ from nmt.errors import InputError, Status
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import Best
 from nmt.storage import manifest
+from nmt.training import console, run_log, saving
 from nmt.training import loop as training
-from nmt.training import run_log, saving
 from nmt.training import step as steps
 from nmt.training.health import Divergence, shortcomings, unigram_nll
 from nmt.training.run_log import RunLog, read_log
@@ -163,7 +163,8 @@ def test_progress_has_what_a_person_wants_to_know(settings, capsys):
 def clock(monkeypatch) -> SimpleNamespace:
     """What a run's log takes for the time."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(run_log, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    for module in (console, run_log):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 
