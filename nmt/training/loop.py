@@ -24,7 +24,7 @@ from nmt.training.saving import CheckpointWriter, raise_if_stopped
 from nmt.training.step import StepResult, add_gradients, optimizer_step
 from nmt.training.validation import validate
 
-End = Literal["max_steps", "early_stopping"]  # the setting that ends a run
+End = Literal["max_steps", "early_stopping", "max_hours"]  # the setting that ends a run
 
 
 def end_of(config: Config, state: State) -> End | None:
@@ -35,6 +35,8 @@ def end_of(config: Config, state: State) -> End | None:
     patience = settings.early_stopping
     if patience is not None and state.best.worse_since >= patience:
         return "early_stopping"
+    if settings.max_hours is not None and state.elapsed_s >= 3600 * settings.max_hours:
+        return "max_hours"
     return None
 
 
@@ -111,8 +113,8 @@ class _Loop:
             self._results.read()
 
     def _requests(self) -> list[float]:
-        """What this rank asks of all ranks: to stop because of a signal with this number."""
-        return [self._stop.signal_number]
+        """Returns the number of a signal that asks to stop, and the main process's clock."""
+        return [self._stop.signal_number, self._log.elapsed_s if self._run.ranks.is_main else 0.0]
 
     def save_and_validate(self, step: int) -> End | None:
         """Saves and validates if that is due after `step`; returns the setting that ends the run.
@@ -128,7 +130,7 @@ class _Loop:
         is_best = self.validate_if_due(step, is_saved=is_saved)
         # a validation that a signal has interrupted is due again if the run stops at this step
         signal = ranks.max(self._stop.signal_number) if is_validated else results.signal_number
-        end = end_of(self._config, self._training.state(step, self._log.elapsed_s))
+        end = end_of(self._config, self._training.state(step, results.elapsed_s))
         if not is_saved and (end or signal or (is_best and not results.are_diverging)):
             results.read()  # raises if the run has diverged
             self._save(step)
@@ -190,6 +192,7 @@ class _Results:
         self._divergence, self._unread = Divergence(config), deque[tuple[int, StepResult]]()
         self.are_diverging = False  # at the newest step that was read
         self.signal_number = 0  # that a rank had received by then
+        self.elapsed_s = 0.0  # of training by then, by the clock of the main process
 
     def add(self, step: int, result: StepResult) -> None:
         """Takes a step's result, to be read later."""
@@ -200,7 +203,7 @@ class _Results:
         while self._unread:
             step, result = self._unread.popleft()
             self.are_diverging = self._divergence.is_diverging(step, result.nll)
-            [signal_number] = result.requests
+            signal_number, self.elapsed_s = result.requests
             self.signal_number = int(signal_number)
 
 
