@@ -75,10 +75,10 @@ def record_state(run: RunDirectory, state: State) -> None:
 
 
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
-    """The steps whose checkpoints count for averaging, newest first.
+    """Returns the steps whose checkpoints count for averaging, newest first.
 
-    They are what an undisturbed run writes: multiples of `every` up to `last`, and `last`. Those
-    of a stop in between do not count, so that a stopped run ends in the same mean.
+    An undisturbed run writes them: multiples of `every` up to `last`, and `last`. A checkpoint that
+    a stop has left in between does not count, so a stopped run ends in the same mean.
     """
     counting = (step for step in steps if step == last or (step < last and step % every == 0))
     return sorted(counting, reverse=True)

@@ -21,7 +21,7 @@ _STEP = re.compile(r"step-([0-9]{8,16})")
 
 
 def owner(path: Path) -> Path | None:
-    """The run, model or prepared data one of whose own files has this path; None if there is none.
+    """Returns the run, model or prepared data that owns the file at a path; None if none does.
 
     Args:
         path: of a file that is there or not, its links resolved.
@@ -59,7 +59,7 @@ class RunDirectory:
 
     @classmethod
     def around(cls, folder: Path) -> "RunDirectory":
-        """The run that a model or checkpoint directory is in."""
+        """Returns the run that a model or checkpoint directory is in."""
         above = folder.parent
         is_checkpoint = above.name == names.CHECKPOINTS and folder.name != names.MODEL
         return cls(above.parent if is_checkpoint else above)
@@ -117,7 +117,7 @@ class RunDirectory:
         return self.checkpoints / f"step-{step:08d}"
 
     def by_step(self) -> list[tuple[int, Path]]:
-        """What has the name of a checkpoint, sound or not, with its step, newest first."""
+        """Returns whatever is named like a checkpoint, with its step, newest first."""
         found = []
         for path in entries(self.checkpoints):
             digits = _STEP.fullmatch(path.name)
@@ -126,22 +126,22 @@ class RunDirectory:
         return sorted(found, reverse=True)
 
     def models(self) -> list[Path]:
-        """What has the name of the finished model or of a checkpoint, sound or not."""
+        """Returns whatever is named like the finished model or a checkpoint, sound or not."""
         finished = [self.model] if os.path.lexists(self.model) else []
         return finished + [folder for _, folder in self.by_step()]
 
     @property
     def may_hold_models(self) -> bool:
-        """Whether there is a place where models are put, sound or not."""
+        """Returns whether there is a folder for models, whatever is in it."""
         return self.checkpoints.is_dir() or self.model.is_dir()
 
     @property
     def is_run(self) -> bool:
-        """Whether this is a run's directory, not a model's or that of a checkpoint."""
+        """Returns whether this is a run, not a model or a checkpoint."""
         return self.config.is_file() and not (self.path / manifest.NAME).exists()
 
     def settings(self) -> Config:
-        """The settings that the run was last started with; InputError if they cannot be read."""
+        """Returns the settings of the last start; raises InputError if they cannot be read."""
         return configuration.load_resolved(self.config)
 
     def locked(self) -> AbstractContextManager[None]:
@@ -176,7 +176,7 @@ class RunDirectory:
             )
 
     def data_of(self, folder: Path) -> dict[str, Any] | None:
-        """The manifest of the data that the run was trained on; None if it has kept none.
+        """Returns the manifest of the data that the run was trained on; None if it has none.
 
         Args:
             folder: a model or checkpoint in the run, which should be of the same data.

@@ -72,12 +72,12 @@ class Ranks:
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes the run's files and messages."""
+        """Returns whether this process writes the run's files and messages."""
         return self.rank == 0
 
     @cached_property
     def device_name(self) -> str:
-        """The GPU, or the CPU and the number of threads, for a person to read."""
+        """Returns the name of the GPU, or that of the CPU with the number of threads."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
         return f"{_cpu_name()}, {count(torch.get_num_threads(), 'thread')}"
@@ -99,11 +99,11 @@ class Ranks:
         return list(map(_added, zip(*self._rows(values), strict=True)))
 
     def max(self, value: int) -> int:
-        """The greatest of the ranks' values; every rank gets the same."""
+        """Returns the maximum of the ranks' values; every rank gets the same."""
         return int(max(row[0] for row in self._rows([value])))
 
     def _rows(self, values: list[float]) -> list[list[float]]:
-        """Every rank's values, in the order of ranks."""
+        """Returns every rank's values, in the order of ranks."""
         if self.world_size == 1:
             return [values]
         own = torch.tensor(values, dtype=torch.float64)
@@ -131,7 +131,7 @@ class Ranks:
             time.sleep(_LOOK_AT_DEVICE_S)
 
     def guarded(self) -> AbstractContextManager[None]:
-        """For a block that gives work to a GPU or waits for it, see `Peers.guarded`."""
+        """Guards a block that launches work on a GPU or waits for it, see `Peers.guarded`."""
         return self.peers.guarded() if self.peers and is_gpu(self.device) else nullcontext()
 
     def wait(self) -> None:
@@ -140,7 +140,7 @@ class Ranks:
             dist.barrier()
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, in the order of ranks."""
+        """Returns every rank's value, in the order of ranks."""
         if self.world_size == 1:
             return [value]
         values: list[Any] = [None] * self.world_size
@@ -148,7 +148,7 @@ class Ranks:
         return values
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """`module`; of several ranks, in DistributedDataParallel, which averages gradients."""
+        """Wraps `module` in DistributedDataParallel unless this is the only rank."""
         if self.world_size == 1:
             return module
         ids = [self.device.index] if self.device.type == "cuda" else None
@@ -158,7 +158,7 @@ class Ranks:
 
 
 def _added(values: Sequence[float]) -> float:
-    """Their sum, added in order; Python's `sum` rounds differently from version 3.12 on."""
+    """Returns the sum, added in order; Python's `sum` rounds differently from version 3.12 on."""
     return reduce(add, values)
 
 
@@ -171,7 +171,7 @@ def _cpu_name() -> str:
 
 
 def world_size() -> int:
-    """The number of processes that torchrun has started; 1 without it.
+    """Returns the number of processes that torchrun has started; 1 without it.
 
     Raises:
         InputError: WORLD_SIZE is not a positive number, or RANK or LOCAL_RANK is not below it.
@@ -188,7 +188,7 @@ def world_size() -> int:
 
 
 def _number(name: str, default: int, least: int = 0) -> int:
-    """A whole number that torchrun or a scheduler has set in the environment."""
+    """Returns a whole number that torchrun or a scheduler has set in the environment."""
     text = os.environ.get(name, str(default))
     if not (text.isascii() and text.isdigit() and least <= int(text) < 2**31):
         raise InputError(
@@ -246,7 +246,7 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
 
 
 def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | None]:
-    """Joins the group of all hosts and, if there are GPUs, that of the GPUs."""
+    """Joins the process group of the hosts and, if there are GPUs, the one of the GPUs."""
     timeout = timedelta(seconds=timeout_s)
     try:
         _await_master(timeout_s)
@@ -268,7 +268,7 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
 
 
 def _master() -> tuple[str, int]:
-    """Address and port where ranks meet; torch has reported before if they are not set."""
+    """Returns address and port where ranks meet; torch has checked that they are set."""
     return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0)
 
 
@@ -307,6 +307,6 @@ def _gpu() -> torch.device:
 
 
 def _is_lost_connection(error: Exception) -> bool:
-    """Whether another rank is unreachable. gloo's errors have no class, but name its source."""
+    """Returns whether another rank is unreachable. gloo's errors have no class of their own."""
     is_gloo = isinstance(error, RuntimeError) and "/gloo/" in str(error)
     return is_gloo or isinstance(error, dist.DistError)

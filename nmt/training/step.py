@@ -99,7 +99,7 @@ def _mark(device: torch.device) -> torch.cuda.Event | None:
 
 
 def autocast(config: Config, device: torch.device) -> torch.autocast:
-    """The precision of `training.precision`: bf16 matrix products over fp32 weights, or fp32.
+    """Returns the autocast of `training.precision`: bf16 products of fp32 weights, or fp32.
 
     What follows from it elsewhere: `Transformer.embed` makes the residual stream bf16, and
     `smoothed_cross_entropy` makes the logits so. A model to translate with has a precision of its
@@ -120,7 +120,7 @@ def optimizer_step(
     ranks: Ranks,
     requests: Callable[[], Sequence[float]] = tuple,
 ) -> StepResult:
-    """Forward, backward and update over this rank's slots.
+    """Computes forward, backward and update over this rank's slots.
 
     The loss is summed over tokens and divided once by those of the whole step, so that the
     gradient does not depend on how the step was cut.
@@ -166,7 +166,7 @@ def optimizer_step(
 def add_gradients(
     module: nn.Module, batch: Batch, tokens_per_rank: float, config: Config
 ) -> tuple[Tensor, Tensor]:
-    """Forward and backward of one slot; its smoothed and unsmoothed loss, summed, in nats.
+    """Adds the gradients of one slot; returns its smoothed and unsmoothed loss, summed, in nats.
 
     Args:
         tokens_per_rank: target tokens of the whole step divided by the number of ranks. As
@@ -181,7 +181,7 @@ def add_gradients(
 
 @contextmanager
 def _naming(step: int, slot: int, batch: Batch) -> Iterator[None]:
-    """Names the slot in the message if memory does not suffice."""
+    """Names the slot in the message if memory runs out."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
