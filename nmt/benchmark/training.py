@@ -21,15 +21,15 @@ from nmt.data.prepared_data import PreparedData
 from nmt.data.shards import Shard, pairs_of
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, Note
+from nmt.model.devices import is_gpu
 from nmt.model.tokens import Tokens
 from nmt.runs.run_directory import RunDirectory
+from nmt.training.begin import Run, Training, be_deterministic, begin_training
 from nmt.training.distributed import Ranks, process_group, world_size
 from nmt.training.fast_paths import choose_path, is_compiled
-from nmt.training.loading import Step, steps_of
+from nmt.training.loading import LoadedStep, steps_of
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import StepResult, optimizer_step
-from nmt.training.run import Run
-from nmt.training.train import Training, be_deterministic
+from nmt.training.step import StepResult, optimizer_step
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
 _WARM_UP = 2  # steps that are not timed
@@ -167,7 +167,7 @@ def timed_training(
     keep_freed_memory()
     be_deterministic(config.training.deterministic)
     run = _run_without_files(config, shards, ranks)
-    training, clock = Training.begin(run, None, note), _Clock(ranks.device)
+    training, clock = begin_training(run, None, note), _Clock(ranks.device)
     watched = clock.watching(training.loss_module)
     path = choose_path(training.loss_module, run, 0, None, note)
     with steps_of(run, after=0, is_compiled=is_compiled(path)) as planned, watched:
@@ -179,7 +179,7 @@ def timed_training(
         for _ in range(_WARM_UP):
             one_s = timed(1).seconds
         wanted = min(max(_FEWEST, round(_ENOUGH_S / one_s)), _MOST)
-        number = _ON_GPU if ranks.is_asynchronous else 1
+        number = _ON_GPU if is_gpu(ranks.device) else 1
         note(f"timing {wanted * number} steps of about {one_s:.2g} s")
         measured = gate.measured(lambda: (timed(number), ()), wanted)
     parameters = sum(each.numel() for each in training.module.parameters())
@@ -187,7 +187,7 @@ def timed_training(
     return TrainingSpeed(measured, peak, ranks.device_name, parameters)
 
 
-def _timed_steps(training: Training, planned: Iterator[Step], clock: "_Clock") -> Steps:
+def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clock") -> Steps:
     """Takes steps as `nmt train` does: on a GPU a result is read when the next step has begun."""
     run, plans = training.run, []
     result: StepResult | None = None
@@ -219,14 +219,12 @@ def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run
         config=config.model_copy(update={"training": settings}),
         directory=RunDirectory(Path(settings.run_directory)),
         ranks=ranks,
-        lock=None,
         tokenizer=cast(Tokenizer, None),
-        tokenizer_file=b"",
-        hashes={},
         training=shards,
         validation=[],
         verify=lambda shard: None,
-        target_symbols=[],
+        files={},
+        facts={},
     )
 
 

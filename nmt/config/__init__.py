@@ -6,6 +6,7 @@ from nmt.config.problems import allowed
 from nmt.config.settings import (
     CORPUS_KINDS,
     MAX_BEAM,
+    MAY_CHANGE,
     ColumnsFile,
     Config,
     Corpus,
@@ -27,6 +28,7 @@ from nmt.config.strict_yaml import inline
 __all__ = [
     "CORPUS_KINDS",
     "MAX_BEAM",
+    "MAY_CHANGE",
     "ColumnsFile",
     "Config",
     "Corpus",

@@ -32,6 +32,7 @@ Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]  # or a path, 
 Probability = Annotated[float, Field(ge=0, le=0.99)]
 Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]
+Hours = Annotated[float, Field(gt=0, le=100_000)]
 Slots = Annotated[int, Field(ge=1, le=10_000)]  # each costs memory and time, even an empty one
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
@@ -291,11 +292,36 @@ class Model(Section):
         return self
 
 
+# of a run that resumes; anything else is refused
+MAY_CHANGE = frozenset(
+    {
+        "training.run_directory",  # a run may be moved
+        "training.max_steps",
+        "training.max_hours",
+        "training.checkpoint_every",
+        "training.keep_checkpoints",
+        "training.average_last",
+        "training.validate_every",
+        "training.log_every",
+        "training.early_stopping",
+        "training.finished_model",
+        "decoding.beam",
+        "decoding.length_penalty",
+        "decoding.max_extra_length",
+    }
+)
+
+
 class Training(Section):
     """How a run trains (§5) and what it keeps."""
 
     run_directory: Word = Field(description="where checkpoints, log and the model are put")
     max_steps: Positive = _paper("training.max_steps", "optimizer steps in all")
+    max_hours: Hours | None = Field(
+        default=None,
+        description="hours of training, all resumptions together, after which a run ends as at "
+        "max_steps; a higher number trains on",
+    )
     batch_tokens: Positive = _paper(
         "training.batch_tokens", "bound on one step's tokens over all ranks, on each side"
     )

@@ -1,26 +1,26 @@
-"""The mean of several checkpoints' weights (§6.1)."""
+"""The mean of checkpoints' weights (§6.1): a run's finished model, and `nmt average`."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
+from nmt.config import Config
 from nmt.errors import ArgumentError, InputError, NoModelError, Note, count
 from nmt.runs.checkpoint import HASHES, sound_checkpoints
-from nmt.runs.model_directory import (
-    read_config,
-    read_tensors,
-    save_model,
-)
+from nmt.runs.model_directory import open_in_run, read_config, save_model
 from nmt.runs.run_directory import RunDirectory, refuse_output
-from nmt.storage import manifest
+from nmt.runs.tensor_files import read_tensors
+from nmt.storage import atomic, manifest
 from nmt.storage.names import SHORTLIST, TOKENIZER, WEIGHTS
 
 
 def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights of models or checkpoints, in fp32; only the mean is held in memory.
+    """Returns the mean of the weights of models or checkpoints, in fp32.
 
-    Files are memory-mapped, so that the system can drop what has been read.
+    Only the mean is held in memory: files are memory-mapped, so the system can drop what was read.
 
     Raises:
         NoModelError: one is damaged, or their sum is more than fp32 holds.
@@ -32,8 +32,8 @@ def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
     for name, tensor in mean.items():
         if not tensor.div_(len(folders)).isfinite().all():
             raise NoModelError(
-                f"weights too large to be averaged ({name}), {folders[0]}, "
-                "name models whose training went well"
+                f"The weights {name} of {folders[0]} and the other models are too large to be "
+                "averaged. Name models that have not diverged."
             )
     return mean
 
@@ -41,11 +41,12 @@ def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
 def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     """Writes the mean of a run's last sound checkpoints as a model directory.
 
-    They are those that training averages at its end: at multiples of `training.checkpoint_every`,
-    and the newest. The best by validation, or one that a stop has left, does not count otherwise.
+    They are the checkpoints that training averages at its end: those at multiples of
+    `training.checkpoint_every`, and the newest. Neither the best by validation nor one that a stop
+    has left counts otherwise.
 
     Args:
-        note: is told of checkpoints passed over.
+        note: Called with each checkpoint passed over, and why.
 
     Returns:
         The steps averaged, ascending.
@@ -57,28 +58,77 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     """
     refuse_output(output)
     if not run.is_dir():
-        raise InputError(f"no such run directory, {run}, correct the path")
+        raise InputError(f"There is no run directory {run}. Correct the path.")
     directory = RunDirectory(run)
     found = sound_checkpoints(directory, 1, note)
     if not found:
-        raise NoModelError(f"no sound checkpoint, {run}, name a run that has some")
+        raise NoModelError(f"{run} has no sound checkpoint. Name a run that has one.")
     [(step, newest)] = found
     config = read_config(newest)
     checkpoints = sound_checkpoints(directory, last, note, config.training.checkpoint_every, step)
     if len(checkpoints) < last:
         there = len(checkpoints)
         raise ArgumentError(
-            "only {} to average, {}, lower {last} to {}", count(there, "checkpoint"), run, there
+            "{} has only {} to average. Lower {last} to {}.", run, count(there, "checkpoint"), there
         )
     facts = manifest.read(newest, "checkpoint")
     steps = sorted(step for step, _ in checkpoints)
+    names = {TOKENIZER, SHORTLIST} & facts["files"].keys()
     save_model(
         output,
         config,
-        (newest / TOKENIZER).read_bytes(),
+        {name: (newest / name).read_bytes() for name in names},
         mean_weights([folder for _, folder in checkpoints]),
         {key: facts[key] for key in ("step", *HASHES, "target_symbols")}
         | {"averaged_steps": steps},
-        (newest / SHORTLIST).read_bytes() if SHORTLIST in facts["files"] else None,
     )
     return steps
+
+
+def finished_step(run: RunDirectory) -> int | None:
+    """Returns the step of a run's finished model; None if it has no sound one."""
+    try:
+        content = manifest.read(run.model, "model")
+        open_in_run(run.model, content)
+    except InputError:
+        return None
+    return int(content["step"])
+
+
+def write_finished(
+    run: RunDirectory,
+    config: Config,
+    files: Mapping[str, bytes],
+    weights: Mapping[str, Tensor],
+    facts: Mapping[str, Any],
+    note: Note,
+) -> None:
+    """Writes a run's finished model; files of others in its place are kept under another name.
+
+    Args:
+        files, facts: as of `save_model`.
+        note: Called with the name under which files of others are kept.
+    """
+    new = atomic.aside(run.model, "new")
+    try:
+        save_model(new, config, files, weights, facts)
+        if _is_own_model(run):
+            run.model.replace(atomic.aside(run.model, "former"))
+        elif os.path.lexists(run.model):
+            kept = atomic.free_name(run.model, "former")
+            run.model.replace(kept)
+            note(f"nmt: warning: {run.model} held files nmt did not make, kept in {kept}")
+        new.replace(run.model)
+    finally:
+        atomic.remove(new)
+    atomic.remove_leftovers(run.path)
+
+
+def _is_own_model(run: RunDirectory) -> bool:
+    """Returns whether only the run's own model, sound or damaged, is in its place."""
+    try:
+        content = manifest.read(run.model, "model")
+        run.refuse_foreign(run.model)
+        return not run.model.is_symlink() and not manifest.unlisted(run.model, content)
+    except InputError:
+        return False

@@ -1,33 +1,26 @@
-"""Training checkpoints: weights, Adam's moments and one integer, the step.
+"""Training checkpoints: weights, the optimizer's state and one integer, the step.
 
 A checkpoint is a directory `RUN/checkpoints/step-00001000/` that counts only once its manifest
 is in it. A run resumes from the newest one that verifies; a broken one is named and left in place.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt.config import Config
 from nmt.errors import InputError, NoModelError, Note, of_system
-from nmt.runs.model_directory import (
-    MOMENTS,
-    passing_over,
-    read_tensors,
-    refuse_unsound,
-    write_model_files,
-    write_tensors,
-)
+from nmt.runs.model_directory import open_in_run, passing_over, write_model_files
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import State, read_state
+from nmt.runs.tensor_files import write_tensors
 from nmt.storage import manifest
 from nmt.storage.atomic import aside, free_name, new_directory, remove_leftovers
-from nmt.storage.names import OPTIMIZER, STATE, WEIGHTS
+from nmt.storage.names import OPTIMIZER, STATE
 
 HASHES = ("tokenizer_sha256", "data_sha256")
 _STATE_SINCE = "state"  # key of the manifest, see `record_state`
@@ -39,12 +32,12 @@ class Checkpoint:
     """What a checkpoint holds besides configuration and tokenizer."""
 
     weights: dict[str, Tensor]
-    moments: dict[str, Tensor]  # "exp_avg.NAME" and "exp_avg_sq.NAME" of each parameter
+    optimizer: dict[str, Tensor]  # "STATE.PARAMETER", each of its parameter's shape
     state: State
 
     @property
     def step(self) -> int:
-        """The steps that were taken."""
+        """The number of optimizer steps that led to it."""
         return self.state.step
 
 
@@ -52,24 +45,23 @@ def save(
     run: RunDirectory,
     checkpoint: Checkpoint,
     config: Config,
-    tokenizer: bytes,
-    facts: dict[str, Any],
-    shortlist: bytes | None = None,
+    files: Mapping[str, bytes],
+    facts: Mapping[str, Any],
 ) -> None:
     """Writes a checkpoint, whole or not at all.
 
     Args:
+        files: as of `save_model`.
         facts: keys of the manifest besides its own and `step`.
-        shortlist: its file, if there is one.
     """
     path = run.checkpoint(checkpoint.step)
     if os.path.lexists(path):  # a broken one, passed over when the run was resumed
         path.replace(free_name(path, "broken"))
     with new_directory(path) as folder:
-        write_model_files(folder, config, tokenizer, checkpoint.weights, shortlist)
-        write_tensors(folder / OPTIMIZER, checkpoint.moments)
+        write_model_files(folder, config, files, checkpoint.weights)
+        write_tensors(folder / OPTIMIZER, checkpoint.optimizer)
         (folder / STATE).write_text(checkpoint.state.model_dump_json(indent=1))
-        manifest.write(folder, "checkpoint", facts | {"step": checkpoint.step})
+        manifest.write(folder, "checkpoint", {**facts, "step": checkpoint.step})
 
 
 def record_state(run: RunDirectory, state: State) -> None:
@@ -83,10 +75,10 @@ def record_state(run: RunDirectory, state: State) -> None:
 
 
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
-    """The steps whose checkpoints count for averaging, newest first.
+    """Returns the steps whose checkpoints count for averaging, newest first.
 
-    They are what an undisturbed run writes: multiples of `every` up to `last`, and `last`. Those
-    of a stop in between do not count, so that a stopped run ends in the same mean.
+    An undisturbed run writes them: multiples of `every` up to `last`, and `last`. A checkpoint that
+    a stop has left in between does not count, so a stopped run ends in the same mean.
     """
     counting = (step for step in steps if step == last or (step < last and step % every == 0))
     return sorted(counting, reverse=True)
@@ -97,7 +89,7 @@ def rotate(run: RunDirectory, newest: int, every: int, keep: int, best: int | No
 
     What stays: the newest `keep` scheduled ones, the best one, any beyond `newest`, which a
     resumed run has passed over because they are broken, and those of another run.
-    Optimizer state stays in the newest two; the manifests of the others no longer list it.
+    Optimizer state stays in the newest two checkpoints; the other manifests no longer list it.
     """
     remove_leftovers(run.checkpoints)
     steps = [step for step, folder in run.by_step() if step <= newest and _is_own(run, folder)]
@@ -118,10 +110,10 @@ def rotate(run: RunDirectory, newest: int, every: int, keep: int, best: int | No
 
 
 def newest(run: RunDirectory, note: Note) -> Checkpoint | None:
-    """The newest checkpoint that verifies and can be resumed from; None if there is none at all.
+    """Reads the newest sound checkpoint; returns None if there is no checkpoint at all.
 
     Args:
-        note: is told of each checkpoint passed over, and why.
+        note: Called with each checkpoint passed over, and why.
 
     Raises:
         NoModelError: there are checkpoints, but none is sound.
@@ -139,17 +131,17 @@ def newest(run: RunDirectory, note: Note) -> Checkpoint | None:
 
 
 def _read(folder: Path) -> Checkpoint:
-    """A checkpoint to go on from; InputError if it is none."""
+    """Reads a checkpoint to resume from; raises InputError if that is impossible."""
     content = manifest.read(folder, "checkpoint")
     if OPTIMIZER not in content["files"]:
-        raise InputError(f"no optimizer state, {folder}, resume from a newer checkpoint")
-    refuse_unsound(folder, content, (STATE, OPTIMIZER))
+        raise InputError(f"{folder} has no optimizer state. Resume from a newer checkpoint.")
+    opened = open_in_run(folder, content, with_optimizer=True)
+    assert opened.optimizer is not None
     try:
         state = read_state(folder / STATE, content.get(_STATE_SINCE))
-        weights, moments = read_tensors(folder / WEIGHTS), read_tensors(folder / OPTIMIZER)
     except OSError as error:
         raise of_system(error) from None
-    return Checkpoint(weights, moments, state)
+    return Checkpoint(opened.weights, opened.optimizer, state)
 
 
 def sound_checkpoints(
@@ -159,10 +151,10 @@ def sound_checkpoints(
     every: int = 1,
     last: int | None = None,
 ) -> list[tuple[int, Path]]:
-    """The newest scheduled checkpoints whose model files verify, newest first, with their steps.
+    """Returns the newest sound scheduled checkpoints with their steps, newest first.
 
     Args:
-        note: is told of each checkpoint passed over, and why.
+        note: Called with each checkpoint passed over, and why.
         every: see `scheduled`; 1 takes all there are.
         last: likewise; None: the newest there is.
     """
@@ -175,33 +167,15 @@ def sound_checkpoints(
         folder = run.checkpoint(step)
         with passing_over(lambda problem: note(f"passing over a checkpoint: {problem}")):
             content = manifest.read(folder, "checkpoint")
-            refuse_unsound(folder, content)
+            open_in_run(folder, content)
             hashes = {key: content[key] for key in HASHES}
             if hashes != (common or hashes):
-                raise InputError(f"of other data than step {found[0][0]}, {folder}, move it")
+                raise InputError(
+                    f"{folder} is of other data than the checkpoint of step {found[0][0]}. Move it."
+                )
             common = hashes
             found.append((step, folder))
     return found
-
-
-def adam_moments(optimizer: torch.optim.Adam, module: nn.Module) -> dict[str, Tensor]:
-    """Adam's moments by parameter name; they are the optimizer's own tensors."""
-    return {
-        f"{moment}.{name}": optimizer.state[parameter][moment]
-        for name, parameter in module.named_parameters()
-        for moment in MOMENTS
-    }
-
-
-def restore_adam(
-    optimizer: torch.optim.Adam, module: nn.Module, moments: dict[str, Tensor], step: int
-) -> None:
-    """Gives Adam the moments it had after `step` steps."""
-    for name, parameter in module.named_parameters():
-        optimizer.state[parameter] = {
-            # a tensor, as the fused kernel keeps it
-            "step": torch.tensor(float(step), device=parameter.device),
-        } | {moment: moments[f"{moment}.{name}"].to(parameter.device) for moment in MOMENTS}
 
 
 def _is_own(run: RunDirectory, folder: Path) -> bool:

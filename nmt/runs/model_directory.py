@@ -7,24 +7,30 @@ names, types and shapes, read first from a bounded header, are those the configu
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from nmt import config as configuration
 from nmt.config import Config
 from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
-from nmt.errors import InputError, LastingError, NoModelError, Note, StorageError, of_system
+from nmt.errors import InputError, LastingError, NoModelError, Note, of_system
 from nmt.model.transformer import Transformer
 from nmt.runs.run_directory import RunDirectory
+from nmt.runs.tensor_files import (
+    read_shapes,
+    read_tensors,
+    refuse_unfit,
+    refuse_unfit_states,
+    shapes_of,
+    write_tensors,
+)
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
 from nmt.storage.names import (
@@ -39,8 +45,7 @@ from nmt.storage.names import (
     WEIGHTS,
 )
 
-MOMENTS = ("exp_avg", "exp_avg_sq")  # Adam's, of each parameter
-_MAX_HEADER_BYTES = 10_000_000  # names and shapes of some 100,000 tensors
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,122 +61,39 @@ class LoadedModel:
     shortlist: Shortlist | None = None  # if its data were prepared with one
 
 
+@dataclass(frozen=True)
+class OpenedModel:
+    """A model or checkpoint whose files are as its manifest says, and fit each other."""
+
+    config: Config
+    tokenizer: Tokenizer
+    transformer: Transformer  # on the meta device
+    weights: dict[str, Tensor]  # finite, in fp32
+    optimizer: dict[str, Tensor] | None = None  # likewise, if it was asked for
+
+
 def find_model(path: Path, note: Note = lambda text: None) -> tuple[Path, str]:
-    """The directory that a model's path means, and its kind, "model" or "checkpoint".
+    """Returns the directory that a model's path means, and its kind, "model" or "checkpoint".
 
     Of a run directory: its `model/` or its newest sound checkpoint, whichever has the higher
     step, `model/` if equal.
 
     Args:
-        note: is told what of a run directory was taken, and what was passed over.
+        note: Called with what was chosen of a run directory, and with what was passed over.
 
     Raises:
         InputError: nothing there, or written by a later version of nmt (2).
         NoModelError: no sound model in it (3).
     """
-    folder, content = _find(path, note)
-    return folder, content["kind"]
 
+    def found(folder: Path, content: dict[str, Any]) -> tuple[Path, str]:
+        if folder == path:
+            manifest.verify(folder, content, (CONFIG, TOKENIZER))
+        else:
+            open_in_run(folder, content)
+        return folder, content["kind"]
 
-def _find(path: Path, note: Note) -> tuple[Path, dict[str, Any]]:
-    """`find_model`, with the manifest found there."""
-    if not path.is_dir():
-        raise InputError(f"no such model directory, {path}, name a model, checkpoint or run")
-    run = RunDirectory(path)
-    _refuse_exported(run)
-    if (path / manifest.NAME).is_file():
-        kind = "checkpoint" if (path / STATE).exists() else "model"
-        content = manifest.read(path, kind)
-        manifest.verify(path, content, (CONFIG, TOKENIZER))
-        return path, content
-    if not run.may_hold_models:
-        raise NoModelError(f"no model, checkpoint or run, {path}, it has no {manifest.NAME}")
-    while True:
-        problems: list[str] = []
-        folders = run.models()
-        candidates = []
-        for folder in folders:
-            kind = "model" if folder.name == MODEL else "checkpoint"
-            with passing_over(problems.append):
-                candidates.append((manifest.read(folder, kind), folder))
-        for content, folder in sorted(candidates, key=_newest_last, reverse=True):
-            with passing_over(problems.append):
-                refuse_unsound(folder, content)
-                for problem in problems:
-                    note(f"passed over: {problem}")
-                note(f"using {folder}")
-                return folder, content
-        if all(map(os.path.lexists, folders)):
-            if not problems:
-                raise NoModelError(f"no checkpoint yet, {path}, train on")
-            for problem in problems[1:]:
-                note(f"passed over: {problem}")
-            raise NoModelError(problems[0])
-        # else a running trainer has removed one, which it does only once there is a newer one
-
-
-def _refuse_exported(run: RunDirectory) -> None:
-    """Raises NoModelError for what `nmt export` writes, which other programs load."""
-    path = run.path
-    is_ours = (path / manifest.NAME).is_file() or run.may_hold_models
-    if (path / CTRANSLATE2_WEIGHTS).is_file():
-        what, then = "CTranslate2", f"nmt serve {path} serves it"
-    elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
-        what, then = "transformers", "load it with AutoModelForSeq2SeqLM"
-    else:
-        return
-    raise NoModelError(f"a model for {what}, {path}, {then}, or name what it was exported from")
-
-
-@contextmanager
-def passing_over(tell: Note) -> Iterator[None]:
-    """Tells why a model or checkpoint cannot be used, so that the next one is tried.
-
-    Raises:
-        LastingError: from the block, as no other model may be used instead.
-    """
-    try:
-        yield
-    except LastingError:
-        raise
-    except InputError as error:
-        for problem in error.problems:
-            tell(problem)
-
-
-def refuse_unsound(folder: Path, content: dict[str, Any], others: Sequence[str] = ()) -> None:
-    """Raises InputError unless a model or checkpoint in a run's directory is sound and its own.
-
-    Its files are as the manifest says and fit each other, its settings are the run's, and all
-    numbers are such as training gives. Moments are checked too: given short ones, Adam's fused
-    kernel would write out of bounds.
-
-    Args:
-        content: the manifest.
-        others: files to check besides those of a model.
-    """
-    try:
-        _checked(folder, content, others)
-        run = RunDirectory.around(folder)
-        if content["kind"] == "checkpoint" and folder != run.checkpoint(step := content["step"]):
-            raise NoModelError(f"a checkpoint of step {step}, {folder}, give it its own name again")
-        run.refuse_foreign(folder)
-        for name in {WEIGHTS, OPTIMIZER} & {WEIGHTS, *others}:
-            read_tensors(folder / name)
-    except OSError as error:  # as of a file that a trainer has removed meanwhile
-        raise of_system(error) from None
-
-
-def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
-    """By step, not by the files' times; of one step, the finished model after the checkpoint."""
-    content, _ = candidate
-    return content["step"], content["kind"] == "model"
-
-
-def tokenizer_to_fine_tune(config: Config) -> Path | None:
-    """The tokenizer of the model that `training.initialize_from` names, if it names one."""
-    origin = config.training.initialize_from
-    return find_model(Path(origin))[0] / TOKENIZER if origin else None
+    return _first_sound(path, note, found)
 
 
 def load_model(path: Path, *, device: torch.device, note: Note = lambda text: None) -> LoadedModel:
@@ -184,14 +106,181 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
         InputError: nothing at `path`, or written by a later version of nmt (status 2).
         NoModelError: a file missing or damaged, or files that do not fit each other (status 3).
     """
+
+    def loaded(folder: Path, content: dict[str, Any]) -> LoadedModel:
+        opened = (open_model if folder == path else open_in_run)(folder, content)
+        opened.transformer.load_state_dict(opened.weights, assign=True)
+        tokenizer, shortlist = opened.tokenizer, None
+        if SHORTLIST in content["files"]:
+            shortlist = Shortlist.load(folder / SHORTLIST, tokenizer.vocabulary_size)
+        return LoadedModel(
+            opened.config, tokenizer, opened.transformer.to(device).eval(), content["step"],
+            folder, content["target_symbols"], shortlist,
+        )  # fmt: skip
+
+    return _first_sound(path, note, loaded)
+
+
+def _first_sound(path: Path, note: Note, use: Callable[[Path, dict[str, Any]], T]) -> T:
+    """Returns `use(directory, manifest)` for the directory that a model's path means."""
+    if not path.is_dir():
+        raise InputError(f"There is no model directory {path}. Name a model, checkpoint or run.")
+    run = RunDirectory(path)
+    _refuse_exported(run)
+    if (path / manifest.NAME).is_file():
+        return _in_place(path, use)
+    if not run.may_hold_models:
+        raise NoModelError(
+            f"{path} is not a model, checkpoint or run: it has no {manifest.NAME}. Name another."
+        )
+    return _newest_sound(run, note, use)
+
+
+def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
+    """Returns `use` of a model or checkpoint, again if a trainer replaces it meanwhile."""
     while True:
-        folder, content = _find(path, note)
+        content = manifest.read(folder, _kind_of(folder))
         try:
-            return _load(folder, content, device)
+            return use(folder, content)
         except (InputError, FileNotFoundError):
             if _is_still_there(folder, content):
                 raise
-            # else its trainer has removed or replaced it meanwhile: there is a newer one
+
+
+def _newest_sound(run: RunDirectory, note: Note, use: Callable[[Path, dict[str, Any]], T]) -> T:
+    """Returns `use` of the model or checkpoint of a run with the highest step for which it works.
+
+    A trainer removes or replaces one only if there is a newer one: then all are tried again.
+    """
+    while True:
+        problems: list[str] = []
+        folders, candidates = run.models(), list[tuple[dict[str, Any], Path]]()
+        for folder in folders:
+            kind = "model" if folder.name == MODEL else "checkpoint"
+            with passing_over(problems.append):
+                candidates.append((manifest.read(folder, kind), folder))
+        for content, folder in sorted(candidates, key=_newest_last, reverse=True):
+            with passing_over(problems.append):
+                result = use(folder, content)
+                for problem in problems:
+                    note(f"passed over: {problem}")
+                note(f"using {folder}")
+                return result
+        is_unchanged = all(_is_still_there(folder, content) for content, folder in candidates)
+        if is_unchanged and all(map(os.path.lexists, folders)):
+            if not problems:
+                raise NoModelError(f"{run} has no checkpoint yet. Train on.")
+            for problem in problems[1:]:
+                note(f"passed over: {problem}")
+            raise NoModelError(problems[0])
+
+
+def _kind_of(folder: Path) -> str:
+    return "checkpoint" if (folder / STATE).exists() else "model"
+
+
+def _refuse_exported(run: RunDirectory) -> None:
+    """Raises NoModelError for what `nmt export` writes, which other programs load."""
+    path = run.path
+    is_ours = (path / manifest.NAME).is_file() or run.may_hold_models
+    if (path / CTRANSLATE2_WEIGHTS).is_file():
+        program, how = "CTranslate2", f'serve it with "nmt serve {path}"'
+    elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
+        program, how = "transformers", "load it with AutoModelForSeq2SeqLM"
+    else:
+        return
+    raise NoModelError(
+        f"{path} is a model for {program}. Name the model that it was exported from, or {how}."
+    )
+
+
+@contextmanager
+def passing_over(tell: Note) -> Iterator[None]:
+    """Calls `tell` with the problem if the block raises InputError, so that others can be tried.
+
+    Raises:
+        LastingError: from the block, because no other model may be used instead.
+    """
+    try:
+        yield
+    except LastingError:
+        raise
+    except InputError as error:
+        for problem in error.problems:
+            tell(problem)
+
+
+def open_in_run(
+    folder: Path, content: dict[str, Any], *, with_optimizer: bool = False
+) -> OpenedModel:
+    """Opens a model or checkpoint of a run, see `open_model`.
+
+    Raises:
+        NoModelError: as `open_model` does; or the directory has another step's name, or its
+            settings or data are not the run's.
+        InputError: the operating system does not give it.
+    """
+    try:
+        opened = open_model(folder, content, with_optimizer=with_optimizer)
+        run = RunDirectory.around(folder)
+        if content["kind"] == "checkpoint" and folder != run.checkpoint(step := content["step"]):
+            raise NoModelError(f"{folder} is a checkpoint of step {step}. Rename it to that step.")
+        run.refuse_foreign(folder)
+        return opened
+    except OSError as error:  # such as a file that a trainer has removed meanwhile
+        raise of_system(error) from None
+
+
+def open_model(
+    folder: Path, content: dict[str, Any], *, with_optimizer: bool = False
+) -> OpenedModel:
+    """Opens a model directory or checkpoint, and checks all of its files.
+
+    Args:
+        content: its manifest.
+        with_optimizer: reads the optimizer's state and checks the state file too.
+
+    Raises:
+        NoModelError: files are not as the manifest says, or do not fit each other, or weights or
+            states are not finite (status 3).
+    """
+    others = {SHORTLIST} & content["files"].keys() | (
+        {OPTIMIZER, STATE} if with_optimizer else set()
+    )
+    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
+    config, tokenizer = read_config(folder), Tokenizer.load(folder / TOKENIZER)
+    if content["tokenizer_sha256"] != tokenizer.sha256:
+        raise NoModelError(
+            f"{folder / TOKENIZER} is the tokenizer of another model: its sha256 is "
+            f"{tokenizer.sha256[:12]}…, the model's {content['tokenizer_sha256'][:12]}…. "
+            "Restore the model's tokenizer."
+        )
+    if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:
+        raise NoModelError(
+            f"{folder / TOKENIZER} has {tokenizer.vocabulary_size} tokens, but the configuration "
+            f"says {config.tokenizer.vocabulary_size}. Restore the model's tokenizer."
+        )
+    with torch.device("meta"):
+        transformer = new_transformer(config)
+    shapes = shapes_of(transformer.state_dict())
+    refuse_unfit(shapes, read_shapes(folder / WEIGHTS), folder / WEIGHTS)
+    if with_optimizer:
+        refuse_unfit_states(shapes, folder / OPTIMIZER)
+    weights = read_tensors(folder / WEIGHTS)
+    optimizer = read_tensors(folder / OPTIMIZER) if with_optimizer else None
+    return OpenedModel(config, tokenizer, transformer, weights, optimizer)
+
+
+def tokenizer_to_fine_tune(config: Config) -> Path | None:
+    """Returns the tokenizer's file of the model that `training.initialize_from` names, if any."""
+    origin = config.training.initialize_from
+    return find_model(Path(origin))[0] / TOKENIZER if origin else None
+
+
+def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
+    """By step, not by the files' times; of one step, the finished model after the checkpoint."""
+    content, _ = candidate
+    return content["step"], content["kind"] == "model"
 
 
 def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
@@ -201,159 +290,48 @@ def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
         return False
 
 
-def _load(folder: Path, content: dict[str, Any], device: torch.device) -> LoadedModel:
-    config, tokenizer, transformer = _checked(folder, content)
-    transformer.load_state_dict(read_tensors(folder / WEIGHTS), assign=True)
-    shortlist = None
-    if SHORTLIST in content["files"]:
-        shortlist = Shortlist.load(folder / SHORTLIST, tokenizer.vocabulary_size)
-    return LoadedModel(
-        config, tokenizer, transformer.to(device).eval(), content["step"], folder,
-        content["target_symbols"], shortlist,
-    )  # fmt: skip
-
-
-def _checked(
-    folder: Path, content: dict[str, Any], others: Sequence[str] = ()
-) -> tuple[Config, Tokenizer, Transformer]:
-    """A model directory's configuration, tokenizer and Transformer, whose weights have no values.
-
-    Raises:
-        InputError: its files are not as the manifest says, or do not fit each other (status 3).
-    """
-    optional = {SHORTLIST} & content["files"].keys()
-    manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *optional, *others))
-    config, tokenizer = read_config(folder), Tokenizer.load(folder / TOKENIZER)
-    if content["tokenizer_sha256"] != tokenizer.sha256:
-        raise NoModelError(
-            f"tokenizer of another model (sha256 {tokenizer.sha256[:12]}…, the model's is "
-            f"{content['tokenizer_sha256'][:12]}…), {folder / TOKENIZER}, restore its own"
-        )
-    if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:
-        raise NoModelError(
-            f"{tokenizer.vocabulary_size} pieces, the configuration says "
-            f"{config.tokenizer.vocabulary_size}, {folder / TOKENIZER}, restore its own"
-        )
-    with torch.device("meta"):
-        transformer = new_transformer(config)
-    for name in {WEIGHTS, OPTIMIZER} & {WEIGHTS, *others}:
-        _refuse_unfit(folder / name, transformer)
-    return config, tokenizer, transformer
-
-
 def new_transformer(config: Config) -> Transformer:
-    """The model that a configuration asks for, its weights without values."""
+    """Returns the model that a configuration asks for; its weights have no values yet."""
     return Transformer(config.model, config.tokenizer.vocabulary_size, config.data.max_length)
 
 
 def read_config(folder: Path) -> Config:
-    """The configuration in a model directory; NoModelError if it is none of ours."""
+    """Reads the configuration of a model directory; raises NoModelError if it is not valid."""
     try:
         return configuration.load_resolved(folder / CONFIG)
     except InputError as error:
         raise NoModelError(*error.problems) from None
 
 
-def check_fit(transformer: Transformer, weights: dict[str, Tensor], name: Path) -> None:
-    """Raises NoModelError unless names and shapes are exactly the Transformer's."""
-    _compare(_shapes_of(transformer.state_dict()), _shapes_of(weights), name)
-
-
-def _refuse_unfit(path: Path, transformer: Transformer) -> None:
-    """Raises NoModelError unless a file's tensors are the weights, or all of Adam's moments."""
-    expected = _shapes_of(transformer.state_dict())
-    if path.name == OPTIMIZER:
-        expected = {f"{m}.{key}": shape for key, shape in expected.items() for m in MOMENTS}
-    _compare(expected, _shapes(path), path)
-
-
-def _shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {key: tuple(value.shape) for key, value in tensors.items()}
-
-
-def _compare(
-    expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], name: Path
-) -> None:
-    for key in sorted(expected.keys() | found.keys()):
-        if expected.get(key) != found.get(key):
-            raise NoModelError(
-                f"tensor {key} has shape {found.get(key, 'none')}, the configuration asks for "
-                f"{expected.get(key, 'none')}, {name}, restore the files that belong together"
-            )
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors file of weights or moments, fp32.
-
-    Raises:
-        NoModelError: it is damaged, or holds other types, or values that no training gives.
-    """
-    _shapes(path)
-    tensors = load_file(path)
-    for name, tensor in tensors.items():
-        if not tensor.isfinite().all() or (name.startswith("exp_avg_sq.") and tensor.min() < 0):
-            raise NoModelError(f"values that no training has ({name}), {path}, restore it")
-    return tensors
-
-
-def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The tensors of a safetensors file by its header alone, which is checked."""
-    with path.open("rb") as file:
-        header_bytes = int.from_bytes(file.read(8), "little")
-    try:
-        if header_bytes > _MAX_HEADER_BYTES:
-            raise ValueError(f"a header of {header_bytes} bytes")
-        with safe_open(path, framework="pt") as content:
-            slices = {key: content.get_slice(key) for key in content.keys()}  # noqa: SIM118
-        other = {part.get_dtype() for part in slices.values()} - {"F32"}
-        if other:
-            raise ValueError(f"tensors of type {', '.join(sorted(other))}, F32 is needed")
-        return {key: tuple(part.get_shape()) for key, part in slices.items()}
-    except (SafetensorError, ValueError, OverflowError) as error:
-        raise NoModelError(f"not a sound safetensors file ({error}), {path}, restore it") from None
+def model_files(tokenizer: bytes, shortlist: bytes | None) -> dict[str, bytes]:
+    """Returns by name what a model directory holds besides configuration and weights."""
+    return {TOKENIZER: tokenizer} | ({} if shortlist is None else {SHORTLIST: shortlist})
 
 
 def write_model_files(
-    folder: Path,
-    config: Config,
-    tokenizer: bytes,
-    weights: dict[str, Tensor],
-    shortlist: bytes | None,
+    folder: Path, config: Config, files: Mapping[str, bytes], weights: Mapping[str, Tensor]
 ) -> None:
-    """Writes configuration, tokenizer, weights and any shortlist into an unfinished directory."""
+    """Writes configuration, weights and `files` into an unfinished directory."""
     (folder / CONFIG).write_text(config.to_yaml(), encoding="utf-8")
-    (folder / TOKENIZER).write_bytes(tokenizer)
-    if shortlist is not None:
-        (folder / SHORTLIST).write_bytes(shortlist)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
     write_tensors(folder / WEIGHTS, weights)
-
-
-def write_tensors(
-    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
-) -> None:
-    """Writes a safetensors file; StorageError if the disk does not take it."""
-    contiguous = {key: value.detach().contiguous() for key, value in tensors.items()}
-    try:
-        save_file(contiguous, path, metadata)
-    except SafetensorError as error:
-        raise StorageError(f"cannot write ({error}), {path}, make room or allow it") from None
 
 
 def save_model(
     path: Path,
     config: Config,
-    tokenizer: bytes,
-    weights: dict[str, Tensor],
-    facts: dict[str, Any],
-    shortlist: bytes | None = None,
+    files: Mapping[str, bytes],
+    weights: Mapping[str, Tensor],
+    facts: Mapping[str, Any],
 ) -> None:
     """Writes a model directory, whole or not at all.
 
     Args:
-        path: must not exist, or be an empty directory.
+        path: must be missing or an empty directory.
+        files: see `model_files`.
         facts: keys of the manifest besides its own: `step`, hashes of tokenizer and data.
-        shortlist: its file, if there is one.
     """
     with new_directory(path) as folder:
-        write_model_files(folder, config, tokenizer, weights, shortlist)
-        manifest.write(folder, "model", facts)
+        write_model_files(folder, config, files, weights)
+        manifest.write(folder, "model", dict(facts))

@@ -8,25 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from nmt import config as configuration
-from nmt.config import Config
+from nmt.config import MAY_CHANGE, Config
 from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.storage import atomic, manifest, names
 from nmt.storage.opening import entries, refuse_not_utf8, small_file
 
-MAY_CHANGE = {
-    "training.run_directory",  # a run may be moved
-    "training.max_steps",
-    "training.checkpoint_every",
-    "training.keep_checkpoints",
-    "training.average_last",
-    "training.validate_every",
-    "training.log_every",
-    "training.early_stopping",
-    "training.finished_model",
-    "decoding.beam",
-    "decoding.length_penalty",
-    "decoding.max_extra_length",
-}
 _PLACES = {  # of data, which checkpoints know by their hash
     "data.directory", "data.train", "data.validation", "data.test",
 }  # fmt: skip
@@ -35,7 +21,7 @@ _STEP = re.compile(r"step-([0-9]{8,16})")
 
 
 def owner(path: Path) -> Path | None:
-    """The run, model or prepared data one of whose own files has this path; None if there is none.
+    """Returns the run, model or prepared data that owns the file at a path; None if none does.
 
     Args:
         path: of a file that is there or not, its links resolved.
@@ -59,7 +45,7 @@ def refuse_output(path: Path) -> None:
     """
     atomic.refuse_existing(path)
     if own := owner(Path(os.path.realpath(path))):
-        raise ArgumentError("among nmt's own files in {}, {output} {}, name another", own, path)
+        raise ArgumentError("{output} {} is among nmt's own files in {}. Name another.", path, own)
 
 
 @dataclass(frozen=True)
@@ -73,7 +59,7 @@ class RunDirectory:
 
     @classmethod
     def around(cls, folder: Path) -> "RunDirectory":
-        """The run that a model or checkpoint directory is in."""
+        """Returns the run that a model or checkpoint directory is in."""
         above = folder.parent
         is_checkpoint = above.name == names.CHECKPOINTS and folder.name != names.MODEL
         return cls(above.parent if is_checkpoint else above)
@@ -131,7 +117,7 @@ class RunDirectory:
         return self.checkpoints / f"step-{step:08d}"
 
     def by_step(self) -> list[tuple[int, Path]]:
-        """What has the name of a checkpoint, sound or not, with its step, newest first."""
+        """Returns whatever is named like a checkpoint, with its step, newest first."""
         found = []
         for path in entries(self.checkpoints):
             digits = _STEP.fullmatch(path.name)
@@ -140,25 +126,25 @@ class RunDirectory:
         return sorted(found, reverse=True)
 
     def models(self) -> list[Path]:
-        """What has the name of the finished model or of a checkpoint, sound or not."""
+        """Returns whatever is named like the finished model or a checkpoint, sound or not."""
         finished = [self.model] if os.path.lexists(self.model) else []
         return finished + [folder for _, folder in self.by_step()]
 
     @property
     def may_hold_models(self) -> bool:
-        """Whether there is a place where models are put, sound or not."""
+        """Returns whether there is a folder for models, whatever is in it."""
         return self.checkpoints.is_dir() or self.model.is_dir()
 
     @property
     def is_run(self) -> bool:
-        """Whether this is a run's directory, not a model's or that of a checkpoint."""
+        """Returns whether this is a run, not a model or a checkpoint."""
         return self.config.is_file() and not (self.path / manifest.NAME).exists()
 
     def settings(self) -> Config:
-        """The settings that the run was last started with; InputError if they cannot be read."""
+        """Returns the settings of the last start; raises InputError if they cannot be read."""
         return configuration.load_resolved(self.config)
 
-    def locked(self) -> AbstractContextManager[atomic.Lock]:
+    def locked(self) -> AbstractContextManager[None]:
         """Makes the directory and holds it for one trainer, see `atomic.lock`."""
         return atomic.lock(self.path, "nmt train")
 
@@ -186,17 +172,18 @@ class RunDirectory:
         for key in sorted(found.keys() - MAY_CHANGE - _PLACES):
             its, ours = map(configuration.inline, found[key])
             raise NoModelError(
-                f"of another run ({key} is {its}, here it is {ours}), {folder}, move it"
+                f"{folder} is of another run: {key} is {its}, here it is {ours}. Move the folder."
             )
 
     def data_of(self, folder: Path) -> dict[str, Any] | None:
-        """The manifest of the data that the run was trained on; None if it has kept none.
+        """Returns the manifest of the data that the run was trained on; None if it has none.
 
         Args:
             folder: a model or checkpoint in the run, which should be of the same data.
 
         Raises:
-            NoModelError: `folder` is of other data than the run, or its manifest is damaged.
+            NoModelError: `folder` was made from different data than the run, or its manifest is
+                damaged.
         """
         try:
             own = manifest.read(self.path, "data", names.DATA_MANIFEST)
@@ -206,8 +193,8 @@ class RunDirectory:
         found, recorded = manifest.read(folder, kind)["data_sha256"], own["data_sha256"]
         if found != recorded:
             raise NoModelError(
-                f"of other data (sha256 {found}, {recorded} in {names.DATA_MANIFEST}), {folder}, "
-                f"move it, or restore {self.data_manifest}"
+                f"{folder} is of other data (sha256 {found}, but {recorded} in "
+                f"{names.DATA_MANIFEST}). Move the folder, or restore {self.data_manifest}."
             )
         return own
 
@@ -218,29 +205,29 @@ class RunDirectory:
         for path in (self.log, self.tokenizer, self.data_manifest, self.test_set):
             if os.path.lexists(path):
                 raise InputError(
-                    f"not made by nmt train, {path}, move it away, "
-                    "or name another training.run_directory"
+                    f"{path} was not made by nmt train. Move it away, or name another "
+                    "training.run_directory."
                 )
 
     def refuse_changes(self, config: Config, note: Note) -> None:
         """Raises InputError if the run here was started with other settings that matter.
 
-        Where there is neither a checkpoint, sound or not, nor a model, nothing depends on them yet:
-        `note` is told that the run begins anew.
+        If there is neither a checkpoint, sound or not, nor a model, nothing depends on the settings
+        yet: the run begins anew, and `note` is called with each setting that has changed.
         """
         if not self.config.exists():
             return
         inline = configuration.inline
         changed = [
-            (key, f"{key} is {inline(new)}, the run was started with {inline(old)}, {self}")
+            (key, f"{key} is {inline(new)}, but run {self} was started with {inline(old)}.")
             for key, (old, new) in configuration.differences(self.settings(), config).items()
         ]
         problems = [text for key, text in changed if key not in MAY_CHANGE]
         if problems and self._has_begun():
-            remedy = "restore it or name another training.run_directory"
-            raise InputError(*(f"{problem}, {remedy}" for problem in problems))
+            remedy = "Restore the setting, or name another training.run_directory."
+            raise InputError(*(f"{problem} {remedy}" for problem in problems))
         for problem in problems:
-            note(f"{problem}, which has no checkpoint: the run begins anew")
+            note(f"{problem} It has no checkpoint and begins anew.")
 
     def _has_begun(self) -> bool:
         return os.path.lexists(self.model) or any(

@@ -1,4 +1,4 @@
-"""state.json, which holds what a resumed run needs besides weights and moments, read strictly."""
+"""state.json: what a resumed run needs besides weights and optimizer state, read strictly."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,7 +38,7 @@ class Best(BaseModel):
     validated: Count = 0  # the step of the last validation
 
     def update(self, step: int, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Counts the validation of a step, as in log.jsonl; whether it is the best so far."""
+        """Counts a validation, as in log.jsonl; returns whether it is the best so far."""
         self.validated = step
         is_best = _is_better(by, validation[by], getattr(self, by))
         if is_best:
@@ -49,7 +49,7 @@ class Best(BaseModel):
         return is_best
 
     def beats(self, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Whether the best is better than a validation, as in log.jsonl, by a measure."""
+        """Returns whether the best is better than a validation, as in log.jsonl."""
         own = getattr(self, by)
         return self.step is not None and own is not None and _is_better(by, own, validation[by])
 
@@ -84,7 +84,7 @@ def read_state(path: Path, since: object = None) -> State:
         since: what the manifest has in place of the file's content; None: nothing.
 
     Raises:
-        NoModelError: it is none that we have written.
+        NoModelError: the state is not valid.
     """
     try:
         state = State.model_validate_json(path.read_bytes())
@@ -93,5 +93,5 @@ def read_state(path: Path, since: object = None) -> State:
         first = error.errors()[0]
         place = "".join(f"{part}: " for part in first["loc"])
         raise NoModelError(
-            f"damaged state ({place}{first['msg']}), {path}, restore it from a copy"
+            f"{path} is damaged ({place}{first['msg']}). Restore it from a copy."
         ) from None

@@ -15,7 +15,6 @@ import socket
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.errors import InputError, naming
@@ -199,35 +198,8 @@ def refuse_existing(path: Path) -> None:
         raise InputError(f"exists and is not an empty folder, {path}, name another output")
 
 
-@dataclass(frozen=True)
-class Lock:
-    """The exclusive right to write in a folder, as long as its path leads to the same folder."""
-
-    folder: Path
-    _descriptor: int
-
-    def check(self) -> None:
-        """Raises InputError if the path no longer leads to the lock that is held.
-
-        A folder that was renamed takes its lock along; another process may hold the path by now.
-        """
-        if not self.is_held:
-            raise InputError(
-                f"moved, removed or taken over by another process, {self.folder}, nothing more is "
-                "written: start this again where the folder is now"
-            )
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the folder is still where it was, and its lock this one."""
-        try:
-            return os.path.samestat((self.folder / LOCK).stat(), os.fstat(self._descriptor))
-        except OSError:
-            return False
-
-
 @contextmanager
-def lock(folder: Path, purpose: str) -> Iterator[Lock]:
+def lock(folder: Path, purpose: str) -> Iterator[None]:
     """Holds `folder` for one writer; the operating system frees it if the process dies.
 
     Args:
@@ -246,11 +218,12 @@ def lock(folder: Path, purpose: str) -> Iterator[Lock]:
         except BlockingIOError:  # nothing in it: not yet written
             content = os.pread(descriptor, _MAX_HOLDER_BYTES, 0)
             by = content.decode(errors="replace").strip() or "another process"
-            raise InputError(f"in use by {by}, {folder}, wait for it or stop it") from None
-        held = Lock(folder, descriptor)
-        held.check()  # the folder may have gone between opening and locking
+            raise InputError(f"{folder} is in use by {by}. Wait for it, or stop it.") from None
+        # `nmt prepare` removes the lock of a folder in which it leaves nothing
+        if not path.exists() or not os.path.samestat(path.stat(), os.fstat(descriptor)):
+            raise InputError(f"{folder} was in use by another process. Start this again.")
         stack.callback(os.ftruncate, descriptor, 0)
         holder = f"{purpose}, process {os.getpid()} on {socket.gethostname()}\n".encode()
         with suppress(OSError):  # it is for a person alone
             os.ftruncate(descriptor, os.pwrite(descriptor, holder, 0))
-        yield held
+        yield

@@ -21,7 +21,7 @@ _VERSIONS = 32
 
 
 def compile_layers(transformer: Transformer, backend: str = "inductor") -> None:
-    """Compiles each layer in place, when it is first called; names of weights stay."""
+    """Compiles each layer in place when it is first called; names of weights stay the same."""
     torch._dynamo.config.recompile_limit = _VERSIONS
     # or DistributedDataParallel's buckets would cut each layer into several graphs; what they gain
     # by that, to average gradients while others are computed, whole layers give already
@@ -39,12 +39,12 @@ def uncompile_layers(transformer: Transformer) -> None:
 
 
 def is_compiled(transformer: Transformer) -> bool:
-    """Whether `compile_layers` was called for the model."""
+    """Returns whether `compile_layers` was called for the model."""
     return any(layer._compiled_call_impl is not None for layer in _layers(transformer))
 
 
 def uncompiled(transformer: Transformer) -> AbstractContextManager[object]:
-    """Runs layers as they are in the block, where each call has another shape."""
+    """Runs layers uncompiled in the block, because each call has another shape there."""
     if not is_compiled(transformer):
         return nullcontext()
     return torch.compiler.set_stance("force_eager")

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, reduce
 from operator import add
@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nmt import signals
 from nmt.errors import InputError, Status, Stopped, count, is_out_of_memory, of_system
-from nmt.model.devices import avoid_cudnn
+from nmt.model.devices import avoid_cudnn, is_gpu
 from nmt.training.peers import Peers, own_process
 
 # Within this time a second signal is the same request: torchrun passes a scheduler's signal on.
@@ -66,48 +66,43 @@ class Ranks:
     rank: int
     world_size: int
     device: torch.device
-    stop: StopRequest = field(default_factory=StopRequest)
     peers: Peers | None = None  # None if there are none
     gradient_group: dist.ProcessGroup | None = None  # of the GPUs; None: the one of the hosts
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes the run's files and messages."""
+        """Returns whether this process writes the run's files and messages."""
         return self.rank == 0
-
-    @property
-    def is_asynchronous(self) -> bool:
-        """Whether the device computes by itself, as a GPU does, and the host does not wait."""
-        return self.device.type == "cuda"
 
     @cached_property
     def device_name(self) -> str:
-        """The GPU, or the CPU and the number of threads, for a person to read."""
+        """Returns the name of the GPU, or that of the CPU with the number of threads."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
         return f"{_cpu_name()}, {count(torch.get_num_threads(), 'thread')}"
 
-    def exchange(self, values: list[float]) -> tuple[list[float], int]:
-        """Sums values over ranks and agrees on stopping, in one collective operation.
+    def exchange(
+        self, values: Sequence[float], requests: Sequence[float]
+    ) -> tuple[list[float], list[float]]:
+        """Sums values over ranks and agrees on requests, in one collective operation.
 
         Returns:
-            The sums, and the greatest number of a signal that any rank has received so far, 0 if
-            none has. All ranks get the same.
+            The sums of `values` and, for each of `requests`, the maximum of the ranks' numbers.
+            All ranks get the same.
         """
-        rows = self._rows([*values, self.stop.signal_number])
-        *sums, _ = map(_added, zip(*rows, strict=True))
-        return sums, int(max(row[-1] for row in rows))
+        columns = list(zip(*self._rows([*values, *requests]), strict=True))
+        return list(map(_added, columns[: len(values)])), list(map(max, columns[len(values) :]))
 
     def sum(self, values: list[float]) -> list[float]:
         """Sums over ranks, in float64; every rank gets the same."""
         return list(map(_added, zip(*self._rows(values), strict=True)))
 
     def max(self, value: int) -> int:
-        """The greatest of the ranks' values; every rank gets the same."""
+        """Returns the maximum of the ranks' values; every rank gets the same."""
         return int(max(row[0] for row in self._rows([value])))
 
     def _rows(self, values: list[float]) -> list[list[float]]:
-        """Every rank's values, in the order of ranks."""
+        """Returns every rank's values, in the order of ranks."""
         if self.world_size == 1:
             return [values]
         own = torch.tensor(values, dtype=torch.float64)
@@ -135,8 +130,8 @@ class Ranks:
             time.sleep(_LOOK_AT_DEVICE_S)
 
     def guarded(self) -> AbstractContextManager[None]:
-        """For a block that gives work to a GPU or waits for it, see `Peers.guarded`."""
-        return self.peers.guarded() if self.peers and self.is_asynchronous else nullcontext()
+        """Guards a block that launches work on a GPU or waits for it, see `Peers.guarded`."""
+        return self.peers.guarded() if self.peers and is_gpu(self.device) else nullcontext()
 
     def wait(self) -> None:
         """Waits until all ranks have called it."""
@@ -144,7 +139,7 @@ class Ranks:
             dist.barrier()
 
     def gather(self, value: Any) -> list[Any]:
-        """Every rank's value, in the order of ranks."""
+        """Returns every rank's value, in the order of ranks."""
         if self.world_size == 1:
             return [value]
         values: list[Any] = [None] * self.world_size
@@ -152,7 +147,7 @@ class Ranks:
         return values
 
     def wrap(self, module: nn.Module) -> nn.Module:
-        """`module`; of several ranks, in DistributedDataParallel, which averages gradients."""
+        """Wraps `module` in DistributedDataParallel unless this is the only rank."""
         if self.world_size == 1:
             return module
         ids = [self.device.index] if self.device.type == "cuda" else None
@@ -162,7 +157,7 @@ class Ranks:
 
 
 def _added(values: Sequence[float]) -> float:
-    """Their sum, added in order; Python's `sum` rounds differently from version 3.12 on."""
+    """Returns the sum, added in order; Python's `sum` rounds differently from version 3.12 on."""
     return reduce(add, values)
 
 
@@ -175,7 +170,7 @@ def _cpu_name() -> str:
 
 
 def world_size() -> int:
-    """The number of processes that torchrun has started; 1 without it.
+    """Returns the number of processes that torchrun has started; 1 without it.
 
     Raises:
         InputError: WORLD_SIZE is not a positive number, or RANK or LOCAL_RANK is not below it.
@@ -192,15 +187,17 @@ def world_size() -> int:
 
 
 def _number(name: str, default: int, least: int = 0) -> int:
-    """A whole number that torchrun or a scheduler has set in the environment."""
+    """Returns a whole number that torchrun or a scheduler has set in the environment."""
     text = os.environ.get(name, str(default))
     if not (text.isascii() and text.isdigit() and least <= int(text) < 2**31):
-        raise InputError(f'{name} is "{text}", environment, start with torchrun or unset it')
+        raise InputError(
+            f'{name} is "{text}" in the environment. Start with torchrun, or unset {name}.'
+        )
     return int(text)
 
 
 @contextmanager
-def process_group(timeout_s: int, stop: StopRequest | None = None) -> Iterator[Ranks]:
+def process_group(timeout_s: int) -> Iterator[Ranks]:
     """Joins the ranks that torchrun has started, if any, and leaves them at the end.
 
     After an error the groups are not destroyed, because that may wait for a lost rank for ever. So
@@ -209,7 +206,6 @@ def process_group(timeout_s: int, stop: StopRequest | None = None) -> Iterator[R
 
     Args:
         timeout_s: how long a rank waits for another before it is taken for lost.
-        stop: this rank's part of `Ranks.exchange`.
 
     Raises:
         LostRankError: a rank was lost.
@@ -218,12 +214,11 @@ def process_group(timeout_s: int, stop: StopRequest | None = None) -> Iterator[R
     """
     has_gpu, size = torch.cuda.is_available(), world_size()
     device = _gpu() if has_gpu else torch.device("cpu")
-    stop = stop or StopRequest()
     if size == 1:
-        yield Ranks(0, 1, device, stop)
+        yield Ranks(0, 1, device)
         return
     peers, gradient_group = _join(timeout_s, has_gpu)
-    ranks = Ranks(peers.rank, size, device, stop, peers, gradient_group)
+    ranks = Ranks(peers.rank, size, device, peers, gradient_group)
     try:
         peers.watch(ranks.gather(own_process()))
         try:
@@ -241,17 +236,16 @@ def process_group(timeout_s: int, stop: StopRequest | None = None) -> Iterator[R
         if _is_lost_connection(error):
             raise peers.agreed(None) from error
         if is_out_of_memory(error):
-            told = InputError(
-                "out of memory, this machine, raise training.micro_batches, so that slots are "
-                "smaller"
+            exhausted = InputError(
+                "Out of memory on this machine. Raise training.micro_batches to make slots smaller."
             )
-            raise peers.agreed(told) from None
+            raise peers.agreed(exhausted) from None
         peers.report(Status.BUG, repr(error))  # the others stay silent
         raise
 
 
 def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | None]:
-    """Joins the group of all hosts and, if there are GPUs, that of the GPUs."""
+    """Joins the process group of the hosts and, if there are GPUs, the one of the GPUs."""
     timeout = timedelta(seconds=timeout_s)
     try:
         _await_master(timeout_s)
@@ -265,15 +259,15 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(
-            f"{world_size()} processes cannot reach each other ({reason}), torchrun, check "
-            "its addresses and that all nodes were started"
+            f"{world_size()} processes cannot reach each other ({reason}). Check torchrun's "
+            "addresses, and that all nodes were started."
         ) from None
     store = dist.PrefixStore(f"nmt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", server)
     return Peers(dist.get_rank(), world_size(), store, timeout_s), gradient_group
 
 
 def _master() -> tuple[str, int]:
-    """Address and port where ranks meet; torch has reported before if they are not set."""
+    """Returns address and port where ranks meet; torch has checked that they are set."""
     return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0)
 
 
@@ -302,7 +296,7 @@ def _gpu() -> torch.device:
     local_rank, count = _number("LOCAL_RANK", 0), torch.cuda.device_count()
     if local_rank >= count:
         raise InputError(
-            f"rank {local_rank} has no GPU, {count} on this machine, start one process a GPU"
+            f"Rank {local_rank} has no GPU: this machine has {count}. Start one process per GPU."
         )
     torch.cuda.set_device(local_rank)
     avoid_cudnn()
@@ -312,6 +306,6 @@ def _gpu() -> torch.device:
 
 
 def _is_lost_connection(error: Exception) -> bool:
-    """Whether another rank is unreachable. gloo's errors have no class, but name its source."""
+    """Returns whether another rank is unreachable. gloo's errors have no class of their own."""
     is_gloo = isinstance(error, RuntimeError) and "/gloo/" in str(error)
     return is_gloo or isinstance(error, dist.DistError)

@@ -22,12 +22,12 @@ from nmt.model.kernels.flex import flex_suits
 from nmt.model.special_ids import PAD_ID
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import FastPath
+from nmt.training.begin import Run
 from nmt.training.compiling import compile_layers, uncompile_layers
 from nmt.training.distributed import Ranks
 from nmt.training.loading import steps_of
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import autocast
-from nmt.training.run import Run
+from nmt.training.step import autocast
 
 _PIECE = 2048  # tokens that the plain code takes at once: their fp32 logits are 300 MB in base
 _TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; of bf16, the step between two numbers

@@ -14,7 +14,7 @@ from nmt.data.layout import Batch, HostBatch, Shape, fixed_shape, pack
 from nmt.data.plan import Plan, StepPlan
 from nmt.data.shards import pairs_of
 from nmt.errors import InputError
-from nmt.training.run import Run
+from nmt.training.begin import Run
 
 # Tokens a side in a packed row. Longer rows have less padding, but cost more attention, which slows
 # a CPU (rows of 48, 64, 100: 10.9, 9.9, 9.0 thousand tokens/s on Multi30k with d_model 128).
@@ -22,11 +22,11 @@ CPU_ROW, GPU_ROW = 64, 256
 _AHEAD = 2  # steps; a second one, as the plan of a window or an epoch takes longer than a step
 
 T = TypeVar("T")
-Step = tuple[StepPlan, list[tuple[int, Batch]]]  # and this rank's slots of it, numbered
+LoadedStep = tuple[StepPlan, list[tuple[int, Batch]]]  # with this rank's slots, numbered
 
 
 @contextmanager
-def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Iterator[Step]]:
+def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Iterator[LoadedStep]]:
     """The steps after `after`, to the last of the run, on the rank's device.
 
     Args:

@@ -26,7 +26,7 @@ Process = tuple[str, str, int]  # machine, namespace of process numbers in it, n
 
 
 def own_process() -> Process | None:
-    """How others on its machine find this process; None on systems without these names."""
+    """Returns how others on its machine find this process; None if the system cannot tell."""
     try:
         machine = Path("/proc/sys/kernel/random/boot_id").read_text()
         return machine, str(Path("/proc/self/ns/pid").readlink()), os.getpid()
@@ -68,12 +68,12 @@ class Peers:
                 self._poll.register(descriptor, select.POLLIN)
 
     def gone(self) -> set[int]:
-        """Ranks whose processes have ended, as far as they run on this machine."""
+        """Returns the ranks on this machine whose processes have ended."""
         with self._one_at_a_time:
             return {self._processes[descriptor] for descriptor, _ in self._poll.poll(0)}
 
     def is_one_ending(self) -> bool:
-        """Whether a rank has ended or has reported that it does; the latter is seen within 1 s."""
+        """Returns whether a rank has ended or, with up to 1 s delay, has reported that it does."""
         if self.gone():
             return True
         if time.monotonic() - self._looked < _LOOK_AT_STORE_S:
@@ -82,7 +82,7 @@ class Peers:
         return self._store.check([_ENDING])
 
     def report(self, status: Status, text: str) -> None:
-        """Tells the other ranks how this one ends; no text if it only lost the connection."""
+        """Reports to the other ranks how this one ends; without text if it lost the connection."""
         self._store.set(str(self.rank), f"{int(status)}\n{text}")
         self._store.set(_ENDING, "")
 
@@ -102,7 +102,7 @@ class Peers:
         self._guarded_since = math.inf
 
     def _end_if_held(self) -> None:
-        """Sees once a second whether the block has taken too long, given how the others are."""
+        """Checks once a second whether the block takes too long, given the state of other ranks."""
         lost_since = math.inf
         while True:
             time.sleep(1.0)
@@ -119,7 +119,7 @@ class Peers:
                     os._exit(error.status)
 
     def agreed(self, error: InputError | None) -> InputError:
-        """The error that this rank raises, given how the parts of the others have ended.
+        """Returns the error that this rank raises, given how the other ranks have ended.
 
         A rank with an error of its own waits only for lower ranks, which may report the same, and
         then exits: its exit interrupts the others, which are waiting for it. A rank that has only
@@ -157,7 +157,7 @@ class Peers:
         )
 
     def _last_words(self, awaited: set[int]) -> dict[int, tuple[Status, str]]:
-        """Status and text of each rank that reports in time, this one included."""
+        """Returns status and text of each rank that reports in time, this one included."""
         deadline = time.monotonic() + _LAST_WORDS_S
         while time.monotonic() < deadline:
             if self._store.check([str(rank) for rank in awaited - self.gone()]):

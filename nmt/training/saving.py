@@ -1,25 +1,38 @@
-"""Checkpoints written in a thread, so that a GPU computes meanwhile.
+"""Writing a run's checkpoints; on a GPU in a thread, so that the GPU computes meanwhile.
 
-Not on a CPU, where the thread would take a core from the step, and copies of weights and moments as
-much memory again as these need.
+Not on a CPU, where the thread would take a core from the step, and copies of weights and optimizer
+state as much memory again as these need.
 """
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
+
+from nmt.errors import DivergedError, Stopped
+from nmt.model.devices import is_gpu
+from nmt.model.transformer import Transformer
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs.checkpoint import Checkpoint
+from nmt.runs.state import State
+from nmt.training.begin import Run
+from nmt.training.health import LOWER_RATE
+from nmt.training.optimizers import state_tensors
 
 
-class Writer:
-    """Writes one thing after another in a thread; its errors are raised by the next call.
+class CheckpointWriter:
+    """Writes checkpoints on the main process, one after the other; does nothing on other ranks.
 
-    Leaving its block waits for what is being written.
+    The next call re-raises an error of the thread. Leaving the block waits for the thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run: Run) -> None:
+        self._run = run
         self._thread = ThreadPoolExecutor(1, "writer")
         self._last: Future[None] | None = None
 
@@ -28,28 +41,71 @@ class Writer:
 
     def __exit__(self, kind: type[BaseException] | None, *_: TracebackType | object) -> None:
         with self._thread:
-            if kind is None:  # else that error is told, not another one
+            if kind is None:  # else the block's error is reported, not the thread's
                 self.wait()
 
-    def write(self, deed: Callable[[], None]) -> None:
-        """Begins a deed, once the one before is done."""
-        self.wait()
-        self._last = self._thread.submit(deed)
+    def save(self, transformer: Transformer, optimizer: Optimizer, state: State) -> None:
+        """Saves the checkpoint of a step, and removes those that are no longer needed.
+
+        Raises:
+            DivergedError: weights are not finite; raised on all ranks.
+        """
+        weights = transformer.state_dict()
+        if not torch.stack([tensor.isfinite().all() for tensor in weights.values()]).all():
+            raise DivergedError(
+                f"The weights are not finite after step {state.step}, which was not saved. "
+                f"{LOWER_RATE}"
+            )
+        if self._run.ranks.is_main:
+            states = state_tensors(optimizer, transformer)
+            if is_gpu(self._run.ranks.device):
+                weights, states = _copied(weights, states)
+            self._write(partial(self._save, Checkpoint(weights, states, state)))
+
+    def record_state(self, state: State) -> None:
+        """Writes the state after a validation into the checkpoint of its step."""
+        if self._run.ranks.is_main:
+            self._write(partial(checkpoints.record_state, self._run.directory, state))
 
     def check(self) -> None:
-        """Raises what the last deed has raised, if it is over."""
+        """Re-raises the last write's exception, if that write has finished."""
         if self._last and self._last.done():
             self.wait()
 
     def wait(self) -> None:
-        """Waits until the last deed is done; raises what it has raised."""
+        """Waits for the last write, and re-raises its exception."""
         last, self._last = self._last, None
         if last:
             last.result()
 
+    def _write(self, write: Callable[[], None]) -> None:
+        """Calls `write`, on a GPU in the thread after the previous write has finished."""
+        if is_gpu(self._run.ranks.device):
+            self.wait()
+            self._last = self._thread.submit(write)
+        else:
+            write()
 
-def copied(*parts: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Copies in memory of the host, complete when this returns, page-locked for a GPU's tensors."""
+    def _save(self, checkpoint: Checkpoint) -> None:
+        run, state, settings = self._run, checkpoint.state, self._run.config.training
+        checkpoints.save(run.directory, checkpoint, run.config, run.files, run.facts)
+        every, keep = settings.checkpoint_every, settings.keep_checkpoints
+        checkpoints.rotate(run.directory, state.step, every, keep, state.best.step)
+
+
+def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
+    """Raises Stopped if a rank received a signal, once the main process has saved `step`.
+
+    Args:
+        signal_number: agreed by all ranks; 0 if none received one.
+    """
+    if signal_number:
+        run.ranks.wait()
+        raise Stopped(signal_number, f"stopped after step {step}, saved in {run.directory}")
+
+
+def _copied(*parts: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    """Returns copies in the host's memory, page-locked for tensors of a GPU; waits for them."""
     found = [
         {name: tensor.to("cpu", non_blocking=True, copy=True) for name, tensor in part.items()}
         for part in parts

@@ -4,7 +4,7 @@ from nmt.config import Config
 
 
 def learning_rate(config: Config, step: int) -> float:
-    """The learning rate of a step of a run; steps count from 1, see `inverse_square_root`."""
+    """Returns the learning rate of a step, counted from 1, see `inverse_square_root`."""
     training = config.training
     return inverse_square_root(
         step, config.model.d_model, training.warmup_steps, training.learning_rate_factor
@@ -12,12 +12,12 @@ def learning_rate(config: Config, step: int) -> float:
 
 
 def peak_step(config: Config) -> int:
-    """The step with the greatest learning rate: the last of the warm-up, or of a shorter run."""
+    """Returns the step with the highest rate: the last of the warm-up, or of a shorter run."""
     return min(config.training.warmup_steps, config.training.max_steps)
 
 
 def inverse_square_root(step: int, d_model: int, warmup_steps: int, factor: float = 1.0) -> float:
-    """Eq. 3: factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5).
+    """Computes Eq. 3: factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5).
 
     Args:
         step: optimizer step, from 1.

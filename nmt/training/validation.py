@@ -26,7 +26,7 @@ from nmt.training.compiling import uncompiled
 from nmt.training.distributed import Ranks, StopRequest
 from nmt.training.health import LOWER_RATE, unigram_nll
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import autocast
+from nmt.training.step import autocast
 from nmt.translator import Translator
 
 _BATCH_TOKENS = 4096
@@ -239,7 +239,5 @@ def _losses(
         # waits for a GPU once in a batch
         sums = [a + b for a, b in zip(sums, (*own.tolist(), tokens), strict=True)]
     if not math.isfinite(sums[0]):
-        raise DivergedError(
-            f"training diverged (validation loss {sums[0]}), this run, {LOWER_RATE}"
-        )
+        raise DivergedError(f"Training diverged: the validation loss is {sums[0]}. {LOWER_RATE}")
     return sums

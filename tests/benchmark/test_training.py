@@ -19,8 +19,8 @@ from nmt.cli import main
 from nmt.config import Model
 from nmt.data.plan import Plan
 from nmt.model.transformer import Transformer
-from nmt.training.distributed import Ranks
 from nmt.training.schedule import learning_rate
+from tests.training.runs import as_on_a_gpu
 
 KEYS = {
     "target_tokens_per_second", "fill", "ceiling_share", "peak_memory_bytes", "flops_per_second",
@@ -73,7 +73,7 @@ def test_the_parts_are_the_time_between_what_is_reported(config: str, capsys, mo
 def test_steps_of_a_device_that_computes_by_itself_are_timed_together(
     config: str, capsys, monkeypatch
 ):
-    monkeypatch.setattr(Ranks, "is_asynchronous", True)
+    as_on_a_gpu(monkeypatch.setattr)
     monkeypatch.setattr(training, "_ON_GPU", 3)
     monkeypatch.setattr(training, "time", SimpleNamespace(perf_counter=itertools.count().__next__))
     assert main(["benchmark", "train", config, "--json"]) == 0
@@ -93,10 +93,10 @@ def test_a_loss_that_is_not_finite_ends_it(is_asynchronous: bool, config: str, c
         for parameter in self.parameters():
             torch.nn.init.constant_(parameter, float("nan"))
 
-    monkeypatch.setattr(Ranks, "is_asynchronous", is_asynchronous)
+    as_on_a_gpu(monkeypatch.setattr, is_one=is_asynchronous)
     monkeypatch.setattr(Transformer, "initialize", initialize)
     assert main(["benchmark", "train", config]) == 4
-    assert "nmt: error: training diverged" in capsys.readouterr().err
+    assert "nmt: error: Training diverged" in capsys.readouterr().err
 
 
 def test_each_shape_is_timed_once_with_its_gradients():

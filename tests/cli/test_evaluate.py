@@ -36,7 +36,7 @@ def test_what_does_not_go_together(line: str, message: str, capsys):
     ("line", "message"),
     [
         ("m --output none/out", "no such folder, --output none/out, make "),
-        ("nowhere", "no such model directory, nowhere, "),
+        ("nowhere", "There is no model directory nowhere. "),
         ("--hypothesis h --reference r --target-language german",
          "german is not a language code (de?), --target-language, give that of ISO 639"),
         ("--hypothesis h --test-set wmt99 --target-language de",

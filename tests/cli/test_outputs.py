@@ -80,7 +80,7 @@ def test_a_mean_of_checkpoints_is_not_put_among_them(run: Path, capsys, name: st
 @pytest.mark.parametrize("name", ["test.de", "exp/test.de", "configs/config.yaml"])
 def test_beside_them_there_is_room(run: Path, capsys, name: str):
     (run / name).parent.mkdir(exist_ok=True)
-    assert "no such model directory" in refusal(capsys, "translate", run / name)
+    assert "There is no model directory" in refusal(capsys, "translate", run / name)
 
 
 @pytest.mark.parametrize("command", WORDS)

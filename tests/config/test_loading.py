@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import differences, load
+from nmt.config import MAY_CHANGE, differences, load
 from nmt.data.corpora import read_corpus
 from nmt.data.pair import Pair
 from nmt.errors import InputError
-from nmt.runs.run_directory import MAY_CHANGE
 from tests.config.files import GOOD, problems, refused, write
 
 
@@ -103,7 +102,7 @@ def test_r18_files_that_cannot_be_read(tmp_path: Path):
 
 def test_what_may_change_when_a_run_goes_on_is_what_is_promised():
     """Steps, how often it saves and measures, and decoding; and a run may be moved."""
-    training = {"max_steps", "checkpoint_every", "keep_checkpoints", "average_last",
+    training = {"max_steps", "max_hours", "checkpoint_every", "keep_checkpoints", "average_last",
                 "validate_every", "log_every", "early_stopping", "finished_model",
                 "run_directory"}  # fmt: skip
     decoding = {"beam", "length_penalty", "max_extra_length"}

@@ -16,7 +16,7 @@ from nmt.errors import InputError
 from nmt.model import positions
 from nmt.model.kernels import cuda_graphs, static_stepper
 from nmt.model.kernels.static_stepper import DecodeBuffers
-from nmt.training import optimize
+from nmt.training import step
 from nmt.translator import Translator
 from tests.model.paper import new_model
 from tests.pretended_gpu import OWN, Gpu, pretend
@@ -113,8 +113,8 @@ def test_all_happens_on_the_models_own_device(expected, gpu, in_thread: bool):
 
 
 def test_a_steps_result_is_awaited_on_its_own_device(gpu, monkeypatch):
-    monkeypatch.setattr(optimize, "is_gpu", lambda device: True)
-    event = optimize._mark(torch.device("cuda", 1))
+    monkeypatch.setattr(step, "is_gpu", lambda device: True)
+    event = step._mark(torch.device("cuda", 1))
     assert event and gpu.calls == [("record", 1)]
 
 

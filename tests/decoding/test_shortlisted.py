@@ -20,6 +20,7 @@ from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer, save_model
 from nmt.storage import manifest
+from nmt.storage.names import SHORTLIST, TOKENIZER
 from nmt.translator import Translator
 from tests.conftest import Settings
 
@@ -156,9 +157,9 @@ def models(settings: Settings, tiny_data: Path, tmp_path: Path) -> Path:
     }
     size = config.tokenizer.vocabulary_size
     table = Shortlist(np.arange(size, dtype=np.int32), np.zeros((size, 0), np.int32)).to_bytes()
-    vocabulary = (data / "tokenizer.model").read_bytes()
-    for name, shortlist in (("with", table), ("without", None)):
-        save_model(tmp_path / name, config, vocabulary, new.state_dict(), facts, shortlist)
+    vocabulary = {TOKENIZER: (data / TOKENIZER).read_bytes()}
+    for name, files in (("with", vocabulary | {SHORTLIST: table}), ("without", vocabulary)):
+        save_model(tmp_path / name, config, files, new.state_dict(), facts)
     return tmp_path
 
 

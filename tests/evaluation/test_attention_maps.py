@@ -28,6 +28,7 @@ from nmt.evaluation.attention_maps import (
 from nmt.evaluation.attention_png import HeatMaps, write_png
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.runs.model_directory import new_transformer, save_model
+from nmt.storage.names import TOKENIZER
 from nmt.training import validation
 from nmt.translator import Translator
 from tests.page import Page
@@ -126,7 +127,7 @@ def model(translator, tmp_path, tiny_data):
         "data_sha256": "",
         "target_symbols": [],
     }
-    save_model(tmp_path / "model", translator.config, tokenizer, weights, facts)
+    save_model(tmp_path / "model", translator.config, {TOKENIZER: tokenizer}, weights, facts)
     return tmp_path / "model"
 
 

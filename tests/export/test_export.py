@@ -32,6 +32,7 @@ from nmt.reporting.run_record import TestScores
 from nmt.runs.model_directory import load_model, new_transformer, save_model
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
+from nmt.storage.names import TOKENIZER
 from nmt.translator import Translator
 from recipes.exports import compare, timed
 from tests.fixtures.make import TRAINED
@@ -54,7 +55,7 @@ def saved(config: Config, folder: Path) -> str:
     tokenizer = (Path(config.data.directory) / "tokenizer.model").read_bytes()
     facts = {"step": 1, "tokenizer_sha256": Tokenizer(tokenizer).sha256, "data_sha256": ""}
     facts |= {"target_symbols": []}
-    save_model(folder, config, tokenizer, transformer.state_dict(), facts)
+    save_model(folder, config, {TOKENIZER: tokenizer}, transformer.state_dict(), facts)
     return str(folder)
 
 

@@ -18,6 +18,7 @@ from nmt.export import exported
 from nmt.export.exported import ExportedTranslator
 from nmt.model.special_ids import UNK_ID
 from nmt.runs.model_directory import new_transformer, save_model
+from nmt.storage.names import TOKENIZER
 from nmt.translator import Translator
 from tests.export.test_export import EQUAL_HEADS, LEARNED, PRE, export, saved
 from tests.manual import ROOT
@@ -120,7 +121,7 @@ def test_symbols_of_no_target_and_the_unknown_piece_are_never_generated(settings
     }
     facts["target_symbols"] = ["<note>"]
     model, out = tmp_path / "model", tmp_path / "out"
-    save_model(model, config, tokenizer.model, transformer.state_dict(), facts)
+    save_model(model, config, {TOKENIZER: tokenizer.model}, transformer.state_dict(), facts)
     assert export(str(model), "ctranslate2", out) == 0
     ours, theirs = Translator.load(model, device="cpu"), ExportedTranslator.load(out, device="cpu")
     [[found]] = theirs.n_best(["the man"])

@@ -14,8 +14,9 @@ from nmt.errors import DivergedError
 from nmt.runs.model_directory import new_transformer
 from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import StepResult, adam, optimizer_step
+from nmt.training.optimizers import new_optimizer
 from nmt.training.run_log import read_log
+from nmt.training.step import StepResult, optimizer_step
 from nmt.training.train import train
 from tests.tiny import tiny_settings
 
@@ -39,7 +40,8 @@ class Trainer:
         transformer = new_transformer(config)
         transformer.initialize(1)
         self.module = TransformerLoss(transformer.to(device).train(), 0.1)
-        self.optimizer, self.config, self.slots = adam(transformer), config, slots
+        self.optimizer, self.config = new_optimizer(transformer, config), config
+        self.slots = slots
         self.ranks, self.taken = Ranks(0, 1, device), 0
 
     def step(self) -> StepResult:

@@ -17,7 +17,7 @@ def test_show_refuses_a_run_of_something_else(tmp_path: Path):
     run = TRAINED / "run"
     with pytest.raises(InputError, match="no demo test set"):
         show.main([str(run)])
-    with pytest.raises(InputError, match="no such model directory"):
+    with pytest.raises(InputError, match="There is no model directory"):
         show.main([str(tmp_path / "nothing")])
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from nmt.config import Config
 from nmt.storage import manifest
+from nmt.storage.names import TOKENIZER
 
 
 @pytest.fixture
@@ -14,8 +15,8 @@ def config(settings) -> Config:
 
 
 @pytest.fixture
-def tokenizer(tiny_data: Path) -> bytes:
-    return (tiny_data / "data" / "tokenizer.model").read_bytes()
+def files(tiny_data: Path) -> dict[str, bytes]:
+    return {TOKENIZER: (tiny_data / "data" / TOKENIZER).read_bytes()}
 
 
 @pytest.fixture

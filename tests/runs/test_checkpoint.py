@@ -29,9 +29,9 @@ Save = Callable[[int], Path]
 
 
 @pytest.fixture
-def save(config, tokenizer, hashes, tmp_path: Path) -> Save:
+def save(config, files, hashes, tmp_path: Path) -> Save:
     """Saves the checkpoint of a step in `tmp_path`; its folder."""
-    return partial(save_step, tmp_path, config=config, tokenizer=tokenizer, hashes=hashes)
+    return partial(save_step, tmp_path, config=config, files=files, hashes=hashes)
 
 
 def describe(folder: Path) -> None:
@@ -262,7 +262,6 @@ def test_r15_moments_that_are_not_those_of_the_model_are_passed_over(
     ("file", "name", "value"),
     [
         (checkpoints.OPTIMIZER, "exp_avg_sq.embedding", math.inf),  # Adam would stand still
-        (checkpoints.OPTIMIZER, "exp_avg_sq.embedding", -1.0),
         (checkpoints.OPTIMIZER, "exp_avg.embedding", math.nan),
         ("model.safetensors", "embedding", math.inf),
     ],
@@ -277,7 +276,7 @@ def test_r23_values_that_no_training_has_are_passed_over(
     save_file(tensors, path)
     describe(path.parent)
     step, said = resumed_from(tmp_path)
-    assert step == 1 and f"values that no training has ({name})" in said
+    assert step == 1 and f"{name} has" in said and "is damaged" in said
 
 
 @pytest.mark.parametrize("value", [math.inf, math.nan])
@@ -285,7 +284,7 @@ def test_r23_weights_that_no_training_has_are_neither_averaged_nor_translated_wi
     save: Save, tmp_path: Path, value: float, capsys
 ):
     """Their manifest fits; a run falls back to its older ones."""
-    path, line = save(2) / "model.safetensors", "values that no training has (embedding)"
+    path, line = save(2) / "model.safetensors", "embedding has values that are not finite"
     weights = load_file(path)
     weights["embedding"][0, 0] = value
     save_file(weights, path)
@@ -340,7 +339,7 @@ def test_r15_weights_of_another_shape_are_passed_over_by_all(save: Save, tmp_pat
     assert resumed_from(tmp_path)[0] == 1
     assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
-    assert "passed over: tensor embedding has shape (399, 32)" in capsys.readouterr().err
+    assert "tensor embedding has shape (399, 32)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -352,13 +351,13 @@ def test_r15_weights_of_another_shape_are_passed_over_by_all(save: Save, tmp_pat
     ids=str,
 )  # fmt: skip
 def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
-    save: Save, settings, config, tokenizer, hashes, tmp_path: Path, change: dict, capsys
+    save: Save, settings, config, files, hashes, tmp_path: Path, change: dict, capsys
 ):
     """As someone copies it there: same data, other settings."""
     (tmp_path / "config.yaml").write_text(config.to_yaml())
     for step in (4, 8):
         save(step)
-    foreign = save_step(tmp_path, 12, settings(**change), tokenizer, hashes)
+    foreign = save_step(tmp_path, 12, settings(**change), files, hashes)
     step, said = resumed_from(tmp_path)
     [(key, value)] = change.items()
     assert step == 8 and f"{key.replace('__', '.')} is {value}, here it is " in said
@@ -372,7 +371,7 @@ def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
 
 
 def test_the_first_setting_that_differs_is_named_as_yaml(
-    save: Save, settings, tokenizer, hashes, tmp_path: Path
+    save: Save, settings, files, hashes, tmp_path: Path
 ):
     """Always the same one, whatever the hashes of this process."""
     save(1)
@@ -381,12 +380,16 @@ def test_the_first_setting_that_differs_is_named_as_yaml(
               "training__compile": True, "training__label_smoothing": 0.5}  # fmt: skip
     (tmp_path / "config.yaml").write_text(settings(**others).to_yaml())
     run, said = RunDirectory(tmp_path), []
-    with pytest.raises(NoModelError, match=r"model.attention_window is null, here it is 5\)"):
+    with pytest.raises(NoModelError, match=r"model.attention_window is null, here it is 5\."):
         checkpoints.newest(run, said.append)
     with pytest.raises(InputError) as error:
         run.refuse_changes(settings(training__compile=False), said.append)
     told = "\n".join(error.value.problems)
-    for expected in ("attention_window is null, the run was started with 5", "compile is false, "):
+    for expected in (
+        "attention_window is null, but run",
+        "was started with 5.",
+        "compile is false, ",
+    ):
         assert expected in told
 
 
@@ -403,14 +406,14 @@ def test_a_checkpoint_from_before_settings_that_may_change_is_the_runs_own(
 
 
 def test_checkpoints_of_other_data_are_not_averaged(
-    save: Save, config, tokenizer, hashes, tmp_path: Path
+    save: Save, config, files, hashes, tmp_path: Path
 ):
     for step in (4, 12):
         save(step)
-    save_step(tmp_path, 8, config, tokenizer, hashes | {"data_sha256": "0" * 64})
+    save_step(tmp_path, 8, config, files, hashes | {"data_sha256": "0" * 64})
     said: list[str] = []
     assert average(tmp_path, 2, tmp_path / "mean", said.append) == [4, 12]
-    assert "of other data than step 12" in said[-1]
+    assert "of other data than the checkpoint of step 12" in said[-1]
 
 
 def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_path: Path):
@@ -426,5 +429,5 @@ def test_weights_whose_sum_is_infinite_have_no_mean(save: Save):
     for folder in folders:
         path = folder / WEIGHTS
         save_file({key: x.fill_(3e38) for key, x in read_tensors(path).items()}, path)
-    with pytest.raises(NoModelError, match=r"weights too large to be averaged \(.*step-00000001"):
+    with pytest.raises(NoModelError, match=r"of .*step-00000001 .* too large to be averaged"):
         mean_weights(folders)

@@ -20,7 +20,7 @@ from nmt.cli import main
 from nmt.config import Config
 from nmt.errors import NoModelError
 from nmt.runs import checkpoint as checkpoints
-from nmt.runs import model_directory
+from nmt.runs import tensor_files
 from nmt.runs.model_directory import find_model, load_model, new_transformer, save_model
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
@@ -32,12 +32,12 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def model(config: Config, tokenizer: bytes, hashes: dict[str, str], tmp_path: Path) -> Path:
+def model(config: Config, files: dict[str, bytes], hashes: dict[str, str], tmp_path: Path) -> Path:
     """A sound model of random weights."""
     transformer = new_transformer(config)
     transformer.initialize(1)
     folder = tmp_path / "model"
-    save_model(folder, config, tokenizer, transformer.state_dict(), hashes | {"step": 1})
+    save_model(folder, config, files, transformer.state_dict(), hashes | {"step": 1})
     return folder
 
 
@@ -66,14 +66,14 @@ def test_r15_tokenizer_or_vocabulary_of_another_model(model: Path, capsys):
     assert "in the manifest" in refusal(capsys, model)
     describe(model)  # as if someone had repaired the manifest
     line = refusal(capsys, model)
-    assert own[:12] in line and other[:12] in line and "tokenizer of another model" in line
+    assert own[:12] in line and other[:12] in line and "the tokenizer of another model" in line
     describe(model, tokenizer_sha256=other)
     assert main(["translate", str(model), "--input", os.devnull]) == 0
     capsys.readouterr()
     text = (model / "config.yaml").read_text()
     (model / "config.yaml").write_text(text.replace("vocabulary_size: 400", "vocabulary_size: 401"))
     describe(model, tokenizer_sha256=other)
-    assert "400 pieces, the configuration says 401" in refusal(capsys, model)
+    assert "has 400 tokens, but the configuration says 401" in refusal(capsys, model)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "3"])
@@ -166,7 +166,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
         (unsound, safetensors(tensor_file({"a": entry | {"shape": [1 << 62] * 2}}, b"x" * 8))),
         ("type F16", tensors({biased: weights[biased].half()})),
         ("type I64", tensors({biased: weights[biased].long()})),
-        ("tensor extra has shape (1,), the conf", tensors({"extra": torch.zeros(1)})),
+        ("tensor extra has shape (1,), but the conf", tensors({"extra": torch.zeros(1)})),
         (f"tensor {biased} has shape none", tensors({biased: None})),
         (f"tensor {biased} has shape (1, ", tensors({biased: weights[biased][None]})),
         ("has shape none, the configuration asks for", sparse_file),
@@ -265,23 +265,23 @@ def test_r16_no_tensor_is_read_before_all_are_known_to_fit(model: Path, monkeypa
     state = load_model(model, device=CPU).transformer.state_dict()
     (model / "model.safetensors").write_bytes(save(state | {"extra": torch.zeros(1)}))
     describe(model)
-    monkeypatch.setattr(model_directory, "load_file", None)
+    monkeypatch.setattr(tensor_files, "load_file", None)
     with pytest.raises(NoModelError, match="tensor extra has shape"):
         load_model(model, device=CPU)
 
 
 def test_r22_a_reader_beside_a_trainer_sees_the_old_or_the_new(
-    config: Config, tokenizer: bytes, hashes: dict, tmp_path: Path
+    config: Config, files: dict[str, bytes], hashes: dict, tmp_path: Path
 ):
     run, over, steps = tmp_path / "run", threading.Event(), [1]
 
     def trainer() -> None:
         while not over.is_set():
             steps.append(steps[-1] + 1)
-            save_step(run, steps[-1], config, tokenizer, hashes)
+            save_step(run, steps[-1], config, files, hashes)
             checkpoints.rotate(RunDirectory(run), steps[-1], every=1, keep=1, best=None)
 
-    save_step(run, 1, config, tokenizer, hashes)
+    save_step(run, 1, config, files, hashes)
     thread = threading.Thread(target=trainer)
     thread.start()
     notes: list[str] = []
@@ -304,10 +304,10 @@ def test_r22_a_reader_beside_a_trainer_sees_the_old_or_the_new(
 
 
 def test_r28_checkpoints_are_ordered_by_step_not_by_time(
-    config: Config, tokenizer: bytes, hashes: dict, tmp_path: Path
+    config: Config, files: dict[str, bytes], hashes: dict, tmp_path: Path
 ):
     for step in (2, 10, 9):
-        save_step(tmp_path, step, config, tokenizer, hashes)
+        save_step(tmp_path, step, config, files, hashes)
     for times in ({2: 300, 9: 200, 10: 100}, dict.fromkeys((2, 9, 10), 100)):
         for step, time in times.items():
             folder = RunDirectory(tmp_path).checkpoint(step)
@@ -323,7 +323,7 @@ def test_r28_checkpoints_are_ordered_by_step_not_by_time(
 @pytest.mark.parametrize("version", [2, 10**9])
 def test_r30_a_newer_format_stops_and_names_both_versions(
     config: Config,
-    tokenizer: bytes,
+    files: dict[str, bytes],
     hashes: dict,
     model: Path,
     tmp_path: Path,
@@ -334,7 +334,7 @@ def test_r30_a_newer_format_stops_and_names_both_versions(
     expected = f"format version {version} is newer than {manifest.FORMAT_VERSION}, "
     run = tmp_path / "run"
     for step in (1, 2):
-        save_step(run, step, config, tokenizer, hashes)
+        save_step(run, step, config, files, hashes)
     shutil.copytree(model, run / "model")
     for folder in (model, RunDirectory(run).checkpoint(2)):
         # a later format may describe its files in another way

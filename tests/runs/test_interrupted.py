@@ -14,7 +14,7 @@ from tests.runs.steps import save_step
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
 @pytest.mark.parametrize("command", ["translate", "average"])
 def test_a_signal_leaves_nothing_of_what_was_being_written(
-    config, tokenizer, hashes, tmp_path: Path, monkeypatch, capsys, command: str, number
+    config, files, hashes, tmp_path: Path, monkeypatch, capsys, command: str, number
 ):
     def stop(*arguments, **options):
         assert list(place.glob(".tmp-*"))
@@ -23,7 +23,7 @@ def test_a_signal_leaves_nothing_of_what_was_being_written(
     run, place, text = tmp_path / "run", tmp_path / "place", tmp_path / "text"
     place.mkdir()
     text.write_text("The man reads.\n")
-    save_step(run, 1, config, tokenizer, hashes)
+    save_step(run, 1, config, files, hashes)
     monkeypatch.setattr(Translator, "n_best", stop)
     monkeypatch.setattr(model_directory, "write_tensors", stop)
     options = {"translate": ["--input", str(text)], "average": ["--last", "1"]}[command]

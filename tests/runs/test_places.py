@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import main
-from nmt.errors import InputError
-from nmt.runs import finished_model
 from nmt.runs.run_directory import RunDirectory
 
 
@@ -51,20 +49,3 @@ def test_a_path_that_is_not_utf_8_is_told_as_that(tmp_path: Path, capfd, command
     assert main([str(word) for word in words]) == 2
     [line] = capfd.readouterr().err.splitlines()
     assert line.startswith("nmt: error: a path that is not UTF-8, ")
-
-
-def test_a_model_that_cannot_take_its_place_leaves_nothing(
-    config, tokenizer, tmp_path: Path, monkeypatch
-):
-    """As when another process has come to hold the directory while it was written."""
-    run, save_model = RunDirectory(tmp_path / "run"), finished_model.save_model
-
-    def save_and_lose(*arguments) -> None:
-        save_model(*arguments)
-        (run.path / ".lock").unlink()
-
-    monkeypatch.setattr(finished_model, "save_model", save_and_lose)
-    facts = {"step": 1, "tokenizer_sha256": "", "data_sha256": "", "target_symbols": []}
-    with run.locked() as lock, pytest.raises(InputError, match="taken over by another process"):
-        finished_model.write(run, lock, config, tokenizer, {}, facts, print)
-    assert list(run.path.iterdir()) == []

@@ -103,7 +103,7 @@ def test_what_cannot_be_served_is_one_line(capsys, tmp_path: Path):
     status, line = refusal(capsys, str(RUN), "--port", "65536")
     assert status == 2 and "0 to 65535" in line
     status, line = refusal(capsys, str(tmp_path / "nothing"), "--port", "0")
-    assert status == 2 and line.startswith("nmt: error: no such model directory")
+    assert status == 2 and line.startswith("nmt: error: There is no model directory")
 
 
 def test_a_missing_extra_is_named(capsys, monkeypatch):

@@ -21,11 +21,13 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-import nmt.training.train as training
+import nmt.training
+import nmt.training.train
 from nmt.config import Config
-from nmt.training import optimize
-from nmt.training.distributed import Ranks
+from nmt.training import loop, saving
+from nmt.training import step as steps
 from tests.patience import PATIENCE_S
+from tests.training.runs import as_on_a_gpu
 
 Fault = Callable[[], None]
 
@@ -136,23 +138,23 @@ def at_step(step: int, deed: Callable[[], None]) -> Fault:
 
 
 def _at_step(step: int, deed: Callable[[], None]) -> None:
-    original = training.optimizer_step
+    original = loop.optimizer_step
 
     def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
         if number == step:
             deed()
         return original(module, loss_module, optimizer, slots, number, *rest)
 
-    training.optimizer_step = optimizer_step
+    loop.optimizer_step = optimizer_step
 
 
 def before(name: str, deed: Callable[[], None]) -> Fault:
-    """Does `deed` before the first call of a function of the training module, by dotted name."""
+    """Does `deed` before the first call of a function of `nmt.training`, by dotted name."""
     return partial(_before, name, deed)
 
 
 def _before(name: str, deed: Callable[[], None]) -> None:
-    owner: object = training
+    owner: object = nmt.training
     *path, last = name.split(".")
     for part in path:
         owner = getattr(owner, part)
@@ -191,7 +193,7 @@ def after_step(step: int, deed: Callable[[], None]) -> Fault:
 
 
 def _after_step(step: int, deed: Callable[[], None]) -> None:
-    original = training.optimizer_step
+    original = loop.optimizer_step
 
     def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
         result = original(module, loss_module, optimizer, slots, number, *rest)
@@ -199,7 +201,7 @@ def _after_step(step: int, deed: Callable[[], None]) -> None:
             deed()
         return result
 
-    training.optimizer_step = optimizer_step
+    loop.optimizer_step = optimizer_step
 
 
 def gpu(finishes_until: float = float("inf")) -> Fault:
@@ -211,7 +213,7 @@ def gpu(finishes_until: float = float("inf")) -> Fault:
 
 
 def _gpu(finishes_until: float) -> None:
-    taken, original = [0], training.optimizer_step
+    taken, original = [0], loop.optimizer_step
 
     class Event:
         def __init__(self, device):
@@ -228,8 +230,8 @@ def _gpu(finishes_until: float) -> None:
         taken[0] = number
         return original(module, loss_module, optimizer, slots, number, *rest)
 
-    Ranks.is_asynchronous = True  # type: ignore[assignment, method-assign]
-    optimize._mark, training.optimizer_step = Event, optimizer_step  # type: ignore[assignment]
+    as_on_a_gpu()
+    steps._mark, loop.optimizer_step = Event, optimizer_step  # type: ignore[assignment]
     if finishes_until < float("inf"):
         dist.destroy_process_group = hang
 
@@ -245,13 +247,13 @@ def slow_steps(seconds: float) -> Fault:
 
 
 def _slow_steps(seconds: float) -> None:
-    original = training.optimizer_step
+    original = loop.optimizer_step
 
     def optimizer_step(*arguments):
         time.sleep(seconds)
         return original(*arguments)
 
-    training.optimizer_step = optimizer_step
+    loop.optimizer_step = optimizer_step
 
 
 _PRIMITIVES = ((os, "fsync"), (os, "replace"), (os, "unlink"), (os, "mkdir"), (os, "rmdir"))
@@ -266,7 +268,7 @@ def die_while_saving(step: int, call: int) -> Fault:
 
 
 def _die_while_saving(step: int, call: int) -> None:
-    save, count = training.Training.save, [-1]
+    save, count = saving.CheckpointWriter.save, [-1]
 
     def counted(original):
         def replacement(*arguments, **options):
@@ -278,14 +280,14 @@ def _die_while_saving(step: int, call: int) -> None:
 
         return replacement
 
-    def saving(self, number, elapsed_s):
-        count[0] = 0 if number == step else -1
-        save(self, number, elapsed_s)
+    def counting(self, transformer, optimizer, state):
+        count[0] = 0 if state.step == step else -1
+        save(self, transformer, optimizer, state)
         count[0] = -1
 
     for owner, name in _PRIMITIVES:
         setattr(owner, name, counted(getattr(owner, name)))
-    training.Training.save = saving
+    saving.CheckpointWriter.save = counting  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ import pytest
 import torch
 
 from nmt.config import Config, load
-from nmt.training import train as training
+from nmt.training import finish
+from nmt.training import loop as training
 from nmt.training.run_log import read_log
 from nmt.translator import Translator
 from tests.training.children import Fault, after_step, at_step, send, train, train_on
@@ -136,7 +137,8 @@ def validations_keep_no_more_memory_than_the_first(place: Place) -> None:
 
     changes = FAST | {"training__compile": False} if place.is_gpu else {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "validate", validating)
+        for module in (training, finish):
+            patch.setattr(module, "validate", validating)
         run(place.config("validations", **changes | {"training__validate_every": 3}))
     assert len(allocated) > 3
     print("bytes after each validation", allocated)

@@ -1,9 +1,12 @@
 """What tests compare of two runs."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+from nmt.benchmark import training as benchmark
 from nmt.config import Config
 from nmt.storage.manifest import file_hash
+from nmt.training import distributed, loop, saving, step
 from nmt.training.run_log import read_log
 from nmt.training.train import train
 
@@ -13,6 +16,13 @@ def run(config: Config) -> tuple[Path, list[str]]:
     said: list[str] = []
     train(config, said.append)
     return Path(config.training.run_directory), said
+
+
+def as_on_a_gpu(replace: Callable[..., None] = setattr, *, is_one: bool = True) -> None:
+    """Has training treat a CPU as a GPU, which computes while the host goes on, or not."""
+    for module in (benchmark, distributed, loop, saving, step):
+        replace(module, "is_gpu", lambda device: is_one)
+    replace(step, "_mark", lambda device: None)
 
 
 def fingerprint(run: Path, step: int) -> list[str]:

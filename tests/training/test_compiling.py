@@ -12,11 +12,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from nmt.data.layout import fixed_shape, pack
 from nmt.training import fast_paths, loading
-from nmt.training import train as training
+from nmt.training import loop as training
 from nmt.training.compiling import compile_layers
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import add_gradients
 from nmt.training.run_log import read_log
+from nmt.training.step import add_gradients
 from tests.data.test_layout import random_pairs
 from tests.model.paper import new_model
 from tests.training.runs import run

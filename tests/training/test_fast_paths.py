@@ -32,7 +32,7 @@ from nmt.training.fast_paths import (
     with_compile_decided,
 )
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import add_gradients
+from nmt.training.step import add_gradients
 from tests.data.test_layout import random_pairs
 from tests.model.paper import new_model
 from tests.training.runs import fingerprint, losses, run

@@ -130,10 +130,14 @@ def test_r3_stopped_at_every_step(settings, undisturbed: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("number", "point", "step"),
     [
-        (signal.SIGTERM, "optimizer_step", 1),
-        (signal.SIGUSR1, "validate", 10),
-        (signal.SIGINT, "checkpoints.save", 5),  # the step after the one that was being saved
-        (signal.SIGHUP, "Training.begin", 1),  # a connection has dropped
+        (signal.SIGTERM, "loop.optimizer_step", 1),
+        (signal.SIGUSR1, "loop.validate", 10),
+        (
+            signal.SIGINT,
+            "saving.checkpoints.save",
+            5,
+        ),  # the step after the one that was being saved
+        (signal.SIGHUP, "train.begin_training", 1),  # a connection has dropped
     ],
 )
 def test_r5_a_signal_at_each_point(settings, undisturbed, tmp_path, number, point, step):
@@ -154,7 +158,7 @@ def test_r5_a_signal_in_the_last_validation_leaves_the_model_to_the_next_call(
     settings, undisturbed, tmp_path
 ):
     config = settings(**LONG)
-    child = train(config, tmp_path / "child", before("mean_weights", send(signal.SIGTERM)))
+    child = train(config, tmp_path / "child", before("finish.mean_weights", send(signal.SIGTERM)))
     assert child.wait() == 143
     assert not (tmp_path / "run/model").exists()
     assert train(config, tmp_path / "child").wait() == 0

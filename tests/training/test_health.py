@@ -14,8 +14,9 @@ from nmt.errors import InputError, Status
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import Best
 from nmt.storage import manifest
-from nmt.training import optimize, run_log
-from nmt.training import train as training
+from nmt.training import console, run_log, saving
+from nmt.training import loop as training
+from nmt.training import step as steps
 from nmt.training.health import Divergence, shortcomings, unigram_nll
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.validation import Validation
@@ -29,10 +30,10 @@ def test_a_run_that_diverges_with_finite_figures_ends_and_keeps_its_good_checkpo
     good = settings(training__max_steps=8)
     run(good)
     directory = Path(good.training.run_directory)
-    rate = optimize.learning_rate
-    monkeypatch.setattr(optimize, "learning_rate", lambda *facts: 300 * rate(*facts))
+    rate = steps.learning_rate
+    monkeypatch.setattr(steps, "learning_rate", lambda *facts: 300 * rate(*facts))
     bad = settings(training__max_steps=60, training__checkpoint_every=1, training__validate_every=3)
-    with pytest.raises(InputError, match=r"diverged \(nll .* in a row\), .*learning_rate_f") as e:
+    with pytest.raises(InputError, match=r"diverged at step .* in a row.*learning_rate_f") as e:
         run(bad)
     assert e.value.status == Status.DIVERGED
     assert len(e.value.problems) == 1
@@ -49,7 +50,7 @@ def ended(config, nlls) -> int | None:
     divergence = Divergence(config)
     for step, nll in enumerate(nlls, start=1):
         try:
-            divergence.is_astray(step, nll)
+            divergence.is_diverging(step, nll)
         except InputError:
             return step
     return None
@@ -85,10 +86,10 @@ def test_a_run_that_learns_nothing_says_so(settings, capsys):
     )  # fmt: skip
     said = capsys.readouterr().err
     assert re.search(
-        r"^validation at step 2: .*next to nothing learnt yet.* nll 4\.\d+\)$", said, re.M
+        r"^validation at step 2: .*next to nothing learned yet.* nll 4\.\d+\)$", said, re.M
     )
     warning = re.search(
-        r"^nmt: warning: (the model has learnt next to nothing .*train on.*)$", said, re.M
+        r"^nmt: warning: (The model in .* has learned next to nothing.*Train on.*)$", said, re.M
     )
     assert warning
     assert manifest.read(directory / "model", "model")["warnings"] == [warning[1]]
@@ -106,8 +107,10 @@ def test_a_mean_that_is_worse_than_a_single_step_is_told(by: Measure):
     assert best.update(3, GOOD, by)
     [told] = shortcomings(GOOD | {by: WORSE[by]}, best, by, directory)
     name = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}[by]
-    assert f"worse ({name} {WORSE[by]:.3f}) than the best alone, step 3 ({name} {GOOD[by]:.3f}), r,"
-    assert "take r/checkpoints/step-00000003, train longer or average fewer" in told
+    assert (
+        f"r is worse ({name} {WORSE[by]:.3f}) than the best alone, step 3 ({name} {GOOD[by]:.3f})"
+    )
+    assert "Take r/checkpoints/step-00000003, train longer or average fewer" in told
     others = {measure: value for measure, value in WORSE.items() if measure != by}
     assert shortcomings(GOOD | others, best, by, directory) == []
     [told] = shortcomings(GOOD | {"nll": 4.1, "bleu": 0.0}, best, by, directory)
@@ -130,7 +133,7 @@ def test_the_best_is_chosen_by_the_measure(by: Measure):
 
 def test_fewer_checkpoints_than_wanted_are_told_in_the_models_facts(settings, capsys):
     directory, _ = run(settings(training__average_last=3, training__max_steps=8))
-    told = "the finished model is the mean of 2 checkpoints, training.average_last is 3, "
+    told = "is the mean of 2 checkpoints, but training.average_last is 3. "
     [warning] = [line for line in capsys.readouterr().err.splitlines() if told in line]
     assert warning.startswith("nmt: warning: ")
     facts = manifest.read(directory / "model", "model")
@@ -160,7 +163,8 @@ def test_progress_has_what_a_person_wants_to_know(settings, capsys):
 def clock(monkeypatch) -> SimpleNamespace:
     """What a run's log takes for the time."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(run_log, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    for module in (console, run_log):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 
@@ -176,7 +180,7 @@ def test_speed_is_that_of_steps_alone(settings, clock, monkeypatch):
 
     for owner, name, seconds in (
         (training, "optimizer_step", 1), (training, "validate", 1000),
-        (training.Training, "save", 1000),
+        (saving.CheckpointWriter, "save", 1000),
     ):  # fmt: skip
         monkeypatch.setattr(owner, name, taking(seconds, getattr(owner, name)))
     changes = {"training__checkpoint_every": 2, "training__validate_every": 3}
@@ -200,7 +204,9 @@ def test_a_rate_that_is_too_high_is_told_before_the_first_step(settings, capsys)
     assert "warning" not in capsys.readouterr().err.split("validation")[0]
     run(settings(training__max_steps=10, training__learning_rate_factor=2.5))
     said = capsys.readouterr().err
-    assert "\nnmt: warning: the learning rate will rise to 1.4e-01, d_model 32" in said
+    assert (
+        "\nnmt: warning: The learning rate will rise to 1.4e-01, but models with d_model 32" in said
+    )
     assert said.index("will rise to") < said.index("step 2/10")
 
 

@@ -21,7 +21,7 @@ from nmt.data.shards import Shard, pairs_of
 from nmt.demo_language import demo_pairs
 from nmt.training.distributed import StopRequest
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import add_gradients
+from nmt.training.step import add_gradients
 from nmt.training.validation import _losses
 from tests.model.paper import new_model
 from tests.tiny import tiny_settings

@@ -21,8 +21,8 @@ from safetensors.torch import load_file
 
 from nmt.cli import main
 from nmt.errors import InputError
-from nmt.training import peers
-from nmt.training import train as training
+from nmt.training import loop, peers
+from nmt.training import train as train_module
 from nmt.training.distributed import Ranks, process_group
 from nmt.training.run_log import read_log
 from tests.patience import PATIENCE_S
@@ -246,7 +246,7 @@ def test_ranks_exchange_values_once_a_step(settings, tmp_path):
 
 def _count_collectives(file: Path) -> None:
     """Writes how many collective operations of the host had begun before each step."""
-    counts, step, finish = [0], training.optimizer_step, training._finish
+    counts, step, finish = [0], loop.optimizer_step, train_module.finish
     before_steps: list[int] = []
 
     def counted(original):
@@ -266,7 +266,7 @@ def _count_collectives(file: Path) -> None:
 
     for name in ("all_reduce", "all_gather", "all_gather_object", "barrier", "broadcast"):
         setattr(dist, name, counted(getattr(dist, name)))
-    training.optimizer_step, training._finish = optimizer_step, finishing
+    loop.optimizer_step, train_module.finish = optimizer_step, finishing
 
 
 def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, alone, tmp_path):
@@ -401,10 +401,10 @@ def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path)
         "uneven": [2, 2],
     }  # fmt: skip
     errors = {name: one_error(job) for name, job in jobs.items()}
-    assert "training diverged" in errors["diverged"] and "step 7" in errors["diverged"]
-    assert "out of memory, step 1, slot 1" in errors["exhausted"]
+    assert "Training diverged" in errors["diverged"] and "step 7" in errors["diverged"]
+    assert "Out of memory in step 1, slot 1" in errors["exhausted"]
     assert "training.micro_batches" in errors["exhausted"]
-    assert "out of memory" in errors["exhausted early"]
+    assert "Out of memory" in errors["exhausted early"]
     assert "No space left on device" in errors["full"]
     assert "training.micro_batches" in errors["uneven"]
     [kept] = (tmp_path / "diverged/checkpoints").glob("step-*")

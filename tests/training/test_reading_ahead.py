@@ -9,7 +9,7 @@ import torch
 
 from nmt.errors import DivergedError, InputError
 from nmt.training import loading
-from nmt.training import train as training
+from nmt.training import loop as training
 from nmt.training.loading import read_ahead
 from tests.training.runs import run
 

@@ -13,7 +13,7 @@ from nmt.config import Config
 from nmt.errors import InputError
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
-from nmt.training import train as training
+from nmt.training import loop as training
 from nmt.training.run_log import read_log
 from nmt.training.train import train
 from tests.conftest import make_settings
@@ -62,69 +62,6 @@ def finished(once: Path, tmp_path: Path) -> Path:
 
 def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def removed(run: Path) -> None:
-    shutil.rmtree(run)
-
-
-def renamed(run: Path) -> None:
-    run.rename(run.with_name("moved"))
-
-
-def lock_removed(run: Path) -> None:
-    (run / ".lock").unlink()
-
-
-@pytest.mark.parametrize("log_every", [1, 100])  # found out when a line is written, or when saving
-@pytest.mark.parametrize("deed", [removed, renamed, lock_removed])
-def test_r22_a_run_whose_directory_goes_ends_in_a_line_and_leaves_nothing(
-    settings, trained: Train, deed: Deed, log_every: int
-):
-    status, said = trained(settings(**SHORT, training__log_every=log_every), deed)
-    run = Path(settings().training.run_directory)
-    [line] = [line for line in said if "error" in line]
-    assert status == 2
-    assert line.startswith(f"nmt: error: moved, removed or taken over by another process, {run}, ")
-    assert "Traceback" not in "".join(said)
-    assert run.exists() == (deed is lock_removed)
-    assert not (run / "checkpoints").exists()
-
-
-def test_r22_who_lost_the_directory_touches_nothing_of_the_next(
-    settings, trained: Train, finished: Path, tmp_path: Path
-):
-    """A trainer is halted, its run renamed, another begun under that name, the first goes on."""
-    former: dict[str, bytes] = {}
-
-    def replace(run: Path) -> None:
-        renamed(run)
-        shutil.copytree(tmp_path / "moved", run)
-        (run / ".lock").unlink()
-        (run / ".lock").touch()
-        former.update(files(run))
-
-    for log_every in (1, 100):
-        longer = SHORT | {"training__max_steps": 8, "training__log_every": log_every}
-        status, said = trained(settings(**longer), replace, at=6)
-        assert status == 2 and "taken over by another process" in said[-1]
-        assert files(finished) == former
-        shutil.rmtree(tmp_path / "moved")
-
-
-def test_a_lock_lost_before_the_model_is_replaced(
-    settings, trained: Train, finished: Path, monkeypatch
-):
-    model = files(finished / "model")
-    mean_weights = training.mean_weights
-
-    def lose(paths):
-        lock_removed(finished)
-        return mean_weights(paths)
-
-    monkeypatch.setattr(training, "mean_weights", lose)
-    assert trained(settings(**SHORT | {"training__max_steps": 5}))[0] == 2
-    assert files(finished / "model") == model
 
 
 def test_what_a_kill_in_the_last_rotation_left_is_gone_when_the_run_is_finished(
@@ -194,7 +131,7 @@ def test_a_model_of_another_run_is_kept(settings, trained: Train, finished: Path
     shutil.rmtree(finished / "model")
     shutil.copytree(tmp_path / "other/model", finished / "model")
     status, said = trained(settings(**SHORT))
-    assert status == 0 and "nothing to do" not in "".join(said)
+    assert status == 0 and "Nothing to do" not in "".join(said)
     assert files(finished / "former-1-model") == files(tmp_path / "other/model")
 
 
@@ -211,8 +148,8 @@ def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Trai
     told = [line for line in said if "begins anew" in line]
     assert len(told) == 2
     assert told[1] == (
-        f"training.seed is 5, the run was started with 1, {run}, which has no checkpoint: the run "
-        "begins anew"
+        f"training.seed is 5, but run {run} was started with 1. It has no checkpoint and begins "
+        "anew."
     )
     assert "seed: 5" in (run / "config.yaml").read_text()
     assert [line["step"] for line in read_log(run) if "event" not in line] == [1, 2, 3, 4]
@@ -225,7 +162,7 @@ def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Trai
         if not has_checkpoints:  # a model alone is something to lose as well
             shutil.rmtree(run / "checkpoints")
         status, said = trained(settings(**SHORT))
-        assert status == 2 and "training.seed is 1, the run was started with 5" in said[-1]
+        assert status == 2 and "training.seed is 1, but run" in said[-1]
 
 
 @pytest.mark.parametrize(
@@ -270,7 +207,7 @@ def test_other_data_are_refused_before_anything_of_the_run_is_replaced(
     before = files(run)
     manifest.rewrite(data, manifest.read(data, "data") | {"data_sha256": "0" * 64})
     status, said = trained(config)
-    assert status == 3 and said[-1].startswith("nmt: error: the data are not those that the run")
+    assert status == 3 and said[-1].startswith("nmt: error: The prepared data are not those")
     assert files(run) == before
     for folder in (run / "model", run / "checkpoints"):
         shutil.rmtree(folder)
@@ -302,7 +239,7 @@ def test_somebodys_file_where_a_run_would_write_is_named_and_stays(
     (run / name).write_text("mine")
     (run / ".tmp-notes.txt").write_text("mine too")
     status, said = trained(settings(**SHORT))
-    assert status == 2 and f"not made by nmt train, {run / name}, move it away" in said[-1]
+    assert status == 2 and f"{run / name} was not made by nmt train. Move it away" in said[-1]
     (run / name).rename(run / "moved")
     assert trained(settings(**SHORT))[0] == 0
     assert (run / "moved").read_text() == "mine"
@@ -315,4 +252,4 @@ def test_no_sound_checkpoint_left_at_the_end_is_one_line(settings, trained: Trai
         path.write_text(path.read_text().replace("seed: 1", "seed: 2"))
 
     status, said = trained(settings(**SHORT), change, at=3)
-    assert status == 3 and "no sound checkpoint is left to average" in said[-1]
+    assert status == 3 and "has no sound checkpoint to average" in said[-1]

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from nmt.config import Config
 from nmt.data.layout import Batch, one_per_row
 from nmt.data.pair import Pair
-from nmt.training import train as training
+from nmt.training import loop as training
 from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import adam, optimizer_step
+from nmt.training.optimizers import new_optimizer
 from nmt.training.run_log import RunLog, read_log
+from nmt.training.step import optimizer_step
 from tests.model.paper import PaperTransformer, dropping, equation_3, new_model, pairs_in
 from tests.training.runs import run
 
@@ -216,8 +217,9 @@ def masks(config: Config, step: int, slots: list[int], batch: Batch) -> list[lis
     module = TransformerLoss(transformer, 0.1)
     tokens = len(slots) * int((batch.tgt_out != 0).sum())
     with dropping(transformer) as factors:
-        optimizer_step(module, module, adam(transformer), [(slot, batch) for slot in slots],
-                       step, tokens, config, Ranks(0, 1, torch.device("cpu")))  # fmt: skip
+        optimizer_step(module, module, new_optimizer(transformer, config),
+                       [(slot, batch) for slot in slots], step, tokens, config,
+                       Ranks(0, 1, torch.device("cpu")))  # fmt: skip
     each = len(factors) // len(slots)
     return [factors[begin : begin + each] for begin in range(0, len(factors), each)]
 

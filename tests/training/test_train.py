@@ -23,8 +23,8 @@ from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import read_state
 from nmt.storage import manifest
 from nmt.storage.atomic import lock
-from nmt.training import health
-from nmt.training import train as training
+from nmt.training import finish, health
+from nmt.training import loop as training
 from nmt.training.distributed import StopRequest
 from nmt.training.loss import TransformerLoss
 from nmt.training.run_log import read_log
@@ -93,7 +93,7 @@ def test_r4_a_finished_run_has_nothing_to_do(settings, straight: Path):
     before = times()
     config = settings(training__micro_batches=2, training__run_directory=str(straight))
     _, said = run(config)
-    finished = f"nothing to do: {straight} is finished at step 12, raise training.max_steps to"
+    finished = f"Nothing to do: {straight} is finished at step 12 by training.max_steps."
     assert said[-1].startswith(finished)
     assert times() == before
     fewer = config.model_copy(
@@ -107,7 +107,7 @@ def test_fewer_steps_than_an_unfinished_run_has_taken_are_refused(settings, stra
     shutil.copytree(straight, directory)
     shutil.rmtree(directory / "model")
     settings_before = (directory / "config.yaml").read_bytes()
-    with pytest.raises(InputError, match=r"max_steps is 6 and step 12 is reached, .*set it to 12"):
+    with pytest.raises(InputError, match=r"12 steps, but training.max_steps is 6\. Set .* to 12"):
         run(settings(training__micro_batches=2, training__max_steps=6))
     assert not (directory / "model").exists()
     assert (directory / "config.yaml").read_bytes() == settings_before
@@ -143,11 +143,11 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
     with pytest.raises(InputError, match="not an empty folder"):
         average(straight, 2, tmp_path / "averaged", print)
     assert average(straight, 3, tmp_path / "three", print) == [4, 8, 12]  # not 6, the best
-    with pytest.raises(InputError, match=r"only 3 checkpoints to average, .*, lower last to 3"):
+    with pytest.raises(InputError, match=r"only 3 checkpoints to average\. Lower last to 3"):
         average(straight, 9, tmp_path / "other", print)
     (tmp_path / "empty").mkdir()
     for run_directory, status in ((tmp_path / "none", 2), (tmp_path / "empty", 3)):
-        with pytest.raises(InputError, match=r"no su|no sound") as error:
+        with pytest.raises(InputError, match=r"There is no run|no sound") as error:
             average(run_directory, 1, tmp_path / "other", print)
         assert error.value.status == status
 
@@ -159,7 +159,8 @@ def scored(monkeypatch, *scores: float, measure: str = "bleu") -> Iterator[float
     def validation(*arguments):
         return replace(validate(*arguments), **{measure: next(left)})
 
-    monkeypatch.setattr(training, "validate", validation)
+    for module in (training, finish):
+        monkeypatch.setattr(module, "validate", validation)
     return left
 
 
@@ -193,7 +194,7 @@ def test_the_finished_model_is_the_mean_where_that_is_better_or_by_default(
     directory, _ = run(settings(training__finished_model=finished))
     facts = manifest.read(directory / "model", "model")
     assert facts["averaged_steps"] == [8, 12]
-    told = "worse (BLEU 8.000) than the best alone, step 6 (BLEU 9.000), "
+    told = "worse (BLEU 8.000) than the best alone, step 6 (BLEU 9.000)"
     assert [told in warning for warning in facts["warnings"]] == [True] * is_told
 
 
@@ -283,7 +284,9 @@ def test_changed_settings_are_refused_with_both_values(settings, straight: Path)
     with pytest.raises(InputError) as error:
         run(changed)
     assert len(error.value.problems) == 2
-    assert "training.seed is 5, the run was started with 1" in "\n".join(error.value.problems)
+    assert f"training.seed is 5, but run {straight} was started with 1." in "\n".join(
+        error.value.problems
+    )
 
 
 @pytest.mark.parametrize(
@@ -297,7 +300,7 @@ def test_changed_settings_are_refused_with_both_values(settings, straight: Path)
 def test_what_decides_on_a_step_may_not_change_on_the_way(settings, straight: Path, key, value):
     changes = {"training__micro_batches": 2} | {f"training__{key}": value}
     before = fingerprint(straight, 12)
-    with pytest.raises(InputError, match=rf"training.{key} is {inline(value)}, .*started with"):
+    with pytest.raises(InputError, match=rf"training.{key} is {inline(value)}, but .* was started"):
         run(settings(**changes, training__run_directory=str(straight), training__max_steps=15))
     assert fingerprint(straight, 12) == before
 
@@ -324,7 +327,7 @@ def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
 
     alone = settings(data__train=other, data__directory=str(tmp_path / "alone"))
     prepare(alone, note=lambda line: None)  # without the model: a tokenizer of its own
-    with pytest.raises(InputError, match="its tokenizer is not the data's"):
+    with pytest.raises(InputError, match="has a different tokenizer from the prepared data"):
         run(
             settings(
                 **changes,
@@ -345,7 +348,7 @@ def test_early_stopping_counts_validations_without_a_better_bleu(settings):
     validations = [line for line in read_log(directory) if line.get("event") == "validation"]
     assert len(validations) == 3  # the first is the best, two more are not better
     assert (directory / "model").is_dir()
-    assert "at step 3, raise training.early_stopping to train on" in run(config)[1][-1]
+    assert "at step 3 by training.early_stopping. Raise it to train on" in run(config)[1][-1]
 
 
 def _no_number(loss: torch.Tensor) -> torch.Tensor:
@@ -377,7 +380,11 @@ def test_r23_divergence_stops_before_the_update(settings, monkeypatch, poison):
 
 @pytest.mark.parametrize(
     ("validate_every", "checkpoint_every", "message"),
-    [(100, 4, "not finite, step 8"), (8, 4, "not finite, step 8"), (8, 5, "diverged .validation")],
+    [
+        (100, 4, "not finite after step 8"),
+        (8, 4, "not finite after step 8"),
+        (8, 5, "validation loss"),
+    ],
 )
 def test_r23_weights_that_are_not_finite_are_never_saved(
     settings, monkeypatch, validate_every: int, checkpoint_every: int, message: str

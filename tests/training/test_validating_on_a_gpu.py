@@ -11,17 +11,16 @@ from nmt.errors import InputError, Stopped
 from nmt.model.kernels.static_stepper import DecodeBuffers
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.run_directory import RunDirectory
-from nmt.training import loading
-from nmt.training import train as training
-from nmt.training.distributed import Ranks
+from nmt.training import finish, loading
+from nmt.training import loop as training
 from nmt.training.run_log import read_log
 from tests.pretended_gpu import Gpu, pretend
-from tests.training.runs import fingerprint, losses, run
+from tests.training.runs import as_on_a_gpu, fingerprint, losses, run
 
 
 @pytest.fixture
 def gpu(monkeypatch) -> Gpu:
-    monkeypatch.setattr(Ranks, "is_asynchronous", True)
+    as_on_a_gpu(monkeypatch.setattr)
     monkeypatch.setattr(loading, "CPU_ROW", loading.GPU_ROW)
     return pretend(monkeypatch)
 
@@ -67,7 +66,7 @@ def test_a_bf16_run_is_validated_stopped_resumed_and_used(settings, tmp_path, gp
     directory, _ = run(config)
     assert fingerprint(directory, 6) == fingerprint(straight, 6)
     assert losses(directory) == losses(straight)
-    assert "nothing to do" in run(config)[1][-1]
+    assert "Nothing to do" in run(config)[1][-1]
     for name, text in (("en", "the man reads\n"), ("de", "der Mann liest\n")):
         (tmp_path / name).write_text(text)
     pair = [str(tmp_path / "en"), str(tmp_path / "de")]
@@ -84,7 +83,8 @@ def test_captured_steps_live_from_one_validation_to_the_next(settings, gpu, monk
         counts.append(gpu.count("capture"))
         return found
 
-    monkeypatch.setattr(training, "validate", counting)
+    for module in (training, finish):
+        monkeypatch.setattr(module, "validate", counting)
     run(settings(**STANDING_STILL))
     assert len(counts) == 4 and counts[0] > 0 and len(set(counts)) == 1
 
@@ -117,7 +117,7 @@ def test_a_step_that_is_due_is_saved_before_it_is_validated(settings, tmp_path, 
 
 @pytest.mark.parametrize("is_asynchronous", [False, True])
 def test_a_validation_is_known_to_the_checkpoint_before_it(settings, monkeypatch, is_asynchronous):
-    monkeypatch.setattr(Ranks, "is_asynchronous", is_asynchronous)
+    as_on_a_gpu(monkeypatch.setattr, is_one=is_asynchronous)
     config = settings(training__validate_every=4)
 
     def end() -> None:

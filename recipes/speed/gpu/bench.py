@@ -20,7 +20,8 @@ from nmt.runs.state import FastPath
 from nmt.training.distributed import Ranks
 from nmt.training.fast_paths import is_compiled, set_path
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import StepResult, adam, optimizer_step
+from nmt.training.optimizers import new_optimizer
+from nmt.training.step import StepResult, optimizer_step
 from recipes.speed.peers.nmt import configuration, packed
 from recipes.speed.workload import BASE, SMALL, Shape, training_batches
 
@@ -140,7 +141,7 @@ class Training:
         transformer.initialize(1)
         self.loss_module = TransformerLoss(transformer.to(bench.device).train(), 0.1)
         set_path(self.loss_module, path)
-        self.optimizer = adam(transformer)
+        self.optimizer = new_optimizer(transformer, self.config)
         self.ranks = Ranks(0, 1, bench.device)
         self.taken, self.unread = 0, list[StepResult]()
 

@@ -17,7 +17,8 @@ from nmt.model.tokens import Tokens
 from nmt.runs.model_directory import new_transformer
 from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import adam, optimizer_step
+from nmt.training.optimizers import new_optimizer
+from nmt.training.step import optimizer_step
 from recipes.speed.plain_step import Step
 from recipes.speed.workload import EOS, Batch, Shape, Sources
 
@@ -40,7 +41,7 @@ def training_step(
     transformer = new_transformer(config)
     transformer.initialize(1)
     module = TransformerLoss(transformer.train(), config.training.label_smoothing)
-    optimizer = adam(module)
+    optimizer = new_optimizer(module, config)
     ranks = Ranks(0, 1, torch.device("cpu"))
     number = 0
 

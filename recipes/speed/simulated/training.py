@@ -16,7 +16,8 @@ from nmt.model.special_ids import EOS_ID
 from nmt.runs.model_directory import new_transformer
 from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
-from nmt.training.optimize import adam, optimizer_step
+from nmt.training.optimizers import new_optimizer
+from nmt.training.step import optimizer_step
 from recipes.speed.simulated.device import DEVICE, SimulatedGpu
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -41,7 +42,8 @@ class Training:
         self.config = load(CONFIGS / f"transformer_{model}.yaml", [])
         transformer = new_transformer(self.config).to(DEVICE)
         self.module = TransformerLoss(transformer.train(), self.config.training.label_smoothing)
-        self.optimizer, self.ranks, self.taken = adam(transformer), Ranks(0, 1, DEVICE), 0
+        self.optimizer = new_optimizer(transformer, self.config)
+        self.ranks, self.taken = Ranks(0, 1, DEVICE), 0
 
     def step(self, slots: int, first: int | None = None) -> Figures:
         """Takes a step.

@@ -1,60 +1,72 @@
 """One optimizer step over this rank's slots."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 
 from nmt.config import Config
 from nmt.data.layout import Batch
 from nmt.errors import DivergedError, InputError, is_out_of_memory
 from nmt.model.devices import is_gpu
-from nmt.paper import ADAM_BETAS, ADAM_EPSILON
 from nmt.training.distributed import Ranks
 from nmt.training.health import LOWER_RATE
 from nmt.training.loss import TransformerLoss
+from nmt.training.optimizers import skip_if_not_finite
 from nmt.training.schedule import learning_rate
 
 
 class StepResult:
     """What a step measured, over all ranks; losses in nats, divided by `StepPlan.loss_divisor`.
 
-    On a GPU it is still to be computed: the first look at it waits for the device and, of several
-    ranks, for the others, which have to look as well. It is the one time in a step when ranks
-    exchange values, so that they agree on stopping as well. It raises DivergedError for a loss
-    or gradient norm that is not finite.
+    On a GPU it is still to be computed. The first access waits for the device and, with several
+    ranks, for the other ranks, which have to access it too: this is the one time in a step when
+    ranks exchange values, so they also agree on the caller's `requests` then. The first access
+    raises DivergedError if the loss or the gradient norm is not finite.
     """
 
-    def __init__(self, sums: Tensor, step: int, divisor: float, rate: float, ranks: Ranks):
+    def __init__(
+        self,
+        sums: Tensor,
+        step: int,
+        divisor: float,
+        rate: float,
+        ranks: Ranks,
+        requests: Callable[[], Sequence[float]] = tuple,
+    ):
         """Starts to copy the result from the device.
 
         Args:
             sums: (3,) float64: this rank's smoothed and unsmoothed loss in nats, gradient norm.
             divisor: of the losses, over all slots and ranks.
             rate: the step's learning rate.
+            requests: Returns this rank's values of `StepResult.requests`; called when ranks
+                exchange values.
         """
         self._sums, self._copied = sums.to("cpu", non_blocking=True), _mark(sums.device)
         self._step, self._divisor, self._ranks = step, divisor, ranks
+        self._requests = requests
         self.learning_rate = rate
 
     @cached_property
-    def _values(self) -> tuple[float, float, float, int]:
+    def _values(self) -> tuple[float, float, float, list[float]]:
         with self._ranks.guarded():
             if self._copied:
                 self._ranks.await_device(self._copied)
             *own_sums, gradient_norm = self._sums.tolist()
-            sums, signal_number = self._ranks.exchange(own_sums)
+            sums, requests = self._ranks.exchange(own_sums, self._requests())
         loss, nll = (each / self._divisor for each in sums)
         if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
             raise DivergedError(
-                f"training diverged (loss {loss}, gradient norm {gradient_norm}), "
-                f"step {self._step}, {LOWER_RATE}"
+                f"Training diverged in step {self._step}: loss {loss}, gradient norm "
+                f"{gradient_norm}. {LOWER_RATE}"
             )
-        return loss, nll, gradient_norm, signal_number
+        return loss, nll, gradient_norm, requests
 
     @property
     def loss(self) -> float:
@@ -72,8 +84,8 @@ class StepResult:
         return self._values[2]
 
     @property
-    def signal_number(self) -> int:
-        """Of a signal that had asked a rank to stop before the first look; 0 if none had."""
+    def requests(self) -> list[float]:
+        """The maximum over ranks of each value that `requests` returned; the same on all ranks."""
         return self._values[3]
 
 
@@ -86,15 +98,8 @@ def _mark(device: torch.device) -> torch.cuda.Event | None:
     return event
 
 
-def adam(module: nn.Module) -> torch.optim.Adam:
-    """Adam with the paper's settings (§5.3); the learning rate is set at each step."""
-    return torch.optim.Adam(
-        module.parameters(), lr=0.0, betas=ADAM_BETAS, eps=ADAM_EPSILON, fused=True
-    )
-
-
 def autocast(config: Config, device: torch.device) -> torch.autocast:
-    """The precision of `training.precision`: bf16 matrix products over fp32 weights, or fp32.
+    """Returns the autocast of `training.precision`: bf16 products of fp32 weights, or fp32.
 
     What follows from it elsewhere: `Transformer.embed` makes the residual stream bf16, and
     `smoothed_cross_entropy` makes the logits so. A model to translate with has a precision of its
@@ -107,14 +112,15 @@ def autocast(config: Config, device: torch.device) -> torch.autocast:
 def optimizer_step(
     module: nn.Module,
     loss_module: TransformerLoss,
-    optimizer: torch.optim.Adam,
+    optimizer: Optimizer,
     slots: Sequence[tuple[int, Batch]],
     step: int,
     divisor: float,
     config: Config,
     ranks: Ranks,
+    requests: Callable[[], Sequence[float]] = tuple,
 ) -> StepResult:
-    """Forward, backward and update over this rank's slots.
+    """Computes forward, backward and update over this rank's slots.
 
     The loss is summed over tokens and divided once by the divisor of the whole step, so that the
     gradient does not depend on how the step was cut.
@@ -123,11 +129,12 @@ def optimizer_step(
         module: `loss_module`, perhaps wrapped for several ranks.
         slots: (number of the slot in the step, its tensors), in order.
         divisor: of the whole step's loss, over all slots and ranks, see `StepPlan.loss_divisor`.
+        requests: see `StepResult`.
 
     Raises:
         InputError: out of memory.
-        DivergedError: non-finite loss or gradient norm; weights and moments are unchanged. On
-            a GPU it is the result that raises it.
+        DivergedError: non-finite loss or gradient norm; weights and optimizer state are
+            unchanged. On a GPU the result raises it.
     """
     settings = config.training
     divisor_per_rank = divisor / ranks.world_size
@@ -143,9 +150,9 @@ def optimizer_step(
     gradients = [p.grad for p in module.parameters() if p.grad is not None]
     norm = nn.utils.get_total_norm(gradients)
     measured, rate = torch.stack([*sums, norm.double()]), learning_rate(config, step)
-    result = StepResult(measured, step, divisor, rate, ranks)
-    if ranks.is_asynchronous:  # and would stand still while the host reads
-        _skip_if_not_finite(optimizer, measured)
+    result = StepResult(measured, step, divisor, rate, ranks, requests)
+    if is_gpu(ranks.device):  # which would be idle while the host reads
+        skip_if_not_finite(optimizer, measured)
     else:
         _ = result.loss  # raises before the update
     if settings.gradient_clip is not None:
@@ -156,21 +163,10 @@ def optimizer_step(
     return result
 
 
-def _skip_if_not_finite(optimizer: torch.optim.Adam, measured: Tensor) -> None:
-    """Has Adam change nothing in this step and all later ones if a loss or norm is not finite.
-
-    The fused kernel reads that on the device; the steps that the host has begun before it knows
-    are without effect.
-    """
-    found = (~measured.isfinite().all()).float()
-    former = getattr(optimizer, "found_inf", None)
-    optimizer.found_inf = found if former is None else torch.maximum(former, found)  # type: ignore[attr-defined]
-
-
 def add_gradients(
     module: nn.Module, batch: Batch, divisor_per_rank: float, config: Config
 ) -> tuple[Tensor, Tensor]:
-    """Forward and backward of one slot; its smoothed and unsmoothed loss, summed, in nats.
+    """Adds the gradients of one slot; returns its smoothed and unsmoothed loss, summed, in nats.
 
     Args:
         divisor_per_rank: the divisor of the whole step's loss, divided by the number of ranks.
@@ -185,7 +181,7 @@ def add_gradients(
 
 @contextmanager
 def _naming(step: int, slot: int, batch: Batch) -> Iterator[None]:
-    """Names the slot in the message if memory does not suffice."""
+    """Names the slot in the message if memory runs out."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -193,6 +189,6 @@ def _naming(step: int, slot: int, batch: Batch) -> Iterator[None]:
             raise
         rows, columns = batch.tgt_out.shape
         raise InputError(
-            f"out of memory, step {step}, slot {slot} of {rows} rows of {columns} target tokens, "
-            "raise training.micro_batches, so that slots are smaller"
+            f"Out of memory in step {step}, slot {slot} of {rows} rows of {columns} target tokens. "
+            "Raise training.micro_batches to make slots smaller."
         ) from None

@@ -1,0 +1,230 @@
+"""A run before its first step: its data, directory and model, and whether it may resume."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from nmt.config import Config, Data
+from nmt.data import kept_test_set, prepare
+from nmt.data.prepared_data import PreparedData
+from nmt.data.shards import Shard
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import InputError, NoModelError, Note
+from nmt.model.transformer import Transformer
+from nmt.runs import checkpoint as checkpoints
+from nmt.runs.checkpoint import Checkpoint
+from nmt.runs.model_directory import (
+    load_model,
+    model_files,
+    new_transformer,
+    tokenizer_to_fine_tune,
+)
+from nmt.runs.run_directory import RunDirectory
+from nmt.runs.state import Best, FastPath, State
+from nmt.runs.tensor_files import refuse_unfit, shapes_of
+from nmt.storage import atomic, manifest
+from nmt.training.distributed import Ranks, world_size
+from nmt.training.loss import TransformerLoss
+from nmt.training.optimizers import new_optimizer, restore_state
+from nmt.training.validation import InferenceCopy
+
+
+@dataclass(frozen=True)
+class Run:
+    """What does not change while a run trains."""
+
+    config: Config
+    directory: RunDirectory
+    ranks: Ranks
+    tokenizer: Tokenizer
+    training: list[Shard]
+    validation: list[Shard]
+    verify: Callable[[Shard], None]  # checks a training shard before its first use
+    files: dict[str, bytes]  # of each checkpoint and model: tokenizer, perhaps a shortlist
+    facts: dict[str, Any]  # of each manifest: hashes of tokenizer and data, `target_symbols`
+
+    @property
+    def target_symbols(self) -> list[str]:
+        """The symbols of the vocabulary that a training target holds."""
+        symbols: list[str] = self.facts["target_symbols"]
+        return symbols
+
+
+@dataclass
+class Training:
+    """What changes while a run trains."""
+
+    run: Run
+    loss_module: TransformerLoss
+    module: nn.Module  # loss_module, wrapped in DistributedDataParallel if there are several ranks
+    optimizer: Optimizer
+    best: Best
+    elapsed_s: float = 0.0  # of training behind the checkpoint that it began with
+    path: FastPath | None = None  # of the run so far, see `choose_path`
+    copy: InferenceCopy = field(default_factory=InferenceCopy)  # validations translate with it
+
+    def state(self, step: int, elapsed_s: float) -> State:
+        """Returns what a checkpoint of `step` holds besides weights and the optimizer's state."""
+        return State(
+            step=step,
+            best=self.best.model_copy(),
+            elapsed_s=elapsed_s,
+            world_size=self.run.ranks.world_size,
+            threads=torch.get_num_threads(),
+            torch=str(torch.__version__),
+            path=self.path,
+        )
+
+
+def prepare_if_missing(config: Config, note: Note) -> None:
+    """Prepares missing data, but not under torchrun, where other ranks would wait for hours."""
+    if world_size() == 1 and not PreparedData.is_in(Path(config.data.directory)):
+        prepare.prepare(config, note=note, tokenizer=tokenizer_to_fine_tune(config))
+
+
+def be_deterministic(wanted: bool) -> None:
+    """Restricts PyTorch to operations that give the same bits every time, or lifts that."""
+    if wanted:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(wanted)
+    # that mode fills memory at each allocation, but no operation here reads it before writing it
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
+    """Opens data and directory of a run; the main process, which holds its lock, sets it up first.
+
+    Args:
+        note: Called if a run without a checkpoint starts over with other settings.
+
+    Raises:
+        InputError: no prepared data; the directory holds another run; data and tokenizer do not
+            belong together; or ranks see different data.
+        NoModelError: the run was trained on other data, or its data are damaged.
+    """
+    directory = RunDirectory(Path(config.training.run_directory))
+    if not PreparedData.is_in(Path(config.data.directory)):
+        raise InputError(
+            f'No prepared data in {config.data.directory}. Run "nmt prepare" before torchrun.'
+        )
+    data = PreparedData.of(config)
+    tokenizer = data.tokenizer()
+    hashes = {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data.manifest["data_sha256"]}
+    files = model_files(tokenizer.model, data.shortlist_file())
+    if ranks.is_main:
+        directory.refuse_what_is_not_ours()
+        directory.refuse_changes(config, note)
+        _refuse_other_data(directory, hashes)
+        data.mark_used(directory.path)
+        directory.set_up(config, tokenizer.model)
+        atomic.write_if_changed(directory.data_manifest, data.manifest_file)
+        kept_test_set.keep(data, directory.test_set, config.data)
+    verified: set[Path] = set()
+
+    def verify(shard: Shard) -> None:
+        if shard.path not in verified:
+            data.verify(shard)
+            verified.add(shard.path)
+
+    validation = data.shards("validation")
+    for shard in validation:
+        data.verify(shard)
+    _refuse_different(ranks, hashes, f"data in {config.data.directory}")
+    return Run(
+        config, directory, ranks, tokenizer, data.shards("train"), validation, verify, files,
+        hashes | {"target_symbols": data.manifest["target_symbols"]},
+    )  # fmt: skip
+
+
+def _refuse_other_data(directory: RunDirectory, hashes: dict[str, str]) -> None:
+    """Raises NoModelError if the run's record says that it was trained on other data."""
+    try:
+        former = manifest.read(directory.path, "data", directory.data_manifest.name)
+    except InputError:  # the record is lost: checkpoints are compared one by one
+        return
+    for key, value in hashes.items() if directory.models() else ():
+        if former[key] != value:
+            raise NoModelError(
+                f"The prepared data are not those that the run was trained on: {key} is {value}, "
+                f"but {former[key]} in {directory.data_manifest}. Restore the data, or name "
+                "another training.run_directory."
+            )
+
+
+def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
+    """Reads the checkpoint from which the run resumes; returns None if it has none.
+
+    Raises:
+        InputError: ranks see different checkpoints.
+        NoModelError: there are checkpoints, but none is sound.
+    """
+    start = checkpoints.newest(run.directory, note)
+    _refuse_different(run.ranks, start and start.step, f"checkpoints in {run.directory}")
+    return start
+
+
+def _refuse_different(ranks: Ranks, value: object, name: str) -> None:
+    """Raises InputError unless all ranks have the same: each machine may have its own disk."""
+    if any(other != value for other in ranks.gather(value)):
+        raise InputError(f"Ranks see different {name}. Use one file system for all.")
+
+
+def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
+    """Returns the model and optimizer of a checkpoint, or new ones.
+
+    Args:
+        note: Called with the model that is fine-tuned, if one is.
+
+    Raises:
+        NoModelError: the checkpoint's optimizer state is not that of the run's optimizer.
+    """
+    config, ranks = run.config, run.ranks
+    transformer = _initial_transformer(run, start, note).to(ranks.device).train()
+    loss_module = TransformerLoss(transformer, config.training.label_smoothing)
+    optimizer = new_optimizer(transformer, config)
+    if start is None:
+        return Training(run, loss_module, ranks.wrap(loss_module), optimizer, Best())
+    folder = run.directory.checkpoint(start.step)
+    restore_state(optimizer, transformer, start.optimizer, start.step, folder)
+    state = start.state
+    return Training(
+        run, loss_module, ranks.wrap(loss_module), optimizer, state.best.model_copy(),
+        state.elapsed_s, state.path,
+    )  # fmt: skip
+
+
+def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
+    """Returns a Transformer with weights of a checkpoint, of a model to fine-tune, or new ones."""
+    transformer, origin = new_transformer(run.config), run.config.training.initialize_from
+    if start:
+        transformer.load_state_dict(start.weights)
+    elif origin:
+        model = load_model(Path(origin), device=torch.device("cpu"), note=note)
+        if model.tokenizer.sha256 != run.tokenizer.sha256:
+            raise InputError(
+                f"Model {origin} (training.initialize_from) has a different tokenizer from the "
+                "prepared data. Prepare the data into a new directory with initialize_from set, "
+                "to use the model's tokenizer."
+            )
+        _warn_of_other_languages(model.config.data, run.config.data, origin, note)
+        weights = model.transformer.state_dict()
+        refuse_unfit(shapes_of(transformer.state_dict()), shapes_of(weights), Path(origin))
+        transformer.load_state_dict(weights)
+    else:
+        transformer.initialize(run.config.training.seed)
+    return transformer
+
+
+def _warn_of_other_languages(initial: Data, own: Data, origin: str, note: Note) -> None:
+    theirs, ours = (f"{data.source_language}-{data.target_language}" for data in (initial, own))
+    if theirs != ours:
+        note(
+            f"nmt: warning: Model {origin} (training.initialize_from) translates {theirs}, but is "
+            f"fine-tuned on {ours}. Name another model if that is not intended."
+        )

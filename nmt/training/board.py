@@ -1,0 +1,65 @@
+"""A training run in TensorBoard: curves, sample translations, attention, settings with scores."""
+
+from collections.abc import Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.config import Config, flatten
+from nmt.training.validation import Validation
+
+_SCORES = ("loss", "nll", "ppl", "bleu", "chrf")
+
+
+class Board:
+    """Writes TensorBoard's events.
+
+    Args:
+        folder: of the event files.
+        step: of the checkpoint that the run resumes from; TensorBoard drops later events.
+    """
+
+    def __init__(self, folder: Path, step: int):
+        from torch.utils.tensorboard import SummaryWriter  # slow to import, not always needed
+
+        self._writer = SummaryWriter(folder, purge_step=step + 1)
+
+    def close(self) -> None:
+        """Flushes and closes the event file."""
+        self._writer.close()
+
+    def step(self, facts: dict[str, Any]) -> None:
+        """Writes a step as log.jsonl has it."""
+        self._scalars("training", facts, ("loss", "nll", "learning_rate", "gradient_norm"))
+        self._scalars("machine", facts, ("tokens_per_second", "elapsed_s"))
+        self._writer.flush()
+
+    def validation(self, step: int, result: Validation) -> None:
+        """Writes scores, sample translations and the attention picture."""
+        self._scalars("validation", {"step": step} | result.facts, _SCORES)
+        rows = [("source", "reference", "translation"), ("---",) * 3, *result.samples]
+        cells = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
+        table = "\n".join(f"| {' | '.join(row)} |" for row in cells)
+        self._writer.add_text("validation/samples", table, step)
+        if result.attention:
+            from PIL import Image  # a dependency of TensorBoard
+
+            picture = np.asarray(Image.open(BytesIO(result.attention)))
+            self._writer.add_image("validation/attention", picture, step, dataformats="HWC")
+        self._writer.flush()
+
+    def model(self, config: Config, facts: dict[str, Any]) -> None:
+        """Writes the finished model's scores beside its settings (HParams)."""
+        measured = facts.get("validation", {})
+        scores = {f"model/{name}": measured[name] for name in _SCORES if name in measured}
+        sections = {"model", "tokenizer", "training", "decoding"}
+        all_settings = flatten(config.model_dump(include=sections))
+        settings = {k: v for k, v in all_settings.items() if isinstance(v, str | int | float)}
+        step = facts["step"]
+        self._writer.add_hparams(settings, scores, run_name=f"outcome-{step}", global_step=step)
+
+    def _scalars(self, group: str, facts: dict[str, Any], names: Sequence[str]) -> None:
+        for name in names:
+            self._writer.add_scalar(f"{group}/{name}", facts[name], facts["step"])

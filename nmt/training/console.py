@@ -1,0 +1,77 @@
+"""What a person sees of a training run: a progress bar, or lines where there is no terminal."""
+
+import contextlib
+import sys
+import time
+from typing import Any
+
+from tqdm import tqdm
+
+from nmt.errors import told
+from nmt.training.health import has_learnt
+from nmt.training.validation import Validation
+
+
+class Console:
+    """Shows steps, validations and messages on standard error.
+
+    Args:
+        step: of the checkpoint that the run resumes from; 0 if it begins.
+        max_steps: the length of the progress bar.
+    """
+
+    def __init__(self, step: int, max_steps: int):
+        self._opened, self._first, self._max_steps = time.monotonic(), step + 1, max_steps
+        self._bar = tqdm(
+            total=max_steps, initial=step, unit="step", dynamic_ncols=True,
+            disable=not sys.stderr.isatty(),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Ends the progress bar."""
+        self._bar.close()
+
+    def advance(self) -> None:
+        """Advances the progress bar by a step."""
+        self._bar.update(1)
+
+    def step(self, facts: dict[str, Any]) -> None:
+        """Shows a step as log.jsonl has it, with the time left if there is no progress bar."""
+        step, missing = facts["step"], self._max_steps - facts["step"]
+        text = (
+            f"epoch {facts['epoch']} loss {facts['loss']:.3f} nll {facts['nll']:.3f} "
+            f"lr {facts['learning_rate']:.1e} {facts['tokens_per_second']:.0f} target tokens/s"
+        )
+        self._bar.set_postfix_str(text)
+        if self._bar.disable:
+            # at the average speed since the start or resumption, validation and saving included
+            left = (time.monotonic() - self._opened) / (step - self._first + 1) * missing
+            text += f", {_duration(left)} left" if missing else ""
+            self.note(f"step {step}/{self._max_steps} {text}")
+
+    def validation(self, step: int, result: Validation) -> None:
+        """Shows scores and two sample translations."""
+        ppl = f"{result.ppl:.2f}" if result.ppl < 1e6 else f"{result.ppl:.1e}"
+        text = f"validation at step {step}: nll {result.nll:.3f} ppl {ppl} bleu {result.bleu:.2f}"
+        if not has_learnt(result.facts):
+            text += (
+                " (next to nothing learned yet: guessing by token frequencies has nll "
+                f"{result.unigram_nll:.3f})"
+            )
+        self.note(text)
+        for source, reference, translation in result.samples[:2]:
+            self.note(f"  source      {source}")
+            self.note(f"  reference   {reference}")
+            self.note(f"  translation {translation}")
+
+    def note(self, text: str) -> None:
+        """Shows a message above the progress bar."""
+        with contextlib.suppress(OSError):  # training outlives whoever reads its messages
+            self._bar.write(told(text), file=sys.stderr)
+
+
+def _duration(seconds: float) -> str:
+    """Rounds a time for a person: 45 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

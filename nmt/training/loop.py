@@ -1,0 +1,238 @@
+"""The training loop: optimizer steps, and what is due after each.
+
+A run is a pure function of (configuration, prepared data, step): batches, dropout masks and the
+learning rate of a step are derived from the seed and the step. So a checkpoint is weights, the
+optimizer's state and one integer, and a resumed run repeats the undisturbed one to the bit.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, Literal
+
+from nmt.config import Config
+from nmt.data.plan import StepPlan
+from nmt.model.devices import is_gpu
+from nmt.runs.state import NAMES, State
+from nmt.training.begin import Training
+from nmt.training.distributed import StopRequest
+from nmt.training.fast_paths import choose_path, is_compiled
+from nmt.training.health import Divergence
+from nmt.training.loading import LoadedStep, steps_of
+from nmt.training.run_log import RunLog
+from nmt.training.saving import CheckpointWriter, raise_if_stopped
+from nmt.training.step import StepResult, add_gradients, optimizer_step
+from nmt.training.validation import validate
+
+End = Literal["max_steps", "early_stopping", "max_hours"]  # the setting that ends a run
+
+
+def end_of(config: Config, state: State) -> End | None:
+    """Returns the setting that ends a run in a state; None if the run goes on."""
+    settings = config.training
+    if state.step >= settings.max_steps:
+        return "max_steps"
+    patience = settings.early_stopping
+    if patience is not None and state.best.worse_since >= patience:
+        return "early_stopping"
+    if settings.max_hours is not None and state.elapsed_s >= 3600 * settings.max_hours:
+        return "max_hours"
+    return None
+
+
+def train_steps(
+    training: Training, writer: CheckpointWriter, log: RunLog, stop: StopRequest, step: int
+) -> tuple[int, End]:
+    """Trains from `step` on, until a setting ends the run.
+
+    Returns:
+        The last step, which is saved, and the setting.
+
+    Raises:
+        Stopped: a rank received a signal; the last step was saved.
+        InputError: DivergedError, out of memory, a lost rank, or an error of the storage.
+    """
+    run = training.run
+    loop = _Loop(training, writer, log, stop, first=step + 1)
+    if step:
+        # still due if a signal or an error interrupted it
+        loop.validate_if_due(step, is_saved=True)
+        loop.stop_if_asked(run.ranks.max(stop.signal_number), step)
+    end = end_of(run.config, training.state(step, training.elapsed_s))
+    if end:
+        return step, end
+    training.path = choose_path(training.loss_module, run, step, training.path, log.note)
+    with steps_of(run, after=step, is_compiled=is_compiled(training.path)) as loaded:
+        steps = _after_a_discarded_pass(training, loaded)
+        while not end:
+            plan, slots = next(steps)
+            loop.update(plan, slots)
+            end = loop.save_and_validate(plan.step)
+    log.note(_ending(training, end, plan.step))
+    return plan.step, end
+
+
+def _ending(training: Training, end: End, step: int) -> str:
+    settings, best = training.run.config.training, training.best
+    validated = f"; the best {NAMES[settings.best_by]} is that of step {best.step}"
+    text = f"training ends at step {step} by training.{end}"
+    return text + (validated if best.step is not None else "")
+
+
+class _Loop:
+    """Takes steps one by one: the update, then what is due after it."""
+
+    def __init__(
+        self,
+        training: Training,
+        writer: CheckpointWriter,
+        log: RunLog,
+        stop: StopRequest,
+        first: int,
+    ):
+        self._training, self._run, self._config = training, training.run, training.run.config
+        self._writer, self._log, self._stop, self._first = writer, log, stop, first
+        self._results = _Results(self._config)
+
+    def update(self, plan: StepPlan, slots: list[Any]) -> None:
+        """Updates the weights; reads the step's result unless a GPU may compute it meanwhile."""
+        training, settings, step = self._training, self._config.training, plan.step
+        with self._run.ranks.guarded():
+            result = optimizer_step(
+                training.module, training.loss_module, training.optimizer, slots, step,
+                plan.loss_divisor, self._config, self._run.ranks, self._requests,
+            )  # fmt: skip
+        self._results.read()  # of the previous step, while a GPU computes this one
+        self._log.count(plan.target_tokens)
+        is_logged = step in (self._first, settings.max_steps) or step % settings.log_every == 0
+        if is_logged:
+            self._log.step(_facts(plan, result))
+        self._results.add(step, result)
+        is_due = self._is_checkpoint_due(step) or self._is_validation_due(step)
+        if is_logged or is_due or not is_gpu(self._run.ranks.device):
+            self._results.read()
+
+    def _requests(self) -> list[float]:
+        """Returns the number of a signal that asks to stop, and the main process's clock."""
+        return [self._stop.signal_number, self._log.elapsed_s if self._run.ranks.is_main else 0.0]
+
+    def save_and_validate(self, step: int) -> End | None:
+        """Saves and validates if that is due after `step`; returns the setting that ends the run.
+
+        Raises:
+            Stopped: a rank received a signal; the step was saved.
+        """
+        results, ranks = self._results, self._run.ranks
+        is_saved = self._is_checkpoint_due(step) and not results.are_diverging
+        if is_saved:  # before validation, so that no error there loses the step
+            self._save(step)
+        is_validated = self._is_validation_due(step)
+        is_best = self.validate_if_due(step, is_saved=is_saved)
+        # a validation that a signal has interrupted is due again if the run stops at this step
+        signal = ranks.max(self._stop.signal_number) if is_validated else results.signal_number
+        end = end_of(self._config, self._training.state(step, results.elapsed_s))
+        if not is_saved and (end or signal or (is_best and not results.are_diverging)):
+            results.read()  # raises if the run has diverged
+            self._save(step)
+        self._writer.check()
+        self.stop_if_asked(signal, step)
+        return end
+
+    def stop_if_asked(self, signal: int, step: int) -> None:
+        """Raises Stopped if a rank received a signal, once `step` is saved."""
+        if signal:
+            self._writer.wait()
+        raise_if_stopped(self._run, signal, step)
+
+    def _is_checkpoint_due(self, step: int) -> bool:
+        settings = self._config.training
+        return step % settings.checkpoint_every == 0 or step == settings.max_steps
+
+    def _is_validation_due(self, step: int) -> bool:
+        settings = self._config.training
+        is_time = step % settings.validate_every == 0 or step == settings.max_steps
+        return bool(self._run.validation) and is_time and self._training.best.validated < step
+
+    def _save(self, step: int) -> None:
+        training, state = self._training, self._training.state(step, self._log.elapsed_s)
+        self._writer.save(training.loss_module.transformer, training.optimizer, state)
+        self._log.restart_clock()
+
+    def validate_if_due(self, step: int, *, is_saved: bool) -> bool:
+        """Validates every `validate_every` steps and at the last step; updates `best`.
+
+        Args:
+            is_saved: whether the checkpoint of `step` is written already. It gets the new `best`.
+
+        Returns:
+            Whether this validation is the best so far. If a signal interrupts the validation,
+            nothing changes and it remains due.
+        """
+        training, run = self._training, self._run
+        if not self._is_validation_due(step):
+            return False
+        result = validate(
+            training.loss_module, run.tokenizer, run.validation, run.config, run.ranks, self._stop,
+            training.copy, run.target_symbols,
+        )  # fmt: skip
+        self._log.restart_clock()
+        if result is None:
+            return False
+        self._log.validation(step, result)
+        is_best = training.best.update(step, result.facts, self._config.training.best_by)
+        if is_saved:
+            self._writer.record_state(training.state(step, self._log.elapsed_s))
+        return is_best
+
+
+class _Results:
+    """Results of steps, read in order; until they are read, a GPU may still compute them."""
+
+    def __init__(self, config: Config):
+        self._divergence, self._unread = Divergence(config), deque[tuple[int, StepResult]]()
+        self.are_diverging = False  # at the newest step that was read
+        self.signal_number = 0  # that a rank had received by then
+        self.elapsed_s = 0.0  # of training by then, by the clock of the main process
+
+    def add(self, step: int, result: StepResult) -> None:
+        """Takes a step's result, to be read later."""
+        self._unread.append((step, result))
+
+    def read(self) -> None:
+        """Reads all results, for which a GPU is waited; raises DivergedError after divergence."""
+        while self._unread:
+            step, result = self._unread.popleft()
+            self.are_diverging = self._divergence.is_diverging(step, result.nll)
+            signal_number, self.elapsed_s = result.requests
+            self.signal_number = int(signal_number)
+
+
+def _after_a_discarded_pass(
+    training: Training, steps: Iterator[LoadedStep]
+) -> Iterator[LoadedStep]:
+    """Yields the same steps, after one backward pass whose gradients are discarded.
+
+    DistributedDataParallel rebuilds its buckets after its first pass, and with three ranks or more
+    the buckets decide in which order the ranks' gradients are added. Only after this pass does
+    a resumed run add them in the order of an undisturbed one.
+    """
+    first = next(steps)
+    if training.run.ranks.world_size > 1:
+        _, slots = first
+        add_gradients(training.module, slots[0][1], 1.0, training.run.config)
+    return chain([first], steps)
+
+
+def _facts(plan: StepPlan, result: StepResult) -> dict[str, Any]:
+    """Returns a step as log.jsonl has it."""
+    return {
+        "step": plan.step,
+        "epoch": plan.epoch,
+        "plan_digest": plan.digest,
+        "source_tokens": plan.source_tokens,
+        "target_tokens": plan.target_tokens,
+        "loss": result.loss,
+        "nll": result.nll,
+        "gradient_norm": result.gradient_norm,
+        "learning_rate": result.learning_rate,
+    }

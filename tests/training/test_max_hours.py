@@ -1,0 +1,86 @@
+"""`training.max_hours`: a run ends in order after so much training, and goes on where it ended."""
+
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from nmt.runs.run_directory import RunDirectory
+from nmt.storage import manifest
+from nmt.training import loop, run_log
+from nmt.training.run_log import read_log
+from tests.training.children import Fault, all_of, gpu, train_on
+from tests.training.runs import as_on_a_gpu, fingerprint, run
+
+
+def clock_of_steps(hours_each: float) -> None:
+    """Has each step take so long, by the clock of the log; nothing else takes any time."""
+    clock = SimpleNamespace(now=0.0)
+    original = loop.optimizer_step
+
+    def optimizer_step(*arguments):
+        clock.now += 3600 * hours_each
+        return original(*arguments)
+
+    loop.optimizer_step = optimizer_step
+    run_log.time = SimpleNamespace(monotonic=lambda: clock.now)  # type: ignore[assignment]
+
+
+@pytest.fixture
+def an_hour_each(monkeypatch) -> None:
+    """Each step takes an hour."""
+    for module, name in ((loop, "optimizer_step"), (run_log, "time")):
+        monkeypatch.setattr(module, name, getattr(module, name))  # restored at the end
+    clock_of_steps(1.0)
+
+
+def last_steps(directory: Path) -> tuple[int, int, str]:
+    """The newest checkpoint, the finished model's step, and what has ended the run."""
+    [*_, line] = (line for line in read_log(directory) if line.get("event") == "model")
+    run_directory = RunDirectory(directory)
+    newest, _ = run_directory.by_step()[0]
+    model = manifest.read(run_directory.model, "model")["step"]
+    return newest, model, line["ended_by"]
+
+
+@pytest.mark.usefixtures("an_hour_each")
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_a_run_ends_after_its_hours_and_trains_on_exactly(
+    settings, tmp_path, monkeypatch, on_gpu: bool
+):
+    """After 5 steps, between checkpoints; on a GPU, whose results are read late, a step later."""
+    if on_gpu:
+        as_on_a_gpu(monkeypatch.setattr)
+    changes = {"training__micro_batches": 2, "training__log_every": 100}
+    straight, _ = run(settings(**changes, training__run_directory=str(tmp_path / "straight")))
+    assert last_steps(straight) == (12, 12, "max_steps")
+    directory, _ = run(settings(**changes, training__max_hours=4.5))
+    assert last_steps(directory) == (5 + on_gpu, 5 + on_gpu, "max_hours")
+    said = run(settings(**changes, training__max_hours=4.5))[1]
+    assert f"is finished at step {5 + on_gpu} by training.max_hours." in said[-1]
+    # hours count over resumptions: 2.5 more
+    run(settings(**changes, training__max_hours=7.5 + on_gpu))
+    assert last_steps(directory) == (8 + 2 * on_gpu, 8 + 2 * on_gpu, "max_hours")
+    run(settings(**changes))
+    assert last_steps(directory) == (12, 12, "max_steps")
+    assert fingerprint(directory, 12) == fingerprint(straight, 12)
+
+
+def test_the_clock_of_the_main_process_decides(settings, tmp_path: Path):
+    """The other rank's clock is far ahead, or behind: both end after the same step."""
+    changes = {"training__micro_batches": 2, "training__max_hours": 4.5,
+               "training__validate_every": 100, "training__log_every": 100}  # fmt: skip
+
+    def ends(name: str, device: Fault, other_hours: float) -> tuple[int, int, str]:
+        config = settings(**changes, training__run_directory=str(tmp_path / name))
+        faults = {0: all_of(partial(clock_of_steps, 1.0), device),
+                  1: all_of(partial(clock_of_steps, other_hours), device)}  # fmt: skip
+        children = train_on(2, config, tmp_path / f"{name} said", faults)
+        assert [child.wait() for child in children] == [0, 0], children[0].said
+        return last_steps(tmp_path / name)
+
+    torch.set_num_threads(1)
+    assert ends("ahead", all_of(), 100.0) == (5, 5, "max_hours")
+    assert ends("behind", gpu(), 0.0) == (6, 6, "max_hours")
