@@ -117,7 +117,7 @@ def test_int8_that_this_torch_does_not_have_is_told(settings, monkeypatch):
         raise RuntimeError("Didn't find engine")
 
     monkeypatch.setattr(prepacking.Int8Linear, "__init__", missing)
-    with pytest.raises(ValueError, match="no int8 products in this build of torch"):
+    with pytest.raises(ValueError, match="int8"):
         prepack(new_transformer(settings()), "int8")
 
 
