@@ -66,7 +66,7 @@ def test_an_argument_is_named_as_it_was_given():
     assert error.naming({"n_best": "--n-best"}) == (
         "more than beam {beam}, --n-best 3, widen beam",
     )
-    with pytest.raises(InputError, match="must be at least 1, batch_tokens 0, correct it"):
+    with pytest.raises(InputError, match="batch_tokens must be at least 1, not 0"):
         nmt.SearchOptions(batch_tokens=0)
 
 

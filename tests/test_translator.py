@@ -283,15 +283,15 @@ def test_the_callers_autocast_does_not_lower_the_models_precision(translator):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 0}, "beam 0"),
-        ({"beam": 1001}, "at most 1000, beam 1001"),
-        ({"n_best": 0}, "n_best 0"),
-        ({"batch_tokens": -1}, "batch_tokens -1"),
-        ({"length_penalty": -1.0}, "length_penalty -1.0"),
-        ({"length_penalty": 1e308}, r"from 0 to 100, length_penalty 1e\+308"),
-        ({"length_penalty": 100.1}, "length_penalty 100.1"),
-        ({"length_penalty": float("nan")}, "length_penalty nan"),
-        ({"beam": 2, "n_best": 3}, "n_best 3 with beam 2, raise beam or lower n_best"),
+        ({"beam": 0}, "beam .*not 0"),
+        ({"beam": 1001}, "beam must be at most 1000, not 1001"),
+        ({"n_best": 0}, "n_best .*not 0"),
+        ({"batch_tokens": -1}, "batch_tokens .*not -1"),
+        ({"length_penalty": -1.0}, "length_penalty .*not -1.0"),
+        ({"length_penalty": 1e308}, r"length_penalty .*between 0 and 100, not 1e\+308"),
+        ({"length_penalty": 100.1}, "length_penalty .*not 100.1"),
+        ({"length_penalty": float("nan")}, "length_penalty .*not nan"),
+        ({"beam": 2, "n_best": 3}, "n_best 3 exceeds beam 2"),
     ],
 )
 def test_options_out_of_range(translator, options, message):
@@ -303,7 +303,9 @@ def test_out_of_memory(translator, monkeypatch):
     monkeypatch.setattr(
         translator.transformer, "encode", lambda *_: torch.empty(1 << 60, dtype=torch.uint8)
     )
-    with pytest.raises(InputError, match=r"out of memory, 1 sentences of \d tokens with beam 4 on"):
+    with pytest.raises(
+        InputError, match=r"Out of memory on cpu for 1 sentence .*\d tokens .*beam 4"
+    ):
         translator.n_best(["the man"])
 
 
@@ -322,7 +324,7 @@ def test_no_such_device(name, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.cuda, "_lazy_init", _no_gpu)
-    with pytest.raises(InputError, match=rf"no such device, device {name}, .* there is: cpu$"):
+    with pytest.raises(InputError, match=rf"^device {name} is not available. .* cpu\.$"):
         choose_device(name)
 
 
@@ -335,7 +337,7 @@ def test_devices_there_are(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert choose_device(None).type == "cpu"
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    with pytest.raises(InputError, match="name one there is: cpu, cuda:0, cuda:1"):
+    with pytest.raises(InputError, match="one of cpu, cuda:0, cuda:1"):
         choose_device("gpu")
 
 
@@ -453,9 +455,9 @@ def test_most_tokens_of_a_translation(source, prefix, extra, positions, expected
 
 @pytest.mark.parametrize(
     ("prefix", "message"),
-    [(["a"], "2 sentences but 1 prefix, prefix, give one for each"),
+    [(["a"], "2 sentences but 1 prefix. prefix must"),
      (["a", "b", "c"], "2 sentences but 3 prefixes"),
-     ("the " * 50, r"\d+ tokens, the model takes 23, prefix, shorten it")],
+     ("the " * 50, r"prefix has \d+ tokens, .* 23\.")],
 )  # fmt: skip
 def test_prefixes_that_do_not_fit(translator, prefix, message):
     with pytest.raises(InputError, match=message):
@@ -484,7 +486,10 @@ def test_next_tokens_are_those_of_the_whole_model(translator, tokenizer):
     assert translator.next_tokens(text, k=1)[0].token == best
     assert len(translator.next_tokens(text, k=10**6)) == VOCABULARY - 3
     assert translator.next_tokens("  ") == []
-    for wrong, message in (((text, "", 0), "k 0"), (("the man " * 50,), "more than 23 tokens")):
+    for wrong, message in (
+        ((text, "", 0), "k .*not 0"),
+        (("the man " * 50,), "text .*more than 23 tokens"),
+    ):
         with pytest.raises(InputError, match=message):
             translator.next_tokens(*wrong)
 
@@ -548,22 +553,22 @@ def test_alignments_number_the_words_of_whole_texts(translator, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sample": True, "n_best": 1001}, "at most 1000, n_best 1001"),
-        ({"mbr": 10**9}, "at most 1000, mbr 1000000000"),
-        ({"mbr": 0}, "mbr 0"),
-        ({"mbr": 3, "n_best": 4}, "n_best 4 with mbr 3, raise mbr or lower n_best"),
-        ({"sample": True, "beam": 2}, "beam 2 with sample, leave one out"),
-        ({"mbr": 2, "beam": 2}, "beam 2 with mbr, leave one out"),
-        ({"top_k": 2}, "only for samples, top_k 2, add sample or mbr"),
-        ({"temperature": 1.0}, "only for samples, temperature"),
-        ({"top_p": 0.5}, "only for samples, top_p"),
-        ({"seed": 0}, "only for samples, seed 0"),
-        ({"sample": True, "temperature": 0.0}, "from 0.001 to 100, temperature 0.0"),
-        ({"sample": True, "temperature": float("nan")}, "temperature nan"),
-        ({"sample": True, "top_p": 1.5}, "from 0.001 to 1, top_p 1.5"),
-        ({"sample": True, "top_k": 0}, "top_k 0"),
-        ({"sample": True, "seed": -1}, "seed -1"),
-        ({"no_repeat_ngram": 0}, "no_repeat_ngram 0"),
+        ({"sample": True, "n_best": 1001}, "n_best must be at most 1000, not 1001"),
+        ({"mbr": 10**9}, "mbr must be at most 1000, not 1000000000"),
+        ({"mbr": 0}, "mbr .*not 0"),
+        ({"mbr": 3, "n_best": 4}, "n_best 4 exceeds mbr 3"),
+        ({"sample": True, "beam": 2}, "beam 2 conflicts with sample"),
+        ({"mbr": 2, "beam": 2}, "beam 2 conflicts with mbr"),
+        ({"top_k": 2}, "top_k 2 applies to sampling only. Add sample or mbr"),
+        ({"temperature": 1.0}, "temperature 1.0 applies to sampling"),
+        ({"top_p": 0.5}, "top_p 0.5 applies to sampling"),
+        ({"seed": 0}, "seed 0 applies to sampling"),
+        ({"sample": True, "temperature": 0.0}, "temperature .*between 0.001 and 100, not 0.0"),
+        ({"sample": True, "temperature": float("nan")}, "temperature .*not nan"),
+        ({"sample": True, "top_p": 1.5}, "top_p .*between 0.001 and 1, not 1.5"),
+        ({"sample": True, "top_k": 0}, "top_k .*not 0"),
+        ({"sample": True, "seed": -1}, "seed .*not -1"),
+        ({"no_repeat_ngram": 0}, "no_repeat_ngram .*not 0"),
     ],
 )
 def test_options_that_do_not_go_together(options, message):

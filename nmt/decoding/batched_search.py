@@ -32,7 +32,7 @@ from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import random_numbers, sample
 from nmt.decoding.shortlisted import Shortlisted
-from nmt.errors import ArgumentError, is_out_of_memory
+from nmt.errors import ArgumentError, count, is_out_of_memory
 from nmt.model.devices import as_current, is_gpu
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.stepper import Stepper
@@ -237,9 +237,9 @@ class BatchedSearch:
                 if is_last:
                     longest = max(len(part.tokens) for part in parts)
                     raise ArgumentError(
-                        "Out of memory on {} with a batch of {} sentences, {} tokens each, and "
-                        "beam {}. " + self.out_of_memory,
-                        self.device, len(parts), longest, width,
+                        "Out of memory on {} for {} of up to {} tokens with beam {}. "
+                        + self.out_of_memory,
+                        self.device, count(len(parts), "sentence"), longest, width,
                     ) from None  # fmt: skip
             finally:
                 under_way.discard(number)

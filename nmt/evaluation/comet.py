@@ -25,8 +25,8 @@ class Comet:
             from comet import download_model, load_from_checkpoint
         except ImportError:
             raise ArgumentError(
-                "{comet} requires COMET, which is not installed. Run \"pip install 'nmt[comet]'\" in "
-                "a separate environment."
+                "{comet} requires COMET, which is not installed. "
+                "Run \"pip install 'nmt[comet]'\" in a separate environment."
             ) from None
         try:
             self._model = load_from_checkpoint(download_model(name))  # and the encoder's vocabulary

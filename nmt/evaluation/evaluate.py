@@ -218,12 +218,12 @@ def _warn(result: Evaluation, note: Note) -> None:
     if is_suspect and not is_translated(result.translations, tests.references[0], tests.sources):
         language = "the source language" if tests.sources is not None else "another language"
         note(
-            f"nmt: warning: {tests.name}: The translations seem to be in {language}, not in that "
-            "of the references. Check the files."
+            f"nmt: warning: The translations for {tests.name} seem to be in {language}, not in "
+            "that of the references. Check the files."
         )
     elif is_hopeless:
         note(
-            f"nmt: warning: {tests.name}: BLEU is near 0. If the translations fit other lines, "
+            f"nmt: warning: BLEU on {tests.name} is near 0. If the translations fit other lines, "
             "check that sources and references match. If they repeat words, train longer, or "
             "check that the loss fell."
         )

@@ -385,7 +385,7 @@ def check_output(
         )
     if own := owner(target):
         raise ArgumentError(
-            f"{{{name}}} {{}} is inside {{}}, which nmt manages. Name another file.", path, own
+            f"{{{name}}} {{}} is among nmt's own files in {{}}. Name another file.", path, own
         )
     for other, file in read:
         if file is not None and os.path.realpath(file) == str(target):

@@ -148,7 +148,7 @@ def test_the_ends_of_the_range_draw_what_may_be_drawn(number):
 
 def test_scores_that_are_no_numbers():
     steps = ToySteps([0], 1, lambda *_: np.full(V, np.nan, np.float32))
-    with pytest.raises(NoModelError, match="not numbers"):
+    with pytest.raises(NoModelError, match="NaN"):
         sample(steps, [2], np.zeros((1, 1, 2)), Distribution(), alpha=0.6)
 
 

@@ -107,12 +107,12 @@ def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monke
     learned = Translator(transformer, tokenizer, config)
     monkeypatch.setattr(score, "_WINDOW_LINES", 2)
     lines = ["The dog.", "Why?", "The cat.", "The old man sees the old dog and reads a long book."]
-    with pytest.raises(InputError, match=r"line 4, shorten it"):
+    with pytest.raises(InputError, match=r"^Line 4 "):
         list(score_translations(learned, lines, lines))
 
 
 def test_line_counts_must_match(translator: Translator):
-    with pytest.raises(InputError, match="2 source lines but 1 target line,"):
+    with pytest.raises(InputError, match=r"^source has 2 lines but target has 1 line"):
         list(score_translations(translator, ["a", "b"], ["c"]))
 
 
@@ -121,14 +121,14 @@ def test_a_line_that_would_fill_the_memory_is_named(translator: Translator, monk
     monkeypatch.setattr(score, "_BATCH_TOKENS", 8)
     monkeypatch.setattr(translator.transformer, "logits", None)  # refused before any is computed
     for sides in ((["Why?"], ["ä" * 99]), (["ä" * 99], ["Why?"])):
-        with pytest.raises(InputError, match=r"more than 60 tokens, line 1, shorten it"):
+        with pytest.raises(InputError, match=r"^Line 1 has more than 60 tokens"):
             list(score_translations(translator, *sides))
 
 
 def test_weights_that_are_not_numbers_are_no_model(translator: Translator):
     with torch.no_grad():
         translator.transformer.embedding.fill_(math.nan)
-    with pytest.raises(NoModelError, match="scores that are not numbers"):
+    with pytest.raises(NoModelError, match="scores are NaN"):
         list(score_translations(translator, ["Why?"], ["Warum?"]))
 
 
@@ -141,9 +141,9 @@ def test_perplexities_are_a_token_and_a_word(translator: Translator, tmp_path, m
     rows = list(run_score("m", tmp_path / "en", tmp_path / "de", **options))  # type: ignore[arg-type]
     values = [float(cell.rsplit(" ", 1)[1]) for row in rows for cell in row.split("\t")]
     tokens, words = len(values), 7
-    assert tokens > 3 * words  # end symbols counted, the empty line's too
+    assert tokens > 3 * words  # with EOS, also that of the empty line
     [found] = re.findall(
-        r"perplexity: (.*) per token \((.*) tokens, end symbols included\), "
+        r"perplexity: (.*) per token \((.*) tokens with EOS\), "
         r"(.*) per word \((.*) words\)",
         notes[0],
     )

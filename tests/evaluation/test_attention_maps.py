@@ -90,7 +90,7 @@ def test_without_a_target_the_models_own_translation(translator):
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [(" ", "an empty sentence, source"), ("man " * 99, "tokens, the model takes 60, source")],
+    [(" ", "source is empty"), ("man " * 99, r"source has \d+ tokens, .* 60\.")],
 )
 def test_what_cannot_be_drawn(translator, source, message):
     with pytest.raises(InputError, match=message):
@@ -210,19 +210,19 @@ def test_command_without_matplotlib_or_with_another_file(tmp_path, monkeypatch, 
     assert attention(tmp_path / "no model", tmp_path / "a.png") == 2
     assert "pip install 'nmt[plots]'" in capsys.readouterr().err
     assert attention(tmp_path / "no model", tmp_path / "a.pdf") == 2
-    assert "neither .png nor .html, --output" in capsys.readouterr().err
+    assert re.search(r"--output \S+ must end in \.png or \.html", capsys.readouterr().err)
     assert not list(tmp_path.glob("a.*"))
 
 
 def test_more_weights_than_can_be_drawn(translator, monkeypatch):
     """No bound on a target but memory, and a model's configuration sets that of its own."""
     monkeypatch.setattr(translator.transformer, "forward", None)  # refused before it is called
-    with pytest.raises(InputError, match=r"100,000,000 can be drawn, sentences of \d+ and 6,\d+ t"):
+    with pytest.raises(InputError, match=r"\d+ and 6,\d+ tokens .* 100,000,000"):
         attention_of(translator, SOURCE, "ä" * 6000)
 
 
 def test_weights_that_are_not_numbers_are_no_model(translator):
     with torch.no_grad():
         translator.transformer.embedding.fill_(float("nan"))
-    with pytest.raises(NoModelError, match="scores that are not numbers"):
+    with pytest.raises(NoModelError, match="scores are NaN"):
         attention_of(translator, SOURCE, TARGET)

@@ -156,22 +156,22 @@ def test_several_references_case_and_tokens_are_the_sacrebleu_commands(model):
     lowered = score(REFERENCES, REFERENCES, second, lowercase=True, tokenize="intl").bleu
     assert found["baseline"]["bleu"] == pytest.approx(lowered, abs=1e-6)
     assert found["paper_bleu"] == pytest.approx(paper_bleu(HYPOTHESES, REFERENCES, second)[0])
-    with pytest.raises(InputError, match=r"20 source lines but 19 references, src and short, "):
+    with pytest.raises(InputError, match=r"^src has 20 source lines but short has 19 references"):
         evaluate("m", source="src", reference=["ref", write("short", REFERENCES[:-1])])
-    with pytest.raises(InputError, match=r"20 translations but 19 references, hyp and short, "):
+    with pytest.raises(InputError, match=r"^hyp has 20 translations but short has 19 references"):
         evaluate("m", hypothesis="hyp", reference=["short", write("short2", REFERENCES[:-1])])
 
 
 def test_tokens_that_sacrebleu_does_not_know_are_told_before_anything_is_translated(model):
-    with pytest.raises(ArgumentError, match="no such tokenization, tokenize moses, choose of none"):
+    with pytest.raises(ArgumentError, match=r"Unknown tokenize moses. Choose one of none"):
         evaluate("m", tokenize="moses", output="out")
     assert not Path("out").exists()
 
 
 def test_a_tokenization_that_cannot_be_had_is_one_line(model, monkeypatch):
     for error, status, message in (
-        (urllib.error.URLError("no route"), Status.STORAGE, "cannot be downloaded .*, flores200, "),
-        (RuntimeError("no MeCab"), Status.INPUT, r"is not installed, flores200, pip install"),
+        (urllib.error.URLError("no route"), Status.STORAGE, "flores200 cannot be downloaded"),
+        (RuntimeError("no MeCab"), Status.INPUT, r"flores200 is not installed.*pip install"),
     ):
 
         def refuse(name, error=error):
@@ -197,8 +197,8 @@ def test_tokenized_text_is_scored_as_it_is_without_a_warning(model):
     [
         (["a"], ["a", "b"], "1 translation but 2 references"),
         ([], [], "nothing to score"),
-        (["a", "b"], ["a", "b " * 5001], "5,001 words in one line, line 2 of the references"),
-        (["b " * 5001], ["a"], "5,001 words in one line, line 1 of the translations"),
+        (["a", "b"], ["a", "b " * 5001], "Line 2 of the references has 5,001 words"),
+        (["b " * 5001], ["a"], "Line 1 of the translations has 5,001 words"),
     ],
 )
 def test_nothing_to_compare(hypotheses, references, message):
@@ -251,7 +251,8 @@ def test_source_and_reference(model):
     assert content["bleu"] == round(expected.bleu, 6)
     assert content["chrf"] == round(expected.chrf, 6)
     assert content["bleu_signature"].startswith("nrefs:1|") and content["sentences"] == 20
-    assert notes == ["nmt: warning: translated in parts, longer than the model takes: 20 sentences"]
+    [note] = notes
+    assert note.startswith("nmt: warning: 20 sentences ") and "in parts" in note
 
 
 def test_the_models_own_test_set(model):
@@ -324,7 +325,7 @@ def test_text_that_is_not_plain(model):
         {"hypothesis": "ref", "reference": "pieces"},
         {"hypothesis": "ref", "reference": "ref", "baseline": "pieces"},
     ):
-        with pytest.raises(InputError, match=r"in subword pieces \('Ha@@'\), pieces:20, join"):
+        with pytest.raises(InputError, match=r"^pieces:20 is in subword pieces \('Ha@@'\)"):
             evaluate("m", **arguments)
 
 
@@ -332,7 +333,7 @@ def test_a_bleu_near_0_says_what_to_look_at(model):
     notes: list[str] = []
     write("shifted", [*REFERENCES[1:], REFERENCES[0]])
     evaluate("m", hypothesis="shifted", reference="ref", note=notes.append)
-    assert [note[:32] for note in notes] == ["nmt: warning: BLEU near 0, ref, "]
+    assert [note[:36] for note in notes] == ["nmt: warning: BLEU on ref is near 0."]
     evaluate("m", hypothesis=write("hyp", HYPOTHESES), reference="ref", note=notes.append)
     assert len(notes) == 1
 
@@ -362,10 +363,10 @@ def test_comet(model, monkeypatch):
     write("src", [f"{line}!" for line in REFERENCES])
     found = evaluate("m", **files, source="src", comet="known")
     assert found.as_json()["comet"] == 1 and "COMET = 1.0000  known" in found.as_text()
-    with pytest.raises(ArgumentError, match="comet without source"):
+    with pytest.raises(ArgumentError, match="comet requires source"):
         evaluate("m", **files, comet="known")
     for name, reason in (("unknown", "not supported by COMET."), ("other", "to the hub.")):
-        with pytest.raises(InputError, match=rf"{reason}\), {name}, check") as caught:
+        with pytest.raises(InputError, match=rf"COMET model {name} .*{reason}\)") as caught:
             evaluate("m", **files, source="src", comet=name)
         assert caught.value.status == Status.STORAGE
 
@@ -391,7 +392,7 @@ def test_sacrebleu_test_set(model, monkeypatch):
     pieces = [*REFERENCES[:-1], "ein Ha@@ us"]
     files = ["ref", write("pieces", pieces)]
     monkeypatch.setattr(dataset, "get_reference_files", lambda pair: files)
-    with pytest.raises(InputError, match=r"in subword pieces .*, wmt14/full en-de:20, join"):
+    with pytest.raises(InputError, match=r"^wmt14/full en-de:20 is in subword pieces"):
         evaluate("m", test_set="wmt14/full")
 
 
@@ -420,7 +421,7 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
         raise failure
 
     monkeypatch.setattr(DATASETS["wmt14/full"], "get_source_file", fail)
-    with pytest.raises(InputError, match=r"\), wmt14/full, check the network") as caught:
+    with pytest.raises(InputError, match=r"wmt14/full cannot be downloaded .*network") as caught:
         evaluate("m", test_set="wmt14/full")
     assert caught.value.status == Status.STORAGE
     assert not caplog.records
@@ -429,16 +430,16 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "m", "test_set": "wmt99"}, "no such test set, test_set wmt99"),
-        ({"model": "m", "test_set": "wmt14/full", "target_language": "fi"}, "no en-fi, test_set"),
+        ({"model": "m", "test_set": "wmt99"}, "Unknown test_set wmt99"),
+        ({"model": "m", "test_set": "wmt14/full", "target_language": "fi"}, "does not have en-fi"),
         ({"model": "m", "source": "short", "reference": "ref"},
-         "1 source line but 20 references, short and ref"),
-        ({"model": "m", "baseline": "short"}, "1 translation but 40 references, short and data"),
+         "short has 1 source line but ref has 20 references"),
+        ({"model": "m", "baseline": "short"}, "1 translation but data.test has 40 references"),
         ({"model": "m", "hypothesis": "short", "reference": "ref"},
-         "1 translation but 20 references, short and ref"),
-        ({"model": "m", "source": "src", "reference": "latin1"}, "latin1:2, convert"),
+         "short has 1 translation but ref has 20 references"),
+        ({"model": "m", "source": "src", "reference": "latin1"}, "latin1:2"),
         ({"model": "m", "source": "none", "reference": "ref"}, "none"),
-        ({"model": "m", "output": "none/out"}, "no such folder, output none/out"),
+        ({"model": "m", "output": "none/out"}, "/none for output "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_compared(model, monkeypatch, arguments, message):
@@ -453,13 +454,13 @@ def test_what_cannot_be_compared(model, monkeypatch, arguments, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "m", "source": "src"}, "source without reference"),
-        ({"model": "m", "reference": "ref"}, "reference without source"),
-        ({"model": "m", "reference": "ref", "test_set": "x"}, "both reference and test_set"),
+        ({"model": "m", "source": "src"}, "source requires reference"),
+        ({"model": "m", "reference": "ref"}, "reference requires source"),
+        ({"model": "m", "reference": "ref", "test_set": "x"}, "reference conflicts with test_set"),
         ({"model": None, "source": "src", "reference": "ref", "target_language": "de"},
          "nothing to score"),
-        ({"model": None, "hypothesis": "src", "target_language": "de"}, "nothing to compare with"),
-        ({"model": None, "hypothesis": "src", "reference": "ref"}, "no target_language"),
+        ({"model": None, "hypothesis": "src", "target_language": "de"}, "no references"),
+        ({"model": None, "hypothesis": "src", "reference": "ref"}, "Add target_language"),
     ],
 )  # fmt: skip
 def test_arguments_that_do_not_go_together(model, monkeypatch, arguments, message):
@@ -475,7 +476,7 @@ def test_no_text_that_is_read_is_replaced_by_the_translations(model, name):
     files["baseline"] = write("base", REFERENCES)
     output = {"source": "src", "reference": "ref", "baseline": "base"}[name]
     before = Path(output).read_bytes()
-    with pytest.raises(ArgumentError, match=f"same file, {name} and output {output}, name two"):
+    with pytest.raises(ArgumentError, match=f"output and {name} are the same file {output}"):
         evaluate("m", **files, output=output)
     assert Path(output).read_bytes() == before
 

@@ -71,7 +71,7 @@ def test_an_averaged_model_elsewhere_has_no_text(run: Path, tmp_path: Path, caps
     assert main(["average", str(run), "--last", "1", "--output", str(averaged)]) == 0
     capsys.readouterr()
     assert main(["evaluate", str(averaged)]) == 2
-    assert "is not kept with it, " in capsys.readouterr().err
+    assert f"{averaged} has no copy of its test set" in capsys.readouterr().err
 
 
 def test_kept_text_that_is_damaged_or_of_other_settings(run: Path, capsys):
@@ -82,7 +82,7 @@ def test_kept_text_that_is_damaged_or_of_other_settings(run: Path, capsys):
     configure(run / "checkpoints/step-00000002", [{"jsonl": {
         "path": "other", "source_column": "a", "target_column": "b"}}])  # fmt: skip
     assert main(["evaluate", str(run)]) == 2
-    assert "(jsonl other) is not kept with it" in capsys.readouterr().err
+    assert "no copy of its test set (jsonl other)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", [".", "model", "checkpoints/step-00000002"])
@@ -165,11 +165,11 @@ def test_a_received_model_reads_nothing_that_it_names(
     for model in (tmp_path / "received", run):
         assert main(["evaluate", str(model), "--output", "out"]) == 2
         (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-        assert "is not kept with it, " in error and "give --source and --reference" in error
+        assert "no copy of its test set" in error and "--source and --reference" in error
         assert SECRET not in error and not Path("out").exists()
     assert main(["report", str(run), "--output", "page.html"]) == 0
     page = Path("page.html").read_text()
-    assert SECRET not in page and "is not kept with it" in page
+    assert SECRET not in page and "no copy of its test set" in page
     assert not (run / "evaluation").exists()
 
 
