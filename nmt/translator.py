@@ -178,7 +178,7 @@ class Translator:
         progress: Progress | None = None,
         **settings: Unpack[SearchSettings],
     ) -> Translation | list[Translation]:
-        """Returns the best translation of a text, or a list with that of each text; see `n_best`.
+        """Returns the best translation of a text, or a list with one for each text; see `n_best`.
 
         translator.translate("The man reads.").text -> "Der Mann liest."
         translator.translate("The man reads.", n_best=3).alternatives -> the other two
@@ -504,7 +504,7 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def _listed(parts: list[list[Translation]], options: SearchOptions) -> list[Translation]:
-    """Joins the translations of a text's parts into the list of its translations."""
+    """Joins the n-best lists of a text's parts."""
     joined = combine(parts)
     if options.sample and options.mbr is None:
         return sorted(joined, key=lambda each: each.score, reverse=True)

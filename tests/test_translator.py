@@ -488,7 +488,7 @@ def test_next_tokens_are_those_of_the_whole_model(translator, tokenizer):
     assert translator.next_tokens("  ") == []
     for wrong, message in (
         ((text, "", 0), "k .*not 0"),
-        (("the man " * 50,), "text .*more than 23 tokens"),
+        (("the man " * 50,), "more than 23 tokens"),
     ):
         with pytest.raises(InputError, match=message):
             translator.next_tokens(*wrong)

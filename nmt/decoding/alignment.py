@@ -54,7 +54,7 @@ def word_of_each_token(
 ) -> list[list[int]]:
     """Maps each token of a text to the number of its word.
 
-    A token of white space only belongs to the word before it.
+    A token that is only white space belongs to the word before it.
 
     Args:
         decode: converts token ids to text.

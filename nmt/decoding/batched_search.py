@@ -86,7 +86,7 @@ class BatchedSearch:
             defaults: values for options that are None.
             reads_as: see `search`.
             untrained: tokens that are never generated.
-            shortlist: selects the tokens that a batch may generate, on a CPU; None: all tokens.
+            shortlist: on a CPU, selects the tokens that a batch may generate; None: all tokens.
             symbols: tokens that are on every shortlist; must include `untrained`.
         """
         self.untrained, self.shortlist, self.symbols = untrained, shortlist, symbols
@@ -105,11 +105,11 @@ class BatchedSearch:
         progress: Progress | None = None,
         on_step: StepCallback | None = None,
     ) -> list[list[Hypothesis]]:
-        """Returns the best hypotheses of each source, best first, or its samples, unsorted.
+        """Returns the best hypotheses of each source, best first, or its samples.
 
         Args:
             progress: called after each batch with its number of sources.
-            on_step: see `search_step_by_step`; called for all batches alike.
+            on_step: see `search_step_by_step`; called for every batch.
         """
         copies = -(-options.samples // _ROW_SAMPLES) or 1  # rows per source
         width = -(-options.samples // copies) or options.width(self.defaults.beam)
@@ -218,14 +218,14 @@ class BatchedSearch:
     ) -> Generator[None, None, list[list[Hypothesis]]]:
         """Searches one batch; retries once on a GPU if memory ran out.
 
-        The retry waits until no other batch is in flight and frees unused buffers first.
+        Before the retry, waits until no other batch is in flight, and frees unused buffers.
 
         Args:
             number: number of this batch.
             under_way: numbers of the batches in flight.
 
         Raises:
-            ArgumentError: memory ran out, on a GPU also in the retry.
+            ArgumentError: memory ran out; on a GPU, in the retry too.
         """
         for is_last in (not self.buffers, True):
             under_way.add(number)
@@ -303,7 +303,7 @@ class BatchedSearch:
 def _numbers(
     parts: list[SearchInput], copies: list[int], width: int, length: int, options: SearchOptions
 ) -> NDArray[np.float64]:
-    """Returns random numbers (B, W, length) for `sample`, independent of the batch."""
+    """Returns random numbers (B, W, length) for `sample`; a source always gets the same ones."""
     seed = _FIRST_SEED if options.seed is None else options.seed
     each = [
         [random_numbers(seed, part.tokens, copy * width + w, length) for w in range(width)]

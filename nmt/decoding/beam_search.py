@@ -228,7 +228,7 @@ def _candidates(logits: Tensor, live: Tensor) -> Tensor:
 
 
 def as_codes(values: Tensor) -> Tensor:
-    """Returns the bits of fp32 numbers as int64, so that one tensor holds them with tokens."""
+    """Returns the bits of fp32 numbers as int64, so that a tensor can hold them next to tokens."""
     return values.view(torch.int32).long()
 
 
@@ -432,7 +432,7 @@ class _Beams:
     ) -> tuple[list[int], list[float]]:
         """Follows the links back from token n at the given place.
 
-        EOS has no link; of a finished hypothesis, `place` is the parent of EOS.
+        EOS has no link; if the hypothesis is finished, `place` is the parent of EOS.
 
         Returns:
             The tokens, and the log-probability up to and including each token but EOS.

@@ -102,7 +102,7 @@ class DecodeBufferPool:
             self._use_plain_steps(f"the capture of a decoding step failed ({reason})")
 
     def _compare(self, src: Tensor, beam: int, max_length: int) -> None:
-        """Decodes the first steps of a batch in both ways and decides which to use from then on."""
+        """Compares static with plain steps at the start of a batch and decides which to use."""
         few = src[:_COMPARED_SENTENCES]
         plain = Stepper(self.transformer, few, beam, max_length)
         static = StaticStepper(self, src, beam, max_length)
@@ -137,7 +137,7 @@ class DecodeBufferPool:
 
 
 def _relative_error(found: Tensor, expected: Tensor) -> Tensor:
-    """Returns the maximum over hypotheses of the error relative to the norm: (B, W, V) -> ()."""
+    """Returns the largest relative error of a hypothesis' logits: (B, W, V) -> ()."""
     difference = torch.where(found == expected, 0.0, found - expected)  # both may be -inf
     size = torch.where(expected.isfinite(), expected, 0.0)
     return (difference.norm(dim=-1) / size.norm(dim=-1)).amax()

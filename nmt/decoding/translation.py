@@ -125,7 +125,10 @@ def _joined_attention(parts: list[Translation]) -> list[Attention] | None:
 
 
 def _joined_links(parts: list[Translation], text: str) -> Links | None:
-    """Joins the parts' links, with target words numbered in the whole text; None if one is None."""
+    """Joins the links of all parts; returns None if a part has no links.
+
+    Target words are numbered in the whole text.
+    """
     words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
     joined: Links = []
     before = 0  # non-space characters

@@ -16,7 +16,7 @@ def listed(texts: Iterable[str], name: str) -> list[str]:
         name: parameter name for the error.
 
     Raises:
-        ArgumentError: `texts` is a single text or no iterable, or an item is not a text.
+        ArgumentError: `texts` is a single text or not iterable, or an item is not a text.
     """
     try:
         found = None if isinstance(texts, str | bytes) else list(texts)
@@ -34,7 +34,7 @@ def refuse_no_text(text: str, name: str, which: str = "") -> None:
 
     Args:
         name: parameter name for the error.
-        which: words before the name.
+        which: words before the name in the error.
     """
     if not isinstance(text, str):
         raise ArgumentError(f"{which}{{{name}}} must be a text, not {{}}.", type(text).__name__)

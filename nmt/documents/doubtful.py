@@ -41,9 +41,9 @@ def is_doubtful(source: str, translation: str) -> bool:
 
 
 def repetitions(text: str) -> int:
-    """Returns how often a sequence of up to 16 words occurs in a row, at most.
+    """Counts the consecutive repetitions of the most repeated sequence of up to 16 words.
 
-    Single words count one time less.
+    For a sequence of one word, the result is one less.
 
     >>> repetitions("a b a b a b"), repetitions("no, no, no")
     (3, 2)

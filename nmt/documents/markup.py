@@ -77,8 +77,8 @@ def _pattern(letter: str, others: str, not_bogus: str) -> re.Pattern[str]:
     Args:
         letter: pattern of the first letter of a name.
         others: pattern of comments, processing instructions and document types.
-        not_bogus: pattern of what follows "<!" in `others`. Any other "<!" begins a bogus comment,
-            which ends at the first ">".
+        not_bogus: pattern of what follows "<!" in tokens other than bogus comments, which end at
+            the first ">".
     """
     return re.compile(
         rf"(?P<text>(?>[^<]++|<(?!{letter}|[/!?]))++)"
@@ -102,7 +102,7 @@ _ENDS = {
 
 
 def _scanned(text: str, is_xml: bool) -> Iterator[_Token]:
-    """Yields the tokens of markup; joined, they are the whole text."""
+    """Splits markup into tokens; their concatenation is the whole text."""
     at = 0
     while found := _PATTERNS[is_xml].match(text, at):
         yield (token := _token(found, is_xml))
@@ -214,7 +214,7 @@ def _unescaped(raw: str) -> str:
 
 
 def _runs(tokens: list[_Token]) -> list[list[_Token]]:
-    """Splits the tokens into runs, in which every tag has its partner or is alone."""
+    """Splits the tokens into runs; a tag has its partner in its run, or is a run of its own."""
     blocks: list[list[_Token]] = [[]]
     for token in tokens:
         if token.is_inline:
@@ -367,7 +367,7 @@ def _raw(run: list[_Token]) -> str:
 class Markup:
     """Splits HTML or XML into sentences and writes the markup with their translations.
 
-    `translate_markup` is simpler; this class allows to batch the sentences of several requests. The
+    `translate_markup` is simpler; this class allows batching the sentences of several requests. The
     translations must have their alignment.
 
     Args:

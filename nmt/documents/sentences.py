@@ -1,7 +1,7 @@
 """Rule-based sentence splitting.
 
 A sentence ends after `.`, `!`, `?` or an ellipsis and any closing quotes or brackets, if white
-space follows and the next character is no lower-case letter, comma, semicolon, colon or dash. A
+space follows and the next character is not a lower-case letter, comma, semicolon, colon or dash. A
 full stop does not end a sentence in three cases: after single letters (J. S., e.g., U.S.), after
 common abbreviations, and after a number of one or two digits in languages that write ordinals with
 a full stop. Chinese and Japanese stops need no white space after them. In doubtful cases the text

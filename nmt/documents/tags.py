@@ -138,7 +138,9 @@ class _Placing:
         return self.source.words(element.begin, element.end)
 
     def _runs(self, words: range, free: bytearray, begin: int) -> list[range]:
-        """Returns runs of free target words linked to `words`; the longest and first one is last.
+        """Returns runs of free target words linked to `words`, the longest last.
+
+        Of runs of equal length, the first in the text comes last.
 
         Args:
             words: source words.
@@ -231,7 +233,7 @@ class _Placing:
     def _characters(self, element: Element) -> tuple[int, int]:
         """Returns the character range of an element's words.
 
-        Excludes outer punctuation if it is outside the element in the source, too.
+        Excludes punctuation at the edges that is outside the element in the source.
         """
         first, stop = element.words
         begin, end = self.target.begins[first], self.target.ends[stop - 1]
@@ -255,7 +257,7 @@ class _Placing:
         """Returns the index of a point in the translation.
 
         Args:
-            after: end of the word linked to the last linked source word before the point, or the
+            after: end of the target word for the last linked source word before the point; the
                 parent's beginning if there is none.
             end: end of the parent.
         """

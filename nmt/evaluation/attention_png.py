@@ -30,7 +30,7 @@ class HeatMaps:
 
 
 def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
-    """Draws all heat maps, with one row per layer and one column per head; darker is more weight.
+    """Draws all heat maps, one row per layer and one column per head; darker means more weight.
 
     Raises:
         InputError: matplotlib (the extra "plots") is missing, or the image would be too large.

@@ -36,7 +36,7 @@ def check_plain_text(
         if found := _PIECE.search(line):
             raise InputError(
                 f"{name}:{number} is in subword pieces ({found[0].strip()!r}). Join the pieces "
-                "to plain text."
+                "into plain text."
             )
     if not may_be_tokenized and len(tokenized) > _TOKENIZED_SHARE * sum(
         1 for line in lines if line.strip()

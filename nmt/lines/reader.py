@@ -184,7 +184,7 @@ class _Arrivals:
 
 
 def _end_of_part(line: bytes) -> int:
-    """Returns where to split a long line: after a space, else between characters."""
+    """Returns the index at which to split a long line: after a space, else between characters."""
     space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
     if space >= 0:
         return space + 1

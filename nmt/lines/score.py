@@ -24,8 +24,7 @@ def run_score(
     """Yields the output lines of `nmt score`, then calls `note` with the perplexities.
 
     Args:
-        each_token: instead of the sum, yield each token with its log-probability, as tab-separated
-            pairs `piece value`.
+        each_token: yield the tab-separated pairs `piece value` of all tokens instead of their sum.
         precision: None: fp32 on every device. Logits are fp32 in every precision.
         note: called with each user-facing message.
 

@@ -49,8 +49,8 @@ class Visibility:
             sentence, and each can attend to itself and to the tokens that it continues.
         causal: prevents attention to later positions.
         window: limits attention to the query's own position and window // 2 positions on each
-            side. Scores outside the window are computed and then masked. With the weighted sum,
-            all scores are 1% of the multiplications in an encoder layer of the base model at 27
+            side. Scores outside the window are computed and then masked; all scores and the
+            weighted sum take 1% of the multiplications in an encoder layer of the base model at 27
             tokens, and 8% at 256.
 
     Raises:
@@ -143,10 +143,10 @@ def attention(
 ) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V, Eq. 1.
 
-    On a CPU this uses matrix products, because torch's fused kernel is slower at sentence lengths:
-    3 to 6 times in the bf16 backward pass, 2 to 8 times in the forward pass of a decoding step. If
-    no gradient is needed, inputs with more than 2^24 attention weights use the fused kernel, which
-    saves memory if d_k and d_v are equal.
+    On a CPU this uses matrix products, which are faster than torch's fused kernel for sentences: 3
+    to 6 times in the bf16 backward pass, and 2 to 8 times in the forward pass of a decoding step.
+    If no gradient is needed, inputs with more than 2^24 attention weights use the fused kernel,
+    which saves memory if d_k and d_v are equal.
 
     Args:
         query: (R, H, T, K).

@@ -54,7 +54,7 @@ class Residual(nn.Module):
         self.is_post = model.norm == "post"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """(R, C, D) -> (R, C, D), the shapes of `sublayer` as well."""
+        """(R, C, D) -> (R, C, D); `sublayer` has the same shapes."""
         if self.is_post:
             return self.norm(self.dropout(sublayer(x), residual=x))
         return self.dropout(sublayer(self.norm(x)), residual=x)

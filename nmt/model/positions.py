@@ -27,7 +27,8 @@ class SinusoidalPositions(nn.Module):
     """Looks up `sinusoids` in a table, and computes a longer table when a sentence needs one.
 
     Shorter tables are kept, because a captured CUDA graph continues to read the table it was
-    captured with. As lengths double, all tables together have less than twice the longest's rows.
+    captured with. Lengths double, so all tables together have less than twice the rows of the
+    longest.
     """
 
     max_length: int | None = None

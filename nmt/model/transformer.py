@@ -53,7 +53,7 @@ class Transformer(nn.Module):
         """Allocates uninitialized weights; call `initialize`.
 
         Args:
-            vocabulary_size: V, of the vocabulary that both languages share.
+            vocabulary_size: V, the size of the joint vocabulary.
             max_length: number of learned positions; not used with sinusoids.
         """
         super().__init__()
@@ -129,7 +129,7 @@ class Transformer(nn.Module):
         return self.encoder_norm(x)
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
-        """Returns an iterator over the decoder's layers, with their type."""
+        """Iterates over the decoder's layers, with their static type."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
     def decode(

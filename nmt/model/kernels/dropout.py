@@ -32,9 +32,7 @@ class Randomness:
         size = shape.numel()
         bits = self._bits.random_raw((size + 3) // 4)
         words = torch.from_numpy(bits.view(np.int16)[:size])
-        mask = torch.empty(
-            size, dtype=torch.bfloat16
-        )  # not bool: slow to convert
+        mask = torch.empty(size, dtype=torch.bfloat16)  # not bool: slow to convert
         return torch.ge(words, round(p * _LEVELS) - _LEVELS // 2, out=mask).view(shape)
 
 

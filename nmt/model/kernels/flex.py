@@ -25,8 +25,8 @@ _BLOCK = 128  # FlexAttention computes or skips squares of 128 x 128 scores
 def flex_suits(model: Model, device: torch.device) -> bool:
     """Returns whether FlexAttention supports a model's attention in compiled layers.
 
-    It has no dropout, no backward pass on a CPU, and needs d_k and d_v to be powers of two from 16
-    to 256.
+    FlexAttention has no dropout, and no backward pass on a CPU. It requires that d_k and d_v are
+    powers of two from 16 to 256.
     """
     is_power = all(size in (16, 32, 64, 128, 256) for size in (model.d_k, model.d_v))
     return device.type == "cuda" and model.attention_dropout == 0 and is_power

@@ -8,7 +8,7 @@ _CACHED = 1 << 16  # elements converted to fp32 at once: 256 KiB
 
 
 class LayerNorm(nn.LayerNorm):
-    """torch's LayerNorm, computed in the dtype of its input also under autocast.
+    """torch's LayerNorm, computed in the dtype of its input even under autocast.
 
     On a GPU, autocast would convert input and output to fp32 and save the fp32 input for the
     backward pass, which takes 0.7 GiB more per step of the base model. The kernels compute mean

@@ -76,7 +76,7 @@ def prepack(transformer: Transformer, precision: Precision) -> None:
 
 
 def logits_of(transformer: Transformer, tokens: Tensor) -> Callable[[Tensor], Tensor]:
-    """Returns a function like `Transformer.logits` for some tokens only: (..., D) -> (..., n).
+    """Returns a version of `Transformer.logits` for some tokens only: (..., D) -> (..., n).
 
     Args:
         transformer: prepacked or not.

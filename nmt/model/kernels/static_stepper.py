@@ -117,7 +117,7 @@ class DecodeBuffers:
         self._captured = capturer.captured(self._step)
 
     def clear(self) -> None:
-        """Resets the state to that before the first step."""
+        """Resets the state to the start of decoding."""
         self.step_number.zero_()
         for tensor, columns in self.tensors():
             if columns is not None:
