@@ -62,7 +62,7 @@ def word_of_each_token(
         text: must equal the decoded parts, apart from white space.
         tag: tokens of the text's target-language tag; later parts may repeat them at their start.
     """
-    words = [number for number, word in enumerate(text.split()) for _ in word]  # of each character
+    words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
     found: list[list[int]] = []
     before = 0
     for number, part in enumerate(parts):

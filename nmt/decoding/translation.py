@@ -87,7 +87,7 @@ def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
 
 
 def different(translations: Sequence[Translation]) -> list[Translation]:
-    """Returns the translations without later ones of equal text."""
+    """Removes translations whose text equals that of an earlier one."""
     first: dict[str, Translation] = {}
     for each in translations:
         first.setdefault(each.text, each)

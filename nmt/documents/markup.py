@@ -284,7 +284,7 @@ class _Unit:
         self._read(_without_empty(run))
 
     def translation(self, found: Iterator[Translation]) -> Translation:
-        """Joins the next translations of `found`."""
+        """Joins the translations of the unit's sentences, which come next in `found`."""
         assert self.passage
         return self.passage.joined([[next(found)] for _ in self.passage.sentences])[0]
 

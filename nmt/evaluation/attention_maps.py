@@ -23,7 +23,7 @@ from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.translator import Translator
 
 _MAX_WEIGHTS = 100_000_000  # 400 MB and an HTML page of 130 MB; base model: 830 tokens per side
-_MODULE_WORDS = re.compile(r"^(import .*\n|export )", re.MULTILINE)  # joined to one script
+_MODULE_WORDS = re.compile(r"^(import .*\n|export )", re.MULTILINE)  # removed to join modules
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Comet:
                 "Run \"pip install 'nmt[comet]'\" in a separate environment."
             ) from None
         try:
-            self._model = load_from_checkpoint(download_model(name))  # and the encoder's vocabulary
+            self._model = load_from_checkpoint(download_model(name))
         except (KeyError, OSError) as error:  # COMET raises KeyError for most problems
             reason = str(error.args[0] if error.args else error).partition("\n")[0]
             raise StorageError(

@@ -219,7 +219,7 @@ def _warn(result: Evaluation, note: Note) -> None:
         language = "the source language" if tests.sources is not None else "another language"
         note(
             f"nmt: warning: The translations for {tests.name} seem to be in {language}, not in "
-            "that of the references. Check the files."
+            "the language of the references. Check the files."
         )
     elif is_hopeless:
         note(

@@ -106,7 +106,7 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
             available, else any.
 
     Raises:
-        ArgumentError: the test set does not exist, or not in these languages.
+        ArgumentError: the test set does not exist or does not have these languages.
         StorageError: the test set cannot be downloaded.
     """
     from sacrebleu.dataset import DATASETS

@@ -166,9 +166,10 @@ class _Arrivals:
                 self.descriptor = source.fileno()
 
     def read(self, patience_s: float | None) -> bytes | None:
-        """Returns some bytes, b"" at the end, or None after `patience_s` seconds without input.
+        """Returns some bytes, b"" at the end, or None if the input pauses.
 
-        `patience_s` None: waits without limit.
+        Args:
+            patience_s: maximum seconds to wait for input; None: no limit.
         """
         if isinstance(self.source, Typed) and patience_s is not None:
             return None  # translates the line before the next prompt

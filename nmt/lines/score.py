@@ -24,7 +24,8 @@ def run_score(
     """Yields the output lines of `nmt score`, then calls `note` with the perplexities.
 
     Args:
-        each_token: yield the tab-separated pairs `piece value` of all tokens instead of their sum.
+        each_token: yield the log-probability of each token instead of their sum, as tab-separated
+            pairs `piece value`.
         precision: None: fp32 on every device. Logits are fp32 in every precision.
         note: called with each user-facing message.
 

@@ -377,7 +377,7 @@ def check_output(
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise ArgumentError(f"{{{name}}} {{}} is a directory. Name a file.", path)
-    if target.is_symlink():  # else it would be resolved
+    if target.is_symlink():  # a loop, which realpath cannot resolve
         raise ArgumentError(f"{{{name}}} {{}} is a symbolic link to itself. Name a file.", path)
     if not target.parent.is_dir():
         raise ArgumentError(

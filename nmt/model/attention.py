@@ -174,7 +174,7 @@ def attention(
 
 
 def _is_long(query: Tensor, key: Tensor, drops: bool) -> bool:
-    """Returns whether the fused kernel saves memory: many weights, no dropout, no gradient."""
+    """Returns whether weights are too many to store and neither dropout nor gradient needs them."""
     number = query.shape[:-1].numel() * key.shape[-2]
     return number > _MOST_WEIGHTS and not drops and not torch.is_grad_enabled()
 

@@ -129,7 +129,7 @@ class Transformer(nn.Module):
         return self.encoder_norm(x)
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
-        """Iterates over the decoder's layers, with their static type."""
+        """Returns the decoder's layers with their static type."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
     def decode(

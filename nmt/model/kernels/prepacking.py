@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from nmt.model.kernels.products import Linear, has_onednn, onednn_linear
 from nmt.model.transformer import Transformer
 
-# without VNNI, sums of two products overflow unless activations are reduced to 7 bits
+# without VNNI, sums of two products saturate unless activations are reduced to 7 bits
 _HAS_VNNI = torch.cpu._is_vnni_supported()
 
 Precision = Literal["fp32", "bf16", "int8"]

@@ -124,7 +124,7 @@ class DecodeBuffers:
                 tensor.zero_()
 
     def tensors(self) -> Iterator[tuple[Tensor, int | None]]:
-        """Yields each tensor with one row per sentence and its dimension of size P, or None."""
+        """Yields each tensor with one row per sentence, and which dimension has size P, if any."""
         yield self.segments, None
         yield self.ancestors, 2
         for cache, memory in zip(self.caches, self.memory, strict=True):
