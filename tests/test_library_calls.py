@@ -1,4 +1,4 @@
-"""What Translator gives a program beyond the text: details, alternatives, scores, streams."""
+"""Translator calls from a program: details, alternatives, scores and streams."""
 
 import threading
 import time
@@ -31,7 +31,7 @@ def translator() -> Translator:
 
 @pytest.fixture(scope="module")
 def ensemble() -> Translator:
-    """The model, and one like it with another embedding."""
+    """An ensemble of the model and a variant with another embedding."""
     loaded = Translator.load(RUN, ensemble=[RUN], device="cpu")
     with torch.no_grad():
         embedding = loaded.transformers[1].embedding
@@ -75,7 +75,7 @@ def test_each_token_has_the_models_log_probability(
 def test_an_ensemble_scores_as_it_translates(ensemble: Translator):
     found = ensemble.translate(TEXTS[0], prefix="Der Hund")
     scored = ensemble.score([TEXTS[0]], [found.text])[0]
-    assert scored.pieces == found.pieces  # else it would be of another spelling
+    assert scored.pieces == found.pieces  # the spelling must be equal
     assert scored.log_probabilities == pytest.approx(found.token_log_probabilities, abs=1e-4)
 
 

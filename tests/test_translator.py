@@ -1,4 +1,4 @@
-"""The Translator on a small random Transformer and a small real tokenizer."""
+"""The Translator with a small random Transformer and a trained tokenizer."""
 
 import io
 import itertools
@@ -66,7 +66,7 @@ def translator(tokenizer) -> Translator:
     config = small_config()
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
-    with torch.no_grad():  # sharper than at birth, repeats itself less, finds ends
+    with torch.no_grad():  # sharper than after initialization: fewer repetitions, more EOS
         transformer.embedding.mul_(3)
         transformer.decoder_norm.weight.normal_(generator=torch.Generator().manual_seed(1))
         transformer.decoder_norm.bias.copy_(transformer.embedding[EOS_ID] * 0.6)
@@ -79,12 +79,12 @@ def sentences(n: int) -> list[str]:
 
 
 def short(n: int) -> list[str]:
-    """Sentences that are translated in one part."""
+    """Returns sentences that need no splitting."""
     return [" ".join(sentence.split()[:4]) for sentence in sentences(n)]
 
 
 def test_r19_fuzzed_lines_whatever_the_batch_size(translator):
-    """As many lines as came, blank ones blank, and the same bytes for any --batch-tokens."""
+    """Keeps the number of lines and blank lines; output is identical for any --batch-tokens."""
     data = b"\n".join([*fuzzed_lines(249, seed=5, longest=50), b"the man"])
 
     def translated(data: bytes, batch_tokens: int | None) -> list[str]:
@@ -119,7 +119,7 @@ def test_r19_independent_of_batch_size_and_order(translator):
     [(1, 6, 16_384), (1, 12, 16_384), (1, 3, 32_768), (2, 3, 16_384), (1, 1, 49_152)],
 )
 def test_batches_of_small_models_hold_more_tokens(members: int, layers: int, tokens: int):
-    """Those whose keys and values take the memory of the base model's: 6 layers, 8 heads of 64."""
+    """The reference is the base model's keys and values: 6 layers, 8 heads of 64."""
     sizes = {"encoder_layers": 1, "decoder_layers": layers, "d_model": 8, "d_ff": 8, "heads": 8}
     transformers = [Transformer(Model(**sizes), 10, 10) for _ in range(members)]
     found = BatchedSearch(transformers, Decoding(), reads_as=tuple)
@@ -128,7 +128,7 @@ def test_batches_of_small_models_hold_more_tokens(members: int, layers: int, tok
 
 @pytest.mark.parametrize(("beam", "bound"), [(1, 300), (4, 300), (4, 20)])
 def test_batches_are_as_large_as_their_bound_allows(translator, monkeypatch, beam, bound):
-    """It counts the padded source and the longest translation of each hypothesis."""
+    """The bound includes padded sources and hypotheses of maximum length."""
     batches = []
 
     def recording(transformer, src, beam, max_length, *only):
@@ -144,7 +144,7 @@ def test_batches_are_as_large_as_their_bound_allows(translator, monkeypatch, bea
 
 @pytest.mark.parametrize("window", [None, 3])
 def test_log_probability_is_the_models_own(translator, tokenizer, window, monkeypatch):
-    """Teacher forcing gives the tokens found the log-probability that the search reports."""
+    """The search's log-probability equals that of teacher forcing."""
     monkeypatch.setattr(translator.transformer, "attention_window", window)
     text = "the old man reads a book"
     for found in translator.n_best([text], SearchOptions(beam=5, n_best=5))[0]:
@@ -198,7 +198,7 @@ def test_long_lines_are_cut_where_it_hurts_least(translator):
     assert parts_of(translator, japanese * 10) == [japanese] * 10
     assert parts_of(translator, "ab. " * 3) == ["ab. ab. ab."]
     as_long_as_can_be = "a" + " a" * 22
-    assert len(translator.tokenizer.encode(as_long_as_can_be)) == 23  # and the end symbol
+    assert len(translator.tokenizer.encode(as_long_as_can_be)) == 23  # and EOS
     assert parts_of(translator, as_long_as_can_be) == [as_long_as_can_be]
 
 
@@ -208,7 +208,7 @@ def test_long_lines_are_cut_where_it_hurts_least(translator):
      "これは本です。" * 10],
 )  # fmt: skip
 def test_cutting_ends_and_loses_nothing(translator, text):
-    """But white space; a cut may go between the bytes of a character."""
+    """Only white space is lost; a character's bytes may be split."""
     parts_of(translator, text)
     [parts] = translator._cutter.cut([text])
     again = translator.tokenizer.decode([i for part in parts for i in part])
@@ -263,7 +263,7 @@ def test_strange_text_reaches_the_model_whole(translator, text, taken):
 
 
 def test_bf16(translator, tokenizer):
-    """The same code runs in bf16 and finds, mostly, the same words."""
+    """bf16 finds mostly the same words."""
     transformer = new_transformer(translator.config).eval()
     transformer.load_state_dict(translator.transformer.state_dict())
     lower = Translator(transformer.to(torch.bfloat16), tokenizer, translator.config)
@@ -320,7 +320,7 @@ def test_another_error_of_torch_is_not_taken_for_a_lack_of_memory(translator, mo
 
 @pytest.mark.parametrize("name", ["gpu", "cuda", "cuda:99", "meta", "", "cpu:x", "hpu"])
 def test_no_such_device(name, monkeypatch):
-    """Those that there are are named, and no others."""
+    """The message lists exactly the available devices."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.cuda, "_lazy_init", _no_gpu)
@@ -342,7 +342,7 @@ def test_devices_there_are(monkeypatch):
 
 
 def test_n_best_lists_hold_different_texts(translator, monkeypatch):
-    """Hypotheses that read alike count once, and there are as many others as were asked for."""
+    """Equal texts count once, and the list still has the requested length."""
     decode = translator.tokenizer.decode
     monkeypatch.setattr(translator.tokenizer, "decode", lambda ids: decode(ids).replace("e", "a"))
     options = SearchOptions(beam=8, n_best=4)
@@ -355,7 +355,7 @@ def test_n_best_lists_hold_different_texts(translator, monkeypatch):
 
 def test_samples_do_not_depend_on_batches(translator):
     texts = short(12)
-    options = {"sample": True, "n_best": 11, "seed": 3}  # two rows of six
+    options = {"sample": True, "n_best": 11, "seed": 3}  # two rows of six samples
     together = translator.n_best(texts, SearchOptions(**options))
     tokens = [[each.tokens for each in best] for best in together]
     for batch_tokens in (1, 500):
@@ -383,7 +383,7 @@ def test_the_coldest_samples_are_greedy(translator):
 
 
 def test_mbr_takes_what_is_most_like_all_samples(translator):
-    """The same as sacreBLEU finds, pair by pair, among the samples that are drawn."""
+    """Selects the sample that sacreBLEU's pairwise chrF selects."""
     texts, common = short(4), {"temperature": 0.5, "seed": 2}
     samples = translator.n_best(texts, SearchOptions(sample=True, n_best=12, **common))
     found = translator.n_best(texts, SearchOptions(mbr=12, n_best=3, **common))
@@ -439,7 +439,7 @@ def test_a_prefix_longer_than_the_source_leaves_room(translator):
      (5, 2, 3, [7], 7), (5, 2, 3, [9, 7], 7), (5, 2, 3, [7, 9], 7)],
 )  # fmt: skip
 def test_most_tokens_of_a_translation(source, prefix, extra, positions, expected):
-    """By the longer of source and prefix, an end symbol after it, and the positions of all."""
+    """The maximum depends on source, prefix, EOS and the positions of all models."""
     sizes = {"encoder_layers": 1, "decoder_layers": 1, "d_model": 8, "d_ff": 8, "heads": 2}
     kinds = [{"positions": "learned"} if n else {} for n in positions]
     models = [
@@ -505,7 +505,7 @@ def test_no_ngram_comes_twice(translator):
 
 
 def test_several_models_average_their_probabilities(translator, tokenizer):
-    """Each translation has the log-probability that teacher forcing gives with the mean."""
+    """The log-probability equals teacher forcing with averaged probabilities."""
     other = new_transformer(translator.config).eval()
     other.initialize(2)
     both = Translator(translator.transformer, tokenizer, translator.config, others=[other])
@@ -530,7 +530,7 @@ def test_several_models_average_their_probabilities(translator, tokenizer):
 
 
 def test_alignments_number_the_words_of_whole_texts(translator, monkeypatch):
-    """Each word of a part's translation looks at the part's last word, in the whole text."""
+    """Each target word is linked to the last word of its part, numbered in the whole text."""
 
     def at_the_last_token(transformers, pairs):
         return [np.eye(len(src))[[-2] * len(tgt)] for src, tgt in pairs]
@@ -578,9 +578,9 @@ def test_options_that_do_not_go_together(options, message):
 
 @pytest.mark.parametrize("options", [{"beam": 4, "n_best": 4}, {"beam": 1}, {"mbr": 8}], ids=str)
 def test_steps_in_tensors_of_fixed_shapes_find_the_same(translator, options, monkeypatch):
-    """As on a GPU, where they are captured; buffers are used again by the second call.
+    """Simulates a GPU; the second call reuses the buffers of the first.
 
-    There, batches take turns: each has its own buffers.
+    Two batches are in flight, each with its own buffers.
     """
     search = SearchOptions(**options, batch_tokens=100)
     expected = translator.n_best(short(9), search, prefix="der")

@@ -410,7 +410,7 @@ class _Beams:
         return kept
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """Returns up to n hypotheses per sentence, best first; none if the model allowed no token."""
+        """Returns up to n hypotheses per sentence, best first; none if no token was allowed."""
         sentences = range(len(self.max_lengths))
         return [self._of(s, finished=True) or self._of(s, finished=False) for s in sentences]
 

@@ -1,4 +1,4 @@
-"""Scores against sacreBLEU's own command, and `nmt evaluate` with a fake model."""
+"""Scores compared with the `sacrebleu` command, and `nmt evaluate` with a fake model."""
 
 import gzip
 import json
@@ -85,7 +85,7 @@ def test_comparison_equals_the_sacrebleu_command(tmp_path, monkeypatch):
 
 
 def test_an_interval_ends_at_100(model):
-    """One sentence of sixty has a fault: no resample is better than perfect."""
+    """Even with one error in sixty sentences, the upper bound is at most 100."""
     nearly = [*REFERENCES * 3, "all but one word"]
     write("hyp", [*REFERENCES * 3, "all but one letter"])
     write("nearly", nearly)
@@ -105,7 +105,7 @@ def test_equal_translations_do_not_differ():
 
 
 def numbers(row: str) -> list[float]:
-    """Those of a row of sacreBLEU's table: score, mean and interval for each metric."""
+    """Returns the numbers of a row of sacreBLEU's table: score, mean and interval per metric."""
     return [float(number) for number in re.findall(r"\d+\.\d+", row)]
 
 
@@ -115,7 +115,7 @@ def test_language_chooses_the_tokenization():
 
 
 def test_every_figure_is_of_the_target_language(model):
-    """Chinese is cut into characters: the default would see one word a line."""
+    """Chinese is tokenized into characters; the default would give one token per line."""
     write("zh.ref", ["他在看书。", "我爱你们大家。"] * 10)
     write("zh", ["他在读书。", "我爱你们大家。"] * 10)
     write("zh.base", ["她在读书。", "我爱你们大家。"] * 10)
@@ -133,7 +133,7 @@ def test_every_figure_is_of_the_target_language(model):
 
 
 def test_several_references_case_and_tokens_are_the_sacrebleu_commands(model):
-    """Two files of references, one of them compressed, lowercased, in other tokens."""
+    """Uses two reference files, one compressed, with lowercasing and another tokenizer."""
     second = perturbed([line.upper() for line in REFERENCES], 3)
     files = ["ref", write("second", second)]
     write("hyp", HYPOTHESES)
@@ -215,7 +215,7 @@ class LosesLastWord:
 
 @pytest.fixture
 def model(tmp_path, monkeypatch) -> Config:
-    """It loses the last word; its own test set is the files src and ref, as a run keeps it."""
+    """A model that drops the last word; its test set is the files src and ref."""
     monkeypatch.chdir(tmp_path)
     text = {"text": {"source": write("src", REFERENCES), "target": write("ref", REFERENCES)}}
     content = {
@@ -339,7 +339,7 @@ def test_a_bleu_near_0_says_what_to_look_at(model):
 
 
 class FakeComet(types.ModuleType):
-    """Stands in for the package: the score is the share of rows whose three texts differ."""
+    """Replaces the package; the score is the share of rows with three different texts."""
 
     def download_model(self, name):
         if name == "unknown":
@@ -347,7 +347,7 @@ class FakeComet(types.ModuleType):
         return name
 
     def load_from_checkpoint(self, path):
-        if path == "other":  # transformers looks for the encoder's vocabulary
+        if path == "other":  # as if the encoder's vocabulary were missing
             raise OSError("We couldn't connect to the hub.\nCheck your connection.")
         return self
 
@@ -373,7 +373,7 @@ def test_comet(model, monkeypatch):
 
 def test_comet_is_missing(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "comet", None)
-    monkeypatch.setattr(Translator, "load", None)  # told before anything is translated
+    monkeypatch.setattr(Translator, "load", None)  # raises before translation
     with pytest.raises(InputError, match=r"pip install 'nmt\[comet\]'") as caught:
         evaluate("m", comet="known")
     assert caught.value.status == Status.INPUT
@@ -397,7 +397,7 @@ def test_sacrebleu_test_set(model, monkeypatch):
 
 
 def test_sacrebleu_test_set_of_the_models_source_language(model, monkeypatch):
-    """wmt14/full goes into English from five languages."""
+    """wmt14/full has five source languages for English."""
     from sacrebleu.dataset import DATASETS
 
     languages = {"source_language": "hi", "target_language": "en"}
@@ -443,7 +443,7 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
     ],
 )  # fmt: skip
 def test_what_cannot_be_compared(model, monkeypatch, arguments, message):
-    monkeypatch.setattr(Translator, "load", None)  # refused before anything is translated
+    monkeypatch.setattr(Translator, "load", None)  # raises before translation
     write("short", ["one"])
     Path("latin1").write_bytes(b"good\nM\xfcller\n")
     with pytest.raises(InputError, match=message) as caught:
@@ -471,7 +471,7 @@ def test_arguments_that_do_not_go_together(model, monkeypatch, arguments, messag
 
 @pytest.mark.parametrize("name", ["source", "reference", "baseline"])
 def test_no_text_that_is_read_is_replaced_by_the_translations(model, name):
-    """A reference so replaced would give a BLEU of 100 next time."""
+    """A reference overwritten in this way would give BLEU 100 next time."""
     files = {"source": "src", "reference": [write("other", REFERENCES), "ref"]}
     files["baseline"] = write("base", REFERENCES)
     output = {"source": "src", "reference": "ref", "baseline": "base"}[name]

@@ -1,4 +1,4 @@
-"""Text in pieces is refused, tokenized text is warned of, ordinary text neither."""
+"""Subword pieces raise an error, tokenized text causes a warning, plain text does neither."""
 
 import pytest
 

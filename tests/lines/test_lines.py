@@ -1,4 +1,4 @@
-"""The line filter with a fake translator: what comes out, in which order, and when."""
+"""Translation of lines with a fake translator: content, order and timing of the output."""
 
 import bz2
 import gzip
@@ -35,7 +35,7 @@ SPACES = [b"\n", b"\r\n", b" ", b"\t", b"\x00", b"\xef\xbb\xbf", b"\xe2\x80\xa8"
 
 
 class Tags:
-    """The part of a tokenizer that is used: <2de> is a symbol."""
+    """The part of the tokenizer that is used, with the symbol <2de>."""
 
     def split_tag(self, text):
         tag = re.match("(<2de> ?)*", text)[0]
@@ -43,14 +43,14 @@ class Tags:
 
 
 class Upper:
-    """Translates into capitals; remembers how many lines came together."""
+    """Translates to upper case and records the sizes of windows."""
 
     tokenizer = Tags()
     config = load(ROOT / "configs" / "demo.yaml")
 
     def __init__(self, found: int = 2):
         self.windows: list[list[str]] = []
-        self.found = found  # translations of each sentence
+        self.found = found  # translations per sentence
 
     def n_best(self, sentences, options=None, *, prefix="", progress=None):
         self.windows.append(list(sentences))
@@ -119,14 +119,14 @@ def test_r19_line_ends(data, output):
 
 
 class Pipes:
-    """`translate_stream` in a thread, between two pipes."""
+    """Runs `translate_stream` in a thread between two pipes."""
 
     def __init__(self, translator: Upper | None = None):
         self.translator = translator or Upper()
         source, self._into = os.pipe()
         self._out_of, target = os.pipe()
         self.error: Exception | None = None
-        # a daemon: a test that fails leaves nothing to wait for
+        # a daemon, so that a failed test does not hang
         self._thread = threading.Thread(target=self._run, args=(source, target), daemon=True)
         self._thread.start()
 
@@ -233,7 +233,7 @@ def test_r19_a_line_of_megabytes_is_one_line(word):
     assert long.replace(" ", "") == text.upper().replace(" ", "")
     parts = [part for window in translator.windows for part in window]
     assert max(len(part.encode()) for part in parts) <= 1_070_000
-    assert not any(part.startswith(" ") for part in parts)  # a space would be translated too
+    assert not any(part.startswith(" ") for part in parts)  # no leading spaces to translate
     [note] = notes
     assert note.startswith("nmt: warning: standard input has 1 line ") and "in parts" in note
 
@@ -282,7 +282,7 @@ def translator() -> Translator:
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
-    """run_translate with the fake translator; relative paths lie in an empty folder."""
+    """Calls `run_translate` with the fake translator in an empty directory."""
     monkeypatch.setattr(Translator, "load", lambda *_, **__: Upper())
     monkeypatch.chdir(tmp_path)
 
@@ -351,7 +351,7 @@ def test_a_named_pipe_is_written_to_not_replaced(run):
 
 
 def test_a_pipe_without_a_name_is_written_to(run):
-    """As in --output >(gzip) and --output /dev/stdout | ..."""
+    """Examples are --output >(gzip) and --output /dev/stdout | ..."""
     Path("in").write_bytes(b"a\n")
     reading, writing = os.pipe()
     run("in", f"/dev/fd/{writing}")
@@ -367,7 +367,7 @@ def test_a_full_device_is_named(run):
 
 
 def test_a_pipe_of_links_whose_reader_has_gone_is_told(run):
-    """Else the translation would be missing, and the status 0."""
+    """Otherwise the translation would be missing with exit status 0."""
     Path("in").write_bytes(b"a\n")
     reading, writing = os.pipe()
     os.close(reading)
@@ -408,7 +408,7 @@ def test_output_appears_whole_or_not_at_all(run):
 
 
 def test_each_line_has_its_prefix(run):
-    """Also where lines come in several windows, and only at the beginning of a very long one."""
+    """Covers several windows of lines, and very long lines, which get one prefix."""
     n = 2500
     Path("in").write_bytes(b"".join(b"l%d\n" % i for i in range(n)) + b"x " * 700_000 + b"\nend")
     Path("prefixes").write_bytes(b"".join(b"p%d-\n" % i for i in range(n)) + b"long-\n\n")
@@ -419,7 +419,7 @@ def test_each_line_has_its_prefix(run):
     assert lines[n + 1] == "END"
     Path("in").write_bytes(b"a\n\nb\n")
     run(prefix="so ")
-    assert Path("out").read_bytes() == b"SO A\nSO \nSO B\n"  # a real one leaves blank lines blank
+    assert Path("out").read_bytes() == b"SO A\nSO \nSO B\n"  # a Translator skips blank lines
 
 
 @pytest.mark.parametrize(("prefixes", "message"), [
@@ -438,7 +438,7 @@ def test_prefixes_that_are_not_the_texts(run, prefixes, message):
 
 
 def test_links_are_written_beside_the_translations(run):
-    """A line for each line of the output; words of a very long line are counted through."""
+    """There is one line per output line; words are numbered across the parts of long lines."""
     Path("in").write_bytes(b"a b\n\n" + b"xyz " * 400_000 + b"\n")
     run(files={"alignment": "links.gz"})
     short, blank, long, end = gzip.decompress(Path("links.gz").read_bytes()).split(b"\n")
@@ -463,7 +463,7 @@ def test_links_are_written_beside_the_translations(run):
     ids=str,
 )
 def test_what_is_read_is_not_replaced(run, files, problem):
-    """But for the input, which may be replaced by a translation of all of it."""
+    """Only the input may be replaced, and only by a translation of the whole input."""
     for name in ("in", "prefixes"):
         Path(name).write_bytes(b"a\nb\n")
     Path("link").symlink_to("in")
@@ -521,7 +521,7 @@ def test_slices_are_the_whole_wherever_reading_stops(text: str, n: int, size: in
 
 
 def test_lines_as_paragraphs():
-    """Sentences are translated by themselves; lines, indentation and numbers of words stay."""
+    """Sentences are translated separately; lines, indentation and word numbers are kept."""
     translator, target, links = Upper(), io.BytesIO(), io.BytesIO()
     options = LineOptions(SearchOptions(align=True), document=True)
     data = b"One two. Three four.\n\n  - Five.\n"
@@ -541,7 +541,7 @@ def test_lines_as_paragraphs():
 
 
 def test_every_part_of_a_long_line_has_its_tag(run):
-    """And links number the words of the line as it is, the repeated tag left out."""
+    """Links number the words of the original line, without repeated tags."""
     words = 400_000
     Path("in").write_bytes(b"<2de> " + b"xyz " * words + b"\n<2de> a\nb\n")
     run(files={"alignment": "links"})
