@@ -367,11 +367,7 @@ class Translator:
         return scored[0] if is_one else scored
 
     def beam(self, options: SearchOptions) -> int:
-        """Returns the beam width.
-
-        Raises:
-            ArgumentError: `n_best` exceeds the beam width.
-        """
+        """Returns the beam width; raises ArgumentError if `n_best` exceeds it."""
         return options.width(self.config.decoding.beam)
 
     def _translations(

@@ -223,9 +223,6 @@ class BatchedSearch:
         Args:
             number: number of this batch.
             under_way: numbers of the batches in flight.
-
-        Raises:
-            ArgumentError: memory ran out; on a GPU, in the retry too.
         """
         for is_last in (not self.buffers, True):
             under_way.add(number)

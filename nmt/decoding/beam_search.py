@@ -126,11 +126,7 @@ def search_step_by_step(
     device: torch.device | str,
     on_step: StepCallback | None = None,
 ) -> Generator[None, None, list[list[Hypothesis]]]:
-    """`search` as a generator, which yields whenever it has to wait for the device.
-
-    Args:
-        on_step: called with the candidates of each step; see `StepCallback`.
-    """
+    """Runs `search` as a generator that yields whenever it has to wait for the device."""
     if not (1 <= n_best <= beam and alpha >= 0 and min(max_lengths, default=1) >= 1):
         raise ValueError(f"Out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}.")
     beams = _Beams(max_lengths, beam, alpha, n_best, reads_as)
@@ -172,10 +168,7 @@ def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) 
 
 
 class ToHost:
-    """An asynchronous copy of a tensor to the host.
-
-    `wait` waits for the copy only, not for work that the device receives after it.
-    """
+    """An asynchronous copy to the host; `wait` does not wait for later work of the device."""
 
     def __init__(self, tensor: Tensor):
         self.event = torch.cuda.Event() if is_gpu(tensor.device) else None

@@ -37,12 +37,7 @@ class DecodeBufferPool:
     """
 
     def __init__(self, transformer: Transformer):
-        """Creates an empty pool.
-
-        Args:
-            transformer: in evaluation mode, on its device. Its weights may later be changed in
-                place, but not replaced.
-        """
+        """`transformer`: in evaluation mode; its weights may be changed in place, not replaced."""
         self.transformer, self.device = transformer, transformer.embedding.device
         self._unused: list[DecodeBuffers] = []  # most recently used last
         self._capturer: Capturer | None = None

@@ -95,14 +95,7 @@ class SearchOptions:
         return self.mbr or (self.n_best if self.sample else 0)
 
     def width(self, default: int) -> int:
-        """Returns the beam width.
-
-        Args:
-            default: value if `beam` is None.
-
-        Raises:
-            ArgumentError: `n_best` exceeds the beam width.
-        """
+        """Returns `beam` or `default`; raises ArgumentError if `n_best` exceeds it."""
         beam = self.beam or default
         if self.n_best > beam and not self.samples:
             raise ArgumentError(

@@ -30,12 +30,7 @@ def listed(texts: Iterable[str], name: str) -> list[str]:
 
 
 def refuse_no_text(text: str, name: str, which: str = "") -> None:
-    """Raises ArgumentError if `text` is not a str.
-
-    Args:
-        name: parameter name for the error.
-        which: words before the name in the error.
-    """
+    """Raises ArgumentError if `text` is not a str; names the parameter, after `which`."""
     if not isinstance(text, str):
         raise ArgumentError(f"{which}{{{name}}} must be a text, not {{}}.", type(text).__name__)
 

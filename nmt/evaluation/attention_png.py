@@ -50,11 +50,7 @@ def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
 
 
 def figure_class() -> Any:
-    """Returns matplotlib's Figure.
-
-    Raises:
-        InputError: matplotlib is not installed.
-    """
+    """Returns matplotlib's Figure; raises InputError if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

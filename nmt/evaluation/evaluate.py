@@ -62,11 +62,9 @@ def evaluate(
         baseline: file with another system's translations, for a paired significance test.
         comet: name of a COMET model for an additional score.
         target_language: None: that of the model.
-        lowercase: see `sacrebleu --lowercase`.
-        tokenize: see `sacrebleu --tokenize`.
+        lowercase, tokenize: options of BLEU, see `Counting`.
         output: file for the translations, one per line.
-        device: see `Translator.load`.
-        precision: see `Translator.load`; None: fp32 on every device, for comparable scores.
+        device, precision: see `Translator.load`; by default fp32 on every device.
         options: options of the search.
         note: called with each user-facing message.
 
@@ -182,11 +180,7 @@ def _scored(
     counting: Counting,
     judge: Comet | None,
 ) -> Evaluation:
-    """Computes all scores.
-
-    Args:
-        others: the baseline's translations.
-    """
+    """Computes all scores; `others` are the baseline's translations."""
     texts = (translations, *tests.references)
     language = language_of(counting["target_language"] or "")
     papers = papers_interval = comparison = None

@@ -47,12 +47,7 @@ class LineReader:
     """
 
     def __init__(self, source: Readable, name: str, strict: bool, before: int = 0):
-        """
-        Args:
-            name: name of the source in messages.
-            strict: raise InputError for invalid UTF-8.
-            before: number of lines before the first line of `source`.
-        """
+        """`before`: number of lines before the first line of `source`."""
         self.name, self.strict = name, strict
         self.invalid_lines = 0
         self._arrivals = _Arrivals(source, name)
@@ -166,11 +161,7 @@ class _Arrivals:
                 self.descriptor = source.fileno()
 
     def read(self, patience_s: float | None) -> bytes | None:
-        """Returns some bytes, b"" at the end, or None if the input pauses.
-
-        Args:
-            patience_s: maximum seconds to wait for input; None: no limit.
-        """
+        """Returns some bytes, b"" at the end, or None after `patience_s` seconds of pause."""
         if isinstance(self.source, Typed) and patience_s is not None:
             return None  # translates the line before the next prompt
         try:

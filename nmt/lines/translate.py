@@ -53,8 +53,7 @@ def run_translate(
 
     Args:
         model: a model, checkpoint or run directory.
-        input: None: standard input.
-        output: None: standard output.
+        input, output: paths; None: standard input and output.
         ensemble: further models, see `Translator.load`.
         prefix_file: file with the prefix of each line's translation; an empty line is no prefix.
         alignment: output file for word links such as "0-0 1-2" (source word, target word), one line

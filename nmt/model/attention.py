@@ -44,7 +44,7 @@ class Visibility:
             attend to the keys of its own segment. Padding (segment 0) can attend to every key; its
             output is not used.
         positions: positions within the sentence of the queries (R, T) and of the keys (R, S),
-            int64; R may be 1. Required by `causal` and `window`.
+            int64; R may be 1. `causal` and `window` require positions, else ValueError.
         ancestors: (R, T, S) bool. In decoding, the queries of a row are the hypotheses of one
             sentence, and each can attend to itself and to the tokens that it continues.
         causal: prevents attention to later positions.
@@ -52,9 +52,6 @@ class Visibility:
             side. Scores outside the window are computed and then masked; all scores and the
             weighted sum take 1% of the multiplications in an encoder layer of the base model at 27
             tokens, and 8% at 256.
-
-    Raises:
-        ValueError: `causal` or `window` is given without `positions`.
     """
 
     segments: tuple[Tensor, Tensor] | None = None
@@ -77,8 +74,8 @@ def rules_of(
     """Yields a bool mask for each given rule on segments or positions; True allows attention.
 
     Args:
-        of_query: selects from a (R, T) tensor the queries' values to compare.
-        of_key: selects from a (R, S) tensor the keys' values to compare.
+        of_query, of_key: select the values to compare from a tensor (R, T) of queries or (R, S) of
+            keys.
     """
     if visibility.segments is not None:
         query, key = of_query(visibility.segments[0]), of_key(visibility.segments[1])
@@ -149,9 +146,7 @@ def attention(
     which saves memory if d_k and d_v are equal.
 
     Args:
-        query: (R, H, T, K).
-        key: (R, H, S, K).
-        value: (R, H, S, V).
+        query, key, value: (R, H, T, K), (R, H, S, K), (R, H, S, V).
         visibility: attention mask of T queries and S keys.
         dropout: applied to the attention weights.
 
@@ -225,10 +220,7 @@ class SelfAttention(MultiHeadAttention):
         self.query_key_value = Linear(model.d_model, *self.rows)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Computes queries, keys and values.
-
-        (R, C, D) -> (R, H, C, K), (R, H, C, K), (R, H, C, V)
-        """
+        """(R, C, D) -> queries (R, H, C, K), keys (R, H, C, K), values (R, H, C, V)"""
         q, k, v = self.query_key_value(x).split(self.rows, dim=-1)
         return self.split(q, self.d_k), self.split(k, self.d_k), self.split(v, self.d_v)
 

@@ -92,9 +92,6 @@ class Transformer(nn.Module):
         their magnitude is that of the sinusoids. For other weights see the modules'
         `initialize_weights`.
 
-        Args:
-            seed: seed of the random generator.
-
         Raises:
             AttributeError: a module has parameters but no `initialize_weights`.
         """

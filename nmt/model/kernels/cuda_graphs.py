@@ -30,9 +30,7 @@ class Capturer:
         self._newest: weakref.ref[torch.cuda.CUDAGraph] | None = None
 
     def captured(self, step: Step) -> Step:
-        """Captures `step` and returns a function that replays it.
-
-        Each call of the returned function overwrites and returns the same tensor.
+        """Captures `step`; each call of the result replays it and returns the same tensor.
 
         Raises:
             RuntimeError: `step` cannot be captured, or memory ran out.

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Returns x @ weight.T + bias: (..., I), (O, I), (O) -> (..., O).
 
-    Args:
-        weight: with any strides, or in oneDNN's layout.
+    The weight may have any strides or oneDNN's layout.
     """
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 

@@ -70,12 +70,7 @@ class StaticCache:
     """One layer's keys and values of C steps; zeros for steps not yet taken."""
 
     def __init__(self, keys: Tensor, values: Tensor, columns: Tensor):
-        """
-        Args:
-            keys: (B, H, P, K).
-            values: (B, H, P, V).
-            columns: (W,) int64, the columns of the current step.
-        """
+        """(B, H, P, K), (B, H, P, V); `columns`: (W,) int64, those of the current step."""
         self.keys, self.values, self.columns = keys, values, columns
 
     def append(self, keys: Tensor, values: Tensor) -> KeysValues:
@@ -109,11 +104,7 @@ class DecodeBuffers:
         self._captured: Step | None = None
 
     def capture(self, capturer: Capturer) -> None:
-        """Captures the step as a CUDA graph, which later steps replay.
-
-        Raises:
-            RuntimeError: see `Capturer.captured`.
-        """
+        """Captures the step as a CUDA graph; raises RuntimeError, see `Capturer.captured`."""
         self._captured = capturer.captured(self._step)
 
     def clear(self) -> None:
