@@ -1,4 +1,4 @@
-"""The Translator: splits texts to the maximum length, batches, searches and restores the order."""
+"""The Translator: splits long texts, batches, searches and restores the order."""
 
 import sys
 import threading
@@ -245,7 +245,7 @@ class Translator:
         prefix: str | Sequence[str] = "",
         progress: Progress | None = None,
     ) -> list[list[Translation]]:
-        """Returns translations of each sentence with different texts, best score first.
+        """Returns translations of each sentence, best score first, all with different texts.
 
         A source of k tokens without EOS gets a translation of at most
         k + decoding.max_extra_length tokens including EOS. A blank sentence gets `EMPTY`.

@@ -35,7 +35,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A baseline's scores, and the difference and p-value of the translations against it."""
+    """A baseline's scores, and how the translations differ from it."""
 
     bleu: float  # baseline, 0 to 100
     bleu_difference: float  # translations minus baseline

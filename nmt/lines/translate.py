@@ -59,8 +59,8 @@ def run_translate(
         alignment: output file for word links such as "0-0 1-2" (source word, target word), one line
             per output line; see `nmt.decoding.alignment`. "-" adds the links to the `jsonl` output
             only.
-        shard: translates only this part of the lines. The concatenated outputs of all shards are
-            the output for the whole input.
+        shard: translates only this part of the lines. The concatenated outputs of all shards
+            equal the output for the whole input.
         shortlist: see `Translator.load`.
         note: called with each user-facing message.
 

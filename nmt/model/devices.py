@@ -7,7 +7,7 @@ import torch
 
 
 def is_gpu(device: torch.device) -> bool:
-    """Returns whether the device is a GPU: it runs asynchronously and supports CUDA graphs."""
+    """Returns whether the device is a GPU, which runs asynchronously and supports CUDA graphs."""
     return device.type == "cuda"
 
 

@@ -61,7 +61,7 @@ class Dropout(nn.Module):
         self.randomness = randomness
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Returns residual + dropout(x); both have the same, arbitrary shape.
+        """Returns residual + dropout(x) for tensors of any equal shape.
 
         In training, dropout zeroes elements with probability `p` and scales the others by
         1 / (1 - p). In evaluation it returns `x`.
