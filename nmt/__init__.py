@@ -5,7 +5,7 @@
     translator = Translator.load("runs/demo")
     translator.translate("The man reads a book.").text
 
-Names are imported at their first use: `import nmt` alone does not load torch.
+Names are imported lazily, so `import nmt` alone does not import torch.
 """
 
 from typing import TYPE_CHECKING, Any

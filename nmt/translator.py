@@ -1,4 +1,4 @@
-"""Translates sentences: cuts them to the model's length, batches, searches, restores the order."""
+"""The Translator: splits long texts, batches, searches and restores the order."""
 
 import sys
 import threading
@@ -43,18 +43,18 @@ _WINDOW_CHARACTERS = 4_000_000
 
 
 class Translator:
-    """A model that translates plain text, on its own device and in its own precision.
+    """Translates plain text with a model or an ensemble.
 
-    Threads may share one: it computes for one of them at a time. So that several processes use
-    one, each loads its own.
+    Threads may share a Translator; calls from several threads run one after another. Processes
+    cannot share one.
 
     Args:
         transformer: in evaluation mode.
-        config: of the model; its `data.max_length` bounds a source, its `decoding` is the default.
-        target_symbols: the symbols that may be generated.
-        others: models of the same vocabulary that translate together with the first: at each step
-            their probabilities are averaged.
-        shortlist: of the pieces that sentences may be translated into; None: into any pieces.
+        config: the model's configuration. `data.max_length` limits the length of a source, and
+            `decoding` provides the default options.
+        target_symbols: symbols that may be generated.
+        others: further models of an ensemble, with the same vocabulary.
+        shortlist: selects the tokens that may be generated; None: all tokens.
     """
 
     def __init__(
@@ -69,8 +69,7 @@ class Translator:
         self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
         self.transformers = [transformer, *others]
         self.device = transformer.embedding.device
-        # no method: a search that refers to its translator would keep a GPU's memory until Python
-        # collects garbage
+        # not a method: a reference cycle would keep GPU memory until garbage collection
         self._text = partial(_text, tokenizer)
         symbols = tokenizer.symbol_ids.items()
         self.search = BatchedSearch(
@@ -81,11 +80,11 @@ class Translator:
             shortlist=shortlist,
             symbols=tokenizer.symbol_ids.values(),
         )
-        # tokens; no source in training was longer
+        # maximum tokens per part, EOS excluded; no source in training was longer
         self.max_part = min(config.data.max_length, self.search.max_tokens or sys.maxsize) - 1
         self._cutter = Cutter(tokenizer, self.max_part)
-        # Threads of torch would contend for the same cores, and on a GPU for the same graphs.
-        # Again by the same thread: `progress` may translate, too.
+        # Concurrent searches would compete for cores and, on a GPU, for the same buffers. The lock
+        # is reentrant because `progress` may translate.
         self._one_at_a_time = threading.RLock()
 
     @classmethod
@@ -99,42 +98,44 @@ class Translator:
         shortlist: bool = False,
         note: Note = lambda text: None,
     ) -> Self:
-        """Reads a model directory, a checkpoint directory or a run directory.
+        """Loads a model from a model directory, a checkpoint directory or a run directory.
 
         Args:
             device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
-            precision: of matrix products; None: fp32 on a CPU, bf16 on a GPU. int8 is for CPUs.
-            ensemble: more models, which translate together with the first, see `Translator`.
-            shortlist: compute the logits of likely pieces alone, which can be faster on a CPU:
-                the most frequent ones and, from the first model's shortlist, the likeliest
-                translations of all pieces in a batch. So neighbours may change a translation.
-                Log-probabilities are of a choice among these pieces.
-            note: is told which model of a run is used.
+            precision: precision of matrix products; int8 requires a CPU. None: fp32 on a CPU, bf16
+                on a GPU.
+            ensemble: further models, whose probabilities are averaged with those of the first.
+            shortlist: compute only the logits of likely tokens, which can be faster on a CPU.
+                These are the most frequent tokens and, from the first model's shortlist, the most
+                likely translations of all tokens in a batch. A translation may then depend on the
+                other sentences of its batch, and log-probabilities are normalized over the
+                shortlist.
+            note: called with each user-facing message.
 
         Raises:
-            NoModelError: there is no sound model.
-            ArgumentError: no such device, or it has no int8; models of different vocabularies;
-                no shortlist, or one on a GPU.
+            NoModelError: there is no usable model.
+            ArgumentError: the device does not exist or does not support `precision`, the
+                vocabularies of an ensemble differ, or `shortlist` is not possible.
         """
         if isinstance(ensemble, str | Path):
-            raise ArgumentError("one path, {ensemble} {}, give a list of them", ensemble)
+            raise ArgumentError("{ensemble} must be a list of paths, not one path: {}.", ensemble)
         chosen = choose_device(device)
         if shortlist and chosen.type != "cpu":
             raise ArgumentError(
-                "only on a CPU, {shortlist} with {device} {}, leave one out, or choose cpu", chosen,
-            )  # fmt: skip
+                "{shortlist} requires a CPU, but {device} is {}. Set {device} to cpu.", chosen
+            )
         models: list[LoadedModel] = []
         for each in (path, *ensemble):
             model = load_model(Path(each), device=chosen, note=note)
             if models and model.tokenizer.sha256 != models[0].tokenizer.sha256:
                 raise ArgumentError(
-                    "another vocabulary than that of {}, {ensemble} {}, name models trained on the "
-                    "same prepared data", path, each,
+                    "{ensemble} {} has a different vocabulary from {}. Use models that were "
+                    "trained on the same prepared data.", each, path,
                 )  # fmt: skip
             if shortlist and not models and not model.shortlist:
                 raise ArgumentError(
-                    "no shortlist, {shortlist} with {}, leave it out, or prepare data with "
-                    "data.shortlist: true and train on them", path,
+                    "Model {} has no shortlist. Omit {shortlist}, or prepare the data with "
+                    "data.shortlist: true and train again.", path,
                 )  # fmt: skip
             set_precision(model.transformer, chosen, precision)
             models.append(model)
@@ -178,15 +179,15 @@ class Translator:
         progress: Progress | None = None,
         **settings: Unpack[SearchSettings],
     ) -> Translation | list[Translation]:
-        """The best translation of a sentence, or of each sentence of several; see `n_best`.
+        """Returns the best translation of a text, or a list with one for each text; see `n_best`.
 
         translator.translate("The man reads.").text -> "Der Mann liest."
         translator.translate("The man reads.", n_best=3).alternatives -> the other two
 
         Args:
-            document: keep the lines of a text, and translate each sentence by sentence; see
-                `nmt.documents.documents`.
-            settings: fields of `SearchOptions`; they go before those of `options`.
+            document: keep the lines of each text, and translate each line sentence by sentence;
+                see `nmt.documents.documents`.
+            settings: fields of `SearchOptions`; they override those of `options`.
         """
         options = replace(options or SearchOptions(), **settings)
         texts = [text] if isinstance(text, str) else listed(text, "text")
@@ -206,28 +207,31 @@ class Translator:
         window: int = 2048,
         **settings: Unpack[SearchSettings],
     ) -> Iterator[Translation]:
-        """The translation of each text, in order; for more texts than memory holds.
+        """Returns an iterator over the translations of `texts`, in order, in bounded memory.
 
         for found in translator.stream(open("news.en")): print(found.text)
 
         Args:
-            texts: taken as they are needed; a line end behind a text does not count.
-            prefix: how every translation begins.
-            window: most texts that are taken, sorted by length and translated together. With
-                fewer, the first translations come earlier and all of them later.
+            texts: read lazily; line ends after the texts are ignored.
+            prefix: prefix of every translation.
+            window: maximum number of texts that are read, sorted by length and translated
+                together. A smaller window lowers latency and throughput.
             settings: see `translate`.
 
         Raises:
-            ArgumentError: a single text, several prefixes, such a window; see also `n_best`.
+            ArgumentError: `texts` is a single text, `prefix` is not one text, or `window` is not a
+                positive integer; see also `n_best`.
         """
         options = replace(options or SearchOptions(), **settings)
         self.beam(options)
         if isinstance(texts, str):
-            raise ArgumentError("one text, {texts}, give several, or translate it")
+            raise ArgumentError(
+                "{texts} must be several texts, not one. Use translate() for one text."
+            )
         if not isinstance(prefix, str):
-            raise ArgumentError("must be one text for all, {prefix}, translate window by window")
+            raise ArgumentError("{prefix} must be one text, which applies to all translations.")
         if not isinstance(window, Integral) or window < 1:
-            raise ArgumentError("must be a whole number from 1, {window} {}, correct it", window)
+            raise ArgumentError("{window} must be a positive integer, not {}.", window)
         return (
             found
             for some in _windows(texts, window)
@@ -242,33 +246,33 @@ class Translator:
         prefix: str | Sequence[str] = "",
         progress: Progress | None = None,
     ) -> list[list[Translation]]:
-        """Translations of each sentence, best score first, no two of them the same text.
+        """Returns translations of each sentence, best score first, all with different texts.
 
-        A source of k tokens, its end symbol not counted, gets a translation of at most
-        k + decoding.max_extra_length tokens, the end symbol counted if there is one. A blank
-        sentence gets `EMPTY` without a call of the model. A text longer than data.max_length is
-        split at ends of sentences, else at spaces, else between tokens, and translated in parts,
-        each with the symbols that the text begins with: the n-th best translations of the parts,
-        joined, are its n-th best.
+        A source of k tokens without EOS gets a translation of at most
+        k + decoding.max_extra_length tokens including EOS. A blank sentence gets `EMPTY`.
 
-        With `options.sample` they are independent samples, which may well be the same text; with
-        `options.mbr` a score is the mean chrF, 0 to 100, with all samples.
+        A text longer than `data.max_length` is split at ends of sentences, else at spaces, else
+        between tokens. Each part begins with the symbols at the start of the text. The n-th best
+        translation of the text joins the n-th best translations of its parts.
+
+        With `options.sample`, the translations are independent samples and may be equal. With
+        `options.mbr`, the score is the mean chrF with all samples, 0 to 100.
 
         Args:
-            sentences: plain text, normalized here as the training data was.
-            options: `batch_tokens` bounds a batch: the padded tokens of its sources and of `beam`
-                translations of the greatest length for each. A single sentence always fits.
-            prefix: how translations begin, all of them or each its own; "": as the model likes.
-                Its tokens are counted in length, score and log-probability as any others. Of a text
-                in several parts it begins the first.
+            sentences: plain text; normalized in the same way as the training data.
+            options: `batch_tokens` limits a batch: the padded tokens of its sources plus those of
+                `beam` translations of maximum length per source. A batch has at least one sentence.
+            prefix: one prefix for all translations, or one per sentence; "": no prefix. A prefix
+                counts in length, score and log-probability. If a text is split, the prefix applies
+                to its first part.
             progress: called after each batch with its number of parts.
 
         Returns:
-            For each sentence 1 to `n_best` translations; fewer if fewer were found.
+            For each sentence 1 to `n_best` translations.
 
         Raises:
-            ArgumentError: n_best exceeds the beam; prefixes too long, or not as many as sentences;
-                out of memory.
+            ArgumentError: `n_best` exceeds the beam, a prefix is too long, the number of prefixes
+                differs from that of sentences, or memory ran out.
         """
         with self._one_at_a_time:
             return self._n_best(
@@ -292,25 +296,26 @@ class Translator:
         in_order = iter(self.search.find(parts, options, progress))
         found = [[self._translations(next(in_order), options) for _ in line] for line in lines]
         if options.align or options.attention:
-            self._look(sentences, lines, found, options)
+            self._add_attention(sentences, lines, found, options)
         return [_listed(parts, options) for parts in found]
 
     def next_tokens(self, text: str, prefix: str = "", k: int = 10) -> list[NextToken]:
-        """The k likeliest tokens with which the translation of a sentence goes on after `prefix`.
+        """Returns the k most likely next tokens of a translation after `prefix`.
 
         Returns:
-            Likeliest first; none for a blank sentence.
+            Most likely first; an empty list for a blank sentence.
 
         Raises:
-            ArgumentError: more tokens than the model takes at once; k below 1.
+            ArgumentError: the text or the prefix exceeds the maximum length, or k is not a positive
+                integer.
         """
         refuse_no_text(text, "text")
         refuse_no_text(prefix, "prefix")
         if not isinstance(k, Integral) or k < 1:
-            raise ArgumentError("must be a whole number from 1, {k} {}, correct it", k)
+            raise ArgumentError("{k} must be a positive integer, not {}.", k)
         [parts], [forced] = self._cutter.cut([text]), self._cutter.prefixes(prefix, 1)
         if len(parts) > 1:
-            raise ArgumentError("more than {} tokens, {text}, shorten it", self.max_part)
+            raise ArgumentError("{text} has more than {} tokens. Shorten it.", self.max_part)
         if not parts:
             return []
         with self._one_at_a_time, torch.inference_mode():
@@ -341,7 +346,7 @@ class Translator:
     def score(
         self, sources: str | Sequence[str], targets: str | Sequence[str]
     ) -> ScoredTranslation | list[ScoredTranslation]:
-        """What the model gives to a translation of yours, or to one of each source.
+        """Scores a given translation, or a list with one translation per source.
 
         translator.score("The man reads.", "Der Mann liest.").log_probability -> -0.2
 
@@ -350,7 +355,9 @@ class Translator:
         """
         is_one = isinstance(sources, str) and isinstance(targets, str)
         if isinstance(sources, str) != isinstance(targets, str):
-            raise ArgumentError("one text and several, {sources} and {targets}, give one of each")
+            raise ArgumentError(
+                "{sources} and {targets} must be two texts or two lists, not one of each."
+            )
         pairs = (
             ([sources], [targets])
             if is_one
@@ -361,13 +368,13 @@ class Translator:
         return scored[0] if is_one else scored
 
     def beam(self, options: SearchOptions) -> int:
-        """The beam width, W. Raises ArgumentError if `n_best` exceeds it."""
+        """Returns the beam width; raises ArgumentError if `n_best` exceeds it."""
         return options.width(self.config.decoding.beam)
 
     def _translations(
         self, hypotheses: list[Hypothesis], options: SearchOptions
     ) -> list[Translation]:
-        """Translations of a part, best first; plain samples as they were drawn."""
+        """Converts a part's hypotheses to translations; with `mbr`, scores and sorts them."""
         translations = [
             Translation(
                 self._text(h.tokens), h.score, h.log_probability, h.tokens, 1,
@@ -383,16 +390,16 @@ class Translator:
         scored.sort(key=lambda each: each.score, reverse=True)
         return different(scored)[: options.n_best]
 
-    def _look(
+    def _add_attention(
         self,
         sentences: Sequence[str],
         lines: list[list[list[int]]],
         found: list[list[list[Translation]]],
         options: SearchOptions,
     ) -> None:
-        """Replaces the translations of all parts by such with links or attention.
+        """Adds links or attention to the translations of all parts.
 
-        Links number source words in the whole text, those of the translation in the part's.
+        In links, source words are numbered within the whole text, target words within the part.
         """
         places, pairs, words = [], [], []
         for sentence, line, parts in zip(sentences, lines, found, strict=True):
@@ -424,12 +431,12 @@ class Translator:
 
 
 def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
-    """Returns a hypothesis as text: without line ends, tabs, control characters and EOS."""
+    """Decodes a hypothesis to text without line ends, tabs and control characters."""
     return tokenizer.normalize(tokenizer.decode(tokens))
 
 
 def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
-    """At most so many texts at a time, and no more characters than a few texts may have."""
+    """Yields lists of up to `most` texts; closes a list early at `_WINDOW_CHARACTERS`."""
     window: list[str] = []
     characters = 0
     try:
@@ -440,7 +447,7 @@ def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
             if len(window) == most or characters >= _WINDOW_CHARACTERS:
                 yield window
                 window, characters = [], 0
-    except Exception:  # of `texts`; what came before is translated first
+    except Exception:  # raised by `texts`; the texts before it are translated first
         if window:
             yield window
         raise
@@ -451,51 +458,50 @@ def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
 def set_precision(
     transformer: Transformer, device: torch.device, precision: Precision | None
 ) -> None:
-    """Makes a model compute in `precision`, see `Translator.load`."""
+    """Converts a model to `precision`; see `Translator.load`."""
     if precision is not None and precision not in get_args(Precision):
         raise ArgumentError(
-            "no such precision, {precision} {}, choose {}",
-            precision,
-            ", ".join(get_args(Precision)),
+            "Unknown {precision} {}. Choose one of {}.", precision, ", ".join(get_args(Precision))
         )
     if device.type == "cpu":
         try:
             prepack(transformer, precision or "fp32")
         except ValueError:
             raise ArgumentError(
-                "not in this build of torch, {precision} {}, choose bf16", precision
+                "This build of torch does not support {precision} {}. Choose fp32 or bf16.",
+                precision,
             ) from None
     elif precision == "int8":
-        raise ArgumentError("int8 is for CPUs, {device} {}, choose another {precision}", device)
+        raise ArgumentError(
+            "{precision} int8 requires a CPU, but {device} is {}. Choose bf16 or fp32.", device
+        )
     elif precision != "fp32":
         transformer.to(torch.bfloat16)
 
 
 def choose_device(name: str | None) -> torch.device:
-    """Returns the device of that name; for None a GPU if there is one, else the CPU.
+    """Returns the named device; for None, a GPU if there is one, else the CPU.
 
     Raises:
-        ArgumentError: there is no such device.
+        ArgumentError: the device does not exist.
     """
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device).tolist()  # "meta" has shapes but no numbers
+        torch.zeros(1, device=device).tolist()  # "meta" tensors have no data
     except (
         RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError, TypeError
     ):  # fmt: skip
         here = ", ".join(["cpu", *(f"cuda:{n}" for n in range(torch.cuda.device_count()))])
-        raise ArgumentError(
-            "no such device, {device} {}, name one there is: {}", name, here
-        ) from None
+        raise ArgumentError("{device} {} is not available. Choose one of {}.", name, here) from None
     if is_gpu(device):
         avoid_cudnn()
     return device
 
 
 def _listed(parts: list[list[Translation]], options: SearchOptions) -> list[Translation]:
-    """The list of a text's translations, from those of its parts."""
+    """Joins the n-best lists of a text's parts."""
     joined = combine(parts)
     if options.sample and options.mbr is None:
         return sorted(joined, key=lambda each: each.score, reverse=True)

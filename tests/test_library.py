@@ -1,4 +1,4 @@
-"""`import nmt`, as somebody uses it who writes a program."""
+"""The library as imported by a program."""
 
 import ast
 import pickle
@@ -66,7 +66,7 @@ def test_an_argument_is_named_as_it_was_given():
     assert error.naming({"n_best": "--n-best"}) == (
         "more than beam {beam}, --n-best 3, widen beam",
     )
-    with pytest.raises(InputError, match="must be at least 1, batch_tokens 0, correct it"):
+    with pytest.raises(InputError, match="batch_tokens must be at least 1, not 0"):
         nmt.SearchOptions(batch_tokens=0)
 
 
@@ -94,7 +94,7 @@ def test_each_kind_of_error_has_its_status():
         "InputError": Status.INPUT,
         "ArgumentError": Status.INPUT,
         "LostRankError": Status.INPUT,
-        "ToldElsewhereError": Status.INPUT,  # of its class; each has that of who has told
+        "ToldElsewhereError": Status.INPUT,  # default; instances take that of the other process
         "NoModelError": Status.NO_MODEL,
         "DivergedError": Status.DIVERGED,
         "LastingError": Status.INPUT,

@@ -1,1 +1,1 @@
-"""Beam search, sampling and their constraints over the step interface; alignment and scoring."""
+"""Beam search, sampling, constraints and ensembles; word alignment and scoring."""

@@ -1,10 +1,10 @@
-"""Which source word each word of a translation comes from, by the model's cross-attention.
+"""Word alignment of a translation and its source, from the model's cross-attention.
 
-A word is what stands between white space; words are numbered from 0. Each word of the translation
-is linked to the one source word with the most attention: that of the decoder's last layer, averaged
-over its heads (and over the models of an ensemble), while the word's tokens are predicted; added up
-over the tokens of a source word. What the end symbol gets does not count. In the demo's model this
-finds 98% of the links that its dictionary knows, the layer before finds 73%.
+Words are separated by white space and numbered from 0. Each word of the translation is linked to
+the source word with the most attention. The attention is that of the decoder's last layer at the
+steps that predict the word's tokens, averaged over heads and over the models of an ensemble, and
+summed over the tokens of each source word. Attention to EOS is ignored. In the demo model, the last
+layer finds 98% of the links in its dictionary, and the layer before it 73%.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,20 +18,20 @@ from nmt.data.pair import TokenPair
 from nmt.decoding.translation import Links
 from nmt.model.transformer import Transformer
 
-_BATCH_TOKENS = 2048  # padded, a side; all layers' attention is in memory at once
+_BATCH_TOKENS = 2048  # per side, with padding; the attention of all layers is held in memory
 
 
 @torch.inference_mode()
 def cross_attention(
     transformers: Sequence[Transformer], pairs: Sequence[TokenPair]
 ) -> list[NDArray[np.float32]]:
-    """The attention (T, S) of each pair's T target tokens to its S source tokens.
+    """Returns the attention (T, S) of each pair's T target tokens to its S source tokens.
 
-    Each row is that with which the token is predicted, see the module; it sums to 1.
+    Row i is the attention at the step that predicts target token i; it sums to 1.
 
     Args:
         transformers: in evaluation mode.
-        pairs: source and target token ids; every source with its end symbol.
+        pairs: source and target token ids; every source ends with EOS.
     """
     found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(pairs)
     for some in by_length(pairs, _BATCH_TOKENS):
@@ -53,25 +53,25 @@ def word_of_each_token(
     text: str,
     tag: Sequence[int] = (),
 ) -> list[list[int]]:
-    """Which word of a text each of its tokens belongs to, or ends with.
+    """Maps each token of a text to the number of its word.
 
-    A token that is nothing but white space belongs to the word before it.
+    A token that is only white space belongs to the word before it.
 
     Args:
-        decode: gives the text of token ids.
-        parts: the text's tokens, in one part or several.
-        text: without white space it is what `decode` gives for all of them.
-        tag: tokens with which the text begins, and again each of its other parts that does.
+        decode: converts token ids to text.
+        parts: the text's tokens, in one or more parts.
+        text: must equal the decoded parts, apart from white space.
+        tag: tokens of the text's target-language tag; later parts may repeat them at their start.
     """
-    words = [number for number, word in enumerate(text.split()) for _ in word]  # of each character
+    words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
     found: list[list[int]] = []
     before = 0
     for number, part in enumerate(parts):
         is_tagged = number > 0 and len(tag) > 0 and part[: len(tag)] == list(tag)
         ids = part[len(tag) :] if is_tagged else part
-        # characters, white space left out, that are complete with each token
+        # number of non-space characters up to and including each token
         complete = np.array([_length(decode(ids[: n + 1])) for n in range(len(ids))], np.int64)
-        # the bytes of half a character are several characters until it is whole
+        # an incomplete UTF-8 character may decode to several characters
         complete = np.minimum.accumulate(complete[::-1])[::-1] + before
         last = np.clip(complete, 1, max(len(words), 1)) - 1
         repeated = found[0][: len(tag)] if is_tagged else []
@@ -85,11 +85,12 @@ def _length(text: str) -> int:
 
 
 def links(weights: NDArray[np.float32], source: Sequence[int], target: Sequence[int]) -> Links:
-    """The source word of each word of a translation, in the order of the translation.
+    """Returns the pair (source word, target word) for each word of a translation, in order.
 
     Args:
         weights: attention of at least T target tokens to at least S source tokens.
-        source, target: (S), (T), the word that each token belongs to, without end symbols.
+        source: (S), the word number of each source token, without EOS.
+        target: (T), the word number of each target token, without EOS.
     """
     if not source or not target:
         return []

@@ -1,6 +1,8 @@
-"""Finds translations of parts of sources, in batches of similar length; knows tokens only.
+"""Searches for translations of tokenized sources, in batches of similar length.
 
-B parts in a batch, W hypotheses or samples of each, S source length.
+A source is a sentence, or one part of a text that exceeds the maximum length.
+
+Shapes: B sources in a batch, W hypotheses or samples per source, S source length.
 """
 
 import sys
@@ -30,7 +32,7 @@ from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import random_numbers, sample
 from nmt.decoding.shortlisted import Shortlisted
-from nmt.errors import ArgumentError, is_out_of_memory
+from nmt.errors import ArgumentError, count, is_out_of_memory
 from nmt.model.devices import as_current, is_gpu
 from nmt.model.special_ids import EOS_ID, PAD_ID
 from nmt.model.stepper import Stepper
@@ -38,35 +40,36 @@ from nmt.model.transformer import Transformer
 
 Progress = Callable[[int], object]
 
-# Tokens that a batch may hold. In the paper's base model each has 24 KB of keys and values in fp32
-# and half of that in bf16: together 0.4 GB, and 1.6 GB on a GPU. A step of a small model is cheap
-# beside what a step costs in any case: its batches hold as many tokens as that memory does, but not
-# more than the second bound.
+# Maximum tokens in a batch. In the base model each token has 24 KB of keys and values in fp32 and
+# 12 KB in bf16: 0.4 GB on a CPU, 1.6 GB on a GPU. Steps of smaller models are dominated by fixed
+# costs, so on a CPU their batches hold as many tokens as fit in the same memory, up to the second
+# bound.
 _CPU_BATCH_TOKENS, _MOST_CPU_BATCH_TOKENS = 16_384, 49_152
 _CPU_CACHE_FLOATS = _CPU_BATCH_TOKENS * 6 * 2 * 512
 _GPU_BATCH_TOKENS = 131_072
 
-_GPU_BATCHES = 2  # under way at once: while the host ranks candidates, the GPU has work
+_GPU_BATCHES = 2  # batches in flight: the GPU computes one while the host ranks the other
 
-_ROW_SAMPLES = 8  # at most, of one source: they share its keys, but score each other's, too
+_ROW_SAMPLES = 8  # maximum samples per row: each also scores the keys of the others
 _FIRST_SEED = 1
 
 
 @dataclass(frozen=True)
 class SearchInput:
-    """A part of a source, and how its translation begins; token ids without the end symbol."""
+    """A source and the prefix of its translation, as token ids without EOS."""
 
     tokens: list[int]
     prefix: list[int]
 
 
 class BatchedSearch:
-    """One model, or several as one, that finds hypotheses for parts of sources.
+    """Searches with one model or with an ensemble.
 
     Attributes:
-        max_tokens: of a sequence, as the positions of all models allow; None: no bound.
-        batches_at_once: between which the search alternates.
-        out_of_memory: advice of the error; whoever has other options than `SearchOptions` sets it.
+        max_tokens: maximum length that the positions of all models support; None: no limit.
+        batches_at_once: number of batches between which the search alternates.
+        out_of_memory: the remedy in the out-of-memory error. Callers with options other than
+            `SearchOptions` replace it.
     """
 
     def __init__(
@@ -80,11 +83,11 @@ class BatchedSearch:
     ):
         """
         Args:
-            defaults: for options that are not given.
+            defaults: values for options that are None.
             reads_as: see `search`.
             untrained: tokens that are never generated.
-            shortlist: of what batches may be translated into, on a CPU; None: into any tokens.
-            symbols: tokens that are on every shortlist, `untrained` among them.
+            shortlist: on a CPU, selects the tokens that a batch may generate; None: all tokens.
+            symbols: tokens that are on every shortlist; must include `untrained`.
         """
         self.untrained, self.shortlist, self.symbols = untrained, shortlist, symbols
         self.transformers, self.defaults, self.reads_as = transformers, defaults, reads_as
@@ -92,9 +95,7 @@ class BatchedSearch:
         on_gpu = is_gpu(self.device)
         self.buffers = [DecodeBufferPool(each) for each in transformers] if on_gpu else []
         self.batches_at_once = _GPU_BATCHES if on_gpu else 1
-        self.out_of_memory = (
-            "lower {batch_tokens} or {beam}, or decoding.beam where neither is given"
-        )
+        self.out_of_memory = "Lower {batch_tokens} or {beam}, or decoding.beam if neither is given."
         self.max_tokens = min((t.max_length for t in transformers if t.max_length), default=None)
 
     def find(
@@ -104,18 +105,18 @@ class BatchedSearch:
         progress: Progress | None = None,
         on_step: StepCallback | None = None,
     ) -> list[list[Hypothesis]]:
-        """The best hypotheses of each part, best first, or its samples in the order of drawing.
+        """Returns the best hypotheses of each source, best first, or its samples.
 
         Args:
-            progress: called after each batch with its number of parts.
-            on_step: see `search_step_by_step`; it cannot tell one batch from another.
+            progress: called after each batch with its number of sources.
+            on_step: see `search_step_by_step`; called for every batch.
         """
-        copies = -(-options.samples // _ROW_SAMPLES) or 1  # rows of a part
+        copies = -(-options.samples // _ROW_SAMPLES) or 1  # rows per source
         width = -(-options.samples // copies) or options.width(self.defaults.beam)
         found: list[list[list[Hypothesis]]] = [[[]] * copies for _ in parts]
         rows = [(index, copy) for index in range(len(parts)) for copy in range(copies)]
 
-        under_way: set[int] = set()  # batches, by their first row
+        under_way: set[int] = set()  # first row of each batch in flight
 
         def search_batch(batch: list[int]) -> Generator[None, None, None]:
             some = [rows[at] for at in batch]
@@ -134,7 +135,7 @@ class BatchedSearch:
                 progress(sum(copy == 0 for _, copy in some))
 
         batches = self._batches([parts[index] for index, _ in rows], width, options)
-        # a model has a precision of its own, whatever the caller trains in
+        # the model's precision applies, not a training loop's autocast
         with as_current(self.device), torch.autocast(self.device.type, enabled=False):
             take_turns(map(search_batch, batches), self.batches_at_once)
         each = [[one for row in part for one in row] for part in found]
@@ -143,7 +144,7 @@ class BatchedSearch:
     def started(
         self, src: Tensor, width: int, max_length: int, shortlisted: Shortlisted | None = None
     ) -> StepInterface:
-        """The model before its first step; `src` is (B, S), padded, with end symbols."""
+        """Returns the model before its first step; `src`: (B, S), padded, with EOS."""
         only = shortlisted.tensor if shortlisted else None
         members = [Stepper(each, src, width, max_length, only) for each in self.transformers]
         return self._as_one(members, shortlisted)
@@ -152,7 +153,7 @@ class BatchedSearch:
     def _started(
         self, src: Tensor, width: int, max_length: int, shortlisted: Shortlisted | None
     ) -> Iterator[StepInterface]:
-        """The same, on a GPU by graphs that later batches use again."""
+        """Starts the model for the block; on a GPU with CUDA graphs that later batches reuse."""
         if not self.buffers:
             yield self.started(src, width, max_length, shortlisted)
             return
@@ -168,7 +169,7 @@ class BatchedSearch:
         return Without(steps, untrained) if untrained else steps
 
     def _shortlisted(self, parts: Sequence[SearchInput]) -> Shortlisted | None:
-        """What a batch may be translated into, if there is a shortlist."""
+        """Returns the tokens that a batch may generate, or None without a shortlist."""
         if not self.shortlist:
             return None
         source = [token for part in parts for token in (*part.tokens, EOS_ID)]
@@ -176,25 +177,25 @@ class BatchedSearch:
         return Shortlisted(self.shortlist.candidates(source, always))
 
     def _limit(self, part: SearchInput) -> int:
-        """Most tokens of a translation, the end symbol counted."""
+        """Returns the maximum length of a translation in tokens, including EOS."""
         longest = max(len(part.tokens), len(part.prefix)) + self.defaults.max_extra_length
         return min(max(longest, len(part.prefix) + 1), self.max_tokens or sys.maxsize)
 
     @property
     def default_batch_tokens(self) -> int:
-        """The bound on a batch where `SearchOptions.batch_tokens` is not given."""
+        """Maximum tokens in a batch if `SearchOptions.batch_tokens` is None."""
         if self.device.type != "cpu":
             return _GPU_BATCH_TOKENS
         layers = [
             layer.self_attention for each in self.transformers for layer in each.decoder_layers()
         ]
-        floats = sum(layer.heads * (layer.d_k + layer.d_v) for layer in layers)  # of a token
+        floats = sum(layer.heads * (layer.d_k + layer.d_v) for layer in layers)  # per token
         return min(max(_CPU_BATCH_TOKENS, _CPU_CACHE_FLOATS // floats), _MOST_CPU_BATCH_TOKENS)
 
     def _batches(
         self, parts: Sequence[SearchInput], width: int, options: SearchOptions
     ) -> Iterator[list[int]]:
-        """Indices of the parts of each batch: of similar length, the longest first."""
+        """Yields the indices of each batch's sources, which have similar lengths, longest first."""
         bound = options.batch_tokens or self.default_batch_tokens
         order = sorted(range(len(parts)), key=lambda i: len(parts[i].tokens), reverse=True)
         begin = 0
@@ -215,11 +216,13 @@ class BatchedSearch:
         options: SearchOptions,
         on_step: StepCallback | None,
     ) -> Generator[None, None, list[list[Hypothesis]]]:
-        """`_attempt`; on a GPU once more, alone and with all memory, where this was not enough.
+        """Searches one batch; retries once on a GPU if memory ran out.
+
+        Before the retry, waits until no other batch is in flight, and frees unused buffers.
 
         Args:
-            number: of this batch.
-            under_way: numbers of the batches that have memory.
+            number: number of this batch.
+            under_way: numbers of the batches in flight.
         """
         for is_last in (not self.buffers, True):
             under_way.add(number)
@@ -231,13 +234,13 @@ class BatchedSearch:
                 if is_last:
                     longest = max(len(part.tokens) for part in parts)
                     raise ArgumentError(
-                        "out of memory, {} sentences of {} tokens with beam {} on {}, "
+                        "Out of memory on {} for {} of up to {} tokens with beam {}. "
                         + self.out_of_memory,
-                        len(parts), longest, width, self.device,
+                        self.device, count(len(parts), "sentence"), longest, width,
                     ) from None  # fmt: skip
             finally:
                 under_way.discard(number)
-            # here, where no exception refers to the tensors any more
+            # outside `except`: the exception's traceback would keep tensors alive
             while under_way:
                 yield
             for pool in self.buffers:
@@ -253,7 +256,7 @@ class BatchedSearch:
         options: SearchOptions,
         on_step: StepCallback | None,
     ) -> Generator[None, None, list[list[Hypothesis]]]:
-        """Yields when it has to wait for the device, and returns what it has found."""
+        """Searches one batch; yields whenever it has to wait for the device."""
         longest = max(len(part.tokens) for part in parts)
         rows = [[*part.tokens, EOS_ID] + [PAD_ID] * (longest - len(part.tokens)) for part in parts]
         limits = [self._limit(part) for part in parts]
@@ -297,7 +300,7 @@ class BatchedSearch:
 def _numbers(
     parts: list[SearchInput], copies: list[int], width: int, length: int, options: SearchOptions
 ) -> NDArray[np.float64]:
-    """What `sample` draws with, (B, W, length): the same whatever else is in the batch."""
+    """Returns random numbers (B, W, length) for `sample`; a source always gets the same ones."""
     seed = _FIRST_SEED if options.seed is None else options.seed
     each = [
         [random_numbers(seed, part.tokens, copy * width + w, length) for w in range(width)]

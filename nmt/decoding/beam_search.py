@@ -1,12 +1,13 @@
-"""Beam search over the step interface, which is all it knows of the model.
+"""Beam search over the step interface.
 
-Vaswani et al. (2017), §6.1, with the length penalty of Wu et al. (2016), Eq. 14. Beam 1 is greedy.
-The device picks a step's candidates; the host decides which to keep. On the host, a hypothesis
-is a chain of links from each token to the one before, so that reordering a beam copies nothing.
+Vaswani et al. (2017), §6.1, with the length penalty of Wu et al. (2016), Eq. 14. Beam 1 is greedy
+search. The device selects the candidates of a step, and the host decides which to keep. On the
+host, a hypothesis is a linked list from each token to the previous one, so reordering a beam copies
+nothing.
 
-B sentences, b those still in the batch, W beam width, V vocabulary. The W live hypotheses of a
-sentence have places 0 to W - 1 in its beam. A hypothesis's parent is the place, one step
-earlier, of the hypothesis that it continues.
+Shapes: B sentences, b sentences still in the batch, W beam width, V vocabulary. The W live
+hypotheses of a sentence have places 0 to W - 1 in its beam. The parent of a hypothesis is the
+place, one step earlier, of the hypothesis that it continues.
 """
 
 from collections import deque
@@ -25,48 +26,48 @@ from nmt.errors import NoModelError
 from nmt.model.devices import is_gpu
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
-NOT_NUMBERS = "scores that are not numbers, the model's output, use a sound model"
+NOT_NUMBERS = "The model's scores are NaN or infinite. Use a model with finite weights."
 NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
-_BLOCK = 128  # tokens of the vocabulary that are compared together
-_LEAVE_SHARE = 8  # once an eighth of a batch is done, the rest is copied into a smaller one
+_BLOCK = 128  # tokens per block in `_top`
+_LEAVE_SHARE = 8  # once 1/8 of a batch is done, the rest is copied into a smaller batch
 
-ReadsAs = Callable[[list[int]], Hashable]  # from tokens to what a reader sees, say their text
-# is told of each step's candidates, (b, 2 W) each and likeliest first: log-probabilities of the
-# hypotheses, their parents, their newest tokens
+ReadsAs = Callable[[list[int]], Hashable]  # maps tokens to the text that identifies them
+# called with each step's candidates: log-probabilities, parents and newest tokens of hypotheses;
+# each (b, 2 W), most likely first
 StepCallback = Callable[[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]], None]
 
-# (B, W) each: tokens, parents, and log-probabilities up to and with the tokens
+# tokens, parents, and log-probabilities up to and including the tokens; each (B, W)
 _Link = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]
 _FOUND = np.dtype([("score", "f8"), ("log_probability", "f8"), ("tokens", "i4"), ("place", "i4")])
 
 
 class StepInterface(Protocol):
-    """A batch of sentences being decoded, W hypotheses each."""
+    """The decoder's state for a batch of sentences with W hypotheses each."""
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """Logits of the next token; the search may write into them.
+        """Returns the logits of the next token; the caller may overwrite them.
 
         Args:
-            last_tokens: (b, W) int64, the newest token of each hypothesis; BOS at first.
-            parents: (b, W) int64, the parent of each.
+            last_tokens: (b, W) int64, the newest token of each hypothesis; BOS at the first step.
+            parents: (b, W) int64, the parent of each hypothesis.
 
         Returns:
             (b, W, V) fp32 or bf16.
         """
 
     def keep(self, sentences: Tensor) -> None:
-        """Continues with these sentences alone: int64 indices below b, ascending."""
+        """Drops all other sentences; `sentences`: int64 indices below b, ascending."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """What the search has found for a sentence."""
+    """A hypothesis that the search returns."""
 
-    tokens: list[int]  # with the end symbol if finished
+    tokens: list[int]  # with EOS if finished
     log_probability: float  # natural log, summed over `tokens`
     score: float  # log_probability / length_penalty(len(tokens), alpha)
-    finished: bool  # False: cut at the limit
-    token_log_probabilities: list[float] = field(default_factory=list)  # they sum to the whole's
+    finished: bool  # False: cut at the maximum length
+    token_log_probabilities: list[float] = field(default_factory=list)  # one per token
 
 
 def search(
@@ -79,28 +80,29 @@ def search(
     reads_as: ReadsAs | None = None,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """The best hypotheses of each sentence, best score first.
+    """Returns the best hypotheses of each sentence, best score first.
 
-    Of the 2 W likeliest continuations of a sentence, those with an end symbol are finished, and the
-    W likeliest others stay live: at most W can have an end symbol. (Beam 1: an end symbol counts
-    only if no other token is likelier.) A sentence is done when no live hypothesis can beat the
-    n-th best finished one: the score of a live one will be at most its log-probability divided by
-    the penalty at the greatest length, as alpha >= 0. Hypotheses cut at the limit are returned only
-    if none finished: their score lacks the end symbol's log-probability.
+    Each step considers the 2 W most likely continuations of a sentence. Those that end with EOS
+    (at most W of them) are finished, and the W most likely others stay live. With beam 1, EOS
+    finishes a hypothesis only if it is the most likely token. A sentence is done when no live
+    hypothesis can beat the n-th best finished one. The bound on the score of a live hypothesis is
+    its log-probability divided by the length penalty at the maximum length, which holds for
+    alpha >= 0. Hypotheses cut at the maximum length are returned only if none finished, because
+    their scores lack the log-probability of EOS.
 
     Args:
         steps: the model, started on B sentences with `beam` hypotheses each.
-        max_lengths: (B,) most tokens of a hypothesis of each sentence, end symbol included.
+        max_lengths: (B,) maximum length of each sentence's hypotheses in tokens, including EOS.
         beam: W >= 1.
-        alpha: exponent of the length penalty, >= 0; the paper: 0.6.
-        n_best: hypotheses wanted for each sentence, at most `beam`; fewer if fewer were found.
-        reads_as: of hypotheses for which it returns the same, only the best counts among the
-            `n_best`. None: no two are the same.
-        device: on which `steps` expects its arguments.
+        alpha: exponent of the length penalty, >= 0; 0.6 in the paper.
+        n_best: maximum number of hypotheses to return per sentence, at most `beam`.
+        reads_as: maps tokens to text. Of hypotheses with equal text, only the best is returned.
+            None: every hypothesis counts as different.
+        device: device of the arguments of `steps`.
 
     Raises:
-        ValueError: an argument out of its range.
-        NoModelError: the model's scores are not numbers.
+        ValueError: an argument is out of range.
+        NoModelError: the model's scores are NaN.
     """
     steps_of_search = search_step_by_step(
         steps, max_lengths, beam=beam, alpha=alpha, n_best=n_best, reads_as=reads_as, device=device
@@ -124,9 +126,9 @@ def search_step_by_step(
     device: torch.device | str,
     on_step: StepCallback | None = None,
 ) -> Generator[None, None, list[list[Hypothesis]]]:
-    """`search`, which yields when it has to wait for the device; `on_step` sees it at work."""
+    """Runs `search` as a generator that yields whenever it has to wait for the device."""
     if not (1 <= n_best <= beam and alpha >= 0 and min(max_lengths, default=1) >= 1):
-        raise ValueError(f"out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}")
+        raise ValueError(f"Out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}.")
     beams = _Beams(max_lengths, beam, alpha, n_best, reads_as)
     last_tokens = torch.full((len(max_lengths), beam), BOS_ID, device=device)  # (B, W)
     parents = torch.arange(beam, device=device).expand_as(last_tokens)  # (B, W)
@@ -149,9 +151,9 @@ def search_step_by_step(
 
 
 def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) -> None:
-    """Runs all searches to their ends, `at_once` of them a step each in turn.
+    """Runs all searches to their ends, alternating between `at_once` of them after each step.
 
-    While the host ranks the candidates of one, the device computes the next step of another.
+    While the host ranks the candidates of one search, the device computes a step of another.
     """
     waiting = iter(searches)
     running = deque(islice(waiting, at_once))
@@ -166,26 +168,26 @@ def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) 
 
 
 class ToHost:
-    """A tensor on its way to the host: only `wait` waits for it, and for nothing behind it."""
+    """An asynchronous copy to the host; `wait` does not wait for later work of the device."""
 
     def __init__(self, tensor: Tensor):
         self.event = torch.cuda.Event() if is_gpu(tensor.device) else None
         if self.event:
-            stream = torch.cuda.current_stream(tensor.device)  # not that of the current device
+            stream = torch.cuda.current_stream(tensor.device)  # the current device may differ
             on_host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
             tensor = on_host.copy_(tensor, non_blocking=True)
             self.event.record(stream)
         self.tensor = tensor
 
     def wait(self) -> NDArray[np.int64]:
-        """Returns the tensor's content, int64."""
+        """Waits for the copy and returns it as an array."""
         if self.event:
             self.event.synchronize()
         return self.tensor.numpy()
 
 
 def to_device(device: torch.device | str, array: NDArray[np.generic]) -> Tensor:
-    """Copies to the device without waiting for it, which only page-locked memory allows."""
+    """Copies an array to the device asynchronously, from page-locked memory."""
     tensor = torch.from_numpy(array)
     if torch.device(device).type == "cuda":
         tensor = tensor.pin_memory()
@@ -193,19 +195,19 @@ def to_device(device: torch.device | str, array: NDArray[np.generic]) -> Tensor:
 
 
 def _candidates(logits: Tensor, live: Tensor) -> Tensor:
-    """The 2 W likeliest continuations of each sentence.
+    """Returns the 2 W most likely continuations of each sentence.
 
     Args:
-        logits: (b, W, V), written into.
-        live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf: there is none.
+        logits: (b, W, V), overwritten.
+        live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf marks an empty place.
 
     Returns:
-        (2, b, 2 W) int64, so that one copy takes all to the host: the bits of the fp32
-        log-probabilities with the new token, and parent * V + token.
+        (2, b, 2 W) int64, one tensor for a single copy to the host: the bits of the
+        continuations' fp32 log-probabilities, and parent * V + token.
     """
     b, W, V = logits.shape
-    # Log-probabilities are the model's, so they are taken before tokens are ruled out. One of them
-    # gives the normalizer of all: softmax is one pass over the logits, logsumexp several.
+    # The softmax includes the tokens that are ruled out below. The normalizer follows from one of
+    # its values: softmax is one pass over the logits, logsumexp takes several.
     p = logits.softmax(-1)  # (b, W, V)
     for token in NEVER_GENERATED:  # indexing with a list would copy it to the GPU and wait
         logits[..., token].fill_(-torch.inf)
@@ -219,7 +221,7 @@ def _candidates(logits: Tensor, live: Tensor) -> Tensor:
 
 
 def as_codes(values: Tensor) -> Tensor:
-    """Returns the bits of fp32 numbers as int64, so that one tensor holds them with tokens."""
+    """Returns the bits of fp32 numbers as int64, so that a tensor can hold them next to tokens."""
     return values.view(torch.int32).long()
 
 
@@ -231,7 +233,7 @@ def from_codes(codes: NDArray[np.int64]) -> NDArray[np.float32]:
 def _in_order(
     candidates: NDArray[np.int64], vocabulary_size: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-    """Log-probabilities, parents and tokens, (b, 2 W) each and likeliest first."""
+    """Returns log-probabilities, parents and tokens, each (b, 2 W), most likely first."""
     values = from_codes(candidates[0])
     if np.isnan(values).any():
         raise NoModelError(NOT_NUMBERS)
@@ -241,10 +243,10 @@ def _in_order(
 
 
 def _top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`logits.topk(k)`: (..., V) -> values and indices, (..., k) each.
+    """Computes `logits.topk(k)`: (..., V) -> values and indices, each (..., k).
 
-    The k greatest are in the k blocks with the greatest maxima. To find those and look into them
-    is 3 to 5 times faster on a CPU than `topk` over a whole vocabulary.
+    The k largest values lie in the k blocks with the largest maxima. On a CPU, searching only
+    these blocks is 3 to 5 times faster than `topk` over the whole vocabulary.
     """
     V = logits.shape[-1]
     n = V // _BLOCK
@@ -260,7 +262,7 @@ def _top(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 class _Beams:
-    """What the search has found: live hypotheses, finished ones, and the links behind them."""
+    """The state of a search: live and finished hypotheses, and the links between tokens."""
 
     def __init__(
         self,
@@ -274,14 +276,14 @@ class _Beams:
         self.max_lengths = np.asarray(max_lengths, dtype=np.int64)  # (B,)
         B = len(max_lengths)
         self.best_penalties = np.array([length_penalty(n, alpha) for n in max_lengths])  # (B,)
-        self.in_batch = np.arange(B)  # (b,) numbers of the sentences in the batch
+        self.in_batch = np.arange(B)  # (b,) sentences in the batch
         self.done = np.zeros(B, dtype=bool)  # (B,) done sentences may still be in the batch
-        self.finished = np.zeros((B, n_best), dtype=_FOUND)  # (B, n) best first
+        self.finished = np.zeros((B, n_best), dtype=_FOUND)  # (B, n), best first
         self.finished["score"] = -np.inf
-        self.cut = self.finished.copy()  # (B, n) likewise
-        self.read: dict[tuple[int, int, int, bool], Hashable] = {}  # by `_tokens`'s arguments
-        self.links: list[_Link] = []  # of each step
-        self.live: NDArray[np.float32]  # (b, W) log-probabilities, likeliest first
+        self.cut = self.finished.copy()  # (B, n), best first
+        self.read: dict[tuple[int, int, int, bool], Hashable] = {}  # keys: arguments of `_tokens`
+        self.links: list[_Link] = []  # one per step
+        self.live: NDArray[np.float32]  # (b, W) log-probabilities, highest first
         self.tokens: NDArray[np.int64]  # (b, W)
         self.parents: NDArray[np.int64]  # (b, W)
 
@@ -291,7 +293,7 @@ class _Beams:
         parents: NDArray[np.int64],
         tokens: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Takes in one step's candidates, (b, 2 W) each and likeliest first.
+        """Processes one step's candidates, each (b, 2 W), most likely first.
 
         Sets `live`, `tokens` and `parents` for the next step.
 
@@ -318,7 +320,7 @@ class _Beams:
         parents: NDArray[np.int64],
         n: int,
     ) -> None:
-        """Ranks hypotheses that end at token n among those finished before."""
+        """Adds the hypotheses that end at token n to the n-best finished ones."""
         ending = np.flatnonzero(ends.any(1) & ~self.done[self.in_batch])  # indices below b
         if not ending.size:
             return
@@ -334,7 +336,7 @@ class _Beams:
     def _best(
         self, found: NDArray[np.void], sentences: NDArray[np.int64], *, finished: bool
     ) -> NDArray[np.void]:
-        """The n best of each sentence's hypotheses, best first: (s, m) -> (s, n)."""
+        """Returns each sentence's n best hypotheses, best first: (s, m) -> (s, n)."""
         if self.reads_as is not None:
             self._rule_out_doubles(found, sentences, self.reads_as, finished)
         order = np.argsort(-found["score"], axis=1, kind="stable")[:, : self.n_best]
@@ -347,7 +349,7 @@ class _Beams:
         reads_as: ReadsAs,
         finished: bool,
     ) -> None:
-        """Sets to -inf the scores of hypotheses that read as a better one does."""
+        """Sets the score of a hypothesis to -inf if a better one has the same text."""
         for sentence, row in zip(sentences.tolist(), found, strict=True):
             seen: set[Hashable] = set()
             for index in np.argsort(-row["score"], kind="stable"):
@@ -371,9 +373,9 @@ class _Beams:
         self.links.append((tokens, parents, totals))
 
     def _judge(self, ends: NDArray[np.bool_], n: int) -> None:
-        """Marks the sentences that are done after n tokens."""
+        """Marks sentences as done after n tokens."""
         bounds = self.live[:, 0] / self.best_penalties[self.in_batch]  # (b,)
-        done = bounds <= self.finished["score"][self.in_batch, -1]  # -inf <= -inf: none is live
+        done = bounds <= self.finished["score"][self.in_batch, -1]  # -inf <= -inf: none live
         if self.beam == 1:
             done |= ends[:, 0]
         at_limit = (n >= self.max_lengths[self.in_batch]) & ~self.done[self.in_batch]
@@ -382,7 +384,7 @@ class _Beams:
         self.done[self.in_batch[done | at_limit]] = True
 
     def _cut(self, at_limit: NDArray[np.bool_], n: int) -> None:
-        """Ranks the live hypotheses of sentences, (b,), whose limit is n tokens."""
+        """Keeps the n best live hypotheses of the sentences (b,) whose maximum length is n."""
         sentences = self.in_batch[at_limit]
         cut = np.zeros((sentences.size, self.beam), dtype=_FOUND)
         cut["log_probability"] = self.live[at_limit]
@@ -391,7 +393,7 @@ class _Beams:
         self.cut[sentences] = self._best(cut, sentences, finished=False)
 
     def _leave(self) -> NDArray[np.int64]:
-        """Drops done sentences from the batch once they are enough; returns the others' indices."""
+        """Drops done sentences once they are 1/8 of the batch; returns the remaining indices."""
         kept = np.flatnonzero(~self.done[self.in_batch])
         n_done = self.in_batch.size - kept.size
         if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:
@@ -401,12 +403,12 @@ class _Beams:
         return kept
 
     def hypotheses(self) -> list[list[Hypothesis]]:
-        """(B) lists of 1 to n, best first; empty only where the model allowed no token at all."""
+        """Returns up to n hypotheses per sentence, best first; none if no token was allowed."""
         sentences = range(len(self.max_lengths))
         return [self._of(s, finished=True) or self._of(s, finished=False) for s in sentences]
 
     def _of(self, sentence: int, *, finished: bool) -> list[Hypothesis]:
-        """The finished hypotheses of a sentence, or those cut at the limit."""
+        """Returns the finished hypotheses of a sentence, or those cut at the maximum length."""
         found = (self.finished if finished else self.cut)[sentence]
         hypotheses = []
         for score, total, n, place in found[found["score"] > -np.inf].tolist():
@@ -421,12 +423,12 @@ class _Beams:
     def _chain(
         self, sentence: int, n: int, place: int, finished: bool
     ) -> tuple[list[int], list[float]]:
-        """Follows the links back from the last of n tokens, whose place is given.
+        """Follows the links back from token n at the given place.
 
-        An end symbol has no link: where there is one, `place` is its parent.
+        EOS has no link; if the hypothesis is finished, `place` is the parent of EOS.
 
         Returns:
-            The tokens, and the log-probability up to and with each of those that have a link.
+            The tokens, and the log-probability up to and including each token but EOS.
         """
         tokens: list[int] = [EOS_ID] if finished else []
         totals: list[float] = []

@@ -1,9 +1,9 @@
-"""What a translation must begin with, and what it must not repeat, as wrappers of the steps.
+"""Constraints on translations, as wrappers of the step interface.
 
-A constraint rules out tokens step by step; a search sees only other logits. It does not change the
-log-probabilities of the tokens that remain: they are the model's own.
+A constraint changes the logits so that some tokens cannot be generated. The log-probabilities of
+the other tokens stay those of the model.
 
-b sentences in the batch, W hypotheses of each, V vocabulary, L tokens so far.
+Shapes: b sentences in the batch, W hypotheses per sentence, V vocabulary, L tokens so far.
 """
 
 from collections.abc import Sequence
@@ -15,16 +15,17 @@ from torch import Tensor
 from nmt.decoding.beam_search import NEVER_GENERATED, StepInterface, to_device
 from nmt.model.special_ids import PAD_ID
 
-# nats; the least that is left to the likeliest token where almost all probability is ruled out
+# lower bound in nats on the best allowed token, if almost all probability is ruled out
 _LEAST_LOG_PROBABILITY = -80.0
-_FREE = -1  # stands behind the end of a prefix
+_FREE = -1  # padding of prefixes: no constraint at this step
 
 
 def without(logits: Tensor, ruled_out: Tensor) -> Tensor:
-    """Logits without some tokens: (b, W, V), (b, W, V) bool -> (b, W, V) fp32.
+    """Sets the logits of some tokens to -inf: (b, W, V), (b, W, V) bool -> (b, W, V) fp32.
 
-    Their probability goes to the padding, which is never picked: so the softmax of all others is
-    what it was. Where no token would be left, none is ruled out.
+    Their probability moves to the padding token, which is never generated, so the softmax of the
+    other tokens does not change. If all tokens of a hypothesis are ruled out, its logits stay as
+    they are.
     """
     concerned = ruled_out.any(-1, keepdim=True)  # (b, W, 1)
     logits, ruled_out = logits.float(), ruled_out.clone()
@@ -38,10 +39,10 @@ def without(logits: Tensor, ruled_out: Tensor) -> Tensor:
 
 
 class Without:
-    """Steps that never give some tokens, the same few at every step."""
+    """Steps that never generate certain tokens."""
 
     def __init__(self, steps: StepInterface, tokens: Sequence[int]):
-        """`tokens`: ids; their probability goes to the padding, as in `without`."""
+        """`tokens`: token ids; their probability moves to the padding token, see `without`."""
         self.steps, self.tokens = steps, tokens
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
@@ -59,7 +60,7 @@ class Without:
 
 
 class ForcedPrefix:
-    """Steps whose hypotheses begin with given tokens, a prefix for each sentence."""
+    """Steps whose hypotheses begin with a given prefix per sentence."""
 
     def __init__(
         self,
@@ -69,15 +70,15 @@ class ForcedPrefix:
     ):
         """
         Args:
-            prefixes: (B) token ids without BOS and EOS; empty: the sentence is free.
-            device: on which `steps` expects its arguments.
+            prefixes: (B) token ids without BOS and EOS; an empty prefix is no constraint.
+            device: device of the arguments of `steps`.
         """
         self.steps = steps
         longest = max(map(len, prefixes))
         rows = [[*prefix, *[_FREE] * (longest - len(prefix))] for prefix in prefixes]
-        # on the device, as the host would wait to read which sentences stay
+        # on the device, so that `keep` needs no synchronization
         self.prefixes = to_device(device, np.array(rows, dtype=np.int64))  # (b, longest)
-        self.taken = 0  # steps
+        self.taken = 0  # steps taken
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
         """See `StepInterface.step`."""
@@ -97,10 +98,10 @@ class ForcedPrefix:
 
 
 class NoRepeatedNgrams:
-    """Steps that never complete an n-gram of tokens which their hypothesis already has."""
+    """Steps that never generate an n-gram of tokens twice in a hypothesis."""
 
     def __init__(self, steps: StepInterface, n: int):
-        """`n` >= 1 tokens; 1: no token comes twice."""
+        """`n`: length of the n-grams in tokens, >= 1."""
         self.steps, self.n = steps, n
         self.tokens: Tensor | None = None  # (b, W, L), BOS first
 

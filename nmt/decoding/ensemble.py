@@ -1,4 +1,4 @@
-"""Several models of the same vocabulary as one: the mean of their probabilities at each step."""
+"""Ensembles: models with the same vocabulary, whose probabilities are averaged at each step."""
 
 import math
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ class Ensemble:
     """Steps of several models that decode the same sentences."""
 
     def __init__(self, members: Sequence[StepInterface]):
-        """`members`: at least one, each started on the same sentences."""
+        """`members`: one or more models, all started on the same sentences."""
         self.members = members
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """The logarithm of the members' mean probability: (b, W), (b, W) -> (b, W, V) fp32."""
+        """Returns the log of the members' mean probability: (b, W), (b, W) -> (b, W, V) fp32."""
         logs = [m.step(last_tokens, parents).float().log_softmax(-1) for m in self.members]
         return torch.stack(logs).logsumexp(0) - math.log(len(logs))
 

@@ -1,7 +1,8 @@
-"""Minimum Bayes risk: of many samples the translation that is most like all of them.
+"""Minimum Bayes risk decoding (Eikema & Aziz, 2020).
 
-Eikema & Aziz (2020): each sample is a candidate, and all of them are references. What they are
-compared by is chrF (Popović, 2015) with sacreBLEU's defaults, for all pairs at once.
+Selects the sample with the highest mean utility, where every sample serves as candidate and as
+reference. The utility is chrF (Popović, 2015) with sacreBLEU's defaults, computed for all pairs at
+once.
 """
 
 from collections import Counter
@@ -10,13 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-_ORDERS = range(1, 7)  # characters of an n-gram
-_BETA_SQUARED = 4.0  # recall counts twice as much as precision
-_MAX_COUNTS = 10_000_000  # numbers in memory at once
+_ORDERS = range(1, 7)  # lengths of character n-grams
+_BETA_SQUARED = 4.0  # beta = 2, as in chrF2
+_MAX_COUNTS = 10_000_000  # counts in memory at once
 
 
 def expected_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
-    """(N,) the mean chrF of each text, 0 to 100, all of them being references, itself too."""
+    """Returns the mean chrF (N,), 0 to 100, of each text with all texts as references."""
     numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     times = np.bincount([numbers[text] for text in texts], minlength=len(numbers))  # (M,)
     expected = pairwise_chrf(list(numbers)) @ times / max(len(texts), 1)
@@ -24,10 +25,10 @@ def expected_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def pairwise_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
-    """(M, M) chrF, 0 to 100, of each text (row) with each as its reference (column)."""
+    """Returns the chrF (M, M), 0 to 100, of each text (row) with each reference (column)."""
     M = len(texts)
     precision, recall, orders = np.zeros((M, M)), np.zeros((M, M)), np.zeros((M, M))
-    characters = ["".join(text.split()) for text in texts]  # white space does not count
+    characters = ["".join(text.split()) for text in texts]  # chrF ignores white space
     for n in _ORDERS:
         sizes = np.array([max(len(text) - n + 1, 0) for text in characters])  # (M,)
         both = (sizes[:, None] > 0) & (sizes > 0)  # (M, M)
@@ -42,7 +43,7 @@ def pairwise_chrf(texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def _common(texts: Sequence[str], n: int) -> NDArray[np.float64]:
-    """How many n-grams of characters each two texts have in common: (M, M)."""
+    """Counts the character n-grams that each pair of texts has in common: (M, M)."""
     M = len(texts)
     counted = [Counter(text[i : i + n] for i in range(len(text) - n + 1)) for text in texts]
     texts_with = Counter(ngram for counts in counted for ngram in counts)

@@ -1,4 +1,4 @@
-"""How to translate: what a search keeps and forbids, or how samples are drawn."""
+"""Options of beam search and sampling."""
 
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -7,7 +7,7 @@ from typing import NoReturn, TypedDict
 from nmt.config import MAX_BEAM
 from nmt.errors import ArgumentError
 
-_MAX_ALPHA = 100  # as of decoding.length_penalty
+_MAX_ALPHA = 100  # as for the setting decoding.length_penalty
 _MAX_TEMPERATURE = 100
 _MAX_SEED = 2**63 - 1
 _COUNTS = ("beam", "n_best", "batch_tokens", "no_repeat_ngram", "mbr", "top_k")
@@ -15,15 +15,15 @@ _COUNTS = ("beam", "n_best", "batch_tokens", "no_repeat_ngram", "mbr", "top_k")
 
 @dataclass(frozen=True)
 class Distribution:
-    """From which distribution a token is drawn."""
+    """The distribution from which tokens are sampled."""
 
-    temperature: float = 1.0  # > 0, divides the logits
-    top_k: int | None = None  # of the k likeliest tokens
-    top_p: float = 1.0  # of the fewest likeliest tokens with this share of what `top_k` leaves
+    temperature: float = 1.0  # > 0; divides the logits
+    top_k: int | None = None  # sample from the k most likely tokens; None: all
+    top_p: float = 1.0  # then from the smallest set with this share of their probability
 
 
 class SearchSettings(TypedDict, total=False):
-    """The fields of SearchOptions, as arguments by name."""
+    """The fields of SearchOptions, as keyword arguments."""
 
     beam: int | None
     length_penalty: float | None
@@ -42,29 +42,30 @@ class SearchSettings(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """How to search; None: the model's configuration decides, or for `batch_tokens` the device.
+    """Options of beam search or sampling.
 
-    With `sample` or `mbr` nothing is searched for: translations are drawn by chance, from what
-    `temperature`, `top_k` and `top_p` leave of the model's distribution. They depend on the text,
-    the model, these options and `seed` alone.
+    If `beam` or `length_penalty` is None, the model's configuration applies; if `batch_tokens` is
+    None, a default for the device. With `sample` or `mbr`, translations are sampled from the
+    model's distribution as modified by `temperature`, `top_k` and `top_p`. Samples depend only on
+    the text, the model, these options and `seed`.
 
     Raises:
-        ArgumentError: a value out of its range, or values that do not go together.
+        ArgumentError: a value is out of range, or two options conflict.
     """
 
-    beam: int | None = None  # hypotheses kept for each sentence; 1: greedy
+    beam: int | None = None  # live hypotheses per sentence; 1: greedy search
     length_penalty: float | None = None  # alpha
-    n_best: int = 1  # at most the beam; of samples, how many; with `mbr`, at most as many
+    n_best: int = 1  # translations per sentence, at most `beam` or `mbr`; number of samples
     batch_tokens: int | None = None  # see Translator.n_best
-    no_repeat_ngram: int | None = None  # no n tokens in a row come twice in a translation
-    sample: bool = False
-    mbr: int | None = None  # draw so many samples; best is what is most like all of them
+    no_repeat_ngram: int | None = None  # generate no n-gram of tokens of this length twice
+    sample: bool = False  # sample instead of searching
+    mbr: int | None = None  # minimum Bayes risk decoding with this number of samples
     temperature: float | None = None  # divides the logits; None: 1
-    top_k: int | None = None  # draw from the k likeliest tokens; None: from all
-    top_p: float | None = None  # from the fewest with this share of the probability; None: 1
-    seed: int | None = None  # of samples; None: 1
-    align: bool = False  # find Translation.alignment too
-    attention: bool = False  # find Translation.attention too
+    top_k: int | None = None  # sample from the k most likely tokens; None: all
+    top_p: float | None = None  # sample from the smallest set with this probability; None: 1
+    seed: int | None = None  # seed of sampling; None: 1
+    align: bool = False  # compute Translation.alignment
+    attention: bool = False  # compute Translation.attention
 
     def __post_init__(self) -> None:
         for name in (*_COUNTS, "seed"):
@@ -77,7 +78,7 @@ class SearchOptions:
         for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ArgumentError(f"must be at least 1, {{{name}}} {{}}, correct it", value)
+                raise ArgumentError(f"{{{name}}} must be at least 1, not {{}}.", value)
         for name in ("beam", "mbr"):
             self._at_most(name, MAX_BEAM)
         if self.samples:
@@ -90,23 +91,21 @@ class SearchOptions:
 
     @property
     def samples(self) -> int:
-        """How many are drawn for each sentence; 0: none, it is a search."""
+        """Number of samples per sentence; 0 for beam search."""
         return self.mbr or (self.n_best if self.sample else 0)
 
     def width(self, default: int) -> int:
-        """The beam width; ArgumentError if `n_best` exceeds it. `default`: if none was given."""
+        """Returns `beam` or `default`; raises ArgumentError if `n_best` exceeds it."""
         beam = self.beam or default
         if self.n_best > beam and not self.samples:
             raise ArgumentError(
-                "more translations wanted than hypotheses kept, {n_best} {} with {beam} {}, "
-                "raise {beam} or lower {n_best}",
-                self.n_best, beam,
-            )  # fmt: skip
+                "{n_best} {} exceeds {beam} {}. Raise {beam} or lower {n_best}.", self.n_best, beam
+            )
         return beam
 
     @property
     def distribution(self) -> Distribution:
-        """From which distribution samples are drawn."""
+        """The distribution from which tokens are sampled."""
         return Distribution(
             1.0 if self.temperature is None else float(self.temperature),
             self.top_k,
@@ -114,7 +113,7 @@ class SearchOptions:
         )
 
     def _must_be(self, name: str, kind: type, called: str) -> None:
-        """Raises ArgumentError for a value of another kind; numpy's numbers are of either."""
+        """Raises ArgumentError for a value of another type; numpy's numbers are accepted."""
         value = getattr(self, name)
         is_kind = isinstance(value, kind) and not isinstance(value, bool)
         if not is_kind and not (value is None and name != "n_best"):
@@ -122,40 +121,34 @@ class SearchOptions:
 
     def _refuse(self, name: str, wanted: str) -> NoReturn:
         value = repr(getattr(self, name))[:60]
-        raise ArgumentError(f"must be {wanted}, {{{name}}} {{}}, correct it", value)
+        raise ArgumentError(f"{{{name}}} must be {wanted}, not {{}}.", value)
 
     def _at_most(self, name: str, limit: int) -> None:
         value = getattr(self, name)
         if value is not None and value > limit:
-            raise ArgumentError(f"must be at most {{}}, {{{name}}} {{}}, correct it", limit, value)
+            raise ArgumentError(f"{{{name}}} must be at most {{}}, not {{}}.", limit, value)
 
     def _in_range(self, name: str, least: float, most: float) -> None:
         value = getattr(self, name)
         if value is not None and not least <= value <= most:
             raise ArgumentError(
-                f"must be a number from {{}} to {{}}, {{{name}}} {{}}, correct it",
-                least, most, value,
-            )  # fmt: skip
+                f"{{{name}}} must be between {{}} and {{}}, not {{}}.", least, most, value
+            )
 
     def _go_together(self) -> None:
         for name in ("temperature", "top_k", "top_p", "seed"):
             if getattr(self, name) is not None and not self.samples:
                 raise ArgumentError(
-                    f"only for samples, {{{name}}} {{}}, add {{sample}} or {{mbr}}",
+                    f"{{{name}}} {{}} applies to sampling only. Add {{sample}} or {{mbr}}.",
                     getattr(self, name),
                 )
         if self.beam is not None and self.samples:
+            sampling = "{sample}" if self.mbr is None else "{mbr}"
             raise ArgumentError(
-                f"samples are drawn, not searched for, {{beam}} {{}} with {self._drawn}, leave "
-                "one out", self.beam,
-            )  # fmt: skip
+                f"{{beam}} {{}} conflicts with {sampling}. Remove one of them.", self.beam
+            )
         if self.mbr is not None and self.n_best > self.mbr:
             raise ArgumentError(
-                "more translations wanted than samples drawn, {n_best} {} with {mbr} {}, "
-                "raise {mbr} or lower {n_best}",
+                "{n_best} {} exceeds {mbr} {}. Raise {mbr} or lower {n_best}.",
                 self.n_best, self.mbr,
             )  # fmt: skip
-
-    @property
-    def _drawn(self) -> str:
-        return "{sample}" if self.mbr is None else "{mbr}"

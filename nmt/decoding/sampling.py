@@ -1,10 +1,11 @@
-"""Sampling over the step interface: translations drawn with the probability that the model gives.
+"""Sampling of translations over the step interface.
 
-The probabilities of a step may be sharpened (temperature) and cut to the likeliest tokens (Fan et
-al., 2018: top-k; Holtzman et al., 2020: top-p). The random numbers come from outside, one for
-each token, so that neighbours in a batch have no say in what is drawn.
+Temperature, top-k (Fan et al., 2018) and top-p (Holtzman et al., 2020) can modify the model's
+distribution. The caller provides one random number per token, so that a sample does not depend on
+the other sentences of its batch.
 
-B sentences, b those still in the batch, W samples of each, V vocabulary, L the greatest length.
+Shapes: B sentences, b sentences still in the batch, W samples per sentence, V vocabulary,
+L maximum length.
 """
 
 from collections.abc import Sequence
@@ -30,14 +31,14 @@ from nmt.errors import NoModelError
 from nmt.model.devices import is_gpu
 from nmt.model.special_ids import BOS_ID, EOS_ID
 
-_FIRST_TOP = 256  # tokens that are sorted at first to find the likeliest ones
-_LEAVE_SHARE = 8  # once an eighth of a batch is done, the rest is copied into a smaller one
+_FIRST_TOP = 256  # number of tokens that top-p sorts at first on a CPU
+_LEAVE_SHARE = 8  # once 1/8 of a batch is done, the rest is copied into a smaller batch
 
 
 def random_numbers(seed: int, source: Sequence[int], sample: int, n: int) -> NDArray[np.float64]:
-    """(n,) numbers, 0 <= x < 1, that depend on nothing but the arguments.
+    """Returns n random numbers, 0 <= x < 1, that depend only on the arguments.
 
-    A longer n has the same beginning.
+    With a larger n, the first numbers stay the same.
     """
     generator = np.random.default_rng([seed, sample, *source])
     return generator.integers(1 << 32, size=n) / float(1 << 32)
@@ -53,19 +54,19 @@ def sample(
     alpha: float,
     device: torch.device | str = "cpu",
 ) -> list[list[Hypothesis]]:
-    """W independent samples of each sentence, in the order of `numbers`.
+    """Returns W independent samples of each sentence, in the order of `numbers`.
 
-    Their log-probabilities are the model's own, whatever the distribution they were drawn from.
+    Their log-probabilities are those of the model, not of the modified distribution.
 
     Args:
         steps: the model, started on B sentences with W hypotheses each.
-        max_lengths: (B,) most tokens of a sample of each sentence, end symbol included.
-        numbers: (B, W, L), 0 <= x < 1; the n-th picks a sample's n-th token.
+        max_lengths: (B,) maximum length of each sentence's samples in tokens, including EOS.
+        numbers: (B, W, L), 0 <= x < 1; the n-th number selects a sample's n-th token.
         alpha: exponent of the length penalty in `Hypothesis.score`.
-        device: on which `steps` expects its arguments.
+        device: device of the arguments of `steps`.
 
     Raises:
-        NoModelError: the model's scores are not numbers.
+        NoModelError: the model's scores are NaN or infinite.
     """
     B, W, L = numbers.shape
     limits = np.asarray(max_lengths)[:, None]  # (B, 1)
@@ -107,7 +108,10 @@ def sample(
 
 
 def _kept(live: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Indices of the sentences that stay: all, until enough are done; `live` is (b, W)."""
+    """Returns the indices of the sentences that stay; `live`: (b, W).
+
+    Done sentences leave the batch once they are 1/8 of it.
+    """
     kept = np.flatnonzero(live.any(1))
     b = len(live)
     is_enough = not kept.size or (b - kept.size) * _LEAVE_SHARE >= b
@@ -121,11 +125,11 @@ def _hypothesis(tokens: list[int], logs: list[float], alpha: float) -> Hypothesi
 
 
 def _draw(logits: Tensor, numbers: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor]:
-    """A token for each hypothesis and the model's log-probability of it.
+    """Samples a token for each hypothesis; returns it and the model's log-probability of it.
 
-    (b, W, V) written into, (b, W) -> (b, W) int64, (b, W) fp32
+    (b, W, V) overwritten, (b, W) -> (b, W) int64, (b, W) fp32
     """
-    logs = logits.float().log_softmax(-1)  # the model's, before tokens are ruled out
+    logs = logits.float().log_softmax(-1)  # includes the tokens that are ruled out below
     for token in NEVER_GENERATED:
         logits[..., token].fill_(-torch.inf)
     p, tokens = likeliest(logits.float(), distribution)
@@ -137,27 +141,28 @@ def _draw(logits: Tensor, numbers: Tensor, distribution: Distribution) -> tuple[
 
 
 def likeliest(logits: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor | None]:
-    """Probabilities of the tokens that may be drawn, up to a common factor, and those tokens.
+    """Returns the tokens that may be sampled and their probabilities, up to a common factor.
 
     Args:
         logits: (..., V) fp32.
 
     Returns:
-        (..., k) each, likeliest first, 0 for what may not be drawn; without a bound on tokens
-        (..., V) in the order of the vocabulary, and None.
+        Probabilities and tokens, each (..., k), most likely first; the probability is 0 for tokens
+        outside the top-p set. Without top-k and top-p: probabilities (..., V) in the order of the
+        vocabulary, and None.
     """
     V = logits.shape[-1]
     top_k, top_p = min(distribution.top_k or V, V), distribution.top_p
     p = ((logits - logits.amax(-1, keepdim=True)) / distribution.temperature).softmax(-1)
     if top_k == V and top_p == 1:
         return p, None
-    # a GPU sorts all tokens sooner than the host can see whether the first of them are enough
+    # on a GPU, sorting all tokens is faster than a synchronization to check a smaller k
     first = V if is_gpu(logits.device) else min(_FIRST_TOP, V)
     k = top_k if top_k < V else first
     while True:
         top, tokens = p.topk(k)  # (..., k)
         total = top.sum(-1, keepdim=True) if top_k < V else p.sum(-1, keepdim=True)
-        before = top.cumsum(-1) - top  # the share of likelier ones
+        before = top.cumsum(-1) - top  # probability of more likely tokens
         if top_p == 1 or k in (top_k, V) or bool((before[..., -1:] >= top_p * total).all()):
             break
         k = min(8 * k, V)

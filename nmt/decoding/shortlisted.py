@@ -1,7 +1,7 @@
-"""A search among the tokens of a shortlist, which knows each by its place among them.
+"""Search over the tokens of a shortlist, identified by their places in the shortlist.
 
-The special ids are the same there, and ties are broken as in the whole vocabulary, since a
-shortlist is ascending and begins with them.
+A shortlist is in ascending order and begins with the special ids. The special ids therefore stay
+the same, and ties are broken as in the whole vocabulary.
 """
 
 from collections.abc import Sequence
@@ -17,35 +17,35 @@ from nmt.decoding.beam_search import Hypothesis, ReadsAs, StepCallback
 
 
 class Shortlisted:
-    """The tokens that a batch may be translated into."""
+    """The tokens that a batch may generate; converts between tokens and places."""
 
     def __init__(self, tokens: NDArray[np.int64]):
-        """`tokens`: (n,) ascending, the special ids among them."""
+        """`tokens`: (n,) ascending; must include the special ids."""
         self.tokens = tokens
 
     @cached_property
     def tensor(self) -> Tensor:
-        """(n,) int64"""
+        """The tokens, (n,) int64."""
         return torch.from_numpy(self.tokens)
 
     def places(self, tokens: Sequence[int]) -> list[int]:
-        """The places of tokens that are among them."""
+        """Returns the places of tokens that are on the shortlist."""
         return np.searchsorted(self.tokens, tokens).tolist()
 
     def of(self, places: Sequence[int]) -> list[int]:
-        """The tokens at these places."""
+        """Returns the tokens at the given places."""
         return [int(self.tokens[place]) for place in places]
 
     def reading(self, reads_as: ReadsAs) -> ReadsAs:
-        """`reads_as` of the tokens, for a search that gives places."""
+        """Returns a version of `reads_as` that takes places."""
         return lambda places: reads_as(self.of(places))
 
     def on_step_of_search(self, on_step: StepCallback | None) -> StepCallback | None:
-        """`on_step`, which sees tokens, for a search that gives places."""
+        """Returns a version of `on_step` that takes places and passes on tokens."""
         if on_step is None:
             return None
         return lambda values, parents, places: on_step(values, parents, self.tokens[places])
 
     def whole(self, found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
-        """What a search has found, in tokens."""
+        """Returns hypotheses with places replaced by tokens."""
         return [[replace(each, tokens=self.of(each.tokens)) for each in some] for some in found]

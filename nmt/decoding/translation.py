@@ -1,4 +1,4 @@
-"""What a translation is made of, and how those of consecutive parts become one."""
+"""The results of translation, and how to join translations of consecutive parts."""
 
 import re
 import sys
@@ -9,61 +9,61 @@ from itertools import chain, pairwise, zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-# Characters of Chinese and Japanese, which put no blank between sentences: their punctuation, kana,
-# bopomofo, ideographs, full-width and half-width forms.
+# Chinese and Japanese write no space between sentences. These are their characters: punctuation,
+# kana, bopomofo, ideographs, full-width and half-width forms.
 _UNSPACED = re.compile(
     "[\u3001-\u3020\u3030-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003ffff]"
 )
 
-Links = list[tuple[int, int]]  # numbers of a source word and of a word of its translation
+Links = list[tuple[int, int]]  # (source word, target word), numbered from 0
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Where each token of a translation looks, or of a part of one: see `nmt.decoding.alignment`.
+    """Cross-attention of the tokens of a translation or of one part; see `nmt.decoding.alignment`.
 
-    Pieces are tokens as a person reads them, see `Tokenizer.pieces`.
+    Pieces are tokens as strings, see `Tokenizer.pieces`.
     """
 
-    source_pieces: list[str]  # S of them, </s> last
-    target_pieces: list[str]  # T of them
+    source_pieces: list[str]  # (S), </s> last
+    target_pieces: list[str]  # (T)
     weights: NDArray[np.float32] = field(compare=False)  # (T, S); each row sums to 1
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation of a text that may have been translated in several parts."""
+    """A translation of a text, perhaps joined from the translations of several parts."""
 
-    text: str  # one line, without a tab
+    text: str  # one line, without tabs
     score: float  # log_probability / length penalty; summed over the parts
     log_probability: float  # natural log, summed over `tokens`
-    tokens: list[int]  # with the end symbol of each part that has one
-    parts: int  # in which the source was translated; 0: it was blank
-    alignment: Links | None = None  # if asked for, see nmt.decoding.alignment
-    pieces: list[str] = field(default_factory=list)  # `tokens` as a person reads them
-    token_log_probabilities: list[float] = field(default_factory=list)  # one for each of `tokens`
-    attention: list[Attention] | None = None  # if asked for, one for each part
-    alternatives: list["Translation"] = field(default_factory=list)  # of `translate`, best first
+    tokens: list[int]  # token ids, including the EOS of each finished part
+    parts: int  # number of parts that the source was split into; 0 for a blank source
+    alignment: Links | None = None  # with `align`; see nmt.decoding.alignment
+    pieces: list[str] = field(default_factory=list)  # `tokens` as strings
+    token_log_probabilities: list[float] = field(default_factory=list)  # one per token
+    attention: list[Attention] | None = None  # with `attention`; one per part
+    alternatives: list["Translation"] = field(default_factory=list)  # the other n-best, best first
 
 
 @dataclass(frozen=True)
 class NextToken:
-    """A token with which a translation may go on."""
+    """A candidate for the next token of a translation."""
 
-    token: int
-    piece: str  # as a person reads it, see Tokenizer.pieces
-    text: str  # the translation so far, with it
-    probability: float  # the model's
+    token: int  # token id
+    piece: str  # the token as a string, see Tokenizer.pieces
+    text: str  # the prefix with this token appended
+    probability: float
 
 
 EMPTY = Translation("", 0.0, 0.0, [], 0)
 
 
 def length_penalty(n_tokens: float, alpha: float) -> float:
-    """Divisor that offsets the preference of summed log-probabilities for short hypotheses.
+    """Returns the divisor of log-probabilities that offsets their preference for short hypotheses.
 
-    Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha. The end symbol counts, the start does not.
+    Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha, where n counts EOS but not BOS.
     """
     try:
         return float(((5 + n_tokens) / 6) ** alpha)
@@ -72,10 +72,10 @@ def length_penalty(n_tokens: float, alpha: float) -> float:
 
 
 def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
-    """Translations of a text from those of its consecutive parts: the n-th best ones, joined.
+    """Joins the n-best lists of consecutive parts into one n-best list.
 
-    A part with fewer translations than another repeats its last. Scores and log-probabilities add
-    up, so that the order stays best first.
+    The n-th entry joins the n-th best translations of all parts; a part with a shorter list repeats
+    its last entry. Scores and log-probabilities are summed, so the list stays in order.
     """
     parts = [part for part in parts if part[0].parts]
     if len(parts) <= 1:
@@ -87,7 +87,7 @@ def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
 
 
 def different(translations: Sequence[Translation]) -> list[Translation]:
-    """Of those that read alike, only the first."""
+    """Removes translations whose text equals that of an earlier one."""
     first: dict[str, Translation] = {}
     for each in translations:
         first.setdefault(each.text, each)
@@ -110,7 +110,7 @@ def _joined(parts: list[Translation]) -> Translation:
 
 
 def _joined_texts(texts: list[str]) -> str:
-    """Consecutive texts as one: with blanks, but for Chinese or Japanese on either side."""
+    """Joins texts with spaces, but without a space next to a Chinese or Japanese character."""
     gaps = [
         "" if _UNSPACED.match(before[-1]) or _UNSPACED.match(after) else " "
         for before, after in pairwise(texts)
@@ -119,16 +119,19 @@ def _joined_texts(texts: list[str]) -> str:
 
 
 def _joined_attention(parts: list[Translation]) -> list[Attention] | None:
-    """That of all parts; None if one has none."""
+    """Returns the attention of all parts, or None if a part has none."""
     each = [part.attention for part in parts if part.attention is not None]
     return list(chain(*each)) if len(each) == len(parts) else None
 
 
 def _joined_links(parts: list[Translation], text: str) -> Links | None:
-    """The links of parts, with words numbered in the whole translation; None if a part has none."""
-    words = [number for number, word in enumerate(text.split()) for _ in word]  # of each character
+    """Joins the links of all parts; returns None if a part has no links.
+
+    Target words are numbered in the whole text.
+    """
+    words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
     joined: Links = []
-    before = 0  # characters, white space left out
+    before = 0  # non-space characters
     for part in parts:
         if part.alignment is None:
             return None

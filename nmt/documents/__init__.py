@@ -1,1 +1,1 @@
-"""Texts longer or richer than a sentence: sentence ends, passages, documents, HTML and XML."""
+"""Sentence splitting, passages, documents, HTML and XML."""

@@ -1,4 +1,4 @@
-"""Cuts texts to the model's length: at ends of sentences, else at spaces, else between tokens."""
+"""Splits texts to the model's maximum length: at ends of sentences, spaces, or between tokens."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,52 +10,51 @@ _SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s
 
 
 def listed(texts: Iterable[str], name: str) -> list[str]:
-    """Several texts as a list.
+    """Returns several texts as a list.
+
+    Args:
+        name: parameter name for the error.
 
     Raises:
-        ArgumentError: they are something else, as one text is, or one of them is; `name` is that
-            of the parameter.
+        ArgumentError: `texts` is a single text or not iterable, or an item is not a text.
     """
     try:
         found = None if isinstance(texts, str | bytes) else list(texts)
-    except TypeError:  # nothing to go through
+    except TypeError:  # not iterable
         found = None
     if found is None:
-        raise ArgumentError(
-            f"{{}} where several texts are expected, {{{name}}}, give a list", type(texts).__name__
-        )
+        raise ArgumentError(f"{{{name}}} must be a list of texts, not {{}}.", type(texts).__name__)
     for number, text in enumerate(found, start=1):
-        refuse_no_text(text, name, f" (number {number})")
+        refuse_no_text(text, name, f"Item {number} of ")
     return found
 
 
 def refuse_no_text(text: str, name: str, which: str = "") -> None:
-    """Raises ArgumentError for what is no text; `name` is that of the parameter."""
+    """Raises ArgumentError if `text` is not a str; names the parameter, after `which`."""
     if not isinstance(text, str):
-        kind = type(text).__name__
-        raise ArgumentError(f"{{}} where a text is expected, {{{name}}}{which}, give a text", kind)
+        raise ArgumentError(f"{which}{{{name}}} must be a text, not {{}}.", type(text).__name__)
 
 
 class Cutter:
-    """From texts to token ids in parts that a model can take.
+    """Converts texts to token ids, in parts of limited length.
 
     Args:
-        max_part: most tokens of a part, its end symbol not counted.
+        max_part: maximum length of a part in tokens, without EOS.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_part: int):
         self.tokenizer, self.max_part = tokenizer, max_part
 
     def cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
-        """Token ids, without end symbols, of the parts of each sentence; [] if it is blank."""
+        """Returns the token ids, without EOS, of each sentence's parts; [] for a blank sentence."""
         texts = [self.tokenizer.normalize(sentence) for sentence in sentences]
         return list(map(self._parts, texts, self.tokenizer.encode_batch(texts)))
 
     def _parts(self, text: str, ids: list[int]) -> list[list[int]]:
-        """The ids of `text` in one part, or in several if they are too many."""
+        """Splits the ids of `text` if they exceed `max_part`."""
         if len(ids) <= self.max_part:
             return [ids] if ids else []
-        tag, rest = self.tokenizer.split_tag(text)  # every part needs it: <2de> for one
+        tag, rest = self.tokenizer.split_tag(text)  # such as <2de>; every part needs it
         texts = cut_once(rest)
         tag_ids = self.tokenizer.encode(tag)
         room = self.max_part - len(tag_ids)
@@ -72,31 +71,35 @@ class Cutter:
         ]
 
     def prefixes(self, prefix: str | Sequence[str], n: int) -> list[list[int]]:
-        """Token ids of the prefixes of n translations."""
+        """Returns the token ids of the prefixes of n translations.
+
+        Raises:
+            ArgumentError: the number of prefixes is not n, or a prefix exceeds `max_part` tokens.
+        """
         texts = [prefix] * n if isinstance(prefix, str) else listed(prefix, "prefix")
         if len(texts) != n:
             found = count(n, "sentence"), count(len(texts), "prefix").replace("xs", "xes")
-            raise ArgumentError("{} but {}, {prefix}, give one for each", *found)
+            raise ArgumentError("{} but {}. {prefix} must have one per sentence.", *found)
         different = list(dict.fromkeys(texts))
         ids = dict(zip(different, self.tokenizer.encode_batch(different), strict=True))
         longest = max(map(len, ids.values()), default=0)
         if longest > self.max_part:
             raise ArgumentError(
-                "{} tokens, the model takes {}, {prefix}, shorten it", longest, self.max_part
+                "{prefix} has {} tokens, above the maximum length of {}. Shorten it.",
+                longest,
+                self.max_part,
             )
         return [ids[text] for text in texts]
 
 
 def cut_once(text: str) -> list[str]:
-    """A text at its ends of sentences, else at the space nearest its middle, else whole."""
+    """Splits a text at ends of sentences, else at the space nearest its middle."""
     texts = [each for each in _SENTENCE_ENDS.split(text) if each.strip()]
     return texts if len(texts) > 1 else _halves(text)
 
 
 def _halves(text: str) -> list[str]:
-    """Two parts, split at the space nearest the middle; one if there is no space inside.
-
-    Spaces at both ends of the text are dropped.
+    """Splits a text at the space nearest its middle, if there is one, and strips outer spaces.
 
     "to be or not" -> ["to be", "or not"]
     """

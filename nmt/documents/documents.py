@@ -1,7 +1,7 @@
-"""Whole documents: paragraphs are kept, and translated sentence by sentence.
+"""Translates whole documents sentence by sentence and keeps their paragraphs.
 
-A paragraph is a line. What stands before its first word, the indentation of a list for one, stays;
-so do blank lines. Text whose lines end in the middle of sentences has to be joined first.
+Each line is one paragraph; indentation and blank lines are kept. Text with line breaks within
+sentences must be joined first.
 """
 
 import re
@@ -15,18 +15,18 @@ from nmt.documents.cutting import listed
 from nmt.documents.passages import Passage, Progress, Translates, later
 from nmt.errors import ArgumentError, count
 
-# white space of any width and marks of byte order, but for what a reader takes for a line end
+# white space except line ends, and byte order marks
 _INDENTATION = re.compile(r"(?:[^\S\r\n\v\f\x1c-\x1e\x85\u2028\u2029]|\ufeff)*")
 
 
 class Document:
-    """A document as sentences to translate, and what their translations make.
+    """Splits a document into sentences and joins their translations.
 
     Args:
-        language: that it is in, such as "de", to split it into sentences by.
+        language: language of the text, such as "de", for splitting it into sentences.
 
     Attributes:
-        paragraphs: each line; all have the tag that the document begins with, or their own.
+        paragraphs: the lines. A line without a tag gets the tag at the start of the document.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str):
@@ -36,13 +36,13 @@ class Document:
 
     @property
     def sentences(self) -> list[str]:
-        """What to translate: the sentences of all paragraphs."""
+        """The sentences of all paragraphs, in order."""
         return [each for paragraph in self.paragraphs for each in paragraph.sentences]
 
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
-        """The n-th best translations of `sentences`, put together, best first.
+        """Joins the n-best translations of `sentences` into an n-best list for the document.
 
-        Their texts have as many lines as the document; links count words through all lines.
+        The texts keep the lines of the document. Links number the words across all lines.
         """
         rest, before, of_lines = iter(found), 0, []
         for line, paragraph in zip(self._lines, self.paragraphs, strict=True):
@@ -60,7 +60,7 @@ class Document:
 
 
 def indentation(line: str) -> str:
-    """What stands before the first word; a byte order mark is dropped, as it is everywhere."""
+    """Returns the white space before the first word, without byte order marks."""
     return _INDENTATION.match(line)[0].replace("\ufeff", "") if line.strip() else ""  # type: ignore[index]
 
 
@@ -72,20 +72,21 @@ def translate_documents(
     prefix: str | Sequence[str] = "",
     progress: Progress | None = None,
 ) -> list[list[Translation]]:
-    """The n-best translations of each document; see `Document` and `Translator.n_best`.
+    """Returns the n-best translations of each document; see `Document` and `Translator.n_best`.
 
     Args:
-        prefix: how the translations begin, all of them or each its own.
+        prefix: one prefix for all translations, or one per document.
 
     Raises:
-        ArgumentError: as `Translator.n_best`; prefixes, but not as many as documents.
+        ArgumentError: the number of prefixes differs from that of documents; see also
+            `Translator.n_best`.
     """
     language = translator.config.data.source_language
     documents = [Document(text, translator.tokenizer, language) for text in texts]
     prefixes = [prefix] * len(texts) if isinstance(prefix, str) else listed(prefix, "prefix")
     if len(prefixes) != len(texts):
         found = count(len(texts), "document"), len(prefixes)
-        raise ArgumentError("{} but {} prefixes, {prefix}, give one for each", *found)
+        raise ArgumentError("{} but {} prefixes. {prefix} must have one per document.", *found)
     sentences = [sentence for document in documents for sentence in document.sentences]
     forced = [
         "" if place else first

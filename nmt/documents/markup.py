@@ -1,14 +1,13 @@
-"""HTML and XML: the text is translated, everything else is kept as it stands, byte for byte.
+"""Translates the text of HTML and XML and keeps everything else unchanged.
 
-Blocks (paragraphs, cells, items, headings) are translated by themselves, sentence by sentence;
-tags inside one go where the alignment puts them, see `nmt.documents.tags`. In XML, whose elements
-have no known meaning, those are inside that stand beside text, and all others are blocks. Entities
-are read, and &, < and > of a translation written as such. Attributes stay as they are, and so does
-everything in `code` and its like, in elements with translate="no" or the class notranslate, in
-comments, CDATA and declarations.
+Each block (paragraph, cell, item, heading) is translated separately, sentence by sentence. Inline
+tags are placed in the translation by word alignment, see `nmt.documents.tags`. In XML, elements
+next to text are inline and all others are blocks. Entities are decoded; &, < and > are escaped in
+translations. Not translated: attributes, elements such as `code`, elements with translate="no" or
+the class notranslate, comments, CDATA and declarations.
 
-What is no markup is text. Markup that the end of the text cuts off is kept. The text is scanned
-once, and never again from an earlier place: hostile input takes no longer than other input.
+Invalid markup is treated as text, and markup that is incomplete at the end is kept. Scanning takes
+linear time, even for hostile input.
 """
 
 import html
@@ -29,8 +28,8 @@ from nmt.documents.tags import Element, Point, place
 Form = Literal["html", "xml"]
 Kind = Literal["text", "open", "close", "single", "other"]
 
-# Elements that stand within a sentence; all others of HTML separate sentences.
-_INSIDE = {
+# HTML's inline elements; all other elements separate sentences.
+_INLINE = {
     "a", "abbr", "acronym", "audio", "b", "bdi", "bdo", "big", "canvas", "cite", "code", "data",
     "del", "dfn", "em", "embed", "font", "i", "iframe", "img", "input", "ins", "kbd", "label",
     "map", "mark", "math", "meter", "nobr", "object", "output", "picture", "progress", "q", "rp",
@@ -45,22 +44,22 @@ _VOID = {
     "wbr",
 }  # fmt: skip
 _ENTITY = re.compile(r"(&(?!(?:amp|lt|gt|quot|apos|#\d+|#[xX][0-9a-fA-F]+);)[\w.:-]+;)")
-_LONG_NUMBER = re.compile("&#[0-9]{1000,}")  # of no character
+_LONG_NUMBER = re.compile("&#[0-9]{1000,}")  # never a valid character reference
 
 
 @dataclass
 class _Token:
-    """A piece of the source: text, a tag, or anything else that is kept."""
+    """A token of the source: text, a tag, or other markup."""
 
     kind: Kind
     raw: str
     name: str = ""
-    is_kept: bool = False  # with all that is inside
-    is_inside: bool = True  # a sentence; else it separates two
+    is_kept: bool = False  # not translated, with all its content
+    is_inline: bool = True  # False: separates sentences
 
 
-# Quantifiers ending in "+" are possessive: what they have taken is never tried another way.
-# A group that one repeats is atomic, (?>...): Python before 3.11.5 matches others wrongly.
+# Quantifiers ending in "+" are possessive: they never backtrack. The groups that they repeat are
+# atomic, (?>...), because Python before 3.11.5 matches other groups wrongly.
 _ATTRIBUTE = (
     r"""[^ \t\n\r\f/>][^ \t\n\r\f/>=]*+(?>[ \t\n\r\f]*+=[ \t\n\r\f]*+"""
     r"""(?:"[^"]*+"|'[^']*+'|[^ \t\n\r\f>"'][^ \t\n\r\f>]*+))?+"""
@@ -73,12 +72,13 @@ _XML_DOCTYPE = (
 
 
 def _pattern(letter: str, others: str, not_bogus: str) -> re.Pattern[str]:
-    """What matches one token where it begins, and nothing where it is not finished.
+    """Returns a pattern that matches one complete token.
 
     Args:
-        letter: that a name begins with.
-        others: comments, instructions and types of document.
-        not_bogus: what comes after "<!" in `others`; after it, other things end at the first ">".
+        letter: pattern of the first letter of a name.
+        others: pattern of comments, processing instructions and document types.
+        not_bogus: pattern of what follows "<!" in tokens other than bogus comments, which end at
+            the first ">".
     """
     return re.compile(
         rf"(?P<text>(?>[^<]++|<(?!{letter}|[/!?]))++)"
@@ -94,7 +94,7 @@ _PATTERNS = {
     True: _pattern(r"(?:[^\W\d]|:)", rf"<!--.*?-->|<\?.*?\?>|{_XML_DOCTYPE}", "|DOCTYPE"),
 }
 _ATTRIBUTES = re.compile(_ATTRIBUTE)
-# Of HTML: hold no tags, whatever is in them looks like.
+# HTML elements whose content has no tags
 _ENDS = {
     name: re.compile(rf"</{name}(?=[ \t\n\r\f/>])", re.IGNORECASE)
     for name in ("script", "style", "textarea")
@@ -102,7 +102,7 @@ _ENDS = {
 
 
 def _scanned(text: str, is_xml: bool) -> Iterator[_Token]:
-    """The pieces of markup; those that follow each other are the whole of it."""
+    """Splits markup into tokens; their concatenation is the whole text."""
     at = 0
     while found := _PATTERNS[is_xml].match(text, at):
         yield (token := _token(found, is_xml))
@@ -119,17 +119,17 @@ def _token(found: re.Match[str], is_xml: bool) -> _Token:
     if not name:
         return _Token("text" if found["text"] else "other", raw)
     name = name if is_xml else name.lower()
-    is_inside = is_xml or name in _INSIDE or "-" in name
+    is_inline = is_xml or name in _INLINE or "-" in name
     if raw.startswith("</"):
-        return _Token("close", raw, name, is_inside=is_inside)
+        return _Token("close", raw, name, is_inline=is_inline)
     if found["slash"] or (name in _VOID and not is_xml):
-        return _Token("single", raw, name, is_inside=is_inside)
+        return _Token("single", raw, name, is_inline=is_inline)
     is_kept = name.lower() in _KEPT or _is_kept(raw[1 + len(found["name"]) :])
-    return _Token("open", raw, name, is_kept, is_inside)
+    return _Token("open", raw, name, is_kept, is_inline)
 
 
 def _is_kept(attributes: str) -> bool:
-    """Whether an element with these must not be translated."""
+    """Returns whether the attributes mark an element as not to be translated."""
     given = {}
     for each in _ATTRIBUTES.findall(attributes):
         name, _, value = each.partition("=")
@@ -138,26 +138,26 @@ def _is_kept(attributes: str) -> bool:
 
 
 def _tokens(text: str, is_xml: bool) -> list[_Token]:
-    """The tokens of markup, and what is kept with all that is inside it as one."""
+    """Returns the tokens of markup, with each kept element as a single token."""
     tokens = _without_kept([token for token in _scanned(text, is_xml) if token.raw])
-    if all(token.kind == "text" for token in tokens):  # lines, as without markup
+    if all(token.kind == "text" for token in tokens):  # plain text: splits it into lines
         parts = re.split(r"(\n)", text)
-        return [_Token("text", each, is_inside=each != "\n") for each in parts if each]
+        return [_Token("text", each, is_inline=each != "\n") for each in parts if each]
     if is_xml:
         tokens = [part for token in tokens for part in _without_entities(token)]
-        _find_inside(tokens)
+        _find_inline(tokens)
     return tokens
 
 
 def _without_kept(tokens: list[_Token]) -> list[_Token]:
-    """With each element that is kept as one token; one that is not closed goes to the end."""
+    """Replaces each kept element by one token; an element that is not closed extends to the end."""
     found, at = [], 0
     while at < len(tokens):
         begin, at = at, at + 1
         if not tokens[begin].is_kept:
             found.append(tokens[begin])
             continue
-        depth = 1  # of elements of the same name
+        depth = 1  # nested elements of the same name
         while depth and at < len(tokens):
             if tokens[at].name == tokens[begin].name:
                 depth += {"open": 1, "close": -1}.get(tokens[at].kind, 0)
@@ -167,26 +167,26 @@ def _without_kept(tokens: list[_Token]) -> list[_Token]:
                 "single",
                 _raw(tokens[begin:at]),
                 tokens[begin].name,
-                is_inside=tokens[begin].is_inside,
+                is_inline=tokens[begin].is_inline,
             )
         )
     return found
 
 
 def _without_entities(token: _Token) -> list[_Token]:
-    """Text cut at the entities that a document type of its own declares, which are kept."""
+    """Splits text at the entities that the document itself declares, which are kept."""
     if token.kind != "text":
         return [token]
     parts = enumerate(_ENTITY.split(token.raw))
     return [_Token("single" if place % 2 else "text", part) for place, part in parts if part]
 
 
-def _find_inside(tokens: list[_Token]) -> None:
-    """Sets `is_inside` of XML's tags: whether they stand beside text."""
+def _find_inline(tokens: list[_Token]) -> None:
+    """Sets `is_inline` of XML's tags: whether they are next to text."""
     has_text, children = [False], [list[_Token]()]
     for token in tokens:
         if token.kind == "close" and len(children) > 1:
-            _set_inside(children.pop(), has_text.pop())
+            _set_inline(children.pop(), has_text.pop())
         if token.kind in ("open", "close") or (token.kind == "single" and token.name):
             children[-1].append(token)
         elif token.kind == "single" or (token.kind == "text" and not token.raw.isspace()):
@@ -195,29 +195,29 @@ def _find_inside(tokens: list[_Token]) -> None:
             children.append([])
             has_text.append(False)
     for some, beside_text in zip(children, has_text, strict=True):
-        _set_inside(some, beside_text)
+        _set_inline(some, beside_text)
 
 
-def _set_inside(tokens: list[_Token], is_inside: bool) -> None:
+def _set_inline(tokens: list[_Token], is_inline: bool) -> None:
     for token in tokens:
-        token.is_inside = is_inside
+        token.is_inline = is_inline
 
 
 def _words(token: _Token) -> str:
-    """The normalized words of a token, without their tags and entities; "" if there are none."""
+    """Returns the normalized text of a token with entities decoded; "" if it has no words."""
     return normalize(_unescaped(token.raw)) if token.kind == "text" else ""
 
 
 def _unescaped(raw: str) -> str:
-    """With entities read; Python refuses to read numbers of thousands of digits."""
+    """Decodes entities; Python cannot convert numbers with thousands of digits."""
     return html.unescape(_LONG_NUMBER.sub("&#0", raw))
 
 
 def _runs(tokens: list[_Token]) -> list[list[_Token]]:
-    """The tokens in runs, in order: one without a partner alone, others where all have theirs."""
+    """Splits the tokens into runs; a tag has its partner in its run, or is a run of its own."""
     blocks: list[list[_Token]] = [[]]
     for token in tokens:
-        if token.is_inside:
+        if token.is_inline:
             blocks[-1].append(token)
         else:
             blocks += [[token], []]
@@ -238,10 +238,10 @@ def _runs(tokens: list[_Token]) -> list[list[_Token]]:
 
 
 def _partners(run: list[_Token]) -> dict[int, int]:
-    """For each tag the place of the other one of its pair, if it has one in the run."""
+    """Maps the index of each tag to that of its partner, if the partner is in the run."""
     partners: dict[int, int] = {}
     opened: list[int] = []
-    names: dict[str, int] = {}  # of the elements that are open: how many
+    names: dict[str, int] = {}  # number of open elements per name
     for at, token in enumerate(run):
         if token.kind == "open":
             opened.append(at)
@@ -257,14 +257,14 @@ def _partners(run: list[_Token]) -> dict[int, int]:
 
 
 class _Unit:
-    """A run of text and tags that is translated by itself.
+    """A run of text and tags that is translated separately.
 
     Attributes:
-        text: without tags; "" if there are no words in the run.
+        text: the text without tags; "" if the run has no words.
     """
 
     def __init__(self, run: list[_Token], line: int):
-        self.line = line  # of the source, where the run begins
+        self.line = line  # first line of the run in the source
         self.passage: Passage | None = None
         words = [at for at, token in enumerate(run) if _words(token)]
         self.text = self.before = self.after = ""
@@ -284,12 +284,12 @@ class _Unit:
         self._read(_without_empty(run))
 
     def translation(self, found: Iterator[Translation]) -> Translation:
-        """The next ones of `found`, joined."""
+        """Joins the translations of the unit's sentences, which come next in `found`."""
         assert self.passage
         return self.passage.joined([[next(found)] for _ in self.passage.sentences])[0]
 
     def written(self, found: Iterator[Translation]) -> str:
-        """The run with its translation."""
+        """Returns the run with its text translated."""
         if not self.passage:
             return self.before
         best = self.translation(found)
@@ -297,10 +297,10 @@ class _Unit:
         return self.before + marked_up + self.after
 
     def _read(self, run: list[_Token]) -> None:
-        """Sets text and elements."""
+        """Sets the text and the elements."""
         opened, texts, length = [self.root], list[str](), 0
-        is_space = is_after_point = False  # since the last word
-        is_beside_space, unseen = False, list[Point]()  # the former: since the last token
+        is_space = is_after_point = False  # both since the last word
+        is_beside_space, unseen = False, list[Point]()  # is_beside_space: since the last token
         for token in run:
             children = opened[-1].children
             is_beside_space &= token.kind not in ("open", "close")
@@ -314,7 +314,7 @@ class _Unit:
                 children.append(point := Point(token.raw, length))
                 point.space_before = is_beside_space and length > 0
                 is_beside_space = False
-                if token.kind == "single" and token.name != "wbr":  # seen as a word is
+                if token.kind == "single" and token.name != "wbr":  # displayed like a word
                     is_space, is_after_point, unseen = False, True, []
                 else:
                     unseen.append(point)
@@ -335,7 +335,7 @@ class _Unit:
 
 
 def _give_space_to_text(points: list[Point]) -> None:
-    """Of points between two words, the last space among them is the one that the text has."""
+    """Assigns the last space among points between two words to the text."""
     for last in reversed(range(len(points))):
         if points[last].space_before:
             points[last].space_before = False
@@ -345,7 +345,7 @@ def _give_space_to_text(points: list[Point]) -> None:
 
 
 def _without_empty(run: list[_Token]) -> list[_Token]:
-    """With each element that has no words in it as one token."""
+    """Replaces each element without words by one token."""
     partners = _partners(run)
     words = list(accumulate(bool(_words(token)) for token in run))
     found, at = [], 0
@@ -365,13 +365,13 @@ def _raw(run: list[_Token]) -> str:
 
 
 class Markup:
-    """HTML or XML as sentences to translate, and the same markup around their translations.
+    """Splits HTML or XML into sentences and writes the markup with their translations.
 
-    For those who batch the sentences of many; others call `translate_markup`. The translations
-    must have their alignment.
+    `translate_markup` is simpler; this class allows batching the sentences of several requests. The
+    translations must have their alignment.
 
     Args:
-        language: that the text is in, such as "de", to split it into sentences by.
+        language: language of the text, such as "de", for splitting it into sentences.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str, form: Form = "html"):
@@ -386,16 +386,16 @@ class Markup:
 
     @property
     def sentences(self) -> list[str]:
-        """What to translate, in order."""
+        """The sentences to translate, in order."""
         return [each for unit in self._units if unit.passage for each in unit.passage.sentences]
 
     def written(self, found: Sequence[Translation]) -> str:
-        """The markup with the translations of `sentences`."""
+        """Returns the markup with the translations of `sentences`."""
         rest = iter(found)
         return "".join(unit.written(rest) for unit in self._units)
 
     def doubtful_lines(self, found: Sequence[Translation]) -> list[int]:
-        """The lines of the source where passages begin whose translations look wrong.
+        """Returns the source lines of passages with suspicious translations.
 
         See `nmt.documents.doubtful`.
         """
@@ -414,12 +414,12 @@ def translate_markup(
     *,
     form: Form = "html",
 ) -> list[str]:
-    """Documents or fragments in HTML or XML, translated; see the module.
+    """Translates documents or fragments in HTML or XML.
 
-    Text without any tag is translated line by line, as `Document` does.
+    Text without tags is translated line by line, as by `Document`.
 
     Raises:
-        ArgumentError: as `Translator.n_best`.
+        ArgumentError: see `Translator.n_best`.
     """
     aligned = replace(options or SearchOptions(), align=True, n_best=1)
     language = translator.config.data.source_language

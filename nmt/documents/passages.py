@@ -1,4 +1,4 @@
-"""A text that is translated sentence by sentence, and what its sentences' translations make."""
+"""Passages: texts that are split into sentences, and whose translations are joined again."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,11 +10,11 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation, combine
 from nmt.documents.sentences import split_sentences
 
-Progress = Callable[[int], object]  # is told how many more sentences are done
+Progress = Callable[[int], object]  # called with the number of newly translated sentences
 
 
 class Translates(Protocol):
-    """The part of Translator that is used here."""
+    """The part of Translator that this module uses."""
 
     tokenizer: Tokenizer
     config: Config
@@ -33,16 +33,16 @@ class Translates(Protocol):
 class Passage:
     """A line, a paragraph, or a part of a long line.
 
-    A model of several languages is told by a tag, such as <2de>, into which to translate: each
-    sentence gets the one that the text begins with.
+    A multilingual model needs a tag for the target language, such as <2de>. Each sentence gets the
+    tag at the start of the text.
 
     Args:
-        tag: for a text that begins with none.
-        language: of the text, to split it into sentences by; None: it is one sentence.
+        tag: tag for a text without its own.
+        language: language of the text, for splitting it into sentences; None: do not split.
 
     Attributes:
-        sentences: what to translate, each with the tag.
-        tag: that of the sentences.
+        sentences: the sentences, each with the tag.
+        tag: the tag of the sentences.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, tag: str = "", language: str | None = None):
@@ -59,9 +59,9 @@ class Passage:
         self.sentences = [self.tag + sentence for sentence in sentences]
 
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
-        """The n-th best translations of the sentences, one after the other, best first.
+        """Joins the n-best translations of the sentences into an n-best list, best first.
 
-        Links of `alignment` number the words of the whole text and of the whole translation.
+        Links number the words of the whole text and of the whole translation.
         """
         before, parts = self._own_words, []
         for sentence, translations in zip(self._sentences, found, strict=True):
@@ -70,7 +70,7 @@ class Passage:
         return combine(parts)
 
     def _in_the_text(self, found: Translation, before: int) -> Translation:
-        """The translation of a sentence before whose words, its tag aside, come so many."""
+        """Renumbers a sentence's links; `before`: words before the sentence, excluding the tag."""
         links = [
             (source if source < self._tag_words else source - self._tag_words + before, target)
             for source, target in found.alignment or []
@@ -80,14 +80,14 @@ class Passage:
 
 
 def later(found: Translation, words: int) -> Translation:
-    """The same translation of a text that comes after so many words."""
+    """Returns a translation whose links are shifted by `words` source words."""
     if found.alignment is None:
         return found
     return replace(found, alignment=[(source + words, to) for source, to in found.alignment])
 
 
 def words_before(text: str) -> int:
-    """How many words of a whole end within its beginning: the last one may go on."""
+    """Counts the complete words at the start of a longer text; the last word may continue."""
     return len(f"{text}.".split()) - 1
 
 
@@ -99,10 +99,10 @@ def translate_passages(
     prefixes: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> list[list[list[Translation]]]:
-    """For each passage the n-best translations of each of its sentences, all batched together.
+    """Returns, for each passage, the n-best translations of its sentences, batched together.
 
     Args:
-        prefixes: for each passage how its translation begins.
+        prefixes: one prefix per passage, for its first sentence.
         progress: see `Translator.n_best`.
     """
     sentences = [sentence for passage in passages for sentence in passage.sentences]

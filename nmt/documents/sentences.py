@@ -1,24 +1,23 @@
-"""Where sentences end: a plain rule, for text that was not split by hand.
+"""Rule-based sentence splitting.
 
-A sentence ends after `.`, `!`, `?` or an ellipsis, closing quotes and brackets counted in, if white
-space follows and then something that may begin a sentence: no lower-case letter and none of the
-signs `,;:-`. A full stop does not end one after single letters (J. S., e.g., U.S.), after an
-abbreviation that is rarely a sentence's last word, and, in languages that write ordinals so, after
-a number of one or two digits. After Chinese and Japanese full stops no white space is needed. Where
-the rule is in doubt it does not split: two sentences translated as one are a smaller harm than a
-half.
+A sentence ends after `.`, `!`, `?` or an ellipsis and any closing quotes or brackets, if white
+space follows and the next character is not a lower-case letter, comma, semicolon, colon or dash. A
+full stop does not end a sentence in three cases: after single letters (J. S., e.g., U.S.), after
+common abbreviations, and after a number of one or two digits in languages that write ordinals with
+a full stop. Chinese and Japanese stops need no white space after them. In doubtful cases the text
+is not split, because half a sentence is harder to translate than two sentences at once.
 """
 
 import re
 
-# No run of signs is looked at twice, so that a line of a million full stops takes no time.
+# Possessive quantifiers keep the time linear, even for a line of a million full stops.
 _END = re.compile(
     r"""(?<![.!?…؟۔।॥])(?P<stop>[.!?…؟۔।॥]++["'”’»)\]]*+)\s++(?=[^,;:\-–—])"""
     r"|(?<![。！？])[。！？]++[」』）”’]*+\s*+(?=.)",
     re.DOTALL,
 )
 _LAST_WORD = re.compile(r"[^\s(\[\"'“”„»«/]+$")
-# After which a full stop belongs to the word
+# Words whose full stop does not end a sentence
 _ABBREVIATIONS = (
     # English
     "mr mrs ms dr prof rev hon gen col capt lt sgt st mt ft vs cf approx fig figs eq eqs "
@@ -29,7 +28,7 @@ _ABBREVIATIONS = (
     # French, Spanish, Italian
     "mm mme mmes mlle env éd chap sr sra srta dña ud uds sig sigg dott ecc"
 )
-# In which "3." is "the third"
+# Languages in which "3." is "the third"
 _ORDINALS = {
     "bs", "cs", "da", "de", "et", "fi", "fo", "hr", "hu", "is", "lb", "lv", "mk", "nb", "nn", "no",
     "pl", "sk", "sl", "sr", "tr",
@@ -40,10 +39,10 @@ _SHORT_NUMBER = re.compile(r"\d{1,2}$")
 
 
 def split_sentences(text: str, language: str = "") -> list[str]:
-    """The sentences of a text, each with the white space after it: joined they are the text.
+    """Splits a text into sentences, which keep the white space after them.
 
     Args:
-        language: of the text, such as "de"; decides whether "3." may be an ordinal.
+        language: language of the text, such as "de"; decides whether "3." may be an ordinal.
 
     >>> split_sentences("Dr. Smith reads. He reads a lot.")
     ['Dr. Smith reads. ', 'He reads a lot.']
@@ -57,7 +56,7 @@ def split_sentences(text: str, language: str = "") -> list[str]:
 
 
 def _is_end(text: str, begin: int, end: re.Match[str], language: str) -> bool:
-    """Whether a sentence that began at `begin` ends with this stop."""
+    """Returns whether a sentence that begins at `begin` ends with this stop."""
     following = text[end.end()]
     if following.islower():
         return False

@@ -1,10 +1,10 @@
-"""Where the tags of a text go in its translation.
+"""Places the tags of a text in its translation by word alignment.
 
-Each word of the translation has a link to one word of the source. An element goes around the
-longest run of words that are linked to its own; one that no word is linked to, around the free word
-nearest to its place. Siblings never share a word, and children stay within their parent. Where no
-word is left for an element, it goes around the whole translation, and so does one in too many
-others. So every tag comes exactly once, and what was well nested still is.
+Each word of the translation is linked to one word of the source. An element is placed around the
+longest run of words that are linked to its own words, or, without links, around the free word
+nearest to its relative position. Siblings never share a word, and children stay within their
+parent. If no word is left for an element, or if it is nested too deeply, it is placed around the
+whole translation. As a result, every tag occurs exactly once and nesting stays valid.
 """
 
 import html
@@ -16,59 +16,59 @@ from dataclasses import dataclass, field
 from nmt.decoding.translation import Links
 
 _WORD = re.compile(r"\S+")
-_PUNCTUATION = re.compile(r"[^\w\s]{1,16}")  # more is no end of a word
+_PUNCTUATION = re.compile(r"[^\w\s]{1,16}")  # longer runs do not end a word
 _LETTER = re.compile(r"\w")
 _OPENING = re.compile(r"^[^\w\s]+(?=\w)")
 _CLOSING = re.compile(r"(?<=\w)[^\w\s]{1,16}$")
-_DEEPEST = 32  # elements one in the other: each looks at all the words within
+_DEEPEST = 32  # maximum nesting; each level searches all its words
 
 
 @dataclass
 class Point:
-    """Something in a text that is kept as it is: an image, a comment, an element without words."""
+    """Markup without words, such as an image, a comment or an empty element."""
 
     raw: str
-    at: int  # in the text
+    at: int  # index in the text
     space_before: bool = False
-    space_after: bool = False  # of one at the beginning
-    is_after_space: bool = False  # that of the text, before the next word
+    space_after: bool = False  # only for a point at the beginning of the text
+    is_after_space: bool = False  # follows the text's space before the next word
 
     def written(self, is_first: bool) -> str:
-        """With its space, which comes after it at the beginning of a word."""
+        """Returns the markup with its space, which follows the markup if `is_first`."""
         space = " " if self.space_before or (is_first and self.space_after) else ""
         return self.raw + space if is_first else space + self.raw
 
 
 @dataclass
 class Element:
-    """A pair of tags, and what is between them. The whole text is one without tags."""
+    """A pair of tags and its content. The root, without tags, is the whole text."""
 
     open: str
-    begin: int  # in the text
+    begin: int  # index in the text
     end: int = 0
     close: str = ""
     children: list["Element | Point"] = field(default_factory=list)  # in the order of the text
-    # set by `place`: in the translation, as a half-open range of words
+    # half-open range of words in the translation; set by `place`
     words: tuple[int, int] = (0, 0)
 
     @property
     def elements(self) -> list["Element"]:
-        """Those of the children that are elements."""
+        """The children that are elements."""
         return [child for child in self.children if isinstance(child, Element)]
 
 
 def place(root: Element, source: str, translation: str, links: Links) -> str:
-    """The translation as markup, with the tags of its source.
+    """Returns the translation as markup with the tags of its source.
 
     Args:
-        root: the elements and points of `source`; is changed.
-        links: numbers of words of the source and of the translation, see `alignment`.
+        root: the elements and points of `source`; modified in place.
+        links: word links, see `nmt.decoding.alignment`.
     """
     return _Placing(root, source, translation, links).markup()
 
 
 class _Text:
-    """A text and where its words are."""
+    """A text and the positions of its words."""
 
     def __init__(self, text: str):
         self.text = text
@@ -78,18 +78,18 @@ class _Text:
         self.letters = [letter.start() for letter in _LETTER.finditer(text)]
 
     def words(self, begin: int, end: int) -> range:
-        """The words that have a character in this range."""
+        """Returns the words with a character in the given range."""
         return range(bisect_left(self.ends, begin + 1), bisect_left(self.begins, end))
 
 
 class _Placing:
     def __init__(self, root: Element, source: str, translation: str, links: Links):
         self.root, self.source, self.target = root, _Text(source), _Text(translation)
-        self.linked: dict[int, list[int]] = {}  # words of the translation, by the source's
+        self.linked: dict[int, list[int]] = {}  # source word -> target words
         for word, to in sorted(set(links)):
             self.linked.setdefault(word, []).append(to)
         self.n = len(self.target.begins)
-        self.around: list[Element] = []  # elements around the whole
+        self.around: list[Element] = []  # elements around the whole translation
         root.words = (0, self.n)
         parents = [(root, 0)]
         while parents:
@@ -105,14 +105,14 @@ class _Placing:
         return opened + "".join(self._written()) + closed
 
     def _give_words(self, parent: Element) -> list[Element]:
-        """Gives each child its words, from those of the parent; returns those that get none."""
+        """Assigns words of the parent to its children; returns the children without words."""
         begin, end = parent.words
         elements = parent.elements
         if len(elements) == 1 and self._words_of(elements[0]) == self._words_of(parent):
             elements[0].words = begin, end
-            elements = elements if begin == end else []  # none is left to be given words
+            elements = elements if begin == end else []  # all words are assigned
         free = bytearray(b"\1" * (end - begin))
-        runs: dict[range, list[range]] = {}  # children in the same word, as in Chinese, share them
+        runs: dict[range, list[range]] = {}  # shared by children in one word, as in Chinese
         waiting = []
         for child in elements:
             words = self._words_of(child)
@@ -124,24 +124,27 @@ class _Placing:
                 child.words = run.start, run.stop
             else:
                 waiting.append(child)
-        homeless = []
+        unplaced = []
         for child in waiting:
             word = self._nearest(child, parent, free)
             if word is None:
-                homeless.append(child)
+                unplaced.append(child)
                 continue
             free[word] = 0
             child.words = begin + word, begin + word + 1
-        return homeless
+        return unplaced
 
     def _words_of(self, element: Element) -> range:
         return self.source.words(element.begin, element.end)
 
     def _runs(self, words: range, free: bytearray, begin: int) -> list[range]:
-        """The runs of free words that are linked to these; the longest last, of equals the first.
+        """Returns runs of free target words linked to `words`, the longest last.
+
+        Of runs of equal length, the first in the text comes last.
 
         Args:
-            free: of which words of the translation, from `begin`.
+            words: source words.
+            free: 1 for each free target word, from word `begin` on.
         """
         linked = sorted(to for word in words for to in self._linked(word, begin, begin + len(free)))
         runs = list[range]()
@@ -155,21 +158,21 @@ class _Placing:
         return sorted(runs, key=lambda run: (len(run), -run.start))
 
     def _linked(self, word: int, begin: int, end: int) -> list[int]:
-        """The words of the translation, in this range, that are linked to one of the source."""
+        """Returns the target words in the given range that are linked to a source word."""
         linked = self.linked.get(word, [])
         return linked[bisect_left(linked, begin) : bisect_left(linked, end)]
 
     def _nearest(self, child: Element, parent: Element, free: bytearray) -> int | None:
-        """The free word whose place among the parent's is most like the child's; None: none is."""
+        """Returns the free word nearest to the child's relative position in its parent, or None."""
         share = (child.begin + child.end - 2 * parent.begin) / 2 / max(parent.end - parent.begin, 1)
         wanted = min(int(share * len(free)), len(free) - 1)
         before, after = free.rfind(1, 0, max(wanted, 0) + 1), free.find(1, max(wanted, 0))
         found = [at for at in (before, after) if at >= 0]
         return min(found, key=lambda at: abs(at - wanted)) if found else None
 
-    def _put_around(self, parent: Element, homeless: list[Element]) -> None:
-        """Takes elements that have no word, with those inside them, out of their parent."""
-        taken = {id(each) for each in homeless}
+    def _put_around(self, parent: Element, unplaced: list[Element]) -> None:
+        """Moves elements without words, and the elements in them, around the whole translation."""
+        taken = {id(each) for each in unplaced}
         waiting, kept = parent.children[::-1], list[Element | Point]()
         while waiting:
             each = waiting.pop()
@@ -206,15 +209,15 @@ class _Placing:
     def _in_order(
         self, parent: Element, begin: int, end: int
     ) -> list[tuple[int, int, Element | Point]]:
-        """The children with their range of characters, in the order of the translation."""
+        """Returns the children and their character ranges, in the order of the translation."""
         found: list[tuple[int, int, Element | Point]] = []
-        seen, after = self.source.words(parent.begin, parent.end).start, begin
+        first, after = self.source.words(parent.begin, parent.end).start, begin
         for child in parent.children:
             if isinstance(child, Point):
                 before = self.source.words(parent.begin, child.at)
-                for word in range(seen, before.stop):
+                for word in range(first, before.stop):
                     after = self._end_of_linked(word, parent) or after
-                seen = max(seen, before.stop)
+                first = max(first, before.stop)
                 at = min(max(self._place_of(child, parent, after, end), begin), end)
                 at += child.is_after_space and self.target.text[at:end].startswith(" ")
                 found.append((at, at, child))
@@ -223,12 +226,15 @@ class _Placing:
         return sorted(found, key=lambda each: each[0])
 
     def _end_of_linked(self, word: int, parent: Element) -> int:
-        """Where the last of the parent's words ends that are linked to one of the source; or 0."""
+        """Returns the end of the parent's last word that is linked to a source word, or 0."""
         inside = self._linked(word, *parent.words)
         return self.target.ends[inside[-1]] if inside else 0
 
     def _characters(self, element: Element) -> tuple[int, int]:
-        """The characters of an element's words, but for punctuation that was outside it too."""
+        """Returns the character range of an element's words.
+
+        Excludes punctuation at the edges that is outside the element in the source.
+        """
         first, stop = element.words
         begin, end = self.target.begins[first], self.target.ends[stop - 1]
         word = self.target.text[begin : self.target.ends[first]]
@@ -239,7 +245,7 @@ class _Placing:
         return begin, end
 
     def _touches(self, at: int, *, before: bool) -> bool:
-        """Whether this place is in a word of the source, between it and its punctuation."""
+        """Returns whether the index is between a source word and its punctuation."""
         words = self.source.words(at - 1, at + 1)
         if not words:
             return False
@@ -248,11 +254,12 @@ class _Placing:
         return _PUNCTUATION.fullmatch(self.source.text, begin, end) is not None
 
     def _place_of(self, point: Point, parent: Element, after: int, end: int) -> int:
-        """Where a point goes: after the word that is linked to the last one before it that has one.
+        """Returns the index of a point in the translation.
 
         Args:
-            after: where that word ends; or where the parent begins, if none has a link.
-            end: where the parent ends.
+            after: end of the target word for the last linked source word before the point; the
+                parent's beginning if there is none.
+            end: end of the parent.
         """
         letters = self.source.letters
         if bisect_left(letters, point.at) == bisect_left(letters, parent.end):
@@ -262,7 +269,7 @@ class _Placing:
         return self._before_punctuation(after) if is_inside else after
 
     def _before_punctuation(self, end: int) -> int:
-        """Where the punctuation begins with which a word ends that ends here."""
+        """Returns the start of the closing punctuation of the word that ends at `end`."""
         if not self.n:
             return end
         word = bisect_left(self.target.ends, end)

@@ -1,1 +1,1 @@
-"""Test sets, and the metrics of translations: BLEU, chrF, TER, COMET; attention weights."""
+"""Test sets, metrics (BLEU, chrF, TER, COMET) and attention maps."""

@@ -1,6 +1,6 @@
-"""The attention weights of one sentence pair, as arrays, a picture or a page.
+"""Attention weights of a sentence pair, as arrays, a PNG or an HTML page.
 
-Figures 3 to 5 of Vaswani et al. (2017) for any sentence, and for the decoder too.
+Generalizes Figures 3 to 5 of Vaswani et al. (2017) to any sentence and to the decoder.
 """
 
 import base64
@@ -24,22 +24,21 @@ from nmt.lines.translate import check_output, opened_output
 from nmt.model.special_ids import BOS_ID
 from nmt.translator import Translator
 
-_MAX_WEIGHTS = 100_000_000  # 400 MB, and a page of 130 MB; the base model: 830 tokens a side
-_MODULE_WORDS = re.compile(r"^(import .*\n|export )", re.MULTILINE)  # one script has all modules
+_MAX_WEIGHTS = 100_000_000  # 400 MB and an HTML page of 130 MB; base model: 830 tokens per side
+_MODULE_WORDS = re.compile(r"^(import .*\n|export )", re.MULTILINE)  # removed to join modules
 
 
 @dataclass(frozen=True)
 class AttentionMaps:
-    """Attention weights of one sentence pair; every row of keys sums to 1.
+    """Attention weights of one sentence pair; each query's weights sum to 1.
 
-    Rows of the target are named after the piece that is predicted there, not after the one read:
-    row i of `cross` has the weights over the source with which `target_pieces[i]` is predicted,
-    row i of `decoder` those over `read_pieces`.
+    Row i of `cross` and `decoder` belongs to the step that predicts `target_pieces[i]`. It holds
+    the weights over `source_pieces` and `read_pieces`, respectively.
     """
 
-    source_pieces: list[str]  # S of them, </s> last
-    target_pieces: list[str]  # T of them, </s> last unless the translation was cut at its limit
-    read_pieces: list[str]  # the T keys of `decoder`: <s> and all target pieces but the last
+    source_pieces: list[str]  # (S), </s> last
+    target_pieces: list[str]  # (T), </s> last unless the translation was cut at the maximum length
+    read_pieces: list[str]  # (T), the keys of `decoder`: <s> and all target pieces but the last
     encoder: np.ndarray  # (layers, heads, S, S) float32
     decoder: np.ndarray  # (layers, heads, T, T) float32; 0 above the diagonal
     cross: np.ndarray  # (layers, heads, T, S) float32
@@ -48,17 +47,17 @@ class AttentionMaps:
 def attention_of(
     model: Translator | str | Path, source: str, target: str | None = None
 ) -> AttentionMaps:
-    """The attention weights of a model for a sentence and its translation.
+    """Computes the attention weights of a model for a sentence and its translation.
 
     Args:
-        model: a translator, or the path of a model, checkpoint or run, which is then read in fp32.
+        model: a translator, or the path of a model, checkpoint or run, which is loaded in fp32.
         source: one sentence as plain text.
-        target: its translation; None: the one that the model finds.
+        target: the translation; None: the model's own.
 
     Raises:
-        InputError: no text, more tokens than the model takes at once, or more weights than can be
-            drawn.
-        NoModelError: no sound model, or its weights are not numbers.
+        InputError: the sentence is empty or exceeds the maximum length, or there are more than
+            `_MAX_WEIGHTS` weights.
+        NoModelError: there is no usable model, or its weights are NaN.
     """
     translator = (
         model if isinstance(model, Translator) else Translator.load(model, precision="fp32")
@@ -66,7 +65,7 @@ def attention_of(
     tokenizer, transformer = translator.tokenizer, translator.transformer
     src = with_eos(tokenizer.encode(source))
     if len(src) == 1:
-        raise ArgumentError("an empty sentence, {source}, give one with words")
+        raise ArgumentError("{source} is empty. Provide a sentence.")
     _check_length("source", src, translator.config.data.max_length)
     if target is None:
         tgt = np.array(translator.translate(source).tokens)
@@ -92,17 +91,17 @@ def attention_of(
 
 
 def run_attention(model: Path, source: str, target: str | None, output: Path, note: Note) -> None:
-    """Writes the attention weights of a sentence pair as a .png or .html file.
+    """Writes the attention weights of a sentence pair to a .png or .html file.
 
     Raises:
-        ArgumentError: the file is of another kind, or cannot be written.
+        ArgumentError: the file has another extension or cannot be written.
         InputError, NoModelError: see `attention_of` and `write_png`.
     """
     check_output(output)
     if output.suffix not in (".png", ".html"):
-        raise ArgumentError("neither .png nor .html, {output} {}, name such a file", output)
+        raise ArgumentError("{output} {} must end in .png or .html.", output)
     if output.suffix == ".png":
-        figure_class()  # before the model is read
+        figure_class()  # raises before the model is loaded
     maps = attention_of(Translator.load(model, precision="fp32", note=note), source, target)
     with opened_output(output) as file:
         if output.suffix == ".png":
@@ -113,21 +112,21 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
 
 
 def heat_maps(maps: AttentionMaps) -> list[HeatMaps]:
-    """Returns the three kinds of attention as they are drawn."""
+    """Returns the heat maps of the three kinds of attention."""
     source, target = maps.source_pieces, maps.target_pieces
     return [
-        HeatMaps("encoder: a source token looks at the source", maps.encoder, source, source),
-        HeatMaps("decoder: a token being written looks at those before it", maps.decoder, target,
-                 maps.read_pieces),
-        HeatMaps("decoder: a token being written looks at the source", maps.cross, target, source),
-    ]  # fmt: skip
+        HeatMaps("encoder self-attention", maps.encoder, source, source),
+        HeatMaps("decoder self-attention", maps.decoder, target, maps.read_pieces),
+        HeatMaps("cross-attention", maps.cross, target, source),
+    ]
 
 
 def html_fragment(maps: AttentionMaps) -> str:
-    """An interactive picture, as HTML that can be put anywhere into a page's body.
+    """Returns an interactive view of the weights as HTML, for use in the body of a page.
 
-    It has its own style and script, takes its colours from the page (see `view/attention.css`) and
-    loads nothing; a page may hold several. Weights are rounded to 1/255.
+    The fragment has its own style and script, takes its colors from the page (see
+    `view/attention.css`) and loads no other files. A page may contain several fragments. Weights
+    are rounded to 1/255.
     """
     arrays = {"encoder": maps.encoder, "decoder": maps.decoder, "cross": maps.cross}
     weights = {
@@ -144,11 +143,11 @@ def html_fragment(maps: AttentionMaps) -> str:
             "weights": weights,
         }
     )
-    data = data.replace("<", "\\u003c")  # no "</script>" from text
+    data = data.replace("<", "\\u003c")  # prevents "</script>" in the data
     parts = {
         "__STYLE__": _file("view/attention.css"),
         "__SCRIPT__": _MODULE_WORDS.sub("", _file("view/dom.js") + _file("view/attention.js")),
-        "__DATA__": data,  # last, as text may have any of these names
+        "__DATA__": data,  # last, because the text may contain these names
     }
     fragment = _file("attention.html")
     for name, content in parts.items():
@@ -164,13 +163,13 @@ def _check_room(model: Model, source: int, target: int) -> None:
     layers = model.encoder_layers * source**2 + model.decoder_layers * target * (source + target)
     if model.heads * layers > _MAX_WEIGHTS:
         raise InputError(
-            f"{model.heads * layers:,} weights, {_MAX_WEIGHTS:,} can be drawn, sentences of "
-            f"{source:,} and {target:,} tokens, shorten them"
+            f"Sentences of {source:,} and {target:,} tokens have {model.heads * layers:,} "
+            f"attention weights, more than the maximum of {_MAX_WEIGHTS:,}. Shorten the sentences."
         )
 
 
 def _check_length(side: str, ids: np.ndarray, limit: int | None) -> None:
     if limit is not None and len(ids) > limit:
         raise ArgumentError(
-            f"{len(ids)} tokens, the model takes {limit}, {{{side}}}, shorten the sentence"
+            f"{{{side}}} has {len(ids)} tokens, above the maximum length of {limit}. Shorten it."
         )

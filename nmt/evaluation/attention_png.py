@@ -1,4 +1,4 @@
-"""Attention weights as a PNG, drawn with matplotlib: for `nmt attention` and for TensorBoard."""
+"""Draws attention weights as PNG with matplotlib, for `nmt attention` and TensorBoard."""
 
 import warnings
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _TOKEN_INCHES, _DPI = 0.13, 110
 
 @dataclass(frozen=True)
 class HeatMaps:
-    """The heads of one kind of attention; Q queries are rows and K keys are columns."""
+    """The attention weights of all layers and heads for Q queries (rows) and K keys (columns)."""
 
     title: str
     weights: np.ndarray  # (layers, heads, Q, K), 0 to 1
@@ -25,40 +25,38 @@ class HeatMaps:
 
     @property
     def inches(self) -> tuple[float, float]:
-        """Width and height of one head's square."""
+        """Width and height of one head's heat map."""
         return len(self.keys) * _TOKEN_INCHES, len(self.queries) * _TOKEN_INCHES
 
 
 def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
-    """Draws all heads: for each kind of attention, one row per layer and one column per head.
-
-    Darker means more weight.
+    """Draws all heat maps, one row per layer and one column per head; darker means more weight.
 
     Raises:
-        InputError: matplotlib, the extra "plots", is missing; too many tokens for a picture.
+        InputError: matplotlib (the extra "plots") is missing, or the image would be too large.
     """
     margin = 0.085 * max(len(name) for kind in kinds for name in (*kind.queries, *kind.keys))
     width = max(kind.weights.shape[1] * (kind.inches[0] + 0.2) for kind in kinds) + margin + 0.6
     heights = [len(kind.weights) * (kind.inches[1] + 0.3) + margin + 0.5 for kind in kinds]
     if width * sum(heights) * _DPI**2 > _MAX_PIXELS:
-        raise InputError("too many tokens for a picture, the sentences, name a .html file instead")
+        raise InputError("The sentences are too long for a .png file. Use .html or shorten them.")
     figure = figure_class()((width, sum(heights)), dpi=_DPI)
     parts = figure.subfigures(len(kinds), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, kind in zip(parts, kinds, strict=True):
         _draw(part, kind, margin)
-    with warnings.catch_warnings():  # letters that its font does not have are drawn as boxes
+    with warnings.catch_warnings():  # missing glyphs are drawn as boxes
         warnings.simplefilter("ignore", UserWarning)
         figure.savefig(output, format="png")
 
 
 def figure_class() -> Any:
-    """Returns matplotlib's Figure; InputError if there is no matplotlib."""
+    """Returns matplotlib's Figure; raises InputError if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise InputError(
-            "matplotlib is not installed, a .png picture, "
-            "pip install 'nmt[plots]' or name a .html file"
+            "A .png file requires matplotlib, which is not installed. "
+            "Run \"pip install 'nmt[plots]'\", or use a .html file."
         ) from None
     return Figure
 
@@ -82,7 +80,7 @@ def _draw(figure: Any, kind: HeatMaps, margin: float) -> None:
         axes.set_yticks([])
         if grid.size > 1:
             axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=6, pad=2)
-    # Pieces are text, not mathematics; only the squares at the edges are labelled with them
+    # labels at the edges only; `parse_math` would read $ in a piece as TeX
     names = {"fontsize": 6, "parse_math": False}
     for axes in grid[:, 0]:
         axes.set_yticks(range(len(kind.queries)), kind.queries, **names)

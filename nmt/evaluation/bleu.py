@@ -1,7 +1,8 @@
-"""BLEU, chrF and TER of detokenized text, as sacreBLEU computes them.
+"""BLEU, chrF and TER of detokenized text, computed by sacreBLEU.
 
 sacreBLEU: Post (2018). BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al.
-(2006). A signature says how a score was computed; only scores with equal signatures compare.
+(2006). A signature records how a score was computed; only scores with equal signatures are
+comparable.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 RESAMPLES = 1000  # sacreBLEU's own default
 
-_MOST_WORDS = 5000  # of a line
+_MOST_WORDS = 5000  # per line; TER's time and memory grow with the square
 
 
 @dataclass(frozen=True)
 class Scores:
-    """Corpus scores with what is needed to reproduce them."""
+    """Corpus scores and their signatures."""
 
     bleu: float  # 0 to 100
     bleu_signature: str
@@ -34,10 +35,10 @@ class Scores:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A baseline's scores, and the probability that chance alone makes a difference as large."""
+    """A baseline's scores, and how the translations differ from it."""
 
-    bleu: float  # the baseline's, 0 to 100
-    bleu_difference: float  # of the translations' to it
+    bleu: float  # baseline, 0 to 100
+    bleu_difference: float  # translations minus baseline
     bleu_p_value: float  # 0 to 1
     chrf: float
     chrf_difference: float
@@ -45,26 +46,27 @@ class Comparison:
 
 
 class Counting(TypedDict, total=False):
-    """How BLEU is counted; without any of these as sacreBLEU does. chrF and TER do not change."""
+    """Options of BLEU; the defaults are sacreBLEU's. They do not affect chrF and TER."""
 
-    target_language: str | None  # chooses the tokens of languages without spaces (zh, ja, ko)
-    lowercase: bool  # as `sacrebleu --lowercase`
-    tokenize: str | None  # as `sacrebleu --tokenize`
+    target_language: str | None  # selects the tokenizer for zh, ja and ko
+    lowercase: bool  # see `sacrebleu --lowercase`
+    tokenize: str | None  # see `sacrebleu --tokenize`
 
 
 def score(
     hypotheses: Sequence[str], *references: Sequence[str], **counting: Unpack[Counting]
 ) -> Scores:
-    """Corpus BLEU and chrF.
+    """Computes corpus BLEU and chrF.
 
     Args:
-        hypotheses: one detokenized translation a sentence.
-        references: one or more lists, each with one reference a sentence, as raw text.
+        hypotheses: one detokenized translation per sentence.
+        references: one or more lists, each with one detokenized reference per sentence.
 
     Raises:
-        InputError: nothing to score, unequal numbers of lines, or see `bleu_metric`.
+        InputError: there is nothing to score, or the numbers of lines differ; see also
+            `bleu_metric`.
     """
-    from sacrebleu.metrics.chrf import CHRF  # late: to import it takes longer than a short search
+    from sacrebleu.metrics.chrf import CHRF  # slow to import
 
     check_texts(hypotheses, references)
     bleu, chrf = bleu_metric(**counting), CHRF()
@@ -82,12 +84,12 @@ def score(
 def bleu_interval(
     hypotheses: Sequence[str], *references: Sequence[str], **counting: Unpack[Counting]
 ) -> tuple[float, float]:
-    """Bounds of BLEU's 95% confidence interval.
+    """Returns the bounds of BLEU's 95% confidence interval by bootstrap resampling (Koehn, 2004).
 
-    Koehn (2004): the 2.5% and 97.5% quantiles of 1000 bootstrap resamples of the sentences. The
-    resamples are those of `sacrebleu --confidence`, which prints mean and half-width instead; near
-    100 these would reach beyond it. The seed is the environment variable SACREBLEU_SEED, 12345 by
-    default.
+    The bounds are the 2.5% and 97.5% quantiles of 1000 resamples of the sentences. The resamples
+    are those of `sacrebleu --confidence`, which prints mean and half-width instead; near BLEU 100,
+    such an interval would exceed 100. The environment variable SACREBLEU_SEED sets the seed
+    (default 12345).
     """
     check_texts(hypotheses, references)
     return interval(bleu_metric(**counting), hypotheses, references)
@@ -96,20 +98,20 @@ def bleu_interval(
 def interval(
     metric: BLEU, hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[float, float]:
-    """See `bleu_interval`; for any metric of sacreBLEU, and texts as it takes them."""
+    """Returns the interval of `bleu_interval` for any metric of sacreBLEU."""
     from sacrebleu.significance import _bootstrap_resample
 
     statistics = metric._extract_corpus_statistics(hypotheses, references)
     _, resampled = _bootstrap_resample(statistics, metric, RESAMPLES)
     scores = sorted(min(found.score, 100.0) for found in resampled)  # rounding can exceed it
-    outside = len(scores) // 40  # on either side
+    outside = len(scores) // 40  # 2.5% on each side
     return scores[outside], scores[-1 - outside]
 
 
 def ter(hypotheses: Sequence[str], *references: Sequence[str]) -> tuple[float, str]:
-    """Translation edit rate, edits for 100 words of reference, and its signature; 0 is best.
+    """Returns the translation edit rate (edits per 100 reference words) and its signature.
 
-    Takes seconds for thousands of sentences, longer for worse translations.
+    Takes seconds for thousands of sentences, and longer for worse translations.
     """
     from sacrebleu.metrics.ter import TER
 
@@ -125,10 +127,10 @@ def compare(
     *references: Sequence[str],
     **counting: Unpack[Counting],
 ) -> Comparison:
-    """Paired bootstrap test (Koehn, 2004) of translations against a baseline's.
+    """Compares translations with a baseline by paired bootstrap resampling (Koehn, 2004).
 
-    1000 resamples, as `sacrebleu --paired-bs` has them; see `bleu_interval` for the seed.
-    Equal scores have p = 1, where sacreBLEU has 0.001 if no resample tells the two apart.
+    Uses the 1000 resamples of `sacrebleu --paired-bs`; see `bleu_interval` for the seed. If the
+    scores are equal, p is 1, where sacreBLEU may report 0.001.
     """
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest
@@ -150,57 +152,59 @@ def _compared(baseline: Any, tested: Any) -> tuple[float, float, float]:
 def bleu_metric(
     target_language: str | None = None, lowercase: bool = False, tokenize: str | None = None
 ) -> BLEU:
-    """sacreBLEU's metric, whose signature says how it counts; for arguments see `Counting`.
+    """Returns sacreBLEU's BLEU metric; see `Counting` for the arguments.
 
     Raises:
-        ArgumentError: no tokenization of that name.
-        InputError: a missing extra.
-        StorageError: a tokenization whose model cannot be downloaded.
+        ArgumentError: the tokenizer is unknown.
+        InputError: the tokenizer's package is not installed.
+        StorageError: the tokenizer's model cannot be downloaded.
     """
     from sacrebleu.metrics.bleu import BLEU
 
     if tokenize is not None and tokenize not in BLEU.TOKENIZERS:
         known = ", ".join(BLEU.TOKENIZERS)
-        raise ArgumentError("no such tokenization, {tokenize} {}, choose of {}", tokenize, known)
+        raise ArgumentError("Unknown {tokenize} {}. Choose one of {}.", tokenize, known)
     language = language_of(target_language or "") if tokenize is None else ""
     try:
-        # force: no three lines about text that looks tokenized, see plain_text
+        # force: no warnings about tokenized text, see `plain_text`
         return BLEU(lowercase=lowercase, tokenize=tokenize, trg_lang=language, force=True)
     except (ImportError, RuntimeError):  # ja and ko need a morphological analyser
         name = tokenize or f"target language {target_language}"
         extra = tokenize.partition("-")[0] if tokenize else language
         raise InputError(
-            f'sacreBLEU\'s tokenizer is not installed, {name}, pip install "sacrebleu[{extra}]"'
+            f"sacreBLEU's tokenizer for {name} is not installed. "
+            f"Run \"pip install 'sacrebleu[{extra}]'\"."
         ) from None
     except (OSError, SystemExit) as error:
         raise StorageError(
-            f"sacreBLEU's tokenizer cannot be downloaded ({error}), {tokenize}, "
-            "check the network, or choose another"
+            f"sacreBLEU's tokenizer {tokenize} cannot be downloaded ({error}). Check the network, "
+            "or choose another tokenizer."
         ) from None
 
 
 def language_of(tag: str) -> str:
-    """The language of a tag with a region or script: zh_CN, zh-Hant -> zh."""
+    """Removes region and script from a language tag: zh_CN, zh-Hant -> zh."""
     return re.split("[-_]", tag.lower())[0]
 
 
 def check_texts(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    """Raises InputError unless there is a reference for each hypothesis, and any at all.
+    """Checks that there are hypotheses, and one reference per hypothesis in each list.
 
-    Nor is a line compared that is no sentence: TER's time and memory grow with its square.
+    Raises:
+        InputError: the numbers of lines differ or are 0, or a line has too many words.
     """
     for lines in references:
         if len(lines) != len(hypotheses):
             raise InputError(
-                f"{count(len(hypotheses), 'translation')} but {count(len(lines), 'reference')}, "
-                "the files to compare, give each translation its reference"
+                f"{count(len(hypotheses), 'translation')} but {count(len(lines), 'reference')}. "
+                "Provide one reference per translation."
             )
     if not hypotheses or not references:
-        raise InputError("nothing to score, the translations, give at least one line")
+        raise InputError("There is nothing to score. Provide at least one translation.")
     for side, lines in (("translations", hypotheses), *(("references", r) for r in references)):
         for number, line in enumerate(lines, start=1):
             if (words := len(line.split())) > _MOST_WORDS:
                 raise InputError(
-                    f"{words:,} words in one line, line {number:,} of the {side}, at most "
-                    f"{_MOST_WORDS:,} can be compared: split it into sentences"
+                    f"Line {number:,} of the {side} has {words:,} words, more than the maximum of "
+                    f"{_MOST_WORDS:,}. Split it into sentences."
                 )

@@ -1,6 +1,7 @@
-"""COMET, a trained metric (Rei et al., 2020), by the optional package unbabel-comet.
+"""COMET, a trained metric (Rei et al., 2020), from the optional package unbabel-comet.
 
-Its models are PyTorch files that can run code when they are loaded: use only those you trust.
+COMET's models are PyTorch files that can execute code when they are loaded. Use only models that
+you trust.
 """
 
 from collections.abc import Sequence
@@ -11,10 +12,10 @@ _BATCH = 16  # sentences
 
 
 class Comet:
-    """COMET's model of that name on the hub, downloaded at first use.
+    """A COMET model from the Hugging Face Hub, downloaded at first use.
 
     Raises:
-        ArgumentError: the extra is missing.
+        ArgumentError: COMET is not installed.
         StorageError: the model cannot be loaded.
     """
 
@@ -24,20 +25,21 @@ class Comet:
             from comet import download_model, load_from_checkpoint
         except ImportError:
             raise ArgumentError(
-                "COMET is not installed, {comet}, pip install 'nmt[comet]' in another environment"
+                "{comet} requires COMET, which is not installed. "
+                "Run \"pip install 'nmt[comet]'\" in a separate environment."
             ) from None
         try:
-            self._model = load_from_checkpoint(download_model(name))  # and the encoder's vocabulary
-        except (KeyError, OSError) as error:  # COMET raises KeyError whatever went wrong
+            self._model = load_from_checkpoint(download_model(name))
+        except (KeyError, OSError) as error:  # COMET raises KeyError for most problems
             reason = str(error.args[0] if error.args else error).partition("\n")[0]
             raise StorageError(
-                f"COMET model cannot be loaded ({reason}), {name}, check the name and the network"
+                f"COMET model {name} cannot be loaded ({reason}). Check its name and the network."
             ) from None
 
     def score(
         self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
     ) -> float:
-        """The system score, the mean over sentences; about 0 to 1 for the default model."""
+        """Returns the system score, the mean over sentences; for most models about 0 to 1."""
         import torch
 
         rows = [

@@ -1,4 +1,4 @@
-"""`nmt evaluate`: translates a test set, or takes given translations, and scores them."""
+"""`nmt evaluate`: translates a test set and scores the translations, or scores given ones."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,7 +28,7 @@ from nmt.runs.model_directory import find_model, read_config
 from nmt.storage.opening import read_lines
 from nmt.translator import SearchOptions, Translator
 
-_HOPELESS_BLEU = 2.0  # that of shuffled lines of one language
+_HOPELESS_BLEU = 2.0  # about the BLEU of shuffled lines
 
 
 def evaluate(
@@ -52,26 +52,28 @@ def evaluate(
     """Scores the translations of a test set against its references.
 
     Args:
-        model: a model, checkpoint or run directory; not needed beside `hypothesis`.
-        source, reference: text files, plain or compressed, with the same number of lines; several
-            references as a list of files. COMET sees the first alone.
-        test_set: one of sacreBLEU's, such as "wmt14/full". With neither reference nor test set,
-            the model's own `data.test` as its run keeps it.
-        hypothesis: translations to score; nothing is translated. COMET needs their `source` too.
-        baseline: translations by another system, for a paired significance test.
-        comet: name of a COMET model that scores the translations as well.
-        target_language: the model's if None.
-        lowercase, tokenize: how BLEU is counted, as sacreBLEU's options of these names.
-        output: a file for the translations, one a line.
-        device, precision, options: how to translate; precision None is fp32 on every device, so
-            that figures compare.
-        note: receives messages for the user.
+        model: a model, checkpoint or run directory; optional with `hypothesis`.
+        source: text file, plain or compressed.
+        reference: one or more text files with as many lines as `source`. COMET uses the first only.
+        test_set: a test set of sacreBLEU, such as "wmt14/full". If neither `reference` nor
+            `test_set` is given, the model's own `data.test` is used.
+        hypothesis: file with translations to score instead of translating. COMET also requires
+            `source`.
+        baseline: file with another system's translations, for a paired significance test.
+        comet: name of a COMET model for an additional score.
+        target_language: None: that of the model.
+        lowercase, tokenize: options of BLEU, see `Counting`.
+        output: file for the translations, one per line.
+        device, precision: see `Translator.load`; by default fp32 on every device.
+        options: options of the search.
+        note: called with each user-facing message.
 
     Raises:
-        ArgumentError: arguments that do not go together, or a missing extra.
-        InputError: files that cannot be read or do not match, or text in subword pieces.
-        StorageError: a test set or a COMET model that cannot be downloaded.
-        NoModelError: no sound model, or another run's test set beside it.
+        ArgumentError: arguments conflict, or COMET is not installed.
+        InputError: a file cannot be read, the numbers of lines differ, or the text is in subword
+            pieces.
+        StorageError: a test set or a COMET model cannot be downloaded.
+        NoModelError: there is no usable model, or its test set belongs to another run.
     """
     files = [reference] if isinstance(reference, str | Path) else list(reference or [])
     _refuse_conflicts(
@@ -84,12 +86,12 @@ def evaluate(
         check_output(Path(output), read=[*read, *(("reference", file) for file in files)])
     tests, language = _test_set(model, source, files, test_set, target_language, note)
     counting = Counting(target_language=language, lowercase=lowercase, tokenize=tokenize)
-    bleu_metric(**counting)  # before all work: its tokenizer may be missing
+    bleu_metric(**counting)  # raises early if its tokenizer is missing
     check = partial(check_plain_text, may_be_tokenized=tokenize == "none", note=note)
     for references, name in zip(tests.references, tests.reference_names, strict=True):
         check(references, name)
     others = _given(baseline, tests, check) if baseline is not None else None
-    judge = Comet(comet) if comet is not None else None  # before all work: it may be missing
+    judge = Comet(comet) if comet is not None else None  # raises early if COMET is missing
     if hypothesis is None:
         translations = _translated(model, tests, options, device, precision or "fp32", note)
         check(translations, "the translations")
@@ -104,31 +106,33 @@ def evaluate(
 
 
 def _refuse_conflicts(**arguments: object) -> None:
-    """Raises ArgumentError for the first arguments of `evaluate` that do not go together."""
+    """Raises ArgumentError if arguments of `evaluate` conflict or are missing."""
     has = {name for name, value in arguments.items() if value is not None}
     is_compared, is_given = has & {"reference", "test_set"}, "hypothesis" in has
     options = "{beam}, {length_penalty}, {batch_tokens}, {device} and {precision}"
     without_source = "source" not in has
     for is_so, problem, remedy in (
-        (len(is_compared) == 2, "both {reference} and {test_set}", "leave out one"),
+        (len(is_compared) == 2,
+         "{reference} conflicts with {test_set}.", "Remove one of them."),
         (has & {"source", "reference"} == {"source"},
-         "{source} without {reference}", "give the reference too"),
+         "{source} requires {reference}.", "Add it."),
         (is_given and not without_source and "comet" not in has,
-         "both {source} and {hypothesis}", "leave out {source}"),
+         "{source} conflicts with {hypothesis}.", "Remove {source}."),
         ({"comet", "reference"} <= has and without_source,
-         "{comet} without {source}", "give the source too"),
+         "{comet} requires {source}.", "Add it."),
         ("reference" in has and without_source and not is_given,
-         "{reference} without {source}", "give the source too"),
-        (not has & {"model", "hypothesis"}, "nothing to score", "give {model} or {hypothesis}"),
+         "{reference} requires {source}.", "Add it."),
+        (not has & {"model", "hypothesis"},
+         "There is nothing to score.", "Add {model} or {hypothesis}."),
         (not is_compared and "model" not in has,
-         "nothing to compare with", "give {reference} or {test_set}"),
+         "There are no references.", "Add {reference} or {test_set}."),
         (not has & {"model", "target_language"},
-         "no {target_language}", "give it, or a {model} that tells it"),
+         "The target language is unknown.", "Add {target_language} or {model}."),
         (is_given and has & {"options", "device", "precision"},
-         "options of translating beside {hypothesis}", f"leave out {options}"),
+         "{hypothesis} conflicts with options for translating.", f"Remove {options}."),
     ):  # fmt: skip
         if is_so:
-            raise ArgumentError(f"{problem}, what to evaluate, {remedy}")
+            raise ArgumentError(f"{problem} {remedy}")
 
 
 def _test_set(
@@ -139,7 +143,7 @@ def _test_set(
     language: str | None,
     note: Note,
 ) -> tuple[TestSet, str]:
-    """What is compared (files, sacreBLEU's of that name, or the model's own), and its language."""
+    """Returns the test set (from files, from sacreBLEU or the model's own) and its language."""
     folder = find_model(Path(model))[0] if model is not None else None
     config = read_config(folder) if folder is not None else None
     language = _language(language, config, note)
@@ -154,12 +158,18 @@ def _test_set(
 
 
 def _language(given: str | None, config: Config | None, note: Note) -> str:
-    """The target language: the one given, or the model's, which only warns if it is odd."""
+    """Returns the given target language or the model's.
+
+    An invalid code raises ArgumentError if it was given, and causes a warning if it is the model's.
+    """
     language = given or (config.data.target_language if config else "")
     if problem := code_problem(language):
         if given is not None:
-            raise ArgumentError("{}, {target_language}, give that of ISO 639", problem)
-        note(f"nmt: warning: {problem}, the model's target language, name it when you evaluate")
+            raise ArgumentError("{target_language}: {}. Use an ISO 639 code.", problem)
+        note(
+            f"nmt: warning: In the model's configuration, {problem}. Set the target language for "
+            "the evaluation."
+        )
     return language
 
 
@@ -170,7 +180,7 @@ def _scored(
     counting: Counting,
     judge: Comet | None,
 ) -> Evaluation:
-    """Every measure; `others` are the baseline's translations."""
+    """Computes all scores; `others` are the baseline's translations."""
     texts = (translations, *tests.references)
     language = language_of(counting["target_language"] or "")
     papers = papers_interval = comparison = None
@@ -194,35 +204,35 @@ def _scored(
 
 
 def _warn(result: Evaluation, note: Note) -> None:
-    """Warns of translations in another language than the references', and of a BLEU near 0."""
+    """Warns if translations and references differ in language, or if BLEU is near 0."""
     tests = result.test_set
     is_hopeless = result.scores.bleu < _HOPELESS_BLEU
-    # without the source only what is no translation at all is suspected
+    # without sources, the check is reliable only if BLEU is near 0
     is_suspect = tests.sources is not None or is_hopeless
     if is_suspect and not is_translated(result.translations, tests.references[0], tests.sources):
-        than = "the source's" if tests.sources is not None else "another"
+        language = "the source language" if tests.sources is not None else "another language"
         note(
-            f"nmt: warning: the translations seem to be in {than} language, not the reference's, "
-            f"{tests.name}, check which files are compared"
+            f"nmt: warning: The translations for {tests.name} seem to be in {language}, not in "
+            "the language of the references. Check the files."
         )
     elif is_hopeless:
         note(
-            f"nmt: warning: BLEU near 0, {tests.name}, read some translations: sentences that fit "
-            "other sources mean lines that do not match, repeated words a model that has learnt "
-            "too little; train it longer, or see whether its loss fell"
+            f"nmt: warning: BLEU on {tests.name} is near 0. If the translations fit other lines, "
+            "check that sources and references match. If they repeat words, train longer, or "
+            "check that the loss fell."
         )
 
 
 def _given(
     path: str | Path, tests: TestSet, check: Callable[[Sequence[str], str], None]
 ) -> list[str]:
-    """The translations in a file, one for each reference, once `check` has seen them."""
+    """Reads the translations in a file and checks their number and their text."""
     lines = list(read_lines(Path(path)))
     for references, name in zip(tests.references, tests.reference_names, strict=True):
         if len(references) != len(lines):
             raise InputError(
-                f"{count(len(lines), 'translation')} but {count(len(references), 'reference')}, "
-                f"{path} and {name}, give each translation its reference"
+                f"{path} has {count(len(lines), 'translation')} but {name} has "
+                f"{count(len(references), 'reference')}. Provide one reference per translation."
             )
     check(lines, str(path))
     return lines
@@ -236,7 +246,7 @@ def _translated(
     precision: Precision,
     note: Note,
 ) -> list[str]:
-    """The model's translations, one for each source."""
+    """Returns the model's translations, one per source."""
     from tqdm import tqdm
 
     assert model is not None and tests.sources is not None
@@ -245,5 +255,5 @@ def _translated(
         found = translator.translate(tests.sources, options, progress=bar.update)
     if cut := sum(each.parts > 1 for each in found):
         long = count(cut, "sentence")
-        note(f"nmt: warning: translated in parts, longer than the model takes: {long}")
+        note(f"nmt: warning: {long} above the maximum length, translated in parts.")
     return [each.text for each in found]

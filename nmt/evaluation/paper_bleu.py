@@ -1,19 +1,19 @@
-"""BLEU to set beside the paper's: of Moses tokens, words split at hyphens, counted as in 2017.
+"""BLEU for comparison with the paper: Moses tokens, compounds split at hyphens, multi-bleu.
 
-The paper does not say how it counts. For German this is what the authors' published evaluation
-script does, get_ende_bleu.sh of tensor2tensor: it replaces the translations' Unicode punctuation
-as replace-unicode-punctuation.perl does (“ ” ’ become straight; „ ‚ ‘ and guillemets stay), makes
-Moses tokens, writes `rich-text` as `rich ##AT##-##AT## text`, and calls multi-bleu.perl. Its
-reference was tokenized already and has straight quotation marks (tensor2tensor, issue 317), so
-here the reference gets these: a translation with „ loses that token, as it did there. For French
-no script was published; the same steps with Moses' French rules are taken on both sides alike.
+The paper does not specify its evaluation. For German, this module follows the authors' published
+script, get_ende_bleu.sh of tensor2tensor. The script replaces Unicode punctuation in the
+translations as replace-unicode-punctuation.perl does (“ ” ’ become straight; „ ‚ ‘ and guillemets
+stay), tokenizes with Moses, writes `rich-text` as `rich ##AT##-##AT## text`, and calls
+multi-bleu.perl. Its reference was already tokenized and had straight quotation marks
+(tensor2tensor, issue 317). This module therefore straightens the quotation marks of the reference,
+and a „ in a translation does not match, as in the authors' evaluation. No script was published for
+French; this module applies the same steps to both sides, with Moses' French rules.
 
-How far it is from sacreBLEU depends on the text: see docs/paper.md. It
-compares only with the paper's figures and with others computed in this way.
+The difference from sacreBLEU depends on the text: see docs/paper.md. The score is comparable only
+with those of the paper and with others computed in the same way.
 
-On 269,089 German sentences (news, captions, web, parliament) the tokens are those of the Perl
-scripts, without exception. They differ, for example, where a Chinese letter precedes a full stop
-inside a sentence.
+On 269,089 German sentences (news, captions, web, parliament), all tokens equal those of the Perl
+scripts. The tokens differ, for example, if a Chinese letter precedes a full stop within a sentence.
 """
 
 import functools
@@ -33,7 +33,7 @@ CONVENTIONS = {  # by target language
     "get_ende_bleu.sh on both sides; not sacreBLEU",
 }
 
-# As replace-unicode-punctuation.perl has it. Spaces behind 。 and ． vanish in tokenization.
+# As in replace-unicode-punctuation.perl; tokenization removes spaces after 。 and ．
 _PUNCTUATION = dict(
     zip("，、∶：？《》）！（；」「～━〈〉【】％０１２３４５６７８９“”’",
         ",,::?\"\")!(;\"\"~-<>[]%0123456789\"\"'", strict=True),
@@ -42,30 +42,30 @@ _PUNCTUATION = dict(
 _QUOTES = dict.fromkeys("„‟«»", '"') | dict.fromkeys("‚‘‛‹›", "'")
 _OF_THE_SCRIPT = str.maketrans(_PUNCTUATION)
 _OF_THE_GERMAN_REFERENCE = str.maketrans(_PUNCTUATION | _QUOTES)
-# On bytes, as the authors' perl -ple has it: of "vis-à-vis" both hyphens are split, of "a-b-c" one
+# On bytes, as in the authors' perl -ple: splits both hyphens of "vis-à-vis" and one of "a-b-c"
 _COMPOUND = re.compile(rb"(\S)-(\S)")
 
 
 def paper_bleu(
     hypotheses: Sequence[str], *references: Sequence[str], target_language: str = "de"
 ) -> tuple[float, tuple[float, float]]:
-    """Corpus BLEU of detokenized German or French text, to set beside the paper's, 0 to 100.
+    """Computes corpus BLEU of detokenized German or French text as in the paper.
 
     Args:
-        hypotheses: one translation a sentence.
-        references: one or more lists, each with one reference a sentence, as raw text.
+        hypotheses: one detokenized translation per sentence.
+        references: one or more lists, each with one detokenized reference per sentence.
         target_language: a key of `CONVENTIONS`.
 
     Returns:
-        The score, and the bounds of its 95% confidence interval, see `bleu_interval`.
+        The score, 0 to 100, and the bounds of its 95% confidence interval, see `bleu_interval`.
 
     Raises:
-        InputError: nothing to score, or unequal numbers of lines.
+        InputError: there is nothing to score, or the numbers of lines differ.
     """
     from sacrebleu.metrics.bleu import BLEU
 
     check_texts(hypotheses, references)
-    bleu = BLEU(tokenize="none", smooth_method="none", force=True)  # as multi-bleu.perl counts
+    bleu = BLEU(tokenize="none", smooth_method="none", force=True)  # as multi-bleu.perl
     translated = [paper_tokens(line, target_language) for line in hypotheses]
     to_match = [
         [paper_tokens(line, target_language, of_reference=True) for line in side]
@@ -75,7 +75,7 @@ def paper_bleu(
 
 
 def paper_tokens(line: str, target_language: str = "de", *, of_reference: bool = False) -> str:
-    """The tokens of a sentence, joined by spaces.
+    """Tokenizes a sentence and joins the tokens with spaces.
 
     'Er sagte: „Rock-Musik.“' -> 'Er sagte : „ Rock ##AT##-##AT## Musik . &quot;', and of a
     reference 'Er sagte : &quot; Rock ...'.
@@ -88,9 +88,9 @@ def paper_tokens(line: str, target_language: str = "de", *, of_reference: bool =
 
 
 def _split_last_stop(tokens: str) -> str:
-    """Splits off the full stop that ends a line, even that of an abbreviation.
+    """Splits off the full stop at the end of a line, even after an abbreviation.
 
-    tokenizer.perl does this, sacremoses does not: "usw." -> "usw ."; "usw ..." stays.
+    "usw." -> "usw ."; "usw ..." stays. tokenizer.perl does this, but sacremoses does not.
     """
     ends_in_one = tokens[-1:] == "." and tokens[-2:-1] not in ("", " ", ".")
     return f"{tokens[:-1]} ." if ends_in_one else tokens
@@ -102,6 +102,6 @@ def _tokenizer(language: str) -> "MosesTokenizer":
     from sacremoses import MosesTokenizer
 
     tokenizer = MosesTokenizer(language)
-    # sacremoses's list of letters lacks Chinese ones and all that Unicode has added since 2015
+    # sacremoses's list of letters lacks Chinese characters and additions to Unicode since 2015
     tokenizer.PAD_NOT_ISALNUM = regex.compile(r"([^\p{Alnum}\s.'`,\-])"), r" \1 "
     return tokenizer

@@ -1,6 +1,6 @@
-"""Checks that text to be scored is plain, neither in subword pieces nor tokenized.
+"""Checks that text to score is plain text, neither in subword pieces nor tokenized.
 
-Scores of other text compare with no published ones.
+Scores of other text are not comparable with published scores.
 """
 
 import re
@@ -8,41 +8,41 @@ from collections.abc import Sequence
 
 from nmt.errors import InputError, Note, count
 
-# sentencepiece's mark before a word, where it is no part of a bar chart (▁▂▃); subword-nmt's
-# mark at the end of a piece that is not the last of its word
+# sentencepiece's mark before a word, unless it is part of a bar chart (▁▂▃); subword-nmt's mark
+# after each piece but the last of a word
 _PIECE = re.compile(r"(?:^|\s)▁(?![▁-█])|\S+@@(?:\s|$)")
-# A space before a full stop or comma, what Moses escapes, split hyphens
+# A space before a full stop or comma, entities written by Moses, split hyphens
 _TOKENIZED = re.compile(r"\S [.,](?:\s|$)|&(?:apos|quot|amp|lt|gt|#91|#93|#124);|@-@|##AT##")
-# Of the lines with text. Newstests, captions, parliament and Tatoeba, German and English, have
-# at most 0.5%; tokenized TED talks and parliament at least 95%.
+# Of the non-blank lines. German and English newstests, captions, parliament and Tatoeba have at
+# most 0.5%; tokenized TED talks and parliament have at least 95%.
 _TOKENIZED_SHARE = 0.1
 
 
 def check_plain_text(
     lines: Sequence[str], name: str, note: Note, *, may_be_tokenized: bool = False
 ) -> None:
-    """Refuses text in pieces; warns where it looks tokenized.
+    """Raises InputError for text in subword pieces, and warns if the text looks tokenized.
 
     Args:
-        name: of the file, for messages.
-        may_be_tokenized: leaves out the warning.
-        note: takes the warning.
+        name: name of the file in messages.
+        note: called with the warning.
+        may_be_tokenized: do not warn.
 
     Raises:
-        InputError: a line still carries the marks of subword pieces.
+        InputError: a line has marks of subword pieces.
     """
     tokenized = [number for number, line in enumerate(lines, start=1) if _TOKENIZED.search(line)]
     for number, line in enumerate(lines, start=1):
         if found := _PIECE.search(line):
             raise InputError(
-                f"text in subword pieces ({found[0].strip()!r}), {name}:{number}, "
-                "join the pieces into plain text"
+                f"{name}:{number} is in subword pieces ({found[0].strip()!r}). Join the pieces "
+                "into plain text."
             )
     if not may_be_tokenized and len(tokenized) > _TOKENIZED_SHARE * sum(
         1 for line in lines if line.strip()
     ):
-        share = f"{len(tokenized)} of {count(len(lines), 'line')}, the first is line {tokenized[0]}"
+        share = f"{len(tokenized)} of {count(len(lines), 'line')}, first in line {tokenized[0]}"
         note(
-            f"nmt: warning: {name} looks tokenized ({share}); its scores compare with no others; "
-            "give plain text"
+            f"nmt: warning: {name} looks tokenized ({share}). Its scores are not comparable with "
+            "others. Use plain text."
         )

@@ -1,4 +1,4 @@
-"""The result of an evaluation, as JSON for programs or as text for a person."""
+"""The result of an evaluation, as JSON or as text."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -10,15 +10,15 @@ from nmt.evaluation.test_sets import TestSet
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Every score of a test set's translations, and the translations."""
+    """The translations of a test set and their scores."""
 
     scores: Scores
     bleu_interval: tuple[float, float]  # 95%
-    ter: float  # edits for 100 words
+    ter: float  # edits per 100 reference words
     ter_signature: str
-    paper_bleu: float | None  # 0 to 100; None: the target is neither German nor French
+    paper_bleu: float | None  # 0 to 100; None if the target is neither German nor French
     paper_bleu_interval: tuple[float, float] | None  # 95%
-    comparison: Comparison | None  # with a baseline
+    comparison: Comparison | None  # None without a baseline
     test_set: TestSet
     translations: list[str]
     comet: float | None = None
@@ -26,7 +26,7 @@ class Evaluation:
     paper_bleu_convention: str | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """For programs: scores with six decimals."""
+        """Returns the scores as JSON values, with six decimals."""
         content: dict[str, Any] = asdict(self.scores) | {
             "bleu_interval": self.bleu_interval,
             "ter": self.ter,
@@ -42,11 +42,11 @@ class Evaluation:
             content |= {"comet": self.comet, "comet_model": self.comet_model}
         if self.comparison is not None:
             content["baseline"] = asdict(self.comparison)
-        # without rounding errors such as 100.00000000000004
+        # rounding removes errors such as 100.00000000000004
         return json.loads(json.dumps(content), parse_float=lambda digits: round(float(digits), 6))
 
     def as_text(self) -> str:
-        """For a person: one line per metric."""
+        """Returns one line of text per metric."""
         scores, (low, high) = self.scores, self.bleu_interval
         lines = [
             f"BLEU = {scores.bleu:.2f}  (95%: {low:.2f} to {high:.2f})  {scores.bleu_signature}",

@@ -1,4 +1,4 @@
-"""Test sets, sources with references: from files, from a model's run, or from sacreBLEU."""
+"""Test sets from files, from a model's run, or from sacreBLEU."""
 
 import contextlib
 import http.client
@@ -17,32 +17,32 @@ from nmt.evaluation.bleu import language_of
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage.opening import read_lines
 
-_MAX_DEMO_PAIRS = 10_000  # a model may come from anywhere and ask for more; these take seconds
+_MAX_DEMO_PAIRS = 10_000  # generated in seconds; limits what an untrusted model can request
 
 
 @dataclass(frozen=True)
 class TestSet:
-    """Sentences to translate, with their references."""
+    """Source sentences with their references."""
 
-    sources: list[str] | None  # None: not needed, the translations are given
-    references: list[list[str]]  # one or more, each with one raw reference a sentence
+    sources: list[str] | None  # None: not needed, because the translations are given
+    references: list[list[str]]  # one or more lists, each with one reference per sentence
     name: str  # for messages
-    files: tuple[str, ...] = ()  # names of the references, where each has its own
+    files: tuple[str, ...] = ()  # names of the reference files
 
     @property
     def reference_names(self) -> Sequence[str]:
-        """A name of each list of references, for messages."""
+        """The name of each list of references, for messages."""
         return self.files or [self.name] * len(self.references)
 
 
 def from_files(source: str | Path | None, references: Sequence[str | Path]) -> TestSet:
-    """From text files, plain or compressed, with the same number of lines.
+    """Reads a test set from text files, plain or compressed, with equal numbers of lines.
 
     Args:
         references: one or more files.
 
     Raises:
-        InputError: one cannot be read, or their numbers of lines differ.
+        InputError: a file cannot be read, or the numbers of lines differ.
     """
     names = tuple(map(str, references))
     texts = [list(read_lines(Path(name))) for name in names]
@@ -53,30 +53,31 @@ def from_files(source: str | Path | None, references: Sequence[str | Path]) -> T
     for text, other in zip(texts, names, strict=True):
         if len(text) != len(first):
             raise InputError(
-                f"{count(len(first), of)} but {count(len(text), 'reference')}, "
-                f"{name} and {other}, give each source line its reference"
+                f"{name} has {count(len(first), of)} but {other} has "
+                f"{count(len(text), 'reference')}. Provide one reference per source line."
             )
     return TestSet(sources, texts, ", ".join(names), names)
 
 
 def own(folder: Path, config: Config) -> TestSet:
-    """The model's own test set, as its run keeps it, or generated if it is the demo's.
+    """Returns the model's own test set: the copy in its run, or generated demo text.
 
-    Files that the configuration names are not read: the model may come from anywhere.
+    Does not read the files that the model's configuration names, because the model may be
+    untrusted.
 
     Args:
-        folder: a model directory or checkpoint, perhaps in its run.
+        folder: a model or checkpoint directory, in its run or elsewhere.
 
     Raises:
-        ArgumentError: it has none, or its text is not kept.
-        NoModelError: what is kept beside it is damaged, or of another run.
+        ArgumentError: the model has no test set, or its text is not available.
+        NoModelError: the copy is damaged or belongs to another run.
     """
     data = config.data
     if not data.test:
         raise ArgumentError(
-            "no test set to translate, the data.test of the model's configuration is empty, "
-            "give {source} and {reference}, or {test_set}; before the next training name files "
-            "under data.test, which are then kept out of the training text"
+            "The model's configuration has no data.test. Add {source} and {reference}, or "
+            "{test_set}. For the next training, set data.test, which is then excluded from the "
+            "training text."
         )
     run = RunDirectory.around(folder.resolve())
     recorded = run.data_of(folder) if run.test_set.is_dir() else None
@@ -85,9 +86,8 @@ def own(folder: Path, config: Config) -> TestSet:
         demo_pairs = [corpus.settings.pairs for corpus in data.test if isinstance(corpus, Demo)]
         if len(demo_pairs) < len(data.test) or sum(demo_pairs) > _MAX_DEMO_PAIRS:
             raise ArgumentError(
-                "the text of its test set ({}) is not kept with it, {}, "
-                "give {source} and {reference}, or {test_set}",
-                describe(data.test[0]), folder,
+                "{} has no copy of its test set ({}). Add {source} and {reference}, or {test_set}.",
+                folder, describe(data.test[0]),
             )  # fmt: skip
         pairs = [
             (with_prefix(corpus.source_prefix, source), target)
@@ -99,19 +99,20 @@ def own(folder: Path, config: Config) -> TestSet:
 
 
 def from_sacrebleu(name: str, config: Config | None, target_language: str, note: Note) -> TestSet:
-    """A test set that sacreBLEU knows, downloaded at first use.
+    """Returns a test set from sacreBLEU, downloaded at first use.
 
     Args:
-        config: of the model, which tells the source language; None: English, or any.
+        config: the model's configuration, which determines the source language; None: English if
+            available, else any.
 
     Raises:
-        ArgumentError: there is none of that name, or not in these languages.
-        StorageError: it cannot be downloaded.
+        ArgumentError: the test set does not exist or does not have these languages.
+        StorageError: the test set cannot be downloaded.
     """
     from sacrebleu.dataset import DATASETS
 
     if name not in DATASETS:
-        raise ArgumentError("no such test set, {test_set} {}, see sacrebleu --list", name)
+        raise ArgumentError('Unknown {test_set} {}. Run "sacrebleu --list" for all names.', name)
     dataset = DATASETS[name]
     source_language = config.data.source_language if config else None
     target = language_of(target_language)
@@ -123,10 +124,13 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
         wanted = f"{source_language or '*'}-{target_language}"
         known = ", ".join(sorted(dataset.langpairs))
         raise ArgumentError(
-            "no {}, {test_set} {}, choose a set that has it; here: {}", wanted, name, known
+            "{test_set} {} does not have {}. It has {}. Choose another test set.",
+            name,
+            wanted,
+            known,
         )
     pair = next((pair for pair in pairs if pair.startswith("en-")), pairs[0])
-    note(f"test set {name}, {pair}")
+    note(f"Test set {name}, {pair}")
     with _one_line_if_it_fails(name):
         file = dataset.get_source_file(pair)
         references = dataset.get_reference_files(pair)
@@ -139,7 +143,7 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
 
 @contextlib.contextmanager
 def _one_line_if_it_fails(name: str) -> Iterator[None]:
-    """Turns whatever sacreBLEU raises or exits with when a download fails into a StorageError."""
+    """Turns the exceptions of a failed download, SystemExit included, into a StorageError."""
     logger = logging.getLogger("sacrebleu")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -148,8 +152,8 @@ def _one_line_if_it_fails(name: str) -> Iterator[None]:
     except (OSError, http.client.HTTPException, tarfile.TarError, zipfile.BadZipFile, EOFError,
             SystemExit) as error:  # fmt: skip
         raise StorageError(
-            f"the test set cannot be downloaded ({error or type(error).__name__}), {name}, "
-            "check the network, or score files of your own"
+            f"Test set {name} cannot be downloaded ({error or type(error).__name__}). Check the "
+            "network, or use files of your own."
         ) from None
     finally:
         logger.setLevel(level)

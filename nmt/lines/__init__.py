@@ -1,1 +1,1 @@
-"""`nmt translate` and `nmt score` on files and pipes: reads lines, writes one line for each."""
+"""`nmt translate` and `nmt score`: read lines from files or pipes and write one line for each."""

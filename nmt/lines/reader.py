@@ -1,6 +1,7 @@
-"""Lines as they arrive: split at LF alone, gathered into windows, given on when the input pauses.
+"""Reads lines as they arrive and collects them in windows, which end when the input pauses.
 
-It reads bytes, so that neither the locale nor Python decides what a line is.
+Lines end at LF only. The input is read as bytes, so that lines do not depend on the locale or on
+Python's universal newlines.
 """
 
 import contextlib
@@ -15,19 +16,19 @@ from typing import Protocol
 
 from nmt.errors import InputError, naming
 
-PAUSE_S = 0.05  # after so long without input, the window is translated
-_OLDEST_S = 0.5  # no line waits for longer than this, even while input keeps coming
+PAUSE_S = 0.05  # seconds without input after which the window is translated
+_OLDEST_S = 0.5  # maximum seconds that a line waits for its window
 _WINDOW_LINES = 2048
 _WINDOW_CHARACTERS = 4_000_000
-_PART_BYTES = 1_000_000  # a longer line is read in parts
+_PART_BYTES = 1_000_000  # longer lines are read in parts
 _READ_BYTES = 1 << 16
 
 
 class Readable(Protocol):
-    """What is read from: a file, or something like it."""
+    """A binary file or a similar source of bytes."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Some bytes; b"" at the end."""
+        """Returns some bytes, or b"" at the end."""
 
 
 @dataclass(frozen=True)
@@ -39,22 +40,22 @@ class LinePart:
 
 
 class LineReader:
-    """Splits a stream of bytes into lines, and gathers lines into windows.
+    """Splits a stream of bytes into lines and collects them in windows.
 
     Attributes:
-        invalid_lines: lines so far in which invalid UTF-8 was replaced by U+FFFD.
+        invalid_lines: number of lines so far in which invalid UTF-8 was replaced by U+FFFD.
     """
 
     def __init__(self, source: Readable, name: str, strict: bool, before: int = 0):
-        """`before`: how many lines come before the first that `source` gives."""
+        """`before`: number of lines before the first line of `source`."""
         self.name, self.strict = name, strict
         self.invalid_lines = 0
         self._arrivals = _Arrivals(source, name)
-        self._rest = b""  # the beginning of a line whose end has not arrived
-        self._line, self._last_invalid_line = before + 1, 0  # numbers
+        self._rest = b""  # incomplete last line
+        self._line, self._last_invalid_line = before + 1, 0  # line numbers
 
     def windows(self) -> Iterator[list[LinePart]]:
-        """Windows of lines, in order: full ones, and what is at hand when the input pauses."""
+        """Yields windows of lines, in order: full windows, or shorter ones if the input pauses."""
         window: list[LinePart] = []
         size, began_s = 0, 0.0
         while True:
@@ -74,7 +75,7 @@ class LineReader:
                 return
 
     def _parts(self, data: bytes | None) -> Iterator[LinePart]:
-        """The lines that `data` completes: none for None (a pause), the last for b"" (the end)."""
+        """Yields the lines that `data` completes; data is None for a pause and b"" at the end."""
         *lines, self._rest = (self._rest + (data or b"")).split(b"\n")
         for line in lines:
             yield self._part(line.removesuffix(b"\r"), True)
@@ -86,7 +87,7 @@ class LineReader:
             yield self._part(self._rest.removesuffix(b"\r"), True)
 
     def _part(self, data: bytes, ends_line: bool) -> LinePart:
-        """Decodes a part of the current line; counts the line if it is not valid UTF-8."""
+        """Decodes a part of the current line and counts the line if its UTF-8 is invalid."""
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
@@ -100,31 +101,31 @@ class LineReader:
 
 
 class Typed:
-    """Lines that a person types at a prompt, with the terminal's editing keys and history."""
+    """Lines that the user types at a prompt, with line editing and history."""
 
     def __init__(self) -> None:
         with contextlib.suppress(ImportError):
-            import readline  # noqa: F401  # input() uses it from now on
+            import readline  # noqa: F401  # used by input()
         if isinstance(sys.stdin, io.TextIOWrapper):  # bytes as they came, whatever the locale
             sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
 
     def read(self, size: int = -1, /) -> bytes:
-        """The next line; b"" after Ctrl-D."""
+        """Returns the next line, or b"" after Ctrl-D."""
         try:
             return f"{input('> ')}\n".encode(errors="surrogateescape")
         except EOFError:
-            print(flush=True)  # what follows does not stand behind the prompt
+            print(flush=True)  # ends the line of the prompt
             return b""
 
 
 class Slice:
-    """Some consecutive lines of a stream: those numbered from `begin` to `end`, counted from 0."""
+    """The lines `begin` to `end` (half-open, from 0) of a stream."""
 
     def __init__(self, source: Readable, begin: int, end: int):
         self._source, self._skip, self._left = source, begin, end - begin
 
     def read(self, size: int = -1, /) -> bytes:
-        """Some bytes; b"" at the end."""
+        """Returns some bytes, or b"" at the end."""
         data = self._source.read(_READ_BYTES)
         while self._skip and data:
             ends = data.count(b"\n")
@@ -138,7 +139,7 @@ class Slice:
 
 
 def _end_of_line(data: bytes, lines: int) -> int:
-    """Where the last of so many lines ends."""
+    """Returns the index after the given number of lines."""
     at = 0
     for _ in range(lines):
         at = data.index(b"\n", at) + 1
@@ -146,9 +147,9 @@ def _end_of_line(data: bytes, lines: int) -> int:
 
 
 class _Arrivals:
-    """Reads a stream's bytes as they arrive, and notices when none do.
+    """Reads a stream's bytes as they arrive and detects pauses.
 
-    A pipe or terminal is read without Python's buffer, which would wait until it is full. Other
+    Pipes and terminals are read without Python's buffer, which would wait until it is full. Other
     streams (compressed files, bytes in memory) never pause.
     """
 
@@ -160,9 +161,9 @@ class _Arrivals:
                 self.descriptor = source.fileno()
 
     def read(self, patience_s: float | None) -> bytes | None:
-        """Some bytes; b"" at the end; None if none came within `patience_s` (None: no limit)."""
+        """Returns some bytes, b"" at the end, or None after `patience_s` seconds of pause."""
         if isinstance(self.source, Typed) and patience_s is not None:
-            return None  # a line is answered before the next is asked for
+            return None  # translates the line before the next prompt
         try:
             if self.descriptor is None:
                 return self.source.read(_READ_BYTES)
@@ -170,12 +171,12 @@ class _Arrivals:
                 return None
             with naming(self.name):
                 return os.read(self.descriptor, _READ_BYTES)
-        except BlockingIOError:  # another process has emptied the pipe, which it shares with us
+        except BlockingIOError:  # another process has read from the same pipe
             return None
 
 
 def _end_of_part(line: bytes) -> int:
-    """Where to split a line that is too long: after a space, else between characters."""
+    """Returns the index at which to split a long line: after a space, else between characters."""
     space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
     if space >= 0:
         return space + 1
@@ -186,7 +187,8 @@ def _end_of_part(line: bytes) -> int:
 
 
 def not_utf8(byte: int, name: str, line: int) -> InputError:
-    """The error for a line that is not valid UTF-8 at this byte."""
+    """Returns the error for a line with an invalid byte."""
     return InputError(
-        f"not UTF-8 (byte 0x{byte:02x}), {name}:{line}, convert it to UTF-8, or let it be replaced"
+        f"{name}:{line} is not valid UTF-8 (byte 0x{byte:02x}). Convert the text to UTF-8, or "
+        "allow replacement characters."
     )

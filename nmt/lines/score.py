@@ -1,4 +1,4 @@
-"""`nmt score`: the log-probability of each line of a file as the translation of another's."""
+"""`nmt score`: log-probabilities of the lines of one file as translations of another file."""
 
 import math
 from collections.abc import Iterator
@@ -21,16 +21,17 @@ def run_score(
     precision: Precision | None,
     note: Note,
 ) -> Iterator[str]:
-    """Yields the lines that `nmt score` prints; at the end, tells `note` the perplexities.
+    """Yields the output lines of `nmt score`, then calls `note` with the perplexities.
 
     Args:
-        each_token: give each token with its log-probability, as tab-separated pairs
-            `piece value`, instead of the sum.
-        precision: None: fp32 on every device. Logits are fp32 in any.
+        each_token: yield the log-probability of each token instead of their sum, as tab-separated
+            pairs `piece value`.
+        precision: None: fp32 on every device. Logits are fp32 in every precision.
+        note: called with each user-facing message.
 
     Raises:
-        InputError: files that cannot be read or do not match (2).
-        NoModelError: no sound model, or its scores are not numbers (3).
+        InputError: a file cannot be read, or the numbers of lines differ.
+        NoModelError: there is no usable model, or its scores are NaN.
     """
     sources, targets = list(read_lines(source)), list(read_lines(target))
     translator = Translator.load(model, device=device, precision=precision or "fp32", note=note)
@@ -42,8 +43,8 @@ def run_score(
     words = sum(len(text.split()) for text in targets)
     if words:
         note(
-            f"perplexity: {_exp(-total / tokens):.3f} per token ({count(tokens, 'token')}, end "
-            f"symbols included), {_exp(-total / words):.3f} per word ({count(words, 'word')})"
+            f"perplexity: {_exp(-total / tokens):.3f} per token ({count(tokens, 'token')} with "
+            f"EOS), {_exp(-total / words):.3f} per word ({count(words, 'word')})"
         )
 
 

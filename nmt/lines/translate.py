@@ -1,7 +1,7 @@
-"""`nmt translate`: a filter from lines to lines, in order, without delay, in bounded memory.
+"""`nmt translate`: translates a stream line by line, in order, in bounded memory.
 
-While input keeps coming, lines are gathered into a window, which the translator sorts by length;
-when the input pauses, the window is translated as it is.
+Lines are collected in windows, which the translator sorts by length. A window is translated when it
+is full or when the input pauses.
 """
 
 import contextlib
@@ -26,9 +26,9 @@ from nmt.storage.atomic import new_file
 from nmt.storage.opening import compressed, count_lines, opened, read_lines
 from nmt.translator import Translator
 
-_TOLD = 10  # numbers of lines that a warning names
+_NAMED_LINES = 10  # maximum line numbers in a warning
 
-Shard = tuple[int, int]  # (i, n): the i-th, counted from 1, of n parts of the input
+Shard = tuple[int, int]  # (i, n): part i of n of the input, i from 1
 
 
 def run_translate(
@@ -48,26 +48,27 @@ def run_translate(
 ) -> None:
     """Translates a file or standard input line by line into a file or standard output.
 
-    The output file appears when it is complete. A person at a terminal is asked for each line.
+    An output file appears under its name once it is complete. If standard input and output are a
+    terminal, prompts for each line.
 
     Args:
         model: a model, checkpoint or run directory.
-        input, output: None: standard input and output.
-        ensemble: more models, see `Translator.load`.
-        prefix_file: for each line the beginning of its translation, empty where it is free.
-        alignment: file for links such as "0-0 1-2", a line for each line of the output: source
-            word and word of the translation, see `nmt.decoding.alignment`; "-": with `jsonl`, in
-            its lines alone.
-        shard: translates this part of the input's lines as if it were all of them; the outputs of
-            all parts, one after the other, are the output for the whole.
+        input, output: paths; None: standard input and output.
+        ensemble: further models, see `Translator.load`.
+        prefix_file: file with the prefix of each line's translation; an empty line is no prefix.
+        alignment: output file for word links such as "0-0 1-2" (source word, target word), one line
+            per output line; see `nmt.decoding.alignment`. "-" adds the links to the `jsonl` output
+            only.
+        shard: translates only this part of the lines. The concatenated outputs of all shards
+            equal the output for the whole input.
         shortlist: see `Translator.load`.
-        note: is told what a person should read, a line at a time.
+        note: called with each user-facing message.
 
     Raises:
-        InputError: a file that cannot be opened, options out of range, invalid UTF-8 if strict,
-            fewer or more prefixes than lines.
-        NoModelError: no sound model (status 3).
-        BrokenPipeError: nobody reads the output any more.
+        InputError: a file cannot be opened, options are out of range or conflict, UTF-8 is invalid
+            and `options.strict` is set, or the number of prefixes differs from that of lines.
+        NoModelError: there is no usable model.
+        BrokenPipeError: the reader of the output has closed it.
     """
     _check_together(options, input, output, prefix_file, alignment, shard)
     if alignment is not None:
@@ -85,7 +86,7 @@ def run_translate(
             model, device=device, precision=precision, ensemble=ensemble, shortlist=shortlist,
             note=note,
         )  # fmt: skip
-        translator.beam(options.search)  # refuses too small a beam before the first line is read
+        translator.beam(options.search)  # raises before the first line is read
         name = "standard input" if input is None else str(input)
         if options.format in ("html", "xml"):
             _translate_markup(translator, source, target, options, name, note)
@@ -96,7 +97,7 @@ def run_translate(
         if shard:
             source = Slice(source, begin, end or 0)
         if is_typed:
-            note("nmt: a line in, its translation out; Ctrl-D ends")
+            note("nmt: Type a line to translate it. End with Ctrl-D.")
         with tqdm(
             desc="translated", unit=" lines", total=end and end - begin, leave=False,
             disable=not is_shown,
@@ -123,18 +124,19 @@ def translate_stream(
     """Writes the translation of each line of `source` to `target`, in order.
 
     Args:
-        name: of the source, for messages.
-        note: is told of lines with invalid UTF-8, of lines translated in parts, and of those
-            whose translation looks wrong.
+        name: name of the source in messages.
+        note: called with warnings about invalid UTF-8, lines translated in parts and suspicious
+            translations.
         prefix_file: see `run_translate`.
-        links: receives the alignment, which `options.search.align` asks for.
-        lines: which ones of a longer text `source` gives, begin and end; None: to its end.
-        bar: shows how many are done.
+        links: receives the alignment; requires `options.search.align`.
+        lines: range of lines, from 0, if `source` is a part of a longer text; the end is None for
+            the end of the text.
+        bar: progress bar, which counts lines.
 
     Raises:
-        InputError: invalid UTF-8 and `options.strict`; a damaged compressed file; fewer or more
-            prefixes than lines.
-        BrokenPipeError: nobody reads `target` any more.
+        InputError: UTF-8 is invalid and `options.strict` is set, a compressed file is damaged, or
+            the number of prefixes differs from that of lines.
+        BrokenPipeError: the reader of `target` has closed it.
     """
     reader = LineReader(source, name, options.strict, before=lines[0])
     writer = LineWriter(target, options, links, before=lines[0])
@@ -157,29 +159,30 @@ def translate_stream(
     if bar is not None:
         bar.close()
     if reader.invalid_lines:
-        _warn(note, "invalid UTF-8 replaced in", reader.invalid_lines, name)
+        _warn(note, name, reader.invalid_lines, "with invalid UTF-8, which was replaced")
     if writer.lines_in_parts:
-        told = "translated in parts, longer than the model takes:"
-        _warn(note, told, writer.lines_in_parts, name)
+        _warn(note, name, writer.lines_in_parts, "above the maximum length, translated in parts")
     _warn_of_doubtful(note, writer.doubtful, name)
 
 
-def _warn(note: Note, what: str, lines: int, name: str) -> None:
-    note(f"nmt: warning: {what} {count(lines, 'line')}, {name}")
+def _warn(note: Note, name: str, lines: int, which: str) -> None:
+    note(f"nmt: warning: {name} has {count(lines, 'line')} {which}.")
 
 
 def _warn_of_doubtful(note: Note, lines: list[int], name: str) -> None:
     if not lines:
         return
-    numbers = ", ".join(map(str, lines[:_TOLD])) + (", ..." if len(lines) > _TOLD else "")
-    what = "translations that repeat themselves or are far longer than their source:"
-    note(f"nmt: warning: {what} {count(len(lines), 'line')} ({numbers}), {name}")
+    numbers = ", ".join(map(str, lines[:_NAMED_LINES]))
+    if len(lines) > _NAMED_LINES:
+        numbers += ", ..."
+    which = "whose translation repeats itself or is far longer than the source"
+    _warn(note, name, len(lines), f"({numbers}) {which}")
 
 
 def _progress(
     bar: "tqdm[Any] | None", window: Sequence[LinePart], passages: Sequence[Passage]
 ) -> Progress | None:
-    """Moves the bar on by a window's lines, while its sentences are translated."""
+    """Returns a callback that advances the bar by a window's lines as sentences are translated."""
     if bar is None:
         return None
     lines = sum(part.ends_line for part in window)
@@ -195,7 +198,7 @@ def _progress(
 
 
 class _Passages:
-    """The parts of lines as passages: each part of a line has the tag that the line begins with."""
+    """Converts parts of lines to passages; all parts of a line get the tag at its beginning."""
 
     def __init__(self, translator: Translates, options: LineOptions):
         self.tokenizer = translator.tokenizer
@@ -203,7 +206,7 @@ class _Passages:
         self._tag = ""
 
     def of(self, window: Sequence[LinePart]) -> list[Passage]:
-        """The next ones."""
+        """Returns the passages of the next window."""
         passages = []
         for part in window:
             passage = Passage(part.text, self.tokenizer, self._tag, self.language)
@@ -220,7 +223,7 @@ def _translate_markup(
     name: str,
     note: Note,
 ) -> None:
-    """Writes `source`, which is HTML or XML, in translation; it is read as a whole."""
+    """Translates HTML or XML; reads all of `source` first."""
     data = source.read()
     try:
         text = data.decode()
@@ -230,7 +233,7 @@ def _translate_markup(
             raise not_utf8(data[error.start], name, line) from None
         text = data.decode(errors="replace")
         lines = sum("\ufffd" in line for line in text.split("\n"))
-        _warn(note, "invalid UTF-8 replaced in", lines, name)
+        _warn(note, name, lines, "with invalid UTF-8, which was replaced")
     form: Form = "xml" if options.format == "xml" else "html"
     markup = Markup(text, translator.tokenizer, translator.config.data.source_language, form)
     search = replace(options.search, align=True)
@@ -248,11 +251,11 @@ def _check_together(
     alignment: str | Path | None,
     shard: Shard | None,
 ) -> None:
-    """Raises ArgumentError for options that do not go together."""
+    """Raises ArgumentError if options conflict."""
     if options.prefix and prefix_file is not None:
-        raise ArgumentError("two prefixes for each line, {prefix} and {prefix_file}, leave one out")
+        raise ArgumentError("{prefix} conflicts with {prefix_file}. Remove one of them.")
     if str(alignment) == "-" and options.format != "jsonl":
-        raise ArgumentError("only in JSON, {alignment} -, add {format} jsonl or name a file")
+        raise ArgumentError("{alignment} - requires {format} jsonl. Add it, or name a file.")
     read = [("prefix_file", prefix_file), *([("input", input)] if shard else [])]
     if output is not None:
         check_output(Path(output), read=read)
@@ -266,28 +269,28 @@ def _check_together(
         ):  # fmt: skip
             if value:
                 raise ArgumentError(
-                    f"not for markup, {{format}} {{}} with {{{name}}}, leave one out",
+                    f"{{{name}}} conflicts with {{format}} {{}}. Remove one of them.",
                     options.format,
                 )
     if shard and (input is None or (Path(input).exists() and not Path(input).is_file())):
         raise ArgumentError(
-            "lines are counted before they are read, {shard} {}, name a file as {input}",
+            "{shard} {} requires a file for {input}, because its lines are counted first.",
             "{}/{}".format(*shard),
         )
 
 
 def _is_terminal() -> bool:
-    """Whether a person types, and reads what is written."""
+    """Returns whether standard input and standard output are a terminal."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def _count_lines(path: Path) -> int | None:
-    """How many lines a file has; None if it can be read but once."""
+    """Returns the number of lines of a file, or None if it can be read only once."""
     return count_lines(path) if path.is_file() else None
 
 
 def _range(shard: Shard | None, lines: int | None) -> tuple[int, int | None]:
-    """Which lines are translated, begin and end, counted from 0."""
+    """Returns the half-open range of lines to translate, from 0."""
     if shard is None or lines is None:
         return 0, lines
     i, n = shard
@@ -295,7 +298,7 @@ def _range(shard: Shard | None, lines: int | None) -> tuple[int, int | None]:
 
 
 class _Prefixes:
-    """How the translation of each line begins: all alike, or as the lines of a file say."""
+    """The prefix of each line's translation: the same for all lines, or from a file."""
 
     def __init__(self, prefix: str, path: str | Path | None, lines: tuple[int, int | None]):
         self.path, self.prefix = path, prefix
@@ -304,7 +307,7 @@ class _Prefixes:
         self._begins_line = True
 
     def of(self, window: Sequence[LinePart]) -> list[str] | None:
-        """The prefixes of the next parts; only the first part of a line has one."""
+        """Returns the prefixes of the next parts; only the first part of a line has one."""
         if self.path is None and not self.prefix:
             return None
         prefixes = []
@@ -319,7 +322,8 @@ class _Prefixes:
         line = next(self._lines, None)
         if line is None:
             raise ArgumentError(
-                "fewer lines than the text, {prefix_file} {}, give one for each", self.path
+                "{prefix_file} {} has fewer lines than the input. Provide one prefix per line.",
+                self.path,
             )
         return line
 
@@ -327,15 +331,16 @@ class _Prefixes:
         """Raises ArgumentError if there are more prefixes than lines."""
         if next(self._lines, None) is not None:
             raise ArgumentError(
-                "more lines than the text, {prefix_file} {}, give one for each", self.path
+                "{prefix_file} {} has more lines than the input. Provide one prefix per line.",
+                self.path,
             )
 
 
 @contextlib.contextmanager
 def _reader_of_links(output: str | Path | None, alignment: str | Path | None) -> Iterator[None]:
-    """Tells if nobody reads the alignment to its end: the output's file would be missing silently.
+    """Turns a broken pipe of the alignment into an error, as the output file would be missing.
 
-    Where the output is a pipe itself, its reader may have gone, which is its right.
+    If the output is a pipe too, BrokenPipeError is raised as usual.
     """
     try:
         yield
@@ -343,7 +348,8 @@ def _reader_of_links(output: str | Path | None, alignment: str | Path | None) ->
         if output is None or _is_stream(Path(output)):
             raise
         raise ArgumentError(
-            "not read to its end, {alignment} {}, nothing was written: name a file", alignment
+            "The reader of {alignment} {} closed it early, so there is no output. Name a file.",
+            alignment,
         ) from None
 
 
@@ -351,7 +357,7 @@ def _reader_of_links(output: str | Path | None, alignment: str | Path | None) ->
 def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
     if path is None:
         if sys.stdin is None:
-            raise ArgumentError("standard input is closed, {input}, name a file")
+            raise ArgumentError("Standard input is closed. Name a file with {input}.")
         yield sys.stdin.buffer
         return
     with opened(Path(path)) as file:
@@ -361,45 +367,47 @@ def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
 def check_output(
     path: Path, name: str = "output", read: Iterable[tuple[str, str | Path | None]] = ()
 ) -> None:
-    """Raises ArgumentError if no file of a person can have that path, or if it is read from.
+    """Raises ArgumentError if an output file cannot have the given path.
 
     Args:
-        name: of the parameter that the path comes from.
-        read: other parameters and their files, which must not be replaced; None: not given.
+        name: parameter that the path comes from.
+        read: other parameters and the files that they name, which must not be overwritten.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
-        raise ArgumentError(f"a folder, {{{name}}} {{}}, name a file", path)
-    if target.is_symlink():  # else it would be resolved
-        raise ArgumentError(f"a link that leads back to itself, {{{name}}} {{}}, name a file", path)
+        raise ArgumentError(f"{{{name}}} {{}} is a directory. Name a file.", path)
+    if target.is_symlink():  # a loop, which realpath cannot resolve
+        raise ArgumentError(f"{{{name}}} {{}} is a symbolic link to itself. Name a file.", path)
     if not target.parent.is_dir():
         raise ArgumentError(
-            f"no such folder, {{{name}}} {{}}, make {{}} first", path, target.parent
+            f"Directory {{}} for {{{name}}} does not exist. Create it first.", target.parent
         )
     if own := owner(target):
         raise ArgumentError(
-            f"among nmt's own files in {{}}, {{{name}}} {{}}, name another", own, path
+            f"{{{name}}} {{}} is among nmt's own files in {{}}. Name another file.", path, own
         )
     for other, file in read:
         if file is not None and os.path.realpath(file) == str(target):
-            raise ArgumentError(f"the same file, {{{other}}} and {{{name}}} {{}}, name two", path)
+            raise ArgumentError(
+                f"{{{name}}} and {{{other}}} are the same file {{}}. Name another file.", path
+            )
 
 
 @contextlib.contextmanager
 def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that takes its name when the block ends without an exception.
+    """Opens standard output, or a file that appears when the block ends without an exception.
 
-    It is compressed if its name ends in .gz, .bz2 or .xz.
+    The file is compressed if its name ends in .gz, .bz2 or .xz.
     """
     if path is None:
         if sys.stdout is None:
-            raise ArgumentError("standard output is closed, {output}, name a file")
+            raise ArgumentError("Standard output is closed. Name a file with {output}.")
         with naming("standard output"):
             yield sys.stdout.buffer
         return
     path = Path(path)
     check_output(path)
-    whole = Path(os.path.realpath(path))  # a symlink stays one
+    whole = Path(os.path.realpath(path))  # writes the target of a symbolic link
     with (
         naming(str(path)),
         contextlib.nullcontext(path) if _is_stream(path) else new_file(whole) as place,
@@ -410,8 +418,5 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether it is a device or a pipe, perhaps without a name, such as /dev/stdout: written to.
-
-    All others are replaced by a file that is complete.
-    """
+    """Returns whether a path is a device or a pipe, which is written directly."""
     return path.exists() and not path.is_file()

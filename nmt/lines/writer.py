@@ -1,4 +1,4 @@
-"""What is written for each line: its translation, numbered ones, or JSON."""
+"""Writes the output for each line: a translation, a numbered n-best list, or JSON."""
 
 import json
 from collections.abc import Sequence
@@ -15,25 +15,25 @@ from nmt.lines.reader import LinePart
 
 @dataclass(frozen=True)
 class LineOptions:
-    """How to translate lines, and what to write for each."""
+    """Options for translating lines and for the output."""
 
     search: SearchOptions = field(default_factory=SearchOptions)
-    numbered: bool = False  # n_best of each, with index and score; else only the best text
-    strict: bool = False  # invalid UTF-8 is an error
-    prefix: str = ""  # how every translation begins
+    numbered: bool = False  # write n-best lists with index and score, not only the best text
+    strict: bool = False  # raise an error for invalid UTF-8
+    prefix: str = ""  # prefix of every translation
     format: Literal["text", "jsonl", "html", "xml"] = "text"
-    document: bool = False  # lines are paragraphs, translated sentence by sentence
+    document: bool = False  # translate each line sentence by sentence
 
 
 class LineWriter:
-    """Writes one line for each line read, or `n_best` numbered ones.
+    """Writes one output line per input line, or `n_best` numbered lines.
 
     Args:
-        before: how many lines come before the first.
+        before: number of lines before the first line of the input.
 
     Attributes:
-        lines_in_parts: lines so far that were too long to be translated in one part.
-        doubtful: the numbers of lines whose translation looks wrong, see `nmt.documents.doubtful`.
+        lines_in_parts: number of lines so far that exceeded the maximum length.
+        doubtful: numbers of lines with suspicious translations, see `nmt.documents.doubtful`.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class LineWriter:
         self.target, self.options, self.links = target, options, links
         self.lines_in_parts = 0
         self.doubtful: list[int] = []
-        self._index = before  # of the input line, from 1
+        self._index = before  # number of the input line, from 1
         self._begin_line()
 
     def _begin_line(self) -> None:
-        self._source: list[str] = []  # the parts of a line not yet complete
+        self._source: list[str] = []  # parts of the current line
         self._parts: list[list[Translation]] = []
-        self._words = 0  # of its source, so far
+        self._words = 0  # source words so far
         self._is_cut = False
 
     def write(
@@ -61,7 +61,8 @@ class LineWriter:
         """Writes the lines that end in `window`.
 
         Args:
-            found: the translations of its parts, and whether one of their sentences was too long.
+            found: for each part of the window, its translations and whether it had a sentence above
+                the maximum length.
         """
         complete: list[Translation] = []
         lines: list[str] = []
@@ -81,7 +82,7 @@ class LineWriter:
             self.links.flush()
 
     def _end_line(self, wanted: list[Translation]) -> list[str]:
-        """The lines for the line that is complete; counts what is to be told of it."""
+        """Returns the output lines of the current line and updates the counts for warnings."""
         self._index += 1
         self.lines_in_parts += self._is_cut
         source = "".join(self._source)
@@ -108,7 +109,7 @@ class LineWriter:
 
 
 def _fields(found: Translation, is_aligned: bool) -> dict[str, Any]:
-    """What JSON says of a translation."""
+    """Returns the JSON fields of a translation."""
     content = {
         "text": found.text,
         "score": _rounded(found.score),
@@ -124,5 +125,5 @@ def _rounded(value: float) -> float:
 
 
 def _pharaoh(translation: Translation) -> str:
-    """Its links as a line of what Moses and others call Pharaoh format."""
+    """Formats a translation's links as a line in the Pharaoh format (as in Moses)."""
     return " ".join(f"{source}-{target}" for source, target in translation.alignment or []) + "\n"

@@ -1,5 +1,5 @@
 """The Transformer of Vaswani et al. (2017) in plain torch: no files, no training.
 
-`kernels` holds what is there for speed alone: faster products, dropout masks, quantized weights,
+`kernels` holds optimized implementations: matrix products, dropout masks, quantized weights and
 CUDA graphs. Tests compare each with plain torch.
 """

@@ -1,7 +1,7 @@
-"""Scaled dot-product and multi-head attention (§3.2), and which query may attend to which key.
+"""Scaled dot-product attention, multi-head attention (§3.2) and attention masks.
 
-Shapes: R rows, each one sentence or several packed ones; T query and S key columns; D d_model;
-H heads; K d_k; V d_v.
+Shapes: R rows (a row holds one sentence or several packed sentences); T queries and S keys per row;
+D d_model; H heads; K d_k; V d_v.
 """
 
 from __future__ import annotations
@@ -23,33 +23,35 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from nmt.model.kernels.dropout import Dropout, Randomness
 from nmt.model.kernels.products import Linear
 
-if TYPE_CHECKING:  # its module reads files too, which a model does not need
+if TYPE_CHECKING:  # the model needs no files, and nmt.config reads some
     from nmt.config import Model
 
-_MOST_WEIGHTS = 1 << 24  # in memory at once without a gradient: 64 MiB in fp32
+_MOST_WEIGHTS = 1 << 24  # attention weights computed at once without a gradient; 64 MiB in fp32
 
 KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 
 
 @dataclass(eq=False)
 class Visibility:
-    """Which keys each query sees (may attend to): those that every rule given here allows.
+    """The attention mask, as rules: a query can attend to a key if all given rules allow it.
 
-    `attention` turns it into the bias that a kernel takes and caches the bias here: a forward pass
-    has one Visibility for all layers. A query must see at least one key: its attention weights
-    would be NaN otherwise.
+    `attention` turns the rules into an additive bias and caches the bias here; all layers of a
+    stack share one Visibility. Every query must be able to attend to at least one key; otherwise
+    its attention weights are NaN.
 
     Attributes:
-        segments: of queries (R, T) and keys (R, S), int64. A query sees the keys of its own
-            segment. Padding, segment 0, sees every key, as it must see one; its output is unused.
-        positions: of queries (R, T) and keys (R, S), int64, in their sentences; R may be 1.
-            Required by `causal` and `window`: ValueError without them.
-        ancestors: (R, T, S) bool. In decoding the queries of a row are the hypotheses of one
-            sentence: each sees itself and the tokens it continues.
-        causal: a query sees no key of a later position.
-        window: a query sees itself and window // 2 positions on either side. Scores beyond it
-            are computed all the same: together with the weighted sum they are 1% of the
-            multiplications in an encoder layer of the base model at 27 tokens, 8% at 256.
+        segments: segment ids of the queries (R, T) and of the keys (R, S), int64. A query can
+            attend to the keys of its own segment. Padding (segment 0) can attend to every key; its
+            output is not used.
+        positions: positions within the sentence of the queries (R, T) and of the keys (R, S),
+            int64; R may be 1. `causal` and `window` require positions, else ValueError.
+        ancestors: (R, T, S) bool. In decoding, the queries of a row are the hypotheses of one
+            sentence, and each can attend to itself and to the tokens that it continues.
+        causal: prevents attention to later positions.
+        window: limits attention to the query's own position and window // 2 positions on each
+            side. Scores outside the window are computed and then masked; all scores and the
+            weighted sum take 1% of the multiplications in an encoder layer of the base model at 27
+            tokens, and 8% at 256.
     """
 
     segments: tuple[Tensor, Tensor] | None = None
@@ -57,23 +59,23 @@ class Visibility:
     ancestors: Tensor | None = None
     causal: bool = False
     window: int | None = None
-    is_plain: bool = False  # by matrix products on any device, instead of a fused kernel
-    blocks: BlockMask | None = None  # of compiled layers, for FlexAttention, see `with_blocks`
+    is_plain: bool = False  # use matrix products on any device, never a fused kernel
+    blocks: BlockMask | None = None  # FlexAttention's mask for compiled layers, see `with_blocks`
     _bias: Tensor | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.causal or self.window is not None) and self.positions is None:
-            raise ValueError("causal and window compare positions, and there are none")
+            raise ValueError("`causal` and `window` require `positions`.")
 
 
 def rules_of(
     visibility: Visibility, of_query: Callable[[Tensor], Tensor], of_key: Callable[[Tensor], Tensor]
 ) -> Iterator[Tensor]:
-    """For each rule on segments and positions that is given, where it allows attention: bool.
+    """Yields a bool mask for each given rule on segments or positions; True allows attention.
 
     Args:
-        of_query: takes from a tensor of queries (R, T) the values to compare; `of_key` from one of
-            keys (R, S).
+        of_query, of_key: select the values to compare from a tensor (R, T) of queries or (R, S) of
+            keys.
     """
     if visibility.segments is not None:
         query, key = of_query(visibility.segments[0]), of_key(visibility.segments[1])
@@ -88,10 +90,10 @@ def rules_of(
 
 
 def _added_bias(visibility: Visibility, dtype: torch.dtype) -> Tensor | None:
-    """What is added to scores: 0 where a query sees a key, -inf elsewhere; None without rules.
+    """Returns the additive attention mask, or None if there are no rules.
 
     Returns:
-        (R, 1, T, S) of `dtype`, computed at the first call.
+        (R, 1, T, S) of `dtype`: 0 where attention is allowed, -inf elsewhere. Cached.
     """
     if visibility._bias is None or visibility._bias.dtype != dtype:
         rules = list(
@@ -101,9 +103,9 @@ def _added_bias(visibility: Visibility, dtype: torch.dtype) -> Tensor | None:
             rules.append(visibility.ancestors)
         if not rules:
             return None
-        sees = reduce(and_, rules)
-        bias = torch.zeros(sees.shape, dtype=dtype, device=sees.device)
-        visibility._bias = bias.masked_fill_(~sees, -math.inf)[:, None]
+        allowed = reduce(and_, rules)
+        bias = torch.zeros(allowed.shape, dtype=dtype, device=allowed.device)
+        visibility._bias = bias.masked_fill_(~allowed, -math.inf)[:, None]
     return visibility._bias
 
 
@@ -114,7 +116,8 @@ _recorded: ContextVar[list[Tensor] | None] = ContextVar("_recorded", default=Non
 def recorded_weights() -> Iterator[list[Tensor]]:
     """Collects the attention weights (R, H, T, S) of each call of `attention` in this thread.
 
-    They are taken before dropout, in the order of the calls. Compiled code is not recorded.
+    The list is in the order of the calls; weights are recorded before dropout. Compiled code
+    records nothing.
     """
     weights: list[Tensor] = []
     token = _recorded.set(weights)
@@ -128,7 +131,7 @@ def attention_weights(query: Tensor, key: Tensor, visibility: Visibility) -> Ten
     """softmax(Q K^T / sqrt(d_k)), Eq. 1: (R, H, T, K), (R, H, S, K) -> (R, H, T, S)."""
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
     bias = _added_bias(visibility, query.dtype)
-    with torch.autocast(query.device.type, enabled=False):  # softmax converts row by row itself
+    with torch.autocast(query.device.type, enabled=False):  # softmax converts each row itself
         return (scores if bias is None else scores + bias).softmax(-1)
 
 
@@ -137,15 +140,15 @@ def attention(
 ) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V, Eq. 1.
 
-    On a CPU this uses plain matrix products: the backward pass of torch's fused kernel is 3 to 6
-    times slower there at sentence lengths in bf16, and the forward pass of a decoding step 2 to 8
-    times. Inputs so long that their weights would need too much memory use the fused kernel if no
-    gradient is needed. (On a CPU that kernel holds all weights as well if d_k and d_v differ.)
+    On a CPU this uses matrix products, which are faster than torch's fused kernel for sentences: 3
+    to 6 times in the bf16 backward pass, and 2 to 8 times in the forward pass of a decoding step.
+    If no gradient is needed, inputs with more than 2^24 attention weights use the fused kernel,
+    which saves memory if d_k and d_v are equal.
 
     Args:
-        query: (R, H, T, K); key: (R, H, S, K); value: (R, H, S, V).
-        visibility: of T queries and S keys.
-        dropout: on the attention weights.
+        query, key, value: (R, H, T, K), (R, H, S, K), (R, H, S, V).
+        visibility: attention mask of T queries and S keys.
+        dropout: applied to the attention weights.
 
     Returns:
         (R, H, T, V).
@@ -166,28 +169,27 @@ def attention(
 
 
 def _is_long(query: Tensor, key: Tensor, drops: bool) -> bool:
-    """Whether the weights are too many to hold, and no dropout or backward pass needs them."""
+    """Returns whether weights are too many to store and neither dropout nor gradient needs them."""
     number = query.shape[:-1].numel() * key.shape[-2]
     return number > _MOST_WEIGHTS and not drops and not torch.is_grad_enabled()
 
 
 class Cache(Protocol):
-    """The keys and values of former steps in one layer's self-attention."""
+    """The keys and values of earlier steps in one layer's self-attention."""
 
     def append(self, keys: Tensor, values: Tensor) -> KeysValues:
-        """Adds a step's keys (R, H, T, K) and values (R, H, T, V).
+        """Appends a step's keys (R, H, T, K) and values (R, H, T, V).
 
         Returns:
-            Keys and values of all steps so far, their columns ordered as in the step's Visibility.
+            Keys and values of all steps so far, in the column order of the step's Visibility.
         """
 
 
 class MultiHeadAttention(nn.Module):
-    """§3.2.2, with heads, d_k and d_v independent of each other and of d_model (Table 3, A and B).
+    """Multi-head attention (§3.2.2); heads, d_k, d_v and d_model are independent (Table 3, A, B).
 
-    Projections of the same input are stacked in one matrix.
-
-    Differs from Vaswani et al. (2017), §3.2.2: the projections have biases.
+    Projections of the same input are stacked in one matrix. Unlike in the paper, the projections
+    have biases.
     """
 
     def __init__(self, model: Model, randomness: Randomness):
@@ -201,7 +203,7 @@ class MultiHeadAttention(nn.Module):
         return projected.unflatten(-1, (self.heads, size)).transpose(1, 2)
 
     def combine(self, query: Tensor, key: Tensor, value: Tensor, visibility: Visibility) -> Tensor:
-        """Attention, joined over heads and projected.
+        """Computes attention, concatenates the heads and projects the result.
 
         (R, H, T, K), (R, H, S, K), (R, H, S, V) -> (R, T, D)
         """
@@ -210,7 +212,7 @@ class MultiHeadAttention(nn.Module):
 
 
 class SelfAttention(MultiHeadAttention):
-    """Queries, keys and values from the same sequence."""
+    """Attention with queries, keys and values from the same sequence."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__(model, randomness)
@@ -218,7 +220,7 @@ class SelfAttention(MultiHeadAttention):
         self.query_key_value = Linear(model.d_model, *self.rows)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys, values: (R, C, D) -> (R, H, C, K), (R, H, C, K), (R, H, C, V)."""
+        """(R, C, D) -> queries (R, H, C, K), keys (R, H, C, K), values (R, H, C, V)"""
         q, k, v = self.query_key_value(x).split(self.rows, dim=-1)
         return self.split(q, self.d_k), self.split(k, self.d_k), self.split(v, self.d_v)
 
@@ -226,8 +228,9 @@ class SelfAttention(MultiHeadAttention):
         """(R, C, D) -> (R, C, D)
 
         Args:
-            visibility: of C queries, and of as many keys or of all those in the cache.
-            cache: None where `x` is the whole sequence.
+            visibility: attention mask of C queries and C keys; with a cache, of C queries and all
+                keys in it.
+            cache: keys and values of earlier steps; None if `x` is the whole sequence.
         """
         query, key, value = self.project(x)
         if cache is not None:
@@ -236,7 +239,7 @@ class SelfAttention(MultiHeadAttention):
 
 
 class CrossAttention(MultiHeadAttention):
-    """The paper's "encoder-decoder attention": the keys and values are those of `memory`."""
+    """The paper's "encoder-decoder attention": keys and values come from the encoder's output."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__(model, randomness)
@@ -245,10 +248,10 @@ class CrossAttention(MultiHeadAttention):
         self.key_value = Linear(model.d_model, *self.rows)
 
     def project_memory(self, memory: Tensor) -> KeysValues:
-        """Keys and values of the encoder's output: (R, S, D) -> (R, H, S, K), (R, H, S, V)."""
+        """Projects the encoder's output: (R, S, D) -> keys (R, H, S, K), values (R, H, S, V)."""
         k, v = self.key_value(memory).split(self.rows, dim=-1)
         return self.split(k, self.d_k), self.split(v, self.d_v)
 
     def forward(self, x: Tensor, keys_values: KeysValues, visibility: Visibility) -> Tensor:
-        """(R, T, D) -> (R, T, D); `keys_values` as `project_memory` gives them."""
+        """(R, T, D) -> (R, T, D); `keys_values` is the result of `project_memory`."""
         return self.combine(self.split(self.query(x), self.d_k), *keys_values, visibility)

@@ -1,8 +1,9 @@
-"""Encoder and decoder layer (§3.1), post-norm as in the paper or pre-norm; the output projection.
+"""Encoder and decoder layers (§3.1), post-norm as in the paper or pre-norm; output projection.
 
-R rows, C columns of either side, S source and T target columns, D d_model, V vocabulary.
-Sub-layers are wrapped as LayerNorm(x + Dropout(Sublayer(x))) (post) or
-x + Dropout(Sublayer(LayerNorm(x))) (pre; each stack then ends in one more LayerNorm).
+Post-norm computes LayerNorm(x + Dropout(Sublayer(x))). Pre-norm computes
+x + Dropout(Sublayer(LayerNorm(x))), and each stack ends with one more LayerNorm.
+
+Shapes: R rows; S source columns, T target columns, C columns of either; D d_model; V vocabulary.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ LAYER_NORM_EPSILON = 1e-5  # not stated in the paper; torch's default
 
 
 def layer_norm(d_model: int) -> nn.LayerNorm:
-    """LayerNorm over the last dimension, with weight and bias: (..., D) -> (..., D)."""
+    """Returns a LayerNorm over the last dimension, with weight and bias."""
     return LayerNorm(d_model, eps=LAYER_NORM_EPSILON)
 
 
@@ -44,7 +45,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """What wraps a sub-layer: residual connection, dropout and layer normalization."""
+    """Wraps a sub-layer in dropout, a residual connection and layer normalization."""
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
@@ -53,7 +54,7 @@ class Residual(nn.Module):
         self.is_post = model.norm == "post"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """(R, C, D) -> (R, C, D); `sublayer` likewise."""
+        """(R, C, D) -> (R, C, D); `sublayer` has the same shapes."""
         if self.is_post:
             return self.norm(self.dropout(sublayer(x), residual=x))
         return self.dropout(sublayer(self.norm(x)), residual=x)
@@ -98,11 +99,12 @@ class DecoderLayer(nn.Module):
         """(R, T, D) -> (R, T, D)
 
         Args:
-            visibility: of the target's queries and keys; with a cache, of all keys in it.
-            memory: the encoder's output (R, S, D), or its keys and values, which
-                `CrossAttention.project_memory` computes once for many steps.
-            memory_visibility: of T queries and S keys.
-            cache: None where `x` is the whole target.
+            visibility: attention mask of the target's queries and keys; with a cache, of all keys
+                in it.
+            memory: the encoder's output (R, S, D), or the keys and values that
+                `CrossAttention.project_memory` has computed from it.
+            memory_visibility: attention mask of T queries and S keys.
+            cache: keys and values of earlier steps; None if `x` is the whole target.
         """
         if isinstance(memory, Tensor):
             memory = self.cross_attention.project_memory(memory)
@@ -114,10 +116,10 @@ class DecoderLayer(nn.Module):
 
 
 class OutputProjection(nn.Module):
-    """Decoder output to logits by the embedding matrix (§3.4), without a bias.
+    """Projects decoder outputs to logits with the embedding matrix (§3.4), without a bias.
 
     The matrix is an argument, not an attribute, so that it is saved under one name only. A module
-    that has its own copy of the matrix, say a quantized one, can replace this module.
+    with its own copy of the matrix, such as a quantized one, can replace this module.
     """
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:

@@ -5,14 +5,14 @@ import math
 import torch
 from torch import Tensor, nn
 
-_LEAST_ROWS = 512  # of a table
+_LEAST_ROWS = 512  # positions in the smallest table
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
-    """Positional encodings of Vaswani et al. (2017), §3.5, sine and cosine interleaved.
+    """Returns the positional encodings of Vaswani et al. (2017), §3.5.
 
-    PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same), pos from 0.
-    Differs from the authors' own code, which puts all sines before all cosines.
+    PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model)),
+    pos from 0. (The authors' own code puts all sines before all cosines.)
 
     Returns:
         (length, d_model) float32, computed in float64.
@@ -24,10 +24,11 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Looks up `sinusoids` in a table as long as the longest sentence so far needs.
+    """Looks up `sinusoids` in a table, and computes a longer table when a sentence needs one.
 
-    Shorter tables are kept: a captured CUDA graph goes on reading the one that it was captured
-    with. All of them together are less than twice as long as the longest, as lengths double.
+    Shorter tables are kept, because a captured CUDA graph continues to read the table it was
+    captured with. Lengths double, so all tables together have less than twice the rows of the
+    longest.
     """
 
     max_length: int | None = None
@@ -38,7 +39,7 @@ class SinusoidalPositions(nn.Module):
         self._tables: list[Tensor] = []
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """positions (...) int64, all below `length` -> (..., d_model)."""
+        """positions (...) int64, all below `length` -> (..., d_model)"""
         device = positions.device
         for table in self._tables:
             if len(table) >= length and table.device == device:
@@ -51,7 +52,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """One table of max_length * d_model parameters for both stacks, as for token embeddings."""
+    """Learned positional embeddings, one table (max_length, d_model) for encoder and decoder."""
 
     def __init__(self, max_length: int, d_model: int):
         super().__init__()
@@ -63,9 +64,9 @@ class LearnedPositions(nn.Module):
         self.weight.normal_(0, self.weight.shape[1] ** -0.5, generator=generator)
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """positions (...) int64, all below max_length -> (..., d_model).
+        """positions (...) int64 -> (..., d_model); `length` is not used.
 
-        `length` is not used: that of a packed row may exceed `max_length`. Raises IndexError if a
-        position does.
+        Raises:
+            IndexError: a position is not below `max_length`.
         """
         return self.weight[positions]

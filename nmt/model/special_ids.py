@@ -1,7 +1,7 @@
-"""The special ids: padding, start and end of a sentence, unknown.
+"""Token ids of padding, start of sentence, end of sentence and unknown.
 
-They are the same in every vocabulary that nmt learns. Nothing is imported here, as tokenization
-needs them without torch, and the model without a tokenizer.
+They are the same in every vocabulary that nmt trains. This module imports nothing, so that the
+tokenizer can use it without torch.
 """
 
 PAD_ID, BOS_ID, EOS_ID, UNK_ID = 0, 1, 2, 3

@@ -1,11 +1,12 @@
-"""Decoding step by step with caches: the step interface that search calls.
+"""Incremental decoding with cached keys and values, behind the step interface of the search.
 
-All W hypotheses of a sentence are queries of one row and share one pool of keys and values, to
-which each step adds W columns. A hypothesis sees only the columns of the tokens it continues, its
-ancestors: reordering the beam reorders their mask, not the cache. The source's keys and values are
-computed once.
+All W hypotheses of a sentence are queries of one row and share one cache of keys and values, to
+which each step appends W columns. A hypothesis can attend only to the columns of its ancestors, the
+tokens that it continues. Reordering the beam therefore reorders the attention mask, not the cache.
+The source's keys and values are computed once.
 
-B sentences, W beam, S source length, H heads, K d_k, V d_v, P pool columns (steps * W).
+Shapes: B sentences, W beam width, S source length, H heads, K d_k, V d_v, P cache columns
+(steps * W).
 """
 
 import torch
@@ -16,14 +17,14 @@ from nmt.model.kernels.prepacking import logits_of
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 
-_FIRST_CAPACITY = 32  # steps; doubled when full, so that short outputs allocate little
+_FIRST_CAPACITY = 32  # steps; doubled when full
 
 
 class GrowingCache:
-    """One layer's keys and values, in tensors with room for further steps."""
+    """One layer's keys and values, in preallocated tensors that grow when they are full."""
 
     def __init__(self, first_capacity: int, max_columns: int):
-        """Room for `first_capacity` columns, doubled whenever it is full, up to `max_columns`."""
+        """Starts with `first_capacity` columns and doubles when full, up to `max_columns`."""
         self.capacity, self.max_columns = min(first_capacity, max_columns), max_columns
         self.columns = 0
         self.keys: Tensor | None = None  # (B, H, capacity, K)
@@ -39,7 +40,7 @@ class GrowingCache:
         return self.keys[:, :, : self.columns], self.values[:, :, : self.columns]
 
     def _written(self, held: Tensor | None, new: Tensor, begin: int) -> Tensor:
-        """`held`, or a larger copy of it, with `new` from column `begin` on."""
+        """Writes `new` from column `begin` on into `held`, or into a larger copy of it."""
         if held is None or held.shape[2] < self.capacity:
             larger = new.new_zeros(*new.shape[:2], self.capacity, new.shape[3])
             if held is not None:
@@ -49,7 +50,7 @@ class GrowingCache:
         return held
 
     def keep(self, sentences: Tensor) -> None:
-        """Continues with these sentences alone: (b,) int64 indices, ascending."""
+        """Drops all other sentences; `sentences`: (b,) int64 indices, ascending."""
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[sentences], self.values[sentences]
 
@@ -65,15 +66,15 @@ class Stepper:
         max_length: int,
         only: Tensor | None = None,
     ):
-        """Encodes sentences and prepares to decode them.
+        """Encodes the sources and prepares to decode.
 
         Args:
             transformer: in evaluation mode.
-            src: (B, S) int64, padded with PAD_ID, each sentence with its end symbol.
-            beam: W, hypotheses a sentence.
-            max_length: most steps that will be taken.
-            only: (n,) int64, the tokens that may be generated; each is known by its place among
-                them. None: the whole vocabulary.
+            src: (B, S) int64, padded with PAD_ID; each sentence ends with EOS.
+            beam: W, hypotheses per sentence.
+            max_length: maximum number of steps.
+            only: (n,) int64, the tokens that may be generated. `step` then takes and scores
+                indices into `only` instead of token ids. None: the whole vocabulary.
         """
         self.only = only
         self.logits = transformer.logits if only is None else logits_of(transformer, only)
@@ -87,16 +88,16 @@ class Stepper:
         self.caches = [GrowingCache(_FIRST_CAPACITY * beam, max_length * beam) for _ in layers]
         self.ancestors = torch.zeros(len(src), beam, 0, dtype=torch.bool, device=src.device)
         self.itself = torch.eye(beam, dtype=torch.bool, device=src.device)  # (W, W)
-        # of the pool's columns, (1, max_length * W)
+        # positions of the cache's columns, (1, max_length * W)
         self.positions = torch.arange(max_length, device=src.device).repeat_interleave(beam)[None]
         self.steps_taken = 0
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """Logits of the next token.
+        """Returns logits of the next token.
 
         Args:
-            last_tokens: (B, W) int64, the newest token of each hypothesis; BOS at first.
-            parents: (B, W) int64, for each the hypothesis of the step before that it continues.
+            last_tokens: (B, W) int64, the newest token of each hypothesis; BOS at the first step.
+            parents: (B, W) int64, the hypothesis of the previous step that each one continues.
 
         Returns:
             (B, W, vocabulary).
@@ -105,10 +106,10 @@ class Stepper:
             ValueError: `max_length` steps have been taken.
         """
         if self.steps_taken == self.max_length:
-            raise ValueError(f"no more than {self.max_length} steps")
+            raise ValueError(f"More than {self.max_length} steps.")
         (B, W), model = last_tokens.shape, self.transformer
-        seen = self.ancestors.gather(1, parents[..., None].expand(-1, -1, self.steps_taken * W))
-        self.ancestors = torch.cat([seen, self.itself.expand(B, W, W)], dim=2)  # (B, W, P)
+        earlier = self.ancestors.gather(1, parents[..., None].expand(-1, -1, self.steps_taken * W))
+        self.ancestors = torch.cat([earlier, self.itself.expand(B, W, W)], dim=2)  # (B, W, P)
         position, self.steps_taken = self.steps_taken, self.steps_taken + 1
         positions = torch.full_like(last_tokens, position)
         visibility = Visibility(
@@ -122,7 +123,7 @@ class Stepper:
         return self.logits(hidden)
 
     def keep(self, sentences: Tensor) -> None:
-        """Continues with these sentences alone: (b,) int64 indices, ascending."""
+        """Drops all other sentences; `sentences`: (b,) int64 indices, ascending."""
         self.keys_values = [(k[sentences], v[sentences]) for k, v in self.keys_values]
         segments = self.memory_visibility.segments
         assert segments is not None

@@ -1,6 +1,6 @@
-"""The encoder-decoder Transformer: one set of weights, run over whole slots or step by step.
+"""The encoder-decoder Transformer, for whole batches (training) and for single decoding steps.
 
-R rows, S source and T target columns, D d_model, H heads, V vocabulary.
+Shapes: R rows, S source and T target columns, D d_model, H heads, V vocabulary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttentionWeights:
-    """Attention weights, one tensor for each layer; those of a query sum to 1 over the keys."""
+    """Attention weights, one tensor per layer; each query's weights sum to 1."""
 
     encoder: list[Tensor]  # (R, H, S, S)
     decoder: list[Tensor]  # (R, H, T, T)
@@ -38,22 +38,23 @@ class _Initializes(Protocol):
     """A module with parameters of its own."""
 
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Gives the module's own parameters, not those of its submodules, their first values."""
+        """Initializes the module's own parameters, not those of its submodules."""
 
 
 class Transformer(nn.Module):
-    """Figure 1 of Vaswani et al. (2017).
+    """The model of Vaswani et al. (2017), Figure 1.
 
-    One matrix embeds both languages and projects to logits (§3.4); embeddings are scaled by
-    sqrt(d_model). Dropout is on sub-layer outputs and embedding sums (§5.4).
+    One matrix serves as source embedding, target embedding and output projection (§3.4).
+    Embeddings are scaled by sqrt(d_model). Dropout is applied to the outputs of sub-layers and to
+    the sums of embeddings and positional encodings (§5.4).
     """
 
     def __init__(self, model: Model, vocabulary_size: int, max_length: int):
         """Allocates uninitialized weights; call `initialize`.
 
         Args:
-            vocabulary_size: V, of both languages together.
-            max_length: tokens of the longest sentence, and the number of learned positions.
+            vocabulary_size: V, the size of the joint vocabulary.
+            max_length: number of learned positions; not used with sinusoids.
         """
         super().__init__()
         self.d_model, self.attention_window = model.d_model, model.attention_window
@@ -75,23 +76,21 @@ class Transformer(nn.Module):
         self.encoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
         self.decoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
         self.projection: nn.Module = OutputProjection()  # or a prepacked one
-        # in training: flex, FlexAttention, is for compiled layers; plain for any device
+        # flex: FlexAttention in compiled layers; plain: matrix products on any device
         self.attention: Literal["fused", "flex", "plain"] = "fused"
 
     @property
     def max_length(self) -> int | None:
-        """Tokens of the longest sequence that the positions allow; None: no bound."""
+        """Maximum length in tokens that the positions support; None: no limit."""
         return self.positions.max_length
 
     @torch.no_grad()
     def initialize(self, seed: int) -> None:
-        """Samples all weights. The paper does not say how; each module says it for its own.
+        """Initializes all weights; the paper does not specify how.
 
-        Embeddings are sampled from N(0, 1/d_model), so that scaled by sqrt(d_model) they match the
-        sinusoids in size (as in fairseq).
-
-        Args:
-            seed: of the generator, which the modules use in the order of their parameters.
+        Embeddings are sampled from N(0, 1/d_model), as in fairseq: after scaling by sqrt(d_model),
+        their magnitude is that of the sinusoids. For other weights see the modules'
+        `initialize_weights`.
 
         Raises:
             AttributeError: a module has parameters but no `initialize_weights`.
@@ -103,13 +102,13 @@ class Transformer(nn.Module):
                 cast(_Initializes, module).initialize_weights(generator)
 
     def embed(self, tokens: Tensor, positions: Tensor, length: int) -> Tensor:
-        """Scaled embeddings plus positions: (R, C), (R, C) -> (R, C, D).
+        """Returns scaled embeddings plus positional encodings: (R, C), (R, C) -> (R, C, D).
 
         Args:
             positions: int64, all below `length`.
 
         Raises:
-            IndexError: a position beyond those learned.
+            IndexError: positions are learned, and one is not below `max_length`.
         """
         embedded = F.embedding(tokens, self.embedding) * math.sqrt(self.d_model)
         x = embedded + self.positions(positions, length).to(embedded.dtype)
@@ -127,7 +126,7 @@ class Transformer(nn.Module):
         return self.encoder_norm(x)
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
-        """The decoder's layers, typed."""
+        """Returns the decoder's layers with their static type."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
     def decode(
@@ -138,14 +137,15 @@ class Transformer(nn.Module):
         memory_visibility: Visibility,
         caches: Sequence[Cache | None],
     ) -> Tensor:
-        """Hidden states of embedded target tokens: (R, T, D) -> (R, T, D).
+        """Maps embedded target tokens to hidden states: (R, T, D) -> (R, T, D).
 
         Args:
-            visibility: of the target's queries and keys; the model's window is added here.
-            memory: for each layer the encoder's output, or its keys and values.
-            memory_visibility: of T queries and S keys.
-            caches: for each layer the keys and values of earlier steps; None where `y` is the
-                whole target.
+            visibility: attention mask of the target's queries and keys; the model's window is
+                added to it.
+            memory: per layer, the encoder's output or its projected keys and values.
+            memory_visibility: attention mask of T queries and S keys.
+            caches: per layer, the keys and values of earlier steps; None if `y` is the whole
+                target.
         """
         visibility = self._of_self_attention(visibility)
         layers = zip(self.decoder_layers(), memory, caches, strict=True)
@@ -154,19 +154,19 @@ class Transformer(nn.Module):
         return self.decoder_norm(y)
 
     def forward(self, src: Tokens, tgt_in: Tokens) -> Tensor:
-        """(R, S), (R, T) -> hidden states (R, T, D) that `logits` projects."""
+        """(R, S), (R, T) -> hidden states (R, T, D), the input of `logits`"""
         memory = self.encode(src)
         y = self.embed(tgt_in.tokens, tgt_in.positions, tgt_in.tokens.shape[1])
         n = len(self.decoder)
-        seen_of_source = self._by_kernel(Visibility(segments=(tgt_in.segments, src.segments)))
-        return self.decode(y, _among(tgt_in, causal=True), [memory] * n, seen_of_source, [None] * n)
+        cross = self._by_kernel(Visibility(segments=(tgt_in.segments, src.segments)))
+        return self.decode(y, _among(tgt_in, causal=True), [memory] * n, cross, [None] * n)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """(..., D) -> (..., V)"""
         return self.projection(hidden, self.embedding)
 
     def attention_weights(self, src: Tokens, tgt_in: Tokens) -> AttentionWeights:
-        """The attention weights of a forward pass, before dropout."""
+        """Returns the attention weights of a forward pass, before dropout."""
         with recorded_weights() as weights:
             self(src, tgt_in)
         encoder, decoder = weights[: len(self.encoder)], weights[len(self.encoder) :]
@@ -182,6 +182,6 @@ class Transformer(nn.Module):
 
 
 def _among(side: Tokens, *, causal: bool = False) -> Visibility:
-    """Visibility of the tokens of one side to each other."""
+    """Returns the attention mask of self-attention over one side."""
     segments, positions = side.segments, side.positions
     return Visibility((segments, segments), (positions, positions), causal=causal)

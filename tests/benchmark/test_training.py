@@ -168,7 +168,7 @@ def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):
     ("words", "message"),
     [
         (["--picture", "a.png"], "not .svg, --picture a.png, name such a file"),
-        (["--picture", "none/a.svg"], "no such folder, --picture none/a.svg, make"),
+        (["--picture", "none/a.svg"], "/none for --picture does not exist"),
         (["--precision", "bf16"], "no option --precision, command line, write training.precision"),
         (["training.precision=fp8"], "training.precision"),
     ],

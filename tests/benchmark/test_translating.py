@@ -102,9 +102,9 @@ def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):
     ("words", "message"),
     [
         ("CONFIG --input CONFIG", "random weights translate no text, --input "),
-        ("CONFIG --device tpu", "no such device, --device tpu, name one there is: cpu"),
-        ("CONFIG --device cuda", "no such device, --device cuda"),
-        ("CONFIG --beam 2000", "must be at most 1000, --beam 2000"),
+        ("CONFIG --device tpu", "--device tpu is not available. Choose one of cpu"),
+        ("CONFIG --device cuda", "--device cuda is not available"),
+        ("CONFIG --beam 2000", "--beam must be at most 1000, not 2000"),
         ("RUN model.heads=3", "a model's settings cannot change"),
         ("RUN --input nowhere", "no such file, nowhere"),
         ("RUN --input EMPTY", "nothing to translate, "),

@@ -215,7 +215,7 @@ def test_a_file_without_its_option_is_told_where_it_goes(capsys):
 @pytest.mark.parametrize("value", ["-0.1", "100.1", "1e308", "nan", "inf", "x"])
 def test_the_length_penalty_has_the_configurations_bounds(value: str, capsys):
     assert main(["translate", "nowhere", "--length-penalty", value]) == 2
-    assert "must be a number" in capsys.readouterr().err
+    assert "--length-penalty must be" in capsys.readouterr().err
     with pytest.raises(ValueError, match="length_penalty"):
         Decoding(length_penalty=float("inf" if value == "x" else value))
     assert SearchOptions(length_penalty=100).length_penalty == 100
@@ -261,5 +261,5 @@ def test_precision_of_a_cpu_is_fp32_unless_asked_for(settings, tiny_data, monkey
         found = translator.Translator.load("m", device="cpu", precision=precision)  # type: ignore[arg-type]
         assert found.transformer.embedding.dtype == getattr(torch, dtype)
     monkeypatch.setattr(translator, "choose_device", lambda name: torch.device("meta"))
-    with pytest.raises(ArgumentError, match="int8 is for CPUs, device meta, choose another"):
+    with pytest.raises(ArgumentError, match="precision int8 requires a CPU, but device is meta"):
         translator.Translator.load("m", precision="int8")

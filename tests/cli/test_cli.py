@@ -154,7 +154,7 @@ def test_r20_the_locale_does_not_matter(model: Path, settings, tmp_path: Path, c
     assert statuses == b"[0, 0, 2]"
     assert found.stdout.startswith(expected)
     assert "▁".encode() in found.stdout[len(expected) :]  # the pieces, with their scores
-    assert b"nmt: warning: invalid UTF-8 replaced in 1 line, " in found.stderr
+    assert b" has 1 line with invalid UTF-8" in found.stderr
     assert error.startswith(b"nmt: error: no file can be called 'gr\\xf6\\xdfe.en'")
     assert found.stderr.count(b"error") == 1 and b"Traceback" not in found.stderr
 

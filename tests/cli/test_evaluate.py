@@ -11,42 +11,43 @@ OF_TRANSLATING = ("--beam 5", "--length-penalty 1", "--batch-tokens 9", "--devic
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("m --source s", "--source without --reference"),
-        ("m --reference r", "--reference without --source"),
-        ("m --reference r --test-set x", "both --reference and --test-set"),
-        ("m --source s --reference r --hypothesis h", "both --source and --hypothesis"),
-        ("m --hypothesis h --reference r --comet", "--comet without --source"),
+        ("m --source s", "--source requires --reference"),
+        ("m --reference r", "--reference requires --source"),
+        ("m --reference r --test-set x", "--reference conflicts with --test-set"),
+        ("m --source s --reference r --hypothesis h", "--source conflicts with --hypothesis"),
+        ("m --hypothesis h --reference r --comet", "--comet requires --source"),
         (
             "--source s --reference r",
-            "nothing to score, what to evaluate, give MODEL or --hypothesis",
+            "nothing to score. Add MODEL or --hypothesis",
         ),
-        ("--hypothesis h", "nothing to compare with"),
-        ("--hypothesis h --reference r", "no --target-language"),
-        *((f"m --hypothesis h {option}", "leave out --beam") for option in OF_TRANSLATING),
+        ("--hypothesis h", "Add --reference or --test-set"),
+        ("--hypothesis h --reference r", "Add --target-language or MODEL"),
+        *((f"m --hypothesis h {option}", "Remove --beam") for option in OF_TRANSLATING),
     ],
 )
 def test_what_does_not_go_together(line: str, message: str, capsys):
     assert main(["evaluate", *line.split()]) == 2
     said = capsys.readouterr().err
-    assert message in said and ", what to evaluate, " in said
+    assert message in said
     assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("m --output none/out", "no such folder, --output none/out, make "),
+        ("m --output none/out", "Directory {}/none for --output does not exist."),
         ("nowhere", "There is no model directory nowhere. "),
         ("--hypothesis h --reference r --target-language german",
-         "german is not a language code (de?), --target-language, give that of ISO 639"),
+         "--target-language: german is not a language code (de?)"),
         ("--hypothesis h --test-set wmt99 --target-language de",
-         "no such test set, --test-set wmt99, see sacrebleu --list"),
+         "Unknown --test-set wmt99. "),
     ],
 )  # fmt: skip
 def test_the_librarys_parameters_are_named_as_flags(line: str, message: str, capsys, tmp_path,
                                                     monkeypatch):  # fmt: skip
     monkeypatch.chdir(tmp_path)
     assert main(["evaluate", *line.split()]) == 2
+    message = message.replace("{}", str(tmp_path))
     assert capsys.readouterr().err.startswith(f"nmt: error: {message}")
 
 

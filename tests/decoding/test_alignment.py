@@ -1,4 +1,4 @@
-"""Word alignments from an attention that is made up, so that the right links are known."""
+"""Word alignment of given attention weights with known links."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ PIECES = {
 
 
 def decode(ids: list[int]) -> str:
-    """The bytes of half a character are a character each, as sentencepiece has it."""
+    """Decodes each byte of an incomplete character as one character, as sentencepiece does."""
     pieces = [PIECES[i] for i in ids]
     data = b"".join(p if isinstance(p, bytes) else p.replace("▁", " ").encode() for p in pieces)
     return data.decode(errors="surrogateescape").removeprefix(" ")
@@ -46,7 +46,7 @@ def test_the_word_of_each_token(ids, words):
 
 
 def test_the_word_of_each_token_in_parts():
-    """A part may end inside a word, and where the text has no space."""
+    """Parts may end inside words and between characters without a space."""
     parts = [[4, 5], [6, 8], [], [4]]
     assert word_of_each_token(decode, parts, "the lions sleep the") == [[0, 1], [1, 2], [], [3]]
     assert word_of_each_token(decode, parts, "the lions sleepthe") == [[0, 1], [1, 2], [], [2]]
@@ -61,10 +61,10 @@ def test_a_tag_that_each_part_repeats_is_one_word_of_the_text():
 def test_each_word_is_linked_to_the_word_with_most_attention():
     weights = np.array([
         # the   li   ons  sleep  </s>
-        [0.40, 0.25, 0.25, 0.10, 0.00],  # two tokens of a source word add up
-        [0.20, 0.00, 0.00, 0.30, 0.50],  # the end symbol does not count
-        [0.40, 0.05, 0.05, 0.35, 0.15],  # nor does a word's second token alone: 0.60 < 0.65
-        [1.00, 0.00, 0.00, 0.00, 0.00],  # the end symbol that is predicted
+        [0.40, 0.25, 0.25, 0.10, 0.00],  # sums the two tokens of a source word
+        [0.20, 0.00, 0.00, 0.30, 0.50],  # ignores EOS
+        [0.40, 0.05, 0.05, 0.35, 0.15],  # compares words, not tokens: 0.60 < 0.65
+        [1.00, 0.00, 0.00, 0.00, 0.00],  # predicts EOS
     ], np.float32)  # fmt: skip
     assert links(weights, [0, 1, 1, 2], [0, 1, 1]) == [(1, 0), (2, 1)]
     assert links(weights, [7, 8, 8, 9], [3, 4, 4]) == [(8, 3), (9, 4)]
@@ -72,7 +72,7 @@ def test_each_word_is_linked_to_the_word_with_most_attention():
 
 
 class MadeUp:
-    """A model of two layers whose last looks at a source token of the target's own number."""
+    """A model whose second layer attends from token n to source token n."""
 
     def __init__(self, share: float = 1.0):
         self.share = share

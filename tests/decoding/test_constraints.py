@@ -1,4 +1,4 @@
-"""Forced prefixes and forbidden repetitions against searches that know only the finished text."""
+"""Prefixes and forbidden n-grams, compared with exhaustive searches that filter finished texts."""
 
 import numpy as np
 import pytest

@@ -8,7 +8,7 @@ from nmt.decoding.beam_search import search
 from nmt.decoding.ensemble import Ensemble
 from tests.decoding.toy import ToySteps, V, assert_same, toy_log_probabilities, toy_logits
 
-MEMBERS = (0, 50, 90)  # added to the sentence's number: each thinks of it as of another
+MEMBERS = (0, 50, 90)  # offsets of the sentence's number, so that members differ
 
 
 def of_member(member: int):
@@ -42,7 +42,7 @@ def test_what_one_member_thinks_impossible_is_no_loss_of_numbers():
 
 
 class Rounded(ToySteps):
-    """Its logits are bf16."""
+    """Steps with logits rounded to bf16."""
 
     def step(self, last_tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
         return super().step(last_tokens, parents).bfloat16()
@@ -58,7 +58,7 @@ def test_the_mean_of_bf16_members_is_not_rounded_again():
 
 
 def test_search_over_an_ensemble_is_search_over_the_mean():
-    """Also when sentences leave the batch."""
+    """Holds also when sentences leave the batch."""
     sentences, limits = list(range(12)), [2, 9, 4, 7, 3, 8, 5, 6, 2, 9, 3, 1]
     found = search(ensemble(sentences, 3), limits, beam=3, alpha=0.6, n_best=3)
     mean = ToySteps(sentences, 3, mean_log_probabilities)

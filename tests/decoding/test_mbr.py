@@ -1,4 +1,4 @@
-"""Minimum Bayes risk by chrF against sacreBLEU, pair by pair."""
+"""Minimum Bayes risk with chrF, compared with sacreBLEU pair by pair."""
 
 import random
 
@@ -28,7 +28,7 @@ def test_each_pair_is_sacrebleus():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_best_has_the_greatest_mean_over_all_samples(seed):
-    some = texts(12, seed) + texts(4, seed) * 2  # samples that came more than once
+    some = texts(12, seed) + texts(4, seed) * 2  # repeated samples
     means = [float(np.mean([chrf(one, other) for other in some])) for one in some]
     found = expected_chrf(some)
     np.testing.assert_allclose(found, means, atol=1e-9)

@@ -1,4 +1,4 @@
-"""Samples come with the model's probabilities, and from nothing but a text and a seed."""
+"""Samples follow the model's distribution and depend only on text and seed."""
 
 from collections import Counter
 
@@ -26,7 +26,7 @@ def drawn(sentences, samples, distribution=ALL, limits=None, numbers=None, alpha
 
 
 def truncated(logits: np.ndarray, distribution: Distribution) -> np.ndarray:
-    """(V,) probabilities as the formulas say, token by token."""
+    """Computes the modified probabilities (V,) by the formulas."""
     scaled = logits.astype(np.float64) / distribution.temperature
     p = np.exp(scaled - scaled.max())
     p[[token for token in range(V) if token not in ALLOWED]] = 0
@@ -55,7 +55,7 @@ def probability_of(sentence: int, tokens: list[int], distribution: Distribution)
 
 
 def sequences(sentence: int, distribution: Distribution, begun=()):
-    """Every sample there can be, with its probability."""
+    """Lists every possible sample with its probability."""
     if len(begun) == LIMIT or begun[-1:] == (EOS_ID,):
         return {begun: probability_of(sentence, list(begun), distribution)}
     found: dict = {}
@@ -66,7 +66,7 @@ def sequences(sentence: int, distribution: Distribution, begun=()):
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
 def test_samples_come_with_the_models_probabilities(distribution):
-    """Chi-square over all sequences; those expected less than five times are counted together."""
+    """Chi-square test over all sequences; merges those expected fewer than five times."""
     n = 4000
     [found] = drawn([5], n, distribution)
     counts = Counter(tuple(each.tokens) for each in found)
@@ -79,7 +79,7 @@ def test_samples_come_with_the_models_probabilities(distribution):
         pairs.append((n - sum(counts[tokens] for tokens in often), rest))
     chi_square = sum((a - b) ** 2 / b for a, b in pairs)
     freedom = len(pairs) - 1
-    assert chi_square < freedom + 4 * (2 * freedom) ** 0.5  # mean and four standard deviations
+    assert chi_square < freedom + 4 * (2 * freedom) ** 0.5  # mean plus four standard deviations
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
@@ -120,7 +120,7 @@ def test_log_probabilities_are_the_models_whatever_it_is_drawn_from():
 
 
 def test_neighbours_in_the_batch_change_nothing():
-    """Nor their number, nor that they leave, nor a greater limit of another."""
+    """Neither their number nor their maximum lengths matter, nor whether they leave."""
     sentences, limits = list(range(15)), [3, 1, 8, 2, 5, 9, 4, 7, 6, 1, 2, 3, 4, 5, 12]
     together = drawn(sentences, 6, limits=limits)
     for sentence, limit, found in zip(sentences, limits, together, strict=True):
@@ -148,7 +148,7 @@ def test_the_ends_of_the_range_draw_what_may_be_drawn(number):
 
 def test_scores_that_are_no_numbers():
     steps = ToySteps([0], 1, lambda *_: np.full(V, np.nan, np.float32))
-    with pytest.raises(NoModelError, match="not numbers"):
+    with pytest.raises(NoModelError, match="NaN"):
         sample(steps, [2], np.zeros((1, 1, 2)), Distribution(), alpha=0.6)
 
 

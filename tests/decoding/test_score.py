@@ -1,4 +1,4 @@
-"""Scores of given translations against the search's and against the formula."""
+"""Scores of given translations, compared with the search and with the formula."""
 
 import math
 import re
@@ -64,14 +64,14 @@ def test_probabilities_of_all_next_tokens_sum_to_one(translator: Translator):
     source = np.array([7, 8, EOS_ID])
     pairs = [Pair(source, np.array([50, token])) for token in range(1, 400)]
     total = sum(math.exp(values[1]) for values in log_probabilities(translator.transformer, pairs))
-    with torch.inference_mode():  # padding cannot be a target, so its share is added by hand
+    with torch.inference_mode():  # padding cannot be a target; adds its probability
         batch = one_per_row([Pair(source, np.array([50, 5]))])
         logits = translator.transformer.logits(translator.transformer(batch.src, batch.tgt_in))
     assert total + logits[0, 1].softmax(-1)[0].item() == pytest.approx(1, abs=1e-4)
 
 
 def test_logits_of_bf16_weights_are_fp32(translator: Translator):
-    """Rounded to bf16 they would be up to 2^-9 of their size away, and some of them equal."""
+    """Rounding them to bf16 would give relative errors up to 2^-9, and ties."""
     transformer = translator.transformer.to(torch.bfloat16)
     with torch.no_grad():
         transformer.embedding.mul_(8)  # logits far from 0
@@ -108,28 +108,28 @@ def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monke
     learned = Translator(transformer, tokenizer, config)
     monkeypatch.setattr(score, "_WINDOW_LINES", 2)
     lines = ["The dog.", "Why?", "The cat.", "The old man sees the old dog and reads a long book."]
-    with pytest.raises(InputError, match=r"line 4, shorten it"):
+    with pytest.raises(InputError, match=r"^Line 4 "):
         list(score_translations(learned, lines, lines))
 
 
 def test_line_counts_must_match(translator: Translator):
-    with pytest.raises(InputError, match="2 source lines but 1 target line,"):
+    with pytest.raises(InputError, match=r"^source has 2 lines but target has 1 line"):
         list(score_translations(translator, ["a", "b"], ["c"]))
 
 
 def test_a_line_that_would_fill_the_memory_is_named(translator: Translator, monkeypatch):
-    """No line is longer than a batch may be, unless training had lines as long."""
+    """The maximum length is that of training or of a batch, whichever is larger."""
     monkeypatch.setattr(score, "_BATCH_TOKENS", 8)
-    monkeypatch.setattr(translator.transformer, "logits", None)  # refused before any is computed
+    monkeypatch.setattr(translator.transformer, "logits", None)  # raises before any computation
     for sides in ((["Why?"], ["ä" * 99]), (["ä" * 99], ["Why?"])):
-        with pytest.raises(InputError, match=r"more than 60 tokens, line 1, shorten it"):
+        with pytest.raises(InputError, match=r"^Line 1 has more than 60 tokens"):
             list(score_translations(translator, *sides))
 
 
 def test_weights_that_are_not_numbers_are_no_model(translator: Translator):
     with torch.no_grad():
         translator.transformer.embedding.fill_(math.nan)
-    with pytest.raises(NoModelError, match="scores that are not numbers"):
+    with pytest.raises(NoModelError, match="scores are NaN"):
         list(score_translations(translator, ["Why?"], ["Warum?"]))
 
 
@@ -142,9 +142,9 @@ def test_perplexities_are_a_token_and_a_word(translator: Translator, tmp_path, m
     rows = list(run_score("m", tmp_path / "en", tmp_path / "de", **options))  # type: ignore[arg-type]
     values = [float(cell.rsplit(" ", 1)[1]) for row in rows for cell in row.split("\t")]
     tokens, words = len(values), 7
-    assert tokens > 3 * words  # end symbols counted, the empty line's too
+    assert tokens > 3 * words  # includes EOS, also of the empty line
     [found] = re.findall(
-        r"perplexity: (.*) per token \((.*) tokens, end symbols included\), "
+        r"perplexity: (.*) per token \((.*) tokens with EOS\), "
         r"(.*) per word \((.*) words\)",
         notes[0],
     )

@@ -1,4 +1,4 @@
-"""Beam search against searches that are too plain to be wrong, on a model of eight tokens."""
+"""Beam search on a model of eight tokens, compared with simple reference searches."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_wide_beam_is_exhaustive_search(alpha, n_best):
 )
 @settings(max_examples=60, deadline=None)
 def test_batch_with_stopping_equals_one_by_one_without(sentences, beam, n_best, alpha):
-    """Neither the stopping rule nor neighbours in the batch, nor their leaving, change anything."""
+    """Neither the stopping rule nor other sentences in the batch change the result."""
     n_best = min(n_best, beam)
     numbers, limits = (list(column) for column in zip(*sentences, strict=True))
     found = toy_search(numbers, limits, beam, alpha=alpha, n_best=n_best)
@@ -60,7 +60,7 @@ def test_batch_with_stopping_equals_one_by_one_without(sentences, beam, n_best, 
 )
 @settings(max_examples=60, deadline=None)
 def test_of_hypotheses_that_read_alike_the_best_counts_alone(sentences, beam, n_best, alpha):
-    """The search goes on until it has n that read differently, or has reached its limits."""
+    """The search continues until it has n different texts or reaches the maximum length."""
 
     def reads_as(tokens) -> str:
         return "".join("ab"[token > 5] for token in tokens if token != EOS_ID)
@@ -112,7 +112,7 @@ def test_beam_one_is_greedy(sentence):
 
 
 def test_cut_at_the_limit():
-    """A cut hypothesis has no end symbol in its tokens, its length or its log-probability."""
+    """Tokens, length and log-probability of a cut hypothesis do not include EOS."""
 
     def never_ends(_: int, prefix: tuple[int, ...]) -> np.ndarray:
         return np.where(np.arange(V) == EOS_ID, -np.inf, np.arange(V)).astype(np.float32)
@@ -142,7 +142,7 @@ def test_penalty_beyond_all_bounds():
 
 
 def test_candidates_are_picked_without_host_values():
-    """On a GPU an index made of Python numbers would be a copy that the host waits for."""
+    """On a GPU, an index from Python numbers would cause a synchronization."""
 
     class Recorded(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -155,7 +155,7 @@ def test_candidates_are_picked_without_host_values():
         _candidates(torch.zeros(2, 3, V), torch.zeros(2, 3))
         assert called and host_made not in called
         torch.zeros(3)[[0]] = 1.0
-    assert host_made in called  # as it would be seen
+    assert host_made in called  # the check can fail
 
 
 @pytest.mark.parametrize("tokens", [5, 128, 1280, 1300, 9 * 128 + 1])
@@ -163,8 +163,8 @@ def test_candidates_are_picked_without_host_values():
 def test_the_greatest_by_blocks_are_the_greatest(tokens: int, dtype: torch.dtype):
     generator = torch.Generator().manual_seed(tokens)
     logits = torch.randn((3, 2, tokens), generator=generator).to(dtype)
-    logits[0, 0, -1] = 100.0  # in what is left over behind the last block
-    logits[0, 1, :8] = 50.0  # all in one block
+    logits[0, 0, -1] = 100.0  # after the last full block
+    logits[0, 1, :8] = 50.0  # all within one block
     for k in (1, 4, 5):
         values, places = _top(logits, k)
         assert torch.equal(values, logits.topk(k).values)
@@ -176,7 +176,7 @@ def test_scores_that_are_no_numbers():
     def broken(_: int, prefix: tuple[int, ...]) -> np.ndarray:
         return np.full(V, np.nan, np.float32)
 
-    with pytest.raises(NoModelError, match="not numbers"):
+    with pytest.raises(NoModelError, match="NaN"):
         search(ToySteps([0], 2, broken), [3], beam=2, alpha=0.6)
 
 
@@ -185,7 +185,7 @@ def test_scores_that_are_no_numbers():
 )
 def test_arguments_out_of_range(wrong):
     arguments = {"max_lengths": [3], "beam": 2, "alpha": 0.6} | wrong
-    with pytest.raises(ValueError, match="out of range"):
+    with pytest.raises(ValueError, match="Out of range"):
         search(ToySteps([0], 2), **arguments)
 
 
@@ -194,7 +194,7 @@ def test_no_sentences():
 
 
 def test_searches_take_turns():
-    """With at most so many under way, a step each; one that ends makes way for the next."""
+    """Each running search takes one step in turn; a new search replaces one that ends."""
     steps = []
 
     def counting(name: str, n: int):

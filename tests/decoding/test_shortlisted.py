@@ -1,4 +1,4 @@
-"""Translating with a shortlist: the same search, in a smaller vocabulary."""
+"""Translation with a shortlist equals translation with a restricted vocabulary."""
 
 import os
 from dataclasses import replace
@@ -39,9 +39,9 @@ def transformer(seed: int = 1, precision: Precision | None = "fp32") -> Transfor
     sizes = {"encoder_layers": 1, "decoder_layers": 2, "d_model": 32, "d_ff": 48, "heads": 2}
     model = Transformer(Model(**sizes, d_k=16, d_v=16), V, 40).eval()
     model.initialize(seed)
-    with torch.no_grad():  # sharper than at birth
+    with torch.no_grad():  # sharper than after initialization
         model.embedding.mul_(3)
-    if precision:  # else as in a library call, or on a CPU without oneDNN
+    if precision:  # None: as in a library call, or on a CPU without oneDNN
         prepack(model, precision)
     return model
 
@@ -59,7 +59,7 @@ def parts(n: int = 7, prefix: tuple[int, ...] = ()) -> list[SearchInput]:
 
 
 def some_pieces() -> Shortlist:
-    """Three translations of each piece, and ten frequent ones."""
+    """Returns a shortlist with three translations per token and ten frequent tokens."""
     rng = np.random.default_rng(3)
     frequent, table = rng.integers(4, V, 10), rng.integers(4, V, (V, 3))
     return Shortlist(frequent.astype(np.int32), table.astype(np.int32))
@@ -79,11 +79,11 @@ def test_the_whole_vocabulary_as_a_shortlist_changes_nothing(
                 )
                 for each in (None, ALL)
             )
-            assert shortlisted == plain  # tokens, scores and log-probabilities, to the bit
+            assert shortlisted == plain  # tokens, scores and log-probabilities are identical
 
 
 class AllOthersOut(Stepper):
-    """The whole vocabulary, of which all but some tokens are impossible."""
+    """Steps over the whole vocabulary that allow only some tokens."""
 
     allowed: list[int]
 
@@ -134,7 +134,7 @@ def test_a_prefix_is_on_the_shortlist_and_symbols_are():
 
 
 def test_what_reads_alike_counts_once_by_its_tokens():
-    """Not by their places on the shortlist."""
+    """Compares tokens, not places on the shortlist."""
 
     def reads_as(tokens: list[int]) -> tuple[int, ...]:
         return tuple(token // 100 for token in tokens)
@@ -147,7 +147,7 @@ def test_what_reads_alike_counts_once_by_its_tokens():
 
 @pytest.fixture
 def models(settings: Settings, tiny_data: Path, tmp_path: Path) -> Path:
-    """A folder with the same model twice: `with` a shortlist, of all pieces, and `without`."""
+    """A directory with one model twice: `with` a shortlist of all tokens, and `without`."""
     config, data = settings(), tiny_data / "data"
     new = new_transformer(config)
     new.initialize(1)
@@ -164,7 +164,7 @@ def models(settings: Settings, tiny_data: Path, tmp_path: Path) -> Path:
 
 
 def translate(model: Path, capsys, *flags: str) -> str:
-    """Lines of a short text, translated."""
+    """Translates the lines of a short text."""
     text = model.with_name("text")
     text.write_text("The man reads.\nA dog sleeps.\n")
     assert main(["translate", str(model), "--input", str(text), "--device", "cpu", *flags]) == 0
@@ -198,10 +198,10 @@ def test_nmt_translate_uses_it_if_asked(models: Path, capsys, monkeypatch):
 
 def test_what_cannot_be_is_one_line(models: Path, capsys, monkeypatch):
     line = refused(models / "without", capsys, "--shortlist", "--device", "cpu")
-    assert "no shortlist, --shortlist with" in line and "data.shortlist: true" in line
+    assert "has no shortlist. Omit --shortlist" in line and "data.shortlist: true" in line
     monkeypatch.setattr("nmt.translator.choose_device", lambda _: torch.device("cuda"))
     line = refused(models / "with", capsys, "--shortlist", "--device", "cuda")
-    assert "only on a CPU, --shortlist with --device cuda" in line
+    assert "--shortlist requires a CPU, but --device is cuda" in line
 
 
 def test_a_damaged_one_is_refused(models: Path, capsys):

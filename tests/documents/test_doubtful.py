@@ -1,4 +1,4 @@
-"""What looks wrong from outside, and what only looks like it."""
+"""Suspicious translations are detected, and normal ones are not."""
 
 import pytest
 from hypothesis import given

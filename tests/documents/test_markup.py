@@ -1,4 +1,4 @@
-"""Markup with a translator that turns words about: no tag is lost, and none crosses another."""
+"""Markup with a translator that reorders words: tags are neither lost nor crossed."""
 
 import html
 import re
@@ -24,7 +24,7 @@ from tests.manual import ROOT
 
 
 class Tags:
-    """The part of a tokenizer that is used: <2de> is a symbol."""
+    """The part of the tokenizer that is used, with the symbol <2de>."""
 
     def split_tag(self, text):
         tag = re.match("(<2de> ?)*", text)[0]
@@ -33,10 +33,10 @@ class Tags:
 
 @dataclass
 class Turned:
-    """Translates into capitals, and puts the words in the order that `order` gives."""
+    """Translates to upper case and reorders words by `order`."""
 
     order: object = staticmethod(lambda n: range(n))
-    linked: object = staticmethod(lambda word: True)  # whether a word has links
+    linked: object = staticmethod(lambda word: True)  # tells whether a word has links
     tokenizer = Tags()
     config = load(ROOT / "configs" / "demo.yaml")
 
@@ -124,12 +124,12 @@ def test_tags_follow_their_words():
     )
     nested = marked_up("<a>one <b>two</b></a> three <img> four", order=backwards)
     assert nested == "FOUR THREE <img> <a><b>TWO</b> ONE</a>"
-    # a word without a link: its tags go to the free word nearest to its place
+    # tags of a word without links go to the nearest free word
     unlinked = marked_up("one <b>two</b> three", linked=lambda word: word != "two")
     assert unlinked == "ONE <b>TWO</b> THREE"
-    # one word never has two of them, even if both have a part of it
+    # two elements never share a word
     assert marked_up("<b>un</b><i>happy</i> man") == "<b>UNHAPPY</b> <i>MAN</i>"
-    # sentences keep theirs
+    # tags stay in their sentences
     found = marked_up("<b>One</b> man. <i>Two</i> men.", order=backwards)
     assert found == "MAN. <b>ONE</b> MEN. <i>TWO</i>"
 
@@ -175,7 +175,7 @@ def test_each_sentence_has_the_tag_of_the_language():
     [found] = translate_documents(translator, ["<2de> One. Two.\nThree."])
     assert translator.seen == ["<2de> One.", "<2de> Two.", "<2de> Three."]
     assert found[0].text == "ONE. TWO.\nTHREE."
-    assert found[0].alignment == [(1, 0), (2, 1), (3, 2)]  # the tag is counted once
+    assert found[0].alignment == [(1, 0), (2, 1), (3, 2)]  # counts the tag once
 
 
 WORDS = st.lists(st.sampled_from(["one", "two", "Three.", "four,", "&amp;", "x"]), max_size=4)
@@ -195,7 +195,7 @@ DOCUMENTS = st.lists(st.recursive(PIECES, _element, max_leaves=8), max_size=4).m
 
 
 def numbered(text: str) -> str:
-    """With a number of its own in each tag that can have one."""
+    """Numbers the tags that can have an attribute."""
     parts = text.split("I")
     return "".join(f"{part}{n}" for n, part in enumerate(parts[:-1])) + parts[-1]
 
@@ -233,9 +233,9 @@ JUNK = st.sampled_from([*"<>/!-ab &;\"'=\n[]?x.", "&lt;", "&amp;"])
 
 @given(st.lists(JUNK, max_size=40).map("".join), st.sampled_from(["html", "xml"]))
 def test_whatever_is_no_tag_does_no_harm(text: str, form: str):
-    """Nothing opens that was not open; translated again, the result has the same characters.
+    """No markup appears in text; translating twice keeps the characters.
 
-    A tag inside a word may move from the word's end to behind the next one.
+    A tag inside a word may move from its end to the end of the next word.
     """
     first = marked_up(text, form)
     assert first.count("<") <= text.count("<")
@@ -260,13 +260,13 @@ def test_deep_and_long_markup_keeps_its_tags(text: str, form: str):
 ])  # fmt: skip
 @pytest.mark.parametrize("form", ["html", "xml"])
 def test_hostile_markup_ends(text: str, form: str):
-    """It would take minutes if what follows were looked at again from each place."""
+    """Quadratic scanning would take minutes."""
     text *= 500_000 // len(text)
     assert html.unescape(marked_up(text, form)).upper() == text.upper()
 
 
 def steps_of(work) -> int:
-    """How many lines of Python a call executes."""
+    """Counts the lines of Python that a call executes."""
     count = 0
 
     def step(frame, event, argument):
@@ -294,7 +294,7 @@ def test_tags_are_placed_in_steps_as_many_as_there_are_tags(unit: str, linked: b
 
 
 def test_tags_in_one_long_word_too():
-    """As all of a text in Chinese is: each word of the translation is linked to it."""
+    """A Chinese text is one long word, linked to each word of its translation."""
 
     def steps(times: int) -> int:
         root = Element("", 0, times)
@@ -339,7 +339,7 @@ def test_a_document_keeps_its_paragraphs(translator: Translator):
 
 
 def repeated_possessively(parsed: Iterable[Any]) -> Iterator[list[str]]:
-    """The kinds of what a parsed pattern repeats so, wherever it stands."""
+    """Yields the kinds of possessively repeated items in a parsed pattern."""
     for part in parsed:
         if isinstance(part, tuple) and str(part[0]) == "POSSESSIVE_REPEAT":
             yield [str(kind) for kind, _ in part[1][2]]
@@ -349,7 +349,7 @@ def repeated_possessively(parsed: Iterable[Any]) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("pattern", [*markup._PATTERNS.values(), markup._ATTRIBUTES])
 def test_a_group_that_is_repeated_possessively_is_atomic(pattern):
-    """Others are matched wrongly by Python before 3.11.5: there tags were text, and translated."""
+    """Python before 3.11.5 matches other groups wrongly, so that tags become text."""
     found = list(repeated_possessively(re._parser.parse(pattern.pattern, re.DOTALL)))
     single = ["IN"], ["NOT_LITERAL"], ["LITERAL"], ["ATOMIC_GROUP"]
     assert found and not [kinds for kinds in found if kinds not in single]

@@ -1,4 +1,4 @@
-"""A run keeps its test set's text, and a model's configuration leads nobody to other files."""
+"""A run keeps a copy of its test set, and files named by a received model are not read."""
 
 import json
 import shutil
@@ -21,7 +21,7 @@ PAIRS = [("The dog sees a cat.", "Der Hund sieht eine Katze."), ("Why?", "Warum?
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose test set is a file that has gone, moved away from where it was trained."""
+    """A run that was moved after training and whose test file was deleted."""
     directory = tmp_path_factory.mktemp("own")
     text = "".join(json.dumps({"en": s, "de": t}) + "\n" for s, t in PAIRS)
     (directory / "test.jsonl").write_text(text)
@@ -38,7 +38,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy to change; another current directory than that of training."""
+    """A writable copy, with a different current directory from training."""
     shutil.copytree(trained, tmp_path / "run")
     monkeypatch.chdir(tmp_path)
     return tmp_path / "run"
@@ -71,7 +71,7 @@ def test_an_averaged_model_elsewhere_has_no_text(run: Path, tmp_path: Path, caps
     assert main(["average", str(run), "--last", "1", "--output", str(averaged)]) == 0
     capsys.readouterr()
     assert main(["evaluate", str(averaged)]) == 2
-    assert "is not kept with it, " in capsys.readouterr().err
+    assert f"{averaged} has no copy of its test set" in capsys.readouterr().err
 
 
 def test_kept_text_that_is_damaged_or_of_other_settings(run: Path, capsys):
@@ -82,7 +82,7 @@ def test_kept_text_that_is_damaged_or_of_other_settings(run: Path, capsys):
     configure(run / "checkpoints/step-00000002", [{"jsonl": {
         "path": "other", "source_column": "a", "target_column": "b"}}])  # fmt: skip
     assert main(["evaluate", str(run)]) == 2
-    assert "(jsonl other) is not kept with it" in capsys.readouterr().err
+    assert "no copy of its test set (jsonl other)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("model", [".", "model", "checkpoints/step-00000002"])
@@ -98,7 +98,7 @@ def test_the_test_set_of_another_run_gives_no_figure(run: Path, model: str, caps
 
 @pytest.mark.parametrize("command", ["evaluate run/model", "report run", "report run/unfinished"])
 def test_the_data_of_another_run_are_told(run: Path, tmp_path: Path, command: str, capsys):
-    """Of a run without a finished model the newest checkpoint says which data are its own."""
+    """Without a finished model, the newest checkpoint identifies the run's data."""
     shutil.copytree(run, run / "unfinished", ignore=shutil.ignore_patterns("model", "unfinished"))
     content = manifest.read(run, "data", "data.json") | {"data_sha256": "0" * 64}
     manifest.rewrite(tmp_path, content)
@@ -122,7 +122,7 @@ def test_training_on_restores_text_that_is_damaged(settings):
 
 
 def configure(folder: Path, test: list[dict]) -> None:
-    """Gives a model or checkpoint another `data.test`, and a manifest that fits."""
+    """Changes the `data.test` of a model or checkpoint, and its manifest."""
     kind = "checkpoint" if (folder / "state.json").exists() else "model"
     content = manifest.read(folder, kind)
     settings = tiny_settings(folder)
@@ -151,7 +151,7 @@ def without_end(place: Path) -> list[dict]:
 def test_a_received_model_reads_nothing_that_it_names(
     run: Path, tmp_path: Path, test: Callable[[Path], list[dict]], monkeypatch, capsys
 ):
-    """As a model by itself, and in a run that says it was trained here."""
+    """Holds for a single model and for a run that claims to be trained here."""
 
     def called(*_, **__):
         raise AssertionError("followed")
@@ -165,11 +165,11 @@ def test_a_received_model_reads_nothing_that_it_names(
     for model in (tmp_path / "received", run):
         assert main(["evaluate", str(model), "--output", "out"]) == 2
         (error,) = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-        assert "is not kept with it, " in error and "give --source and --reference" in error
+        assert "no copy of its test set" in error and "--source and --reference" in error
         assert SECRET not in error and not Path("out").exists()
     assert main(["report", str(run), "--output", "page.html"]) == 0
     page = Path("page.html").read_text()
-    assert SECRET not in page and "is not kept with it" in page
+    assert SECRET not in page and "no copy of its test set" in page
     assert not (run / "evaluation").exists()
 
 

@@ -1,4 +1,4 @@
-"""The paper's BLEU against its scripts' rules, worked by hand, and multi-bleu written anew."""
+"""The paper's BLEU, compared with hand-worked rules and with a second multi-bleu."""
 
 import math
 from collections import Counter
@@ -49,9 +49,9 @@ def test_french_tokens_are_moses_french_on_both_sides():
 
 
 def multi_bleu(hypotheses: list[str], *references: list[str]) -> float:
-    """As multi-bleu.perl prints it: clipped n-grams, the nearest reference's length, no smoothing.
+    """Computes BLEU like multi-bleu.perl: clipped n-grams, closest reference length, unsmoothed.
 
-    Papineni et al. (2002), of tokens between spaces.
+    Papineni et al. (2002), on tokens separated by spaces.
     """
     matches, totals, lengths = [0] * 4, [0] * 4, [0, 0]
     for hypothesis, *others in zip(hypotheses, *references, strict=True):
@@ -93,10 +93,10 @@ def test_value_worked_by_hand():
 
 
 def test_quotes_of_a_translation_count_as_in_the_script_and_so_does_case():
-    """The script leaves „ in the translation: straight quotes match, German ones do not."""
+    """The script keeps „ in translations: straight quotes match, German quotes do not."""
     reference = "Er rief „Halt“ und ging"
     assert paper_bleu(['Er rief "Halt" und ging'], [reference])[0] == pytest.approx(100)
-    # of 7, 6, 5, 4 n-grams those without the opening quote match
+    # of 7, 6, 5 and 4 n-grams, those without the opening quote match
     expected = 100 * (6 / 7 * 4 / 6 * 2 / 5 * 1 / 4) ** 0.25
     assert paper_bleu([reference], [reference])[0] == pytest.approx(expected)
     assert paper_bleu(["er rief halt und ging"], ["Er rief halt und ging"])[0] < 80

@@ -1,4 +1,4 @@
-"""The line filter with a fake translator: what comes out, in which order, and when."""
+"""Translation of lines with a fake translator: content, order and timing of the output."""
 
 import bz2
 import gzip
@@ -35,7 +35,7 @@ SPACES = [b"\n", b"\r\n", b" ", b"\t", b"\x00", b"\xef\xbb\xbf", b"\xe2\x80\xa8"
 
 
 class Tags:
-    """The part of a tokenizer that is used: <2de> is a symbol."""
+    """The part of the tokenizer that is used, with the symbol <2de>."""
 
     def split_tag(self, text):
         tag = re.match("(<2de> ?)*", text)[0]
@@ -43,14 +43,14 @@ class Tags:
 
 
 class Upper:
-    """Translates into capitals; remembers how many lines came together."""
+    """Translates to upper case and records the sizes of windows."""
 
     tokenizer = Tags()
     config = load(ROOT / "configs" / "demo.yaml")
 
     def __init__(self, found: int = 2):
         self.windows: list[list[str]] = []
-        self.found = found  # translations of each sentence
+        self.found = found  # translations per sentence
 
     def n_best(self, sentences, options=None, *, prefix="", progress=None):
         self.windows.append(list(sentences))
@@ -119,14 +119,14 @@ def test_r19_line_ends(data, output):
 
 
 class Pipes:
-    """`translate_stream` in a thread, between two pipes."""
+    """Runs `translate_stream` in a thread between two pipes."""
 
     def __init__(self, translator: Upper | None = None):
         self.translator = translator or Upper()
         source, self._into = os.pipe()
         self._out_of, target = os.pipe()
         self.error: Exception | None = None
-        # a daemon: a test that fails leaves nothing to wait for
+        # a daemon, so that a failed test does not hang
         self._thread = threading.Thread(target=self._run, args=(source, target), daemon=True)
         self._thread.start()
 
@@ -233,10 +233,9 @@ def test_r19_a_line_of_megabytes_is_one_line(word):
     assert long.replace(" ", "") == text.upper().replace(" ", "")
     parts = [part for window in translator.windows for part in window]
     assert max(len(part.encode()) for part in parts) <= 1_070_000
-    assert not any(part.startswith(" ") for part in parts)  # a space would be translated too
-    assert notes == [
-        "nmt: warning: translated in parts, longer than the model takes: 1 line, standard input"
-    ]
+    assert not any(part.startswith(" ") for part in parts)  # no leading spaces to translate
+    [note] = notes
+    assert note.startswith("nmt: warning: standard input has 1 line ") and "in parts" in note
 
 
 def test_invalid_utf8_is_counted_by_lines():
@@ -245,11 +244,11 @@ def test_invalid_utf8_is_counted_by_lines():
     translate_stream(
         Upper(), io.BytesIO(data), io.BytesIO(), options=LineOptions(), name="f", note=notes.append
     )
-    assert notes[0] == "nmt: warning: invalid UTF-8 replaced in 3 lines, f"
+    assert notes[0].startswith("nmt: warning: f has 3 lines with invalid UTF-8")
 
 
 def test_strict():
-    with pytest.raises(InputError, match=r"not UTF-8 \(byte 0xff\), standard input:3, convert"):
+    with pytest.raises(InputError, match=r"^standard input:3 .*UTF-8 \(byte 0xff\)"):
         translated(b"\n\ngood \xff\n", strict=True)
 
 
@@ -283,7 +282,7 @@ def translator() -> Translator:
 
 @pytest.fixture
 def run(monkeypatch, tmp_path):
-    """run_translate with the fake translator; relative paths lie in an empty folder."""
+    """Calls `run_translate` with the fake translator in an empty directory."""
     monkeypatch.setattr(Translator, "load", lambda *_, **__: Upper())
     monkeypatch.chdir(tmp_path)
 
@@ -352,7 +351,7 @@ def test_a_named_pipe_is_written_to_not_replaced(run):
 
 
 def test_a_pipe_without_a_name_is_written_to(run):
-    """As in --output >(gzip) and --output /dev/stdout | ..."""
+    """Examples are --output >(gzip) and --output /dev/stdout | ..."""
     Path("in").write_bytes(b"a\n")
     reading, writing = os.pipe()
     run("in", f"/dev/fd/{writing}")
@@ -368,12 +367,12 @@ def test_a_full_device_is_named(run):
 
 
 def test_a_pipe_of_links_whose_reader_has_gone_is_told(run):
-    """Else the translation would be missing, and the status 0."""
+    """Otherwise the translation would be missing with exit status 0."""
     Path("in").write_bytes(b"a\n")
     reading, writing = os.pipe()
     os.close(reading)
     pipe = f"/dev/fd/{writing}"
-    with pytest.raises(InputError, match=f"not read to its end, alignment {pipe}, nothing"):
+    with pytest.raises(InputError, match=f"alignment {pipe} "):
         run("in", "out", {"alignment": pipe})
     assert not Path("out").exists()
     with pytest.raises(BrokenPipeError):
@@ -386,8 +385,8 @@ def test_a_pipe_of_links_whose_reader_has_gone_is_told(run):
     [
         ("none", "out", "no such file, none, correct the path"),
         (".", "out", "a folder, not a file, ., correct the path"),
-        ("in", "none/out", "no such folder, output none/out, make .*/none first"),
-        ("in", ".", "a folder, output ., name a file"),
+        ("in", "none/out", "/none for output "),
+        ("in", ".", r"^output \. is a directory"),
         ("bad.gz", "out", "damaged or truncated gzip .*, bad.gz, copy it again"),
     ],
 )
@@ -409,7 +408,7 @@ def test_output_appears_whole_or_not_at_all(run):
 
 
 def test_each_line_has_its_prefix(run):
-    """Also where lines come in several windows, and only at the beginning of a very long one."""
+    """Covers several windows of lines, and very long lines, which get one prefix."""
     n = 2500
     Path("in").write_bytes(b"".join(b"l%d\n" % i for i in range(n)) + b"x " * 700_000 + b"\nend")
     Path("prefixes").write_bytes(b"".join(b"p%d-\n" % i for i in range(n)) + b"long-\n\n")
@@ -420,26 +419,26 @@ def test_each_line_has_its_prefix(run):
     assert lines[n + 1] == "END"
     Path("in").write_bytes(b"a\n\nb\n")
     run(prefix="so ")
-    assert Path("out").read_bytes() == b"SO A\nSO \nSO B\n"  # a real one leaves blank lines blank
+    assert Path("out").read_bytes() == b"SO A\nSO \nSO B\n"  # a Translator skips blank lines
 
 
 @pytest.mark.parametrize(("prefixes", "message"), [
-    (b"p\n", "fewer lines than the text, prefix_file prefixes, give one for each"),
-    (b"p\n\np\n", "more lines than the text, prefix_file prefixes"),
-    (b"p\n\xff\n", "not UTF-8 .*, prefixes:2"),
+    (b"p\n", "prefix_file prefixes has fewer lines"),
+    (b"p\n\np\n", "prefix_file prefixes has more lines"),
+    (b"p\n\xff\n", "prefixes:2.* UTF-8"),
 ])  # fmt: skip
 def test_prefixes_that_are_not_the_texts(run, prefixes, message):
     Path("in").write_bytes(b"a\nb\n")
     Path("prefixes").write_bytes(prefixes)
     with pytest.raises(InputError, match=message):
         run(files={"prefix_file": "prefixes"})
-    with pytest.raises(InputError, match="two prefixes for each line, prefix and prefix_file"):
+    with pytest.raises(InputError, match=r"prefix .*prefix_file"):
         run(files={"prefix_file": "prefixes"}, prefix="so")
     assert sorted(p.name for p in Path().iterdir()) == ["in", "prefixes"]
 
 
 def test_links_are_written_beside_the_translations(run):
-    """A line for each line of the output; words of a very long line are counted through."""
+    """There is one line per output line; words are numbered across the parts of long lines."""
     Path("in").write_bytes(b"a b\n\n" + b"xyz " * 400_000 + b"\n")
     run(files={"alignment": "links.gz"})
     short, blank, long, end = gzip.decompress(Path("links.gz").read_bytes()).split(b"\n")
@@ -448,35 +447,35 @@ def test_links_are_written_beside_the_translations(run):
     Path("in").write_bytes(b"a b\n")
     run(files={"alignment": "links"}, search=SearchOptions(n_best=3), numbered=True)
     assert Path("links").read_bytes() == b"0-0 1-1\n" * 3
-    with pytest.raises(InputError, match=r"same file, output and alignment out, name"):
+    with pytest.raises(InputError, match=r"alignment and output are the same file \./out"):
         run(files={"alignment": "./out"})
 
 
 @pytest.mark.parametrize(
     ("files", "problem"),
     [
-        ({"alignment": "in"}, "input and alignment in"),
-        ({"alignment": "prefixes"}, "prefix_file and alignment prefixes"),
-        ({"output": "prefixes"}, "prefix_file and output prefixes"),
-        ({"output": "in", "shard": (1, 2)}, "input and output in"),
-        ({"output": "link", "shard": (1, 2)}, "input and output link"),
+        ({"alignment": "in"}, "alignment and input are .* in"),
+        ({"alignment": "prefixes"}, "alignment and prefix_file are .* prefixes"),
+        ({"output": "prefixes"}, "output and prefix_file are .* prefixes"),
+        ({"output": "in", "shard": (1, 2)}, "output and input are .* in"),
+        ({"output": "link", "shard": (1, 2)}, "output and input are .* link"),
     ],
     ids=str,
 )
 def test_what_is_read_is_not_replaced(run, files, problem):
-    """But for the input, which may be replaced by a translation of all of it."""
+    """Only the input may be replaced, and only by a translation of the whole input."""
     for name in ("in", "prefixes"):
         Path(name).write_bytes(b"a\nb\n")
     Path("link").symlink_to("in")
     files = {"output": "out", "prefix_file": "prefixes"} | files
-    with pytest.raises(InputError, match=f"the same file, {problem}, name two"):
+    with pytest.raises(InputError, match=problem):
         run(target=files.pop("output"), files=files)
     assert Path("in").read_bytes() == Path("prefixes").read_bytes() == b"a\nb\n"
 
 
 def test_a_wrong_name_is_called_as_it_was_given(run):
     Path("in").write_bytes(b"a\n")
-    with pytest.raises(InputError, match=r"a folder, alignment \., name a file"):
+    with pytest.raises(InputError, match=r"alignment \. is a directory"):
         run(files={"alignment": "."})
 
 
@@ -522,7 +521,7 @@ def test_slices_are_the_whole_wherever_reading_stops(text: str, n: int, size: in
 
 
 def test_lines_as_paragraphs():
-    """Sentences are translated by themselves; lines, indentation and numbers of words stay."""
+    """Sentences are translated separately; lines, indentation and word numbers are kept."""
     translator, target, links = Upper(), io.BytesIO(), io.BytesIO()
     options = LineOptions(SearchOptions(align=True), document=True)
     data = b"One two. Three four.\n\n  - Five.\n"
@@ -542,7 +541,7 @@ def test_lines_as_paragraphs():
 
 
 def test_every_part_of_a_long_line_has_its_tag(run):
-    """And links number the words of the line as it is, the repeated tag left out."""
+    """Links number the words of the original line, without repeated tags."""
     words = 400_000
     Path("in").write_bytes(b"<2de> " + b"xyz " * words + b"\n<2de> a\nb\n")
     run(files={"alignment": "links"})
@@ -579,18 +578,18 @@ def test_more_shards_than_lines_and_the_numbers_of_lines(run, capsys):
     ]  # fmt: skip
     with pytest.raises(InputError, match="in:2,"):
         run(strict=True, files={"shard": (2, 2)})
-    with pytest.raises(InputError, match=r"counted before they are read, shard 1/2, name a file"):
+    with pytest.raises(InputError, match=r"shard 1/2 .* input"):
         run(None, files={"shard": (1, 2)})
 
 
 @pytest.mark.parametrize(("files", "options", "message"), [
-    ({"alignment": "-"}, {}, "only in JSON, alignment -, add format jsonl"),
-    ({"alignment": "a"}, {"format": "html"}, "not for markup, format html with alignment, leave"),
-    ({"prefix_file": "in"}, {"format": "xml"}, "format xml with prefix_file"),
-    ({"shard": (1, 2)}, {"format": "xml"}, "format xml with shard"),
-    ({}, {"format": "html", "document": True}, "format html with document"),
-    ({}, {"format": "html", "prefix": "so"}, "format html with prefix, leave one out"),
-    ({}, {"format": "html", "numbered": True}, "format html with n_best, leave one out"),
+    ({"alignment": "-"}, {}, "alignment - .*format jsonl"),
+    ({"alignment": "a"}, {"format": "html"}, "alignment .*format html"),
+    ({"prefix_file": "in"}, {"format": "xml"}, "prefix_file .*format xml"),
+    ({"shard": (1, 2)}, {"format": "xml"}, "shard .*format xml"),
+    ({}, {"format": "html", "document": True}, "document .*format html"),
+    ({}, {"format": "html", "prefix": "so"}, "prefix .*format html"),
+    ({}, {"format": "html", "numbered": True}, "n_best .*format html"),
 ])  # fmt: skip
 def test_what_does_not_go_together(run, files, options, message):
     Path("in").write_bytes(b"a\n")
@@ -604,8 +603,8 @@ def test_markup_is_a_filter_too(run, translator: Translator, monkeypatch, capsys
     Path("in").write_bytes("<p>The baker sells bread.</p>\n<p>\xff</p>".encode("latin-1"))
     run(format="html")
     assert re.fullmatch(r"<p>.+</p>\n<p>.*</p>", Path("out").read_text())
-    assert "invalid UTF-8 replaced in 1 line, in" in capsys.readouterr().out
-    with pytest.raises(InputError, match=r"not UTF-8 \(byte 0xff\), in:2"):
+    assert "in has 1 line with invalid UTF-8" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"^in:2 .*UTF-8 \(byte 0xff\)"):
         run(format="html", strict=True)
 
 
@@ -619,10 +618,10 @@ def test_a_warning_of_what_looks_wrong(monkeypatch):
     data = b"a\nx\n\n" + b"x\n" * 12
     translate_stream(Upper(), io.BytesIO(data), io.BytesIO(), options=LineOptions(), name="f",
                      note=notes.append)  # fmt: skip
-    assert notes == [
-        "nmt: warning: translations that repeat themselves or are far longer than their source: "
-        "13 lines (2, 4, 5, 6, 7, 8, 9, 10, 11, 12, ...), f"
-    ]
+    [note] = notes
+    assert note.startswith(
+        "nmt: warning: f has 13 lines (2, 4, 5, 6, 7, 8, 9, 10, 11, 12, ...) whose translation "
+    )
 
 
 def test_a_person_is_asked_for_each_line(run, monkeypatch, capfdbinary):

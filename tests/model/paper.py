@@ -1,7 +1,7 @@
-"""The paper's equations in plain torch, for one sentence pair at a time: what tests hold `nmt` to.
+"""The paper's equations in plain torch for one sentence pair, as a reference for tests.
 
 Nothing here is batched, padded, packed or cached, so the only masks are those of §3.2.3 and §4.
-Weights are taken from a model by their names in a checkpoint and kept in float64.
+Weights are read from a model by their checkpoint names and kept in float64.
 """
 
 import math
@@ -19,12 +19,12 @@ from nmt.model.special_ids import BOS_ID
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
 
-Pair = tuple[list[int], list[int]]  # source and target, each with its end symbol
-Drop = Callable[[Tensor, str], Tensor]  # a tensor and which rate it has: see `sites`
+Pair = tuple[list[int], list[int]]  # source and target, each with EOS
+Drop = Callable[[Tensor, str], Tensor]  # a tensor and the name of its rate, see `sites`
 
 
 def new_model(config: Config, seed: int) -> Transformer:
-    """As a run begins with it."""
+    """Returns a model as at the start of training."""
     model = new_transformer(config)
     model.initialize(seed)
     return model
@@ -35,7 +35,7 @@ def keep_all(x: Tensor, rate: str) -> Tensor:
 
 
 class PaperTransformer:
-    """Figure 1, from `weights`; `drop` is applied to all that dropout may be applied to."""
+    """Computes Figure 1 from `weights`; `drop` is applied wherever dropout may be."""
 
     def __init__(self, weights: dict[str, Tensor], model: Model, drop: Drop = keep_all):
         self.weights = {
@@ -45,7 +45,7 @@ class PaperTransformer:
         self.model, self.drop = model, drop
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Tensor:
-        """(T, V); row t is for target[t], given the source and target[:t]."""
+        """Returns logits (T, V); row t predicts target[t] from the source and target[:t]."""
         memory = self.embed(source)
         for layer in range(self.model.encoder_layers):
             name = f"encoder.{layer}"
@@ -61,7 +61,7 @@ class PaperTransformer:
         return self.last_norm("decoder_norm", y) @ self.weights["embedding"].T
 
     def loss(self, pairs: Sequence[Pair], epsilon: float) -> tuple[Tensor, Tensor]:
-        """Smoothed and plain cross-entropy, summed over the target tokens."""
+        """Returns smoothed and plain cross-entropy, summed over target tokens."""
         logits = torch.cat([self.logits(*pair) for pair in pairs])
         targets = torch.tensor([token for _, target in pairs for token in target])
         smoothed = F.cross_entropy(logits, targets, label_smoothing=epsilon, reduction="sum")
@@ -155,9 +155,9 @@ class PaperTransformer:
 
 
 def sites(model: Model, source: int, target: int) -> list[tuple[str, tuple[int, ...]]]:
-    """Rate and shape of all that dropout is applied to in a forward pass of one pair, in order.
+    """Returns rate and shape of each dropout in a forward pass of one pair, in order.
 
-    §5.4 names sub-layer outputs and embedding sums: `dropout`. The others are the authors' code's.
+    §5.4 names sub-layer outputs and embedding sums (`dropout`); the authors' code has the others.
     """
 
     def attention(queries: int, keys: int) -> list[tuple[str, tuple[int, ...]]]:
@@ -180,7 +180,7 @@ def sites(model: Model, source: int, target: int) -> list[tuple[str, tuple[int, 
 
 @contextmanager
 def dropping(module: nn.Module) -> Iterator[list[Tensor]]:
-    """Collects what each dropout multiplies by; 0 also where there was nothing but 0."""
+    """Collects the factors of each dropout; 0 also for inputs that are 0."""
     factors: list[Tensor] = []
 
     def hook(dropout: Dropout, arguments, options, output):
@@ -201,7 +201,7 @@ def dropping(module: nn.Module) -> Iterator[list[Tensor]]:
 
 
 def pairs_in(batch: Batch) -> list[Pair]:
-    """The sentence pairs of a batch, without padding."""
+    """Returns the sentence pairs of a batch, without padding."""
     found = []
     for row in range(len(batch.tgt_out)):
         for segment in range(1, int(batch.tgt_in.segments[row].max()) + 1):

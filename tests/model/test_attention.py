@@ -1,4 +1,4 @@
-"""Attention against torch's own and against the formula."""
+"""Attention, compared with torch's and with the formula."""
 
 import math
 from itertools import product
@@ -32,13 +32,13 @@ def random_case(seed: int = 0):
 
 
 def sees(visibility: Visibility, queries: int, keys: int) -> torch.Tensor:
-    """Where weights are not zero: (R, 1, T, K), (R, 1, S, K) of zeros -> (R, T, S) bool."""
+    """Returns where weights are not zero: (R, 1, T, K), (R, 1, S, K) of zeros -> (R, T, S) bool."""
     query, key = torch.zeros(1, 1, queries, 1), torch.zeros(1, 1, keys, 1)
     return attention_weights(query, key, visibility)[:, 0] > 0
 
 
 def among(segments: torch.Tensor, **rules) -> Visibility:
-    """Of the tokens of packed sentences for each other: (R, C) segments."""
+    """Returns the self-attention mask of packed sentences; `segments`: (R, C)."""
     positions = torch.zeros_like(segments)
     for row, column in product(*map(range, segments.shape)):
         if column and segments[row, column] and segments[row, column] == segments[row, column - 1]:
@@ -47,7 +47,7 @@ def among(segments: torch.Tensor, **rules) -> Visibility:
 
 
 def test_weights_of_long_inputs_are_not_held_without_a_gradient():
-    """2,100 tokens attend to each other with 4 heads: only the bias has as much as one head's."""
+    """With 2,100 tokens and 4 heads, only the bias may be as large as one head's weights."""
 
     class Sizes(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -76,7 +76,7 @@ def test_training_and_decoding_kernels_agree_in_values_and_gradients(monkeypatch
     torch.testing.assert_close(ours, theirs)
     calls: list[tuple] = []
     fused = F.scaled_dot_product_attention
-    monkeypatch.setattr("nmt.model.attention._MOST_WEIGHTS", 0)  # as of very long inputs
+    monkeypatch.setattr("nmt.model.attention._MOST_WEIGHTS", 0)  # treats all inputs as long
     monkeypatch.setattr(
         F, "scaled_dot_product_attention", lambda *a, **k: calls.append(a) or fused(*a, **k)
     )
@@ -110,13 +110,13 @@ def test_what_is_seen_is_the_rule_written_out():
     for query, key in product(range(5), range(6)):
         expected = segments[0, query] == segments[0, key] and key <= query
         assert seen[query, key] == bool(expected)
-    assert seen[5].any()  # padding sees something, so that its weights are numbers
+    assert seen[5].any()  # padding attends to something, else NaN
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(("window", "each_side"), [(1, 0), (2, 1), (3, 1), (5, 2), (99, 49)])
 def test_a_window_is_centred_on_the_query_and_of_its_size(window: int, each_side: int, causal):
-    sentences = [3, 1, 6]  # tokens each, then padding
+    sentences = [3, 1, 6]  # tokens per sentence, then padding
     places = [(s, place) for s, n in enumerate(sentences, start=1) for place in range(n)]
     segments = torch.tensor([[s for s, _ in places] + [0, 0]])
     seen = sees(among(segments, causal=causal, window=window), 12, 12)[0]
@@ -124,11 +124,11 @@ def test_a_window_is_centred_on_the_query_and_of_its_size(window: int, each_side
         last = 0 if causal else each_side
         near = {(sentence, p) for p in range(place - each_side, place + last + 1)}
         assert {places[key] for key in row.nonzero().flatten()} == near & set(places)
-    assert seen[-2:].any(-1).all()  # padding sees something
+    assert seen[-2:].any(-1).all()  # padding attends to something
 
 
 def test_hypotheses_see_their_ancestors_within_the_window():
-    """Two hypotheses in a row, three steps: the second of step 2 descends from the first."""
+    """Two hypotheses and three steps; the second hypothesis of step 2 continues the first."""
     ancestors = torch.tensor([[[1, 0, 1, 0, 1, 0], [1, 0, 0, 1, 0, 1]]]).bool()
     positions = torch.tensor([[2, 2]]), torch.tensor([[0, 0, 1, 1, 2, 2]])
     assert torch.equal(sees(Visibility(ancestors=ancestors), 2, 6), ancestors)
@@ -168,4 +168,4 @@ def test_self_attention_equals_torchs_module_with_the_same_weights(heads: int):
     with recorded_weights() as found:
         torch.testing.assert_close(ours(x, among(segments))[real], expected[real])
     (found_weights,) = found
-    torch.testing.assert_close(found_weights.mean(1)[real], weights[real])  # theirs: over heads
+    torch.testing.assert_close(found_weights.mean(1)[real], weights[real])

@@ -1,4 +1,4 @@
-"""LayerNorm as a GPU computes it, by a stand-in for its kernel and for its autocast."""
+"""LayerNorm with a simulated GPU kernel and GPU autocast."""
 
 from collections import Counter
 
@@ -18,14 +18,14 @@ from tests.model.test_transformer import random_pairs
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch) -> None:
-    """Autocast converts to fp32, and the kernel refuses weights of another type than the input."""
+    """Simulates autocast to fp32, and a kernel that requires equal dtypes of weights and input."""
     kernel = F.layer_norm
 
     def gpu_layer_norm(x, shape, weight, bias, epsilon) -> Tensor:
         if torch.is_autocast_enabled("cpu"):
             x, weight, bias = x.float(), weight.float(), bias.float()
         assert x.dtype == weight.dtype == bias.dtype
-        if x.dtype == torch.bfloat16:  # sums over tokens are fp32 there
+        if x.dtype == torch.bfloat16:  # sums over tokens are fp32
             return layer_norms._LowPrecisionLayerNorm.apply(
                 x, weight.float(), bias.float(), epsilon
             )
@@ -36,7 +36,7 @@ def as_on_a_gpu(monkeypatch) -> None:
 
 
 class Conversions(TorchDispatchMode):
-    """Counts the tensors that are converted to another type, by their shape."""
+    """Counts the tensors that are converted to another dtype, by shape."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Conversions(TorchDispatchMode):
 
 @pytest.mark.parametrize("order", ["post", "pre"])
 def test_no_norm_converts_the_residual_stream(as_on_a_gpu, settings, order: str):
-    """Forward and backward; only the embeddings, whose sum is fp32, are converted, once a side."""
+    """In forward and backward, only the fp32 sums of embeddings are converted, once per side."""
     model: Transformer = new_transformer(settings(model__norm=order, model__dropout=0.0)).train()
     model.initialize(1)
     batch = packed(random_pairs(20), 23)
@@ -63,14 +63,14 @@ def test_no_norm_converts_the_residual_stream(as_on_a_gpu, settings, order: str)
         width = hidden.shape[-1]
         counts[dtype] = sum(n for shape, n in seen.counts.items() if shape[2:] == (width,))
     assert counts[torch.float32] == 0
-    assert counts[torch.bfloat16] == 2 * 2  # of two sides, and of their gradients
+    assert counts[torch.bfloat16] == 2 * 2  # two sides and their gradients
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
 def test_a_bf16_norm_is_as_accurate_as_its_rounding_and_without_bias(request, device: str):
-    """Against float64, over 10,000 tokens whose gradients have a common sign more often than not.
+    """Compares with float64 over 10,000 tokens whose gradients mostly have the same sign.
 
-    torch's own kernel loses most of such a sum on a CPU, as it adds in bf16.
+    torch's kernel on a CPU sums in bf16 and loses most of such a sum.
     """
     if device == "gpu":
         request.getfixturevalue("as_on_a_gpu")
@@ -98,7 +98,7 @@ def test_a_bf16_norm_is_as_accurate_as_its_rounding_and_without_bias(request, de
 
 
 def test_a_bf16_norm_of_no_rows_has_a_gradient():
-    """A slot may be empty, and only its padding's row is left out of the loss."""
+    """A slot may be empty."""
     norm, x = layer_norm(8), torch.empty(0, 8, dtype=torch.bfloat16).requires_grad_()
     norm(x).sum().backward()
     assert x.grad.shape == (0, 8) and not norm.weight.grad.any()

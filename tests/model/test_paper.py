@@ -1,4 +1,4 @@
-"""The model against the paper's equations, written out in `tests.model.paper`."""
+"""The model, compared with the paper's equations in `tests.model.paper`."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ DROPPING = {f"model__{name}": rate for name, rate in RATES.items()}
 
 
 def in_float64(config: Config, seed: int = 3) -> Transformer:
-    """A model in which no weight, bias or norm is what it was initialized to."""
+    """Returns a float64 model with all parameters changed from their initial values."""
     torch.manual_seed(seed)
     model = new_model(config, seed)
     for parameter in model.parameters():
@@ -86,7 +86,7 @@ def assert_same_gradients(
 def test_dropout_stands_where_the_paper_and_the_settings_say(settings, norm: str):
     config = settings(**DROPPING, model__norm=norm)
     model = in_float64(config).train()
-    source, target = 60, 50  # so many that all sites are told apart and rates seen
+    source, target = 60, 50  # lengths that distinguish all sites and show the rates
     batch = one_per_row(some_pairs((source, target)))
     with dropping(model) as factors:
         model(batch.src, batch.tgt_in)
@@ -95,14 +95,14 @@ def test_dropout_stands_where_the_paper_and_the_settings_say(settings, norm: str
     for factor, (rate, _) in zip(factors, expected, strict=True):
         kept = factor[factor != 0]
         torch.testing.assert_close(kept, torch.full_like(kept, 1 / (1 - RATES[rate])))
-        if rate == "dropout":  # activations are often 0 without it, weights of the future always
+        if rate == "dropout":  # other sites have zeros without dropout
             share = len(kept) / factor.numel()
             assert share == pytest.approx(1 - RATES[rate], abs=0.05)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_losses_and_gradients_with_dropout_are_those_of_the_equations(settings, norm: str):
-    """The masks that were drawn, put where the paper has them: before the residual is added."""
+    """Applies the sampled masks where the paper does: before the residual is added."""
     config = settings(**DROPPING, model__norm=norm)
     ours = in_float64(config).train()
     batch = one_per_row(some_pairs((9, 7)))
@@ -128,7 +128,7 @@ def test_dropout_is_off_in_evaluation_and_at_rate_0(settings):
 
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 def test_layers_start_from_scaled_embeddings_and_positions(settings, positions: str):
-    """E[token] * sqrt(d_model) + PE[place in its own sentence], on both sides."""
+    """E[token] * sqrt(d_model) + PE[position in its sentence], on both sides."""
     config = settings(model__positions=positions)
     model = in_float64(config).eval()
     paper = PaperTransformer(model.state_dict(), config.model)
@@ -136,7 +136,7 @@ def test_layers_start_from_scaled_embeddings_and_positions(settings, positions: 
     inputs: dict[type, Tensor] = {}
 
     def remember(module, arguments):
-        inputs.setdefault(type(module), arguments[0])  # the first layer's alone
+        inputs.setdefault(type(module), arguments[0])  # the first layer only
 
     for module in model.modules():
         if isinstance(module, EncoderLayer | DecoderLayer):

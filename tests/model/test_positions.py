@@ -1,4 +1,4 @@
-"""Positional encodings against the paper's formula (§3.5)."""
+"""Positional encodings, compared with the paper's formula (§3.5)."""
 
 import math
 
@@ -27,7 +27,7 @@ def test_the_table_grows_with_what_is_asked():
 
 
 def test_the_tables_that_captured_steps_read_stay_where_they_are():
-    """One for each power of two, whatever the lengths."""
+    """There is one table per power of two."""
     positions = SinusoidalPositions(8)
     positions(torch.arange(4), 4)
     [table] = positions._tables

@@ -1,4 +1,4 @@
-"""The stepper with tensors of fixed shapes equals the one whose tensors grow."""
+"""The static stepper, compared with the growing stepper."""
 
 import random
 
@@ -35,12 +35,12 @@ def sources(lengths: list[int]) -> torch.Tensor:
 
 
 def test_each_step_has_the_logits_of_growing_tensors(transformer, monkeypatch):
-    """Through buffers used before, buffers that become too short, and sentences that leave."""
+    """Covers reused buffers, buffers that become too short, and sentences that leave."""
     monkeypatch.setattr(static_stepper, "_LEAST_LENGTH", 2)
     random.seed(1)
     pool = DecodeBufferPool(transformer)
     with torch.inference_mode():
-        for _ in range(2):  # the second batch finds the buffers of the first
+        for _ in range(2):  # the second batch reuses the buffers of the first
             src = sources([3, 7, 5, 2, 6])
             growing = Stepper(transformer, src, W, 12)
             with pool.stepper(src, W, 12) as static:
@@ -57,5 +57,5 @@ def test_each_step_has_the_logits_of_growing_tensors(transformer, monkeypatch):
                         B -= 1
                     tokens = torch.randint(4, 20, (B, W))
                     parents = torch.randint(0, W, (B, W))
-                with pytest.raises(ValueError, match="no more than 12 steps"):
+                with pytest.raises(ValueError, match="than 12 steps"):
                     static.step(tokens, parents)

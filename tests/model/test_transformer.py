@@ -1,4 +1,4 @@
-"""The whole model against torch's modules, and what it may and may not see."""
+"""The whole model, compared with torch's modules, and its attention masks."""
 
 import threading
 
@@ -33,7 +33,7 @@ def transformer(request, settings) -> Transformer:
 
 
 def below_length(_, arguments: tuple[torch.Tensor, int]) -> None:
-    """What is promised to a table of positions, which is as long as it was asked for."""
+    """Checks that positions are below the given length."""
     positions, length = arguments
     assert int(positions.max()) < length
 
@@ -48,7 +48,7 @@ def random_pairs(number: int, seed: int = 1) -> list[TokenPair]:
 
 
 def hidden_by_pair(model: Transformer, batch: Batch) -> dict[tuple[int, ...], torch.Tensor]:
-    """Decoder output at each pair's target tokens, by those tokens."""
+    """Returns decoder outputs by pair."""
     hidden = model(batch.src, batch.tgt_in)
     found = {}
     for row in range(len(hidden)):
@@ -105,7 +105,7 @@ def test_every_target_position_sees_every_source_token(transformer: Transformer)
 
 
 def test_cached_steps_equal_teacher_forcing(transformer: Transformer):
-    """One of 51 tokens, so that the cache grows on the way."""
+    """One target has 51 tokens, so that the cache grows."""
     long = np.append(np.arange(4, 54), EOS_ID).astype(np.int32)
     pairs = [*random_pairs(5, seed=2), Pair(long[-7:], long)]
     longest = max(len(target) for _, target in pairs)
@@ -121,7 +121,7 @@ def test_cached_steps_equal_teacher_forcing(transformer: Transformer):
 
 
 def test_cached_steps_follow_reordered_beams_and_leaving_sentences(transformer: Transformer):
-    """Random tokens and parents, sentences leaving, 40 steps so that the cache grows."""
+    """Uses random tokens and parents, sentences that leave, and 40 steps to grow the cache."""
     generator = torch.Generator().manual_seed(1)
     batch = one_per_row(random_pairs(3, seed=4))
     W, alive = 3, torch.arange(3)
@@ -162,7 +162,7 @@ def test_attention_weights_are_handed_back(transformer: Transformer):
     assert [w.shape for w in weights.cross] == [(2, 2, T, S)] * 2
     torch.testing.assert_close(weights.cross[1].sum(-1), torch.ones(2, 2, T))
     transformer(batch.src, batch.tgt_in)
-    assert len(weights.encoder + weights.decoder + weights.cross) == 6  # no longer listened to
+    assert len(weights.encoder + weights.decoder + weights.cross) == 6  # recording has ended
 
 
 def test_weights_are_recorded_in_the_thread_that_asks_alone(transformer: Transformer):
@@ -179,12 +179,12 @@ def test_a_stepper_takes_no_more_steps_than_it_was_made_for(transformer: Transfo
     with torch.inference_mode():
         steps = Stepper(transformer, src, beam=2, max_length=1)
         steps.step(torch.full((1, 2), BOS_ID), torch.tensor([[0, 1]]))
-        with pytest.raises(ValueError, match="no more than 1 steps"):
+        with pytest.raises(ValueError, match="than 1 steps"):
             steps.step(torch.tensor([[5, 6]]), torch.tensor([[0, 1]]))
 
 
 def test_a_window_as_long_as_the_sentence_changes_nothing(settings):
-    """Of 2 n - 1 positions around the first of n tokens, the last is token n."""
+    """A window of 2 n - 1 positions around the first of n tokens reaches token n."""
     pairs = random_pairs(17)
     batch, rows = packed(pairs, capacity=32), one_per_row(pairs)
     longest = max(rows.src.tokens.shape[1], rows.tgt_out.shape[1])
@@ -246,12 +246,12 @@ def test_the_model_equals_torchs_transformer_with_the_same_weights(settings, nor
     if norm == "pre":
         copy_norm(theirs.encoder.norm, ours.encoder_norm)
         copy_norm(theirs.decoder.norm, ours.decoder_norm)
-    else:  # torch ends post-norm stacks in a norm that the paper does not have
+    else:  # torch adds a final norm to post-norm stacks, unlike the paper
         theirs.encoder.norm = theirs.decoder.norm = None
     batch = one_per_row(random_pairs(6))
     S, T = batch.src.tokens.shape[1], batch.tgt_out.shape[1]
     each_side = S + T if window is None else (window - 1) / 2
-    hidden = [  # True: hidden, as torch has it
+    hidden = [  # True: masked, as in torch
         [[abs(query - key) > each_side for key in range(size)] for query in range(size)]
         for size in (S, T)
     ]
@@ -284,7 +284,7 @@ def test_one_matrix_embeds_and_projects(settings):
 
 def test_another_output_projection_may_stand_in_its_place(settings):
     class Rounded(nn.Module):
-        """Weights in eighths, as a quantized projection would hold them."""
+        """A projection with rounded weights, like a quantized one."""
 
         def __init__(self, embedding: torch.Tensor):
             super().__init__()

@@ -304,8 +304,8 @@ def test_odd_facts_of_a_model_spoil_no_page(run: Path, changes: dict):
         (["gone"], "page.html", "no such run directory"),
         (["run/model"], "page.html", "not a run directory"),
         ([""], "page.html", "not a run directory"),
-        (["run"], "no/page.html", "no such folder"),
-        (["run"], "run", "a folder"),
+        (["run"], "no/page.html", "/no for --output does not exist"),
+        (["run"], "run", "--output run is a directory"),
         (["run"], "page.pdf", "the page is HTML, --output "),
     ],
 )

@@ -1,1 +1,1 @@
-"""Faster ways to compute what the layers define; tests compare each with plain torch."""
+"""Optimized implementations of the layers' operations; tests compare each with plain torch."""

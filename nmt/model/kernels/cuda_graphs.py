@@ -1,7 +1,7 @@
-"""Steps captured as CUDA graphs, which launch all kernels of a step at once.
+"""Decoding steps captured as CUDA graphs, which launch all kernels of a step at once.
 
-A graph repeats its kernels on the addresses that it was captured with: whatever it reads and writes
-must stay where it is for as long as the graph is replayed.
+A graph replays its kernels on the memory addresses of the capture. All tensors that the graph reads
+or writes must therefore stay at their addresses as long as the graph is used.
 """
 
 import weakref
@@ -16,22 +16,21 @@ Step = Callable[[], Tensor]
 
 
 class Capturer:
-    """Captures steps on one GPU whose graphs share the memory of their intermediate results.
+    """Captures steps on one GPU as graphs that share one memory pool for intermediate results.
 
-    They can share it because they are replayed on one stream, one after the other, and hold their
-    outputs, whose memory is their own.
+    Sharing is safe because the graphs are replayed one after another on one stream and each graph
+    holds its own output.
     """
 
     def __init__(self, device: torch.device):
         self.device = device
         with as_current(device):
-            # of graphs that share memory, and not torch's default, which is on another GPU if that
-            # was the first to capture
+            # torch's default capture stream may belong to another GPU
             self._stream = torch.cuda.Stream(device)
         self._newest: weakref.ref[torch.cuda.CUDAGraph] | None = None
 
     def captured(self, step: Step) -> Step:
-        """Returns `step` as a graph: each call returns the same tensor with new content.
+        """Captures `step`; each call of the result replays it and returns the same tensor.
 
         Raises:
             RuntimeError: `step` cannot be captured, or memory ran out.
@@ -40,7 +39,7 @@ class Capturer:
         with as_current(self.device):
             current = torch.cuda.current_stream(self.device)
             self._stream.wait_stream(current)
-            # libraries choose kernels and allocate memory in the first call
+            # the first call lets libraries choose kernels and allocate memory
             with torch.cuda.stream(self._stream):
                 step()
             current.wait_stream(self._stream)
@@ -49,10 +48,10 @@ class Capturer:
                 graph,
                 pool=newest.pool() if newest else None,
                 stream=self._stream,
-                # other threads, such as a loader's, may use the GPU meanwhile
+                # other threads, such as a data loader's, may use the GPU during the capture
                 capture_error_mode="thread_local",
             )
-            # if the capture fails at its end, torch itself leaves the thread on the other stream
+            # if ending the capture fails, torch does not restore the thread's stream
             with torch.cuda.stream(current), capture:
                 output = step()
         self._newest = weakref.ref(graph)

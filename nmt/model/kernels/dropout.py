@@ -1,8 +1,9 @@
 """Dropout whose masks are a function of (seed, step, slot).
 
-torch's own dropout draws its masks serially on a CPU, 6 to 7 ms a million elements. On a CPU the
-masks here come from numpy's SFC64, 16 random bits an element, so the rate is exact to 1/65536 and
-elements are independent. Other devices use torch's generator, seeded from the same numbers.
+On a CPU, torch's dropout generates its masks serially, in 6 to 7 ms per million elements. This
+module uses numpy's SFC64 there, with 16 random bits per element: elements are independent, and the
+rate is rounded to a multiple of 1/65536. Other devices use torch's generator with a seed from the
+same key.
 """
 
 import numpy as np
@@ -14,29 +15,29 @@ _LEVELS = 1 << 16
 
 
 class Randomness:
-    """The random bits from which all dropout modules of a model draw: one call seeds them all."""
+    """The random generator that all dropout modules of a model share."""
 
     def __init__(self) -> None:
         self._bits = np.random.SFC64(0)
 
     def seed(self, *key: int) -> None:
-        """Restarts at the masks of `key`, such as (seed, step, slot), whole numbers >= 0."""
+        """Seeds the generator with `key`, integers >= 0 such as (seed, step, slot)."""
         sequence = np.random.SeedSequence(key)
         self._bits = np.random.SFC64(sequence)
         if torch.cuda.is_available():
             torch.cuda.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
     def keep(self, shape: torch.Size, p: float) -> Tensor:
-        """bf16 mask on the CPU: 0 with probability `p` rounded to 1/65536, otherwise 1."""
+        """Returns a bf16 mask on the CPU: 0 with probability `p` (rounded to 1/65536), else 1."""
         size = shape.numel()
         bits = self._bits.random_raw((size + 3) // 4)
         words = torch.from_numpy(bits.view(np.int16)[:size])
-        mask = torch.empty(size, dtype=torch.bfloat16)  # torch converts bool 5 times as slowly
+        mask = torch.empty(size, dtype=torch.bfloat16)  # not bool: slow to convert
         return torch.ge(words, round(p * _LEVELS) - _LEVELS // 2, out=mask).view(shape)
 
 
 class _Masked(torch.autograd.Function):
-    """residual + x * mask * scale in one pass; stores the mask alone for the backward pass."""
+    """Computes residual + x * mask * scale in one pass; saves only the mask for backward."""
 
     @staticmethod
     def forward(ctx, residual: Tensor, x: Tensor, mask: Tensor, scale: float) -> Tensor:
@@ -52,7 +53,7 @@ class _Masked(torch.autograd.Function):
 
 
 class Dropout(nn.Module):
-    """In training, zeroes elements with probability `p` and scales the others by 1 / (1 - p)."""
+    """Dropout with probability `p` from a shared `Randomness`."""
 
     def __init__(self, p: float, randomness: Randomness):
         super().__init__()
@@ -60,9 +61,10 @@ class Dropout(nn.Module):
         self.randomness = randomness
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Floats of any shape, to which `residual`, of the same shape, is added.
+        """Returns residual + dropout(x) for tensors of any equal shape.
 
-        In evaluation, or if p is 0, nothing is dropped.
+        In training, dropout zeroes elements with probability `p` and scales the others by
+        1 / (1 - p). In evaluation it returns `x`.
         """
         if self.training and self.p > 0:
             if x.device.type == "cpu":

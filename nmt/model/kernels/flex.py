@@ -1,6 +1,6 @@
-"""FlexAttention, which computes attention in compiled layers.
+"""Block masks for FlexAttention, the attention kernel of compiled layers.
 
-R rows; T query and S key columns.
+Shapes: R rows, T queries and S keys per row.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from nmt.model.attention import Visibility, rules_of
 if TYPE_CHECKING:
     from nmt.config import Model
 
-_BLOCK = 128  # columns of the squares that FlexAttention computes or skips
+_BLOCK = 128  # FlexAttention computes or skips squares of 128 x 128 scores
 
 
 def flex_suits(model: Model, device: torch.device) -> bool:
-    """Whether FlexAttention can compute a model's attention in compiled layers.
+    """Returns whether FlexAttention supports a model's attention in compiled layers.
 
-    It has neither dropout nor, on a CPU, a backward pass. Its kernels take heads whose width is a
-    power of two.
+    FlexAttention has no dropout, and no backward pass on a CPU. It requires that d_k and d_v are
+    powers of two from 16 to 256.
     """
     is_power = all(size in (16, 32, 64, 128, 256) for size in (model.d_k, model.d_v))
     return device.type == "cuda" and model.attention_dropout == 0 and is_power
 
 
 def with_blocks(visibility: Visibility) -> Visibility:
-    """Adds the mask of FlexAttention, whose kernels skip blocks of 128 x 128 without a pair to see.
+    """Adds a block mask, which lets FlexAttention skip fully masked blocks of 128 x 128 scores.
 
-    Packed rows have their sentences within blocks of 128 columns, or in a row of their own, so
-    that of base's rows of 256 columns about half is skipped, and no bias is read or written. A
-    query of padding sees nothing there, and its output is 0: in the plain code it sees all keys.
+    In packed rows, a sentence lies within a block of 128 columns or has a row of its own.
+    Therefore about half of the scores in the base model's rows of 256 columns are skipped. No
+    additive mask is read or written. Unlike in `attention`'s other kernels, padding queries attend
+    to no key, and their output is 0.
 
     Args:
-        visibility: returned as it is if it has no segments, or if columns do not divide into
-            blocks.
+        visibility: returned unchanged if it has no segments or has ancestors, or if the number of
+            queries or keys is not a multiple of 128.
     """
     if visibility.segments is None or visibility.ancestors is not None:
         return visibility
@@ -49,17 +50,17 @@ def with_blocks(visibility: Visibility) -> Visibility:
     if queries.shape[1] % _BLOCK or keys.shape[1] % _BLOCK:
         return visibility
 
-    def sees(row: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    def allowed(row: Tensor, _: Tensor, query: Tensor, key: Tensor) -> Tensor:
         rules = rules_of(visibility, lambda each: each[row, query], lambda each: each[row, key])
         return reduce(and_, rules, queries[row, query] != 0)
 
     rules = rules_of(visibility, lambda each: each[:, :, None], lambda each: each[:, None])
-    seen = reduce(and_, rules, (queries != 0)[:, :, None])
-    squares = seen.unflatten(2, (-1, _BLOCK)).unflatten(1, (-1, _BLOCK)).any(4).any(2)  # (R, q, k)
+    mask = reduce(and_, rules, (queries != 0)[:, :, None])
+    squares = mask.unflatten(2, (-1, _BLOCK)).unflatten(1, (-1, _BLOCK)).any(4).any(2)  # (R, q, k)
     order = squares.int().argsort(dim=-1, descending=True, stable=True)
     number = squares.sum(-1)
     blocks = BlockMask.from_kv_blocks(
-        number[:, None].int(), order[:, None].int(), BLOCK_SIZE=_BLOCK, mask_mod=sees,
+        number[:, None].int(), order[:, None].int(), BLOCK_SIZE=_BLOCK, mask_mod=allowed,
         seq_lengths=(queries.shape[1], keys.shape[1]),
     )  # fmt: skip
     return replace(visibility, blocks=blocks)

@@ -1,17 +1,18 @@
-"""LayerNorm in the type of its input, without conversions between bf16 and fp32 in memory."""
+"""LayerNorm in the dtype of its input, without conversions between bf16 and fp32 in memory."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-_CACHED = 1 << 16  # elements that are converted to fp32 at once: 256 KiB
+_CACHED = 1 << 16  # elements converted to fp32 at once: 256 KiB
 
 
 class LayerNorm(nn.LayerNorm):
-    """torch's LayerNorm, in the type of its input: neither input nor output is converted.
+    """torch's LayerNorm, computed in the dtype of its input even under autocast.
 
-    A GPU's autocast would convert both and keep the fp32 input for the backward pass, which takes
-    0.7 GiB more for a step of the base model. Kernels compute mean and variance in fp32 anyway.
+    On a GPU, autocast would convert input and output to fp32 and save the fp32 input for the
+    backward pass, which takes 0.7 GiB more per step of the base model. The kernels compute mean
+    and variance in fp32 in either case.
     """
 
     def initialize_weights(self, generator: torch.Generator) -> None:
@@ -20,13 +21,13 @@ class LayerNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., D) -> (..., D)"""
-        if _is_on_cpu(x):  # whose autocast leaves LayerNorm alone
+        if _is_on_cpu(x):  # autocast does not convert LayerNorm there
             if x.dtype != torch.bfloat16 or not torch.is_grad_enabled():
                 return super().forward(x)
-            if torch.compiler.is_compiling():  # the compiler converts nothing in memory
+            if torch.compiler.is_compiling():  # compiled code converts in registers
                 return super().forward(x.float()).to(x.dtype)
             return _LowPrecisionLayerNorm.apply(x, self.weight, self.bias, self.eps)
-        with torch.autocast(x.device.type, enabled=False):  # the kernel takes one type only
+        with torch.autocast(x.device.type, enabled=False):  # the kernel requires one dtype
             weight, bias = self.weight.to(x.dtype), self.bias.to(x.dtype)
             return F.layer_norm(x, self.normalized_shape, weight, bias, self.eps)
 
@@ -36,11 +37,11 @@ def _is_on_cpu(x: Tensor) -> bool:
 
 
 class _LowPrecisionLayerNorm(torch.autograd.Function):
-    """LayerNorm of bf16 with fp32 weights on a CPU, whose gradients are sums in fp32.
+    """LayerNorm of bf16 input with fp32 weights on a CPU; sums weight gradients in fp32.
 
-    torch's kernel adds the gradients of all tokens in bf16: of the bias, each of whose summands
-    is small beside the sum, 33% was lost at 4,096 tokens and 86% at 25,000 (torch 2.13). So the
-    fp32 kernel does it, with rows converted in pieces that stay in the processor's cache.
+    torch's kernel sums the gradients of all tokens in bf16, where small summands are rounded away:
+    the bias lost 33% of its gradient at 4,096 tokens and 86% at 25,000 (torch 2.13). The backward
+    pass therefore uses the fp32 kernel, on chunks of rows that fit in the processor's cache.
     """
 
     @staticmethod

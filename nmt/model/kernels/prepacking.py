@@ -1,9 +1,9 @@
-"""Weights as a CPU reads them fastest, for a model that only translates.
+"""Prepacked and int8 weights for inference on a CPU.
 
-fp32 and bf16 weights are laid out once as oneDNN's kernels want them. In int8 each row of a matrix
-is quantized on its own, symmetrically, to 8 bits with an fp32 scale (its largest magnitude is 127);
-activations are quantized at each call, by their own least and greatest value, and products are
-summed in 32-bit integers. Everything that is no matrix product stays in fp32.
+fp32 and bf16 weights are reordered once into oneDNN's layout. In int8, each row of a weight matrix
+is quantized symmetrically with its own fp32 scale (its largest magnitude becomes 127). Activations
+are quantized at each call by their minimum and maximum, and products are summed in 32-bit integers.
+All operations but matrix products stay in fp32.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torch import Tensor, nn
 from nmt.model.kernels.products import Linear, has_onednn, onednn_linear
 from nmt.model.transformer import Transformer
 
-# without these instructions sums of two products saturate unless activations have 7 bits
+# without VNNI, sums of two products saturate unless activations are reduced to 7 bits
 _HAS_VNNI = torch.cpu._is_vnni_supported()
 
 Precision = Literal["fp32", "bf16", "int8"]
 
 
 class PrepackedLinear(nn.Module):
-    """x @ weight.T + bias with a reordered weight."""
+    """Computes x @ weight.T + bias with a weight in oneDNN's layout."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
@@ -33,33 +33,33 @@ class PrepackedLinear(nn.Module):
         self.bias = bias
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
-        """(..., I) -> (..., O); the second argument is an `OutputProjection`'s embedding."""
+        """(..., I) -> (..., O); ignores the second argument, `OutputProjection`'s embedding."""
         return onednn_linear(x, self.prepacked, self.bias)
 
 
 class Int8Linear(nn.Module):
-    """x @ weight.T + bias with a weight quantized row by row and `x` quantized at each call."""
+    """Computes x @ weight.T + bias with an int8 weight; quantizes `x` at each call."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None):
         super().__init__()
         weight = weight.detach()
         scales = weight.abs().amax(1).clamp_(min=1e-8).double() / 127
         zeros = torch.zeros(len(weight), dtype=torch.long)
-        # deprecated for torchao, which has no such kernels for CPUs
+        # torch deprecates these functions in favor of torchao, which lacks such CPU kernels
         with warnings.catch_warnings(action="ignore"):
             quantized = torch.quantize_per_channel(weight, scales, zeros, 0, torch.qint8)
             self.prepacked = torch.ops.quantized.linear_prepack(quantized, bias)
 
     def forward(self, x: Tensor, _: Tensor | None = None) -> Tensor:
-        """(..., I) -> (..., O) fp32; the second argument is an `OutputProjection`'s embedding."""
+        """(..., I) -> (..., O) fp32; ignores the second argument, as `PrepackedLinear` does."""
         return torch.ops.quantized.linear_dynamic(x, self.prepacked, not _HAS_VNNI)
 
 
 def prepack(transformer: Transformer, precision: Precision) -> None:
-    """Makes a model on a CPU, in place, compute its products in `precision`, for inference only.
+    """Converts a model on a CPU in place to `precision`, for inference only.
 
     Raises:
-        ValueError: int8, and this build of torch has no such products.
+        ValueError: `precision` is int8, and this build of torch has no int8 products.
     """
     if precision == "bf16":
         transformer.to(torch.bfloat16)
@@ -76,7 +76,7 @@ def prepack(transformer: Transformer, precision: Precision) -> None:
 
 
 def logits_of(transformer: Transformer, tokens: Tensor) -> Callable[[Tensor], Tensor]:
-    """Like `Transformer.logits`, but of some tokens alone: (..., D) -> (..., n).
+    """Returns a version of `Transformer.logits` for some tokens only: (..., D) -> (..., n).
 
     Args:
         transformer: prepacked or not.
@@ -92,4 +92,4 @@ def _refuse_missing_int8() -> None:
     try:
         Int8Linear(torch.ones(1, 1), None)(torch.ones(1, 1))
     except (AttributeError, RuntimeError) as error:
-        raise ValueError(f"no int8 products in this build of torch: {error}") from None
+        raise ValueError(f"This build of torch has no int8 products: {error}") from None

@@ -1,8 +1,8 @@
-"""Matrix products, by the fastest library that torch brings.
+"""Matrix products by the fastest library in torch.
 
-For fp32 on a CPU torch calls MKL, which on some processors uses half of their vector width. oneDNN,
-which torch calls for bf16 there, is up to 2.4 times faster for the base model's products on AMD
-Zen 5, the one processor measured. What it computes is fp32 as well.
+For fp32 on a CPU, torch calls MKL, which uses only half the vector width on some processors. This
+module calls oneDNN instead and keeps fp32. On AMD Zen 5, the only processor measured, oneDNN is up
+to 2.4 times faster for the base model's products.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from torch import Tensor, nn
 
 
 def onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """x @ weight.T + bias: (..., I), (O, I) of any strides or reordered, (O) -> (..., O)."""
+    """Returns x @ weight.T + bias: (..., I), (O, I), (O) -> (..., O).
+
+    The weight may have any strides or oneDNN's layout.
+    """
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 @cache
 def has_onednn(dtype: torch.dtype) -> bool:
-    """Whether torch has the operator, of its compiler's back end, and the processor the type."""
+    """Returns whether torch has the oneDNN operator and the processor supports `dtype`."""
     one = torch.ones(1, 1, dtype=dtype)
     try:
         return onednn_linear(one, one, None).item() == 1
@@ -30,22 +33,23 @@ def has_onednn(dtype: torch.dtype) -> bool:
 
 
 def _by_onednn(a: Tensor) -> bool:
-    if torch.compiler.is_compiling():  # the compiler has products of its own
+    if torch.compiler.is_compiling():  # the compiler chooses its own kernels
         return False
     return a.device.type == "cpu" and a.dtype == torch.float32 and has_onednn(a.dtype)
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b without a gradient: (N, K), (K, M) -> (N, M)."""
-    is_sum_of_none = not a.shape[1]  # oneDNN refuses those
-    return a @ b if is_sum_of_none or not _by_onednn(a) else onednn_linear(a, b.t(), None)
+    """Returns a @ b without a gradient: (N, K), (K, M) -> (N, M)."""
+    is_empty_sum = not a.shape[1]  # oneDNN does not support K = 0
+    return a @ b if is_empty_sum or not _by_onednn(a) else onednn_linear(a, b.t(), None)
 
 
 def add_to_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Returns bias + a @ b without a gradient, rounded once: (M), (N, K), (K, M) -> (N, M).
 
     Args:
-        bias: fp32; only oneDNN, on a CPU, adds it unrounded to a product in bf16.
+        bias: fp32. oneDNN on a CPU adds it before it rounds the result to bf16; elsewhere the bias
+            is rounded to bf16 first.
     """
     if a.device.type == "cpu" and not torch.compiler.is_compiling() and has_onednn(a.dtype):
         return onednn_linear(a, b.t(), bias)
@@ -53,9 +57,9 @@ def add_to_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def matmul_of_transposed(a: Tensor, b: Tensor) -> Tensor:
-    """a.t() @ b without a gradient: (N, K), (N, M) -> (K, M), of whichever layout is faster.
+    """Returns a.t() @ b without a gradient: (N, K), (N, M) -> (K, M), perhaps not contiguous.
 
-    oneDNN makes a contiguous copy of the first factor: here of the smaller one.
+    oneDNN copies its first factor to make it contiguous, so the smaller factor comes first.
     """
     if a.shape[1] <= b.shape[1] or not _by_onednn(a):
         return matmul(a.t(), b)
@@ -63,7 +67,7 @@ def matmul_of_transposed(a: Tensor, b: Tensor) -> Tensor:
 
 
 class _LinearFunction(torch.autograd.Function):
-    """x @ weight.T + bias in a type of its own; autograd converts the gradients."""
+    """Computes x @ weight.T + bias in `dtype`; autograd converts the gradients."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor, dtype: torch.dtype) -> Tensor:
@@ -84,12 +88,12 @@ class _LinearFunction(torch.autograd.Function):
 
 
 class Linear(nn.Linear):
-    """torch's `Linear`, on a CPU by oneDNN: for bf16 torch would add the bias in another pass.
+    """torch's `Linear`, computed by oneDNN on a CPU, which adds the bias in the same pass.
 
     Args:
         in_features: I, the width of the input.
-        rows: the widths of one or more projections of that input, which are stacked in one matrix
-            so that a single product computes all of them; O is their sum.
+        rows: widths of one or more projections of the input. They are stacked in one matrix, so
+            that a single product computes all of them; O is their sum.
     """
 
     def __init__(self, in_features: int, *rows: int):
@@ -97,7 +101,7 @@ class Linear(nn.Linear):
         self.rows = rows
 
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Sets each projection to Glorot & Bengio's (2010) uniform values, and the bias to 0."""
+        """Samples each projection by Xavier uniform (Glorot & Bengio, 2010); sets the bias to 0."""
         for projection in self.weight.split(self.rows):
             nn.init.xavier_uniform_(projection, generator=generator)
         self.bias.zero_()
@@ -108,7 +112,7 @@ class Linear(nn.Linear):
         return list(parts)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) -> (..., out_features), of autocast's type where it is on"""
+        """(..., I) -> (..., O), in autocast's dtype if autocast is on"""
         device = x.device.type
         if device != "cpu" or torch.compiler.is_compiling():
             return F.linear(x, self.weight, self.bias)

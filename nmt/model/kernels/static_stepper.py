@@ -1,14 +1,14 @@
-"""The step interface with tensors of fixed shapes and addresses, for a GPU.
+"""The step interface on tensors of fixed shapes and addresses, for CUDA graphs.
 
-A decoding step of the base model launches some 300 kernels, and a GPU that works on few sentences
-waits for each launch. A CUDA graph launches them all at once, but repeats them on the same
-addresses: so shapes are rounded up to a few sizes, and the number of the step is on the device.
-On other devices the same code runs without a graph.
+A decoding step of the base model launches about 300 kernels, and with few sentences a GPU waits for
+each launch. A CUDA graph launches all kernels at once, but always uses the same shapes and
+addresses. Shapes are therefore rounded up to a few sizes, and the step number is a tensor on the
+device. On other devices the same code runs without a graph.
 
-As in `stepper`, the W hypotheses of a sentence share one pool of keys and values.
+As in `stepper`, the W hypotheses of a sentence share one cache of keys and values.
 
-B sentences, W beam, S source length, C capacity in steps, P pool columns (C * W), H heads, K d_k,
-V d_v.
+Shapes: B sentences, W beam width, S source length, C capacity in steps, P cache columns (C * W),
+H heads, K d_k, V d_v.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ from nmt.model.kernels.cuda_graphs import Capturer, Step
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 
-# Each size is captured once, so sizes are few: a step of few sentences takes about as long as one
-# of many, and outputs are about as long as sources.
-_FEW_SENTENCES = (1, 8, 64)  # B: one of these or a greater power of two
-_LEAST_LENGTH = 32  # S and C: this or a greater power of two
-_SHRINK = 4  # sentences move to smaller buffers once these have so many times fewer rows
+# Each size needs a capture, so there are few sizes.
+_FEW_SENTENCES = (1, 8, 64)  # B is one of these or a larger power of two
+_LEAST_LENGTH = 32  # S and C are this or a larger power of two
+_SHRINK = 4  # sentences move to smaller buffers once a quarter of the rows is enough
 
 
 @dataclass(frozen=True)
 class BufferSize:
-    """The shape of buffers."""
+    """The sizes of a `DecodeBuffers`: B, W, S and C."""
 
     sentences: int
     beam: int
@@ -44,7 +43,7 @@ class BufferSize:
 
     @classmethod
     def of(cls, sentences: int, beam: int, source: int, steps: int) -> BufferSize:
-        """Returns the smallest size that holds so many."""
+        """Returns the smallest size with at least these values."""
         few = (number for number in _FEW_SENTENCES if number >= sentences)
         return cls(
             next(few, _power_of_two(sentences)),
@@ -54,7 +53,7 @@ class BufferSize:
         )
 
     def bytes(self, transformer: Transformer) -> int:
-        """Returns the memory of keys, values and logits; everything else is small beside them."""
+        """Returns the memory of keys, values and logits; all other tensors are small."""
         layers = [layer.self_attention for layer in transformer.decoder_layers()]
         per_token = sum(layer.heads * (layer.d_k + layer.d_v) for layer in layers)
         tokens, vocabulary = self.source + self.steps * self.beam, len(transformer.embedding)
@@ -68,24 +67,24 @@ def _power_of_two(number: int) -> int:
 
 
 class StaticCache:
-    """One layer's keys and values of C steps; those of steps not yet taken are zeros."""
+    """One layer's keys and values of C steps; zeros for steps not yet taken."""
 
     def __init__(self, keys: Tensor, values: Tensor, columns: Tensor):
-        """(B, H, P, K), (B, H, P, V); `columns` (W,): where the current step is written."""
+        """(B, H, P, K), (B, H, P, V); `columns`: (W,) int64, those of the current step."""
         self.keys, self.values, self.columns = keys, values, columns
 
     def append(self, keys: Tensor, values: Tensor) -> KeysValues:
-        """(B, H, W, K), (B, H, W, V) -> (B, H, P, K), (B, H, P, V)."""
+        """Writes a step's columns: (B, H, W, K), (B, H, W, V) -> (B, H, P, K), (B, H, P, V)."""
         self.keys.index_copy_(2, self.columns, keys)
         self.values.index_copy_(2, self.columns, values)
         return self.keys, self.values
 
 
 class DecodeBuffers:
-    """The tensors of a batch of one size, and the step that reads and writes them."""
+    """The decoding state of a batch in tensors of one size, and the step that updates them."""
 
     def __init__(self, transformer: Transformer, size: BufferSize):
-        """Allocates the tensors, in the type of the weights."""
+        """Allocates the tensors, in the dtype of the weights."""
         self.transformer, self.size = transformer, size
         weights = transformer.embedding
         B, W, S, C = size.sentences, size.beam, size.source, size.steps
@@ -105,18 +104,18 @@ class DecodeBuffers:
         self._captured: Step | None = None
 
     def capture(self, capturer: Capturer) -> None:
-        """Replaces the step by a CUDA graph of it. Raises RuntimeError, see `Capturer.captured`."""
+        """Captures the step as a CUDA graph; raises RuntimeError, see `Capturer.captured`."""
         self._captured = capturer.captured(self._step)
 
     def clear(self) -> None:
-        """Forgets all steps."""
+        """Resets the state to the start of decoding."""
         self.step_number.zero_()
         for tensor, columns in self.tensors():
             if columns is not None:
                 tensor.zero_()
 
     def tensors(self) -> Iterator[tuple[Tensor, int | None]]:
-        """Yields each tensor with a row per sentence, and its dimension of P columns or None."""
+        """Yields each tensor with one row per sentence, and which dimension has size P, if any."""
         yield self.segments, None
         yield self.ancestors, 2
         for cache, memory in zip(self.caches, self.memory, strict=True):
@@ -128,7 +127,7 @@ class DecodeBuffers:
     def step(self) -> Tensor:
         """Returns the logits (B, W, vocabulary) of the token after `tokens`.
 
-        A captured step returns the same tensor each time.
+        A captured step overwrites and returns the same tensor each time.
         """
         return self._captured() if self._captured else self._step()
 
@@ -136,35 +135,35 @@ class DecodeBuffers:
         model, W, C = self.transformer, self.size.beam, self.size.steps
         slots = torch.arange(C * W, device=self.step_number.device)  # (P,)
         self.columns.copy_(self.step_number * W + slots[:W])
-        seen = self.ancestors.gather(1, self.parents[..., None].expand_as(self.ancestors))
+        earlier = self.ancestors.gather(1, self.parents[..., None].expand_as(self.ancestors))
         itself = slots == self.columns[:, None]  # (W, P)
-        self.ancestors.copy_(seen | itself)
+        self.ancestors.copy_(earlier | itself)
         positions = self.step_number.expand_as(self.tokens)
         visibility = Visibility(positions=(positions, (slots // W)[None]), ancestors=self.ancestors)
-        seen_of_source = Visibility(segments=(torch.ones_like(self.tokens), self.segments))
+        cross = Visibility(segments=(torch.ones_like(self.tokens), self.segments))
         y = model.embed(self.tokens, positions, C)  # (B, W, D)
-        hidden = model.decode(y, visibility, self.memory, seen_of_source, self.caches)
+        hidden = model.decode(y, visibility, self.memory, cross, self.caches)
         self.step_number += 1
         return model.logits(hidden)
 
 
 class Buffers(Protocol):
-    """Where decode buffers come from, and where they go when a batch no longer needs them."""
+    """A pool of decode buffers."""
 
     transformer: Transformer  # in evaluation mode
 
     def acquire(self, size: BufferSize) -> DecodeBuffers:
-        """Returns buffers of that size with no step taken."""
+        """Returns cleared buffers of the given size."""
 
     def release(self, buffers: DecodeBuffers) -> None:
-        """Takes buffers back."""
+        """Returns buffers to the pool."""
 
 
 class StaticStepper:
     """`Stepper` on tensors of fixed shapes and addresses."""
 
     def __init__(self, pool: Buffers, src: Tensor, beam: int, max_length: int):
-        """Encodes sentences and prepares to decode them; see `Stepper`."""
+        """Encodes the sources and prepares to decode; see `Stepper`."""
         self._pool, self.sentences, self.max_length = pool, len(src), max_length
         transformer, tokens = pool.transformer, Tokens.of_rows(src)
         self.steps_taken = 0
@@ -181,7 +180,7 @@ class StaticStepper:
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
         """Returns logits of the next token, overwritten by the next step; see `Stepper.step`."""
         if self.steps_taken == self.max_length:
-            raise ValueError(f"no more than {self.max_length} steps")
+            raise ValueError(f"More than {self.max_length} steps.")
         if self.steps_taken == self.buffers.size.steps:
             self._move(slice(self.sentences), 2 * self.steps_taken)
         self.buffers.tokens[: self.sentences] = last_tokens
@@ -190,12 +189,12 @@ class StaticStepper:
         return self.buffers.step()[: self.sentences]
 
     def keep(self, sentences: Tensor) -> None:
-        """Continues with these sentences alone: (b,) int64 indices, ascending."""
+        """Drops all other sentences; `sentences`: (b,) int64 indices, ascending."""
         self.sentences = len(sentences)
         self._move(sentences, self.buffers.size.steps)
 
     def _move(self, rows: Tensor | slice, steps: int) -> None:
-        """Copies these sentences into buffers of the size they need, perhaps the same buffers."""
+        """Copies the given rows into buffers of the required size, which may be the same."""
         old, former = self.buffers, self.buffers.size
         size = BufferSize.of(self.sentences, former.beam, former.source, steps)
         if size.sentences * _SHRINK > former.sentences:
