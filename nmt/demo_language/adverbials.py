@@ -130,7 +130,7 @@ def direction(phrase: NounPhrase) -> Words:
 
 
 def surface(rng: Random, case: str) -> Words:
-    """Picks furniture or a container, with a preposition; `case` is dat for a place, acc for a goal."""
+    """Picks furniture or a container with a preposition; `case`: dat for places, acc for goals."""
     if rng.random() < 0.3:
         return _words(NounPhrase(rng.choice(_INSIDE), "the"), "in", "in", case)
     words = rng.choice((("on", "auf"), ("on", "auf"), ("under", "unter"), ("next to", "neben")))
