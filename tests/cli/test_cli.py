@@ -155,7 +155,7 @@ def test_r20_the_locale_does_not_matter(model: Path, settings, tmp_path: Path, c
     assert found.stdout.startswith(expected)
     assert "▁".encode() in found.stdout[len(expected) :]  # the pieces, with their scores
     assert b"nmt: warning: invalid UTF-8 replaced in 1 line, " in found.stderr
-    assert error.startswith(b"nmt: error: no file can be called 'gr\\xf6\\xdfe.en'")
+    assert error.startswith(b"nmt: error: The locale (")
     assert found.stderr.count(b"error") == 1 and b"Traceback" not in found.stderr
 
 
@@ -216,7 +216,7 @@ def test_r21_closed_streams(model: Path, tmp_path: Path):
     text = tmp_path / "text"
     text.write_text("The dog.\n")
     for fault, status, error in (
-        (without_output, 2, "standard output is closed"),
+        (without_output, 2, "Standard output is closed"),
         (write_to_a_full_device, 5, "No space left"),
     ):
         child = children.nmt("translate", model / "model", "--beam", 1, "--input", text,
@@ -241,7 +241,7 @@ def test_r21_status_of_full_streams(words: str, stream: int, status: int):
         )
     assert ended.returncode == status
     if stream == 1:
-        assert ended.stderr.startswith(b"nmt: error: No space left on device, standard output, ")
+        assert ended.stderr.startswith(b"nmt: error: No space left on device: standard output. ")
         assert ended.stderr.count(b"\n") == 1
 
 
@@ -364,7 +364,7 @@ def test_r27_a_run_that_may_not_be_written(two_steps: Path, tmp_path: Path):
             path.chmod(path.stat().st_mode | 0o200)
     error, *_, statuses = found.stderr.splitlines()
     assert statuses == b"[5, 0]" and found.stdout.count(b"\n") == 1
-    assert error.startswith(b"nmt: error: Permission denied, ")
+    assert error.startswith(b"nmt: error: Permission denied: ")
     assert found.stderr.count(b"error") == 1
 
 
@@ -372,8 +372,8 @@ def test_configuration_mistakes(capsys, settings, tmp_path: Path):
     path = saved(settings(), tmp_path)
     status, lines = refused(capsys, "train", path, "training.max_stepps=3", "model.d_model=big")
     assert status == 2
-    assert "did you mean max_steps?" in lines[0] + lines[1]
-    expected = 'model.d_model must be a whole number from 1 to 100,000, found "big"'
+    assert "Did you mean max_steps?" in lines[0] + lines[1]
+    expected = 'model.d_model must be a whole number from 1 to 100,000, not "big"'
     assert expected in lines[0] + lines[1]
     assert refused(capsys, "train", tmp_path / "none.yaml")[0] == 2
     assert not Path(settings().training.run_directory).exists()

@@ -104,7 +104,7 @@ def test_files_that_cannot_be_translated_are_refused_at_once(names, problem, tmp
     with pytest.raises(InputError, match=problem):
         translate.main([MODEL, str(tmp_path), str(tmp_path / "out")])
     path.write_bytes(b"PAR1")
-    with pytest.raises(InputError, match="not a Parquet file"):
+    with pytest.raises(InputError, match="is not a Parquet file"):
         translate.main([MODEL, str(tmp_path), str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
 
@@ -112,7 +112,7 @@ def test_files_that_cannot_be_translated_are_refused_at_once(names, problem, tmp
 def test_without_ray_one_line_says_so(tmp_path: Path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     written(tmp_path / "in")
-    with pytest.raises(InputError, match="ray is not installed"):
+    with pytest.raises(InputError, match="needs ray"):
         translate.main([MODEL, str(tmp_path / "in"), str(tmp_path / "out")])
     assert not list((tmp_path / "out").iterdir())
 
@@ -138,7 +138,7 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path):
         assert table["id"].to_pylist() == list(range(len(table)))
         assert table["translation"].to_pylist() == expected(path)
     again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert again.stderr == "2 of 2 files are there\n"
+    assert again.stderr == "2 of 2 files already exist.\n"
 
 
 def workers_of(driver: int) -> list[int]:

@@ -279,7 +279,7 @@ def test_the_diagonal_is_the_nearest_word():
 
 def test_without_matplotlib_one_line_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"matplotlib is missing.*plots"):
+    with pytest.raises(InputError, match=r"needs matplotlib.*plots"):
         paper_figures.main([str(tmp_path / "figures")])
     assert not (tmp_path / "figures").exists()
 
@@ -289,7 +289,7 @@ def test_a_folder_that_cannot_be_is_told(tmp_path, capsys):
     with pytest.raises(SystemExit):
         run_script("paper_figures", partial(paper_figures.main, [str(tmp_path / "file")]))
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"paper_figures: error: File exists, {tmp_path / 'file'}, check path")
+    assert line.startswith(f"paper_figures: error: File exists: {tmp_path / 'file'}. ")
 
 
 def test_every_picture_is_written(translator, monkeypatch, tmp_path, capsys):

@@ -70,13 +70,13 @@ def test_the_peak_is_the_one_that_the_run_will_reach(capsys):
     rate = content["learning_rate"]
     assert (rate["peak_step"], rate["warning"]) == (700, None)
     assert rate["peak"] == pytest.approx(1.5 * 128**-0.5 * 700 * 2000**-1.5)
-    assert "1.038e-03  at its peak, step 700, the last; the warm-up of 2,000" in as_text(content)
+    assert (
+        "1.038e-03  peak, at step 700, the last; the warm-up would rise until step 2,000"
+        in as_text(content)
+    )
     assert main(["info", str(captions), *shorter, "training.warmup_steps=250"]) == 0
     said = capsys.readouterr().out
-    assert (
-        "8.385e-03  at its peak, step 250\n  warning: the learning rate will rise to 8.4e-03"
-        in said
-    )
+    assert "8.385e-03  peak, at step 250\n  warning: the learning rate will rise to 8.4e-03" in said
     assert "training.warmup_steps 250" in said
 
 
@@ -101,12 +101,12 @@ def test_what_differs_from_the_paper_is_computed():
             "tokenizer.vocabulary_size": {"ours": 32_000, "paper": 37_000},
         },
     )
-    assert "as the paper's base model" in as_text(info(load(BASE, in_fp32)))
+    assert "those of the paper's base model" in as_text(info(load(BASE, in_fp32)))
     assert "model.d_k" in as_text(info(changed))
 
 
 def test_what_no_setting_says_is_told_besides():
-    biases, in_bf16 = "biases", "(the residual stream) are bf16 too"
+    biases, in_bf16 = "biases", "the residual stream is bf16"
     for precision, told in (("fp32", (True, False)), ("bf16", (True, True))):
         content = info(load(BASE, [f"training.precision={precision}"]))
         for text in ("\n".join(content["paper"]["besides"]), as_text(content)):

@@ -222,8 +222,11 @@ def lost_data(run: Path):
         (no_log, "nothing is logged yet"),
         (one_step_in_a_torn_log, "not finished: step 1 of 12"),
         (odd_values, "Steps12of 12"),
-        (damaged_model, "damaged manifest"),
-        (model_of_a_former_end, "scores of step 20: the finished model is of step 12"),
+        (damaged_model, "manifest.json is damaged"),
+        (
+            model_of_a_former_end,
+            "scores of step 20: the finished model, and all figures from it, are of step 12",
+        ),
         (lost_data, "no data.json"),
     ],
 )
@@ -295,18 +298,18 @@ def test_odd_facts_of_a_model_spoil_no_page(run: Path, changes: dict):
     manifest.rewrite(run / "model", manifest.read(run / "model", "model") | changes)
     page, said = page_of(run)
     assert row(page, "model.d_model") == ["32", "512"]
-    assert any("damaged manifest" in line for line in said) == ("step" in changes)
+    assert any("manifest.json is damaged" in line for line in said) == ("step" in changes)
 
 
 @pytest.mark.parametrize(
     ("runs", "output", "found"),
     [
-        (["gone"], "page.html", "no such run directory"),
+        (["gone"], "page.html", "gone does not exist"),
         (["run/model"], "page.html", "not a run directory"),
         ([""], "page.html", "not a run directory"),
         (["run"], "no/page.html", "no such folder"),
         (["run"], "run", "a folder"),
-        (["run"], "page.pdf", "the page is HTML, --output "),
+        (["run"], "page.pdf", "Name a .html file"),
     ],
 )
 def test_wrong_arguments_are_one_line(run: Path, capsys, runs, output, found):
@@ -347,7 +350,7 @@ def test_the_papers_figures_stand_beside_with_difference_and_interval():
     assert [cells[0].rpartition(": ")[2] for cells in beside] == [
         "paper BLEU", "sacreBLEU at step 100,000", "perplexity at step 100,000",
     ]  # fmt: skip
-    assert "sacreBLEU compares with the paper's BLEU only roughly" in page.text
+    assert "sacreBLEU is only roughly comparable with the paper's BLEU" in page.text
     assert [cells[1:] for cells in beside] == [
         ["27.00", "27.3", "−0.30", "−1.10 to +0.50"],
         ["25.50", "25.8", "−0.30", ""],
@@ -355,7 +358,7 @@ def test_the_papers_figures_stand_beside_with_difference_and_interval():
     ]
     assert row(page, "FLOPs by the paper&#39;s method") == ["3.28 × 10¹⁸"]
     counted = info(run.config)["flops"]["per_token_pair"] * 2.5e9
-    assert row(page, "FLOPs counted by formula")[0].startswith(f"{counted:.2e}"[:4])
+    assert row(page, "FLOPs by formula")[0].startswith(f"{counted:.2e}"[:4])
     assert row(page, "Training time, validation included") == ["12 h"]
 
 
@@ -382,9 +385,9 @@ def test_warnings_of_training_are_on_the_page_as_text():
     run.model["warnings"] = ["the mean is worse <b>", 7]
     page = render([run, replace(run, name="other", model=None)], print)
     assert "<li>wmt: the mean is worse &lt;b&gt;</li>" in page and "<li>wmt: 7" not in page
-    assert "Training warned of" in page
+    assert "Warnings of training" in page
     run.model["warnings"] = "not a list"
-    assert "Training warned of" not in render([run], print)
+    assert "Warnings of training" not in render([run], print)
 
 
 def test_corpora_of_other_weight_are_told_apart():
@@ -400,7 +403,7 @@ def test_steps_behind_the_last_logged_one_count_too():
     line = {"step": 100, "source_tokens": 10, "target_tokens": 10}
     run = wmt_record([line, {"event": "validation", "step": 150}], ONE, bleu=1.0)
     cells = dict(cost_table([replace(run, model=None)]).rows)
-    assert cells["Target tokens seen, about"] == "1.50 × 10³"
+    assert cells["Target tokens trained on, about"] == "1.50 × 10³"
 
 
 def test_the_median_speed_is_in_the_middle_by_size():

@@ -70,10 +70,10 @@ def test_a_printed_configuration_keeps_its_comments(capsys):
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("dmo", "did you mean demo?"), ("demo.yaml", "did you mean demo?"),
-     ("../pyproject", "nmt config lists them"), ("/etc/passwd", "nmt config lists them")],
+    [("dmo", "Did you mean demo?"), ("demo.yaml", "Did you mean demo?"),
+     ("../pyproject", "nmt config lists them."), ("/etc/passwd", "nmt config lists them.")],
 )  # fmt: skip
 def test_an_unknown_name_is_one_line(capsys, name: str, hint: str):
     assert main(["config", name]) == 2
     said = capsys.readouterr().err
-    assert said == f"nmt: error: no shipped configuration, NAME {name}, {hint}\n"
+    assert said == f"nmt: error: There is no shipped configuration {name}. {hint}\n"

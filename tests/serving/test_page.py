@@ -126,7 +126,7 @@ def test_a_text_that_is_too_long_stays_whole_and_is_not_sent(visit):
     translate(page, READS)
     sent = asked(page, "/api/translate")
     page.fill("#source", "ä" * 20_001)
-    expect(page.get_by_role("alert")).to_contain_text("20,001 characters, of which at most 20,000")
+    expect(page.get_by_role("alert")).to_contain_text("20,001 characters, but at most 20,000")
     assert len(page.input_value("#source")) == 20_001 and sent == []
     expect(page.locator("#belongs")).to_have_text(f"Still the translation of {READS}")
     expect(page.locator("#microscope")).to_have_class("stale")
@@ -197,7 +197,7 @@ def test_pointing_shows_where_the_model_looked(visit):
     page = visit()
     translate(page, READS)
     page.locator(WORDS, has_text="Buch").hover()
-    expect(page.locator("#says")).to_contain_text("To write “Buch” the model looked at “")
+    expect(page.locator("#says")).to_contain_text("To write “Buch”, the model attended to “")
     expect(page.locator("#says")).to_contain_text("cross-attention, layer 2, mean of the heads")
     weights = page.locator("#backdrop .unit").evaluate_all(
         "all => all.map((one) => Number(one.style.getPropertyValue('--weight')))"
@@ -206,7 +206,7 @@ def test_pointing_shows_where_the_model_looked(visit):
     # the same from the other side, where a text area covers what is marked
     box = page.locator("#backdrop .unit").nth(1).bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    expect(page.locator("#says")).to_contain_text("“man” was looked at")
+    expect(page.locator("#says")).to_contain_text("“man” received")
     expect(page.locator("[aria-labelledby=tokens-source] .chip.marked")).not_to_have_count(0)
     page.mouse.move(1, 1)
     expect(page.locator("#says")).to_have_text("")

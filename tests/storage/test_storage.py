@@ -165,7 +165,7 @@ def test_outputs_that_exist_are_refused(tmp_path: Path):
     atomic.refuse_existing(tmp_path / "new")
     (tmp_path / "empty" / "x").write_text("")
     for path in (tmp_path / "empty", tmp_path / "empty" / "x"):
-        with pytest.raises(InputError, match="not an empty folder"):
+        with pytest.raises(InputError, match="not an empty directory"):
             atomic.refuse_existing(path)
 
 
@@ -174,11 +174,11 @@ def test_an_empty_folder_that_cannot_be_replaced_is_refused_at_once(tmp_path: Pa
     (tmp_path / "link").symlink_to("empty")
     monkeypatch.chdir(tmp_path / "empty")
     for path in (tmp_path / "link", tmp_path / "empty", Path()):
-        with pytest.raises(InputError, match="name a new folder in it"):
+        with pytest.raises(InputError, match="Name a new directory inside it"):
             atomic.refuse_existing(path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "empty")
-    with pytest.raises(InputError, match=r"a mounted folder.*, empty, name a new folder in it"):
+    with pytest.raises(InputError, match=r"empty is .* a mount point"):
         atomic.refuse_existing(Path("empty"))
 
 
@@ -204,7 +204,7 @@ def test_r22_a_lock_is_lost_with_its_path(tmp_path: Path):
     with atomic.lock(run, "one") as one:
         one.check()
         run.rename(moved)
-        with pytest.raises(InputError, match=f"moved, removed or taken over .*, {run}, ") as error:
+        with pytest.raises(InputError, match=f"{run} was moved, removed or taken over") as error:
             one.check()
         assert error.value.status == Status.INPUT
         with atomic.lock(run, "two") as two:
@@ -299,27 +299,27 @@ def _parsed(content: bytes):
 
 def test_truncated_and_missing_files_are_named(described: Path):
     (described / "a").write_bytes(b"short")
-    with pytest.raises(InputError, match="5 bytes, 256 in the manifest") as error:
+    with pytest.raises(InputError, match="5 bytes, but 256 in the manifest") as error:
         check(described)
     assert error.value.status == Status.NO_MODEL
     (described / "a").unlink()
-    with pytest.raises(InputError, match="missing file"):
+    with pytest.raises(InputError, match="a is missing"):
         check(described)
     (described / "manifest.json").unlink()
-    with pytest.raises(NoModelError, match=r"no manifest\.json"):
+    with pytest.raises(NoModelError, match=r"has no manifest\.json"):
         check(described)
 
 
 def test_r16_other_kinds_and_names_that_lead_outside(described: Path):
-    with pytest.raises(NoModelError, match="a model directory"):
+    with pytest.raises(NoModelError, match="is a model directory, not a checkpoint directory"):
         manifest.read(described, "checkpoint")
     content = manifest.read(described, "model")
     entry = content["files"]["a"]
     for name in ("../secret", "/etc/passwd"):
         manifest.rewrite(described, content | {"files": {name: entry}})
-        with pytest.raises(NoModelError, match="damaged manifest"):
+        with pytest.raises(NoModelError, match=r"manifest\.json is damaged"):
             manifest.read(described, "model")
     (described / "manifest.json").unlink()
     os.mkfifo(described / "manifest.json")  # reading it would wait for ever
-    with pytest.raises(NoModelError, match="damaged manifest"):
+    with pytest.raises(NoModelError, match=r"manifest\.json is damaged"):
         manifest.read(described, "model")

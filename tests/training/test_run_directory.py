@@ -85,7 +85,9 @@ def test_r22_a_run_whose_directory_goes_ends_in_a_line_and_leaves_nothing(
     run = Path(settings().training.run_directory)
     [line] = [line for line in said if "error" in line]
     assert status == 2
-    assert line.startswith(f"nmt: error: moved, removed or taken over by another process, {run}, ")
+    assert line.startswith(
+        f"nmt: error: {run} was moved, removed or taken over by another process."
+    )
     assert "Traceback" not in "".join(said)
     assert run.exists() == (deed is lock_removed)
     assert not (run / "checkpoints").exists()
