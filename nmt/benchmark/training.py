@@ -33,7 +33,7 @@ from nmt.training.train import Training, be_deterministic
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
 _WARM_UP = 2  # untimed steps
-_FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # timed steps: short ones up to a total time
+_FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # minimum and maximum number of timed steps, total time
 _ON_GPU = 10  # steps that are timed together
 _NO_END = 10**9  # steps
 _LEAST_PAIRS = 20_000  # random pairs; at least ten times the pairs of a step
@@ -82,7 +82,7 @@ class TrainingSpeed:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds per part of a step: the median step time, divided as the total time is."""
+        """Seconds per part of a step: each part's share of the total time, of the median step."""
         kept = self.timed.kept
         median = statistics.median(each.seconds / each.number for each in kept)
         total = sum(each.seconds for each in kept)
@@ -237,7 +237,7 @@ class _Clock:
     On a GPU, which runs asynchronously, it records events in the stream.
 
     Attributes:
-        tokens: tokens of both sides that the model computed since the start, with padding.
+        tokens: computed tokens of both sides since `start`, with padding.
     """
 
     def __init__(self, device: torch.device):

@@ -41,7 +41,7 @@ from nmt.translator import (
 )
 
 _CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # defaults; newstest2014 has 3,003
-_FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # timed passes: short ones up to a total time
+_FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # minimum and maximum number of passes, total time
 _SINGLE = 7  # timings of a single sentence
 _TOGETHER = 32  # batch size for the time per decoding step
 

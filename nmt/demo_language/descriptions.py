@@ -36,7 +36,7 @@ _KINDS = ("person", "animal", "food", "drink", "clothes", "furniture", "document
 
 
 def there_is(rng: Random) -> Draft:
-    """Writes sentences such as "There are three old chairs in the kitchen."."""
+    """Writes sentences such as: There are three old chairs in the kitchen."""
     noun = rng.choice(_COUNTED)
     plural = chance(rng, 0.6)
     counts = ("many", "some", "no", "several", *NUMBERS, str(rng.randint(13, 60)))
@@ -121,7 +121,7 @@ def _age_range(noun: Noun) -> tuple[int, int]:
 
 
 def predicate(rng: Random) -> Draft:
-    """Writes sentences such as "The roof is red.", "The key is under the bed."."""
+    """Writes sentences such as: The roof is red. The key is under the bed."""
     kind = rng.random()
     tense = rng.choice(("present", "present", "past"))
     if kind < 0.25:
@@ -170,7 +170,7 @@ def _trade(rng: Random, tense: str) -> Draft:
 
 
 def comparison(rng: Random) -> Draft:
-    """Writes sentences such as "The dog is older than the cat."."""
+    """Writes sentences such as: The dog is older than the cat."""
     noun, adjective, other = _compared(rng)
     first = replace(pick_phrase(rng, noun, definite=True, subject=True), adjective=None)
     second = replace(pick_phrase(rng, other, definite=True, subject=True), adjective=None)

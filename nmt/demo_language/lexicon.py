@@ -86,7 +86,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A verb in both languages with what it takes; "" where it lacks something."""
+    """A verb in both languages with what it takes; missing parts are empty strings."""
 
     english: str
     english_third: str

@@ -24,7 +24,7 @@ _WITH_THINGS = tuple(
 
 
 def yes_no_question(rng: Random) -> Draft:
-    """Writes questions such as "Did the boy call the doctor yesterday?"."""
+    """Writes questions such as: Did the boy call the doctor yesterday?"""
     clause = _question_clause(rng, "present past past perfect future can should must may")
     timely = "state" not in clause.verb.flags and clause.tense in ("present", "past", "future")
     if timely and chance(rng, 0.4):

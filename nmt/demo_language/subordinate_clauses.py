@@ -93,7 +93,7 @@ def _plain(phrase: Phrase) -> Phrase:
 
 
 def _two_clauses(rng: Random, tense: str) -> tuple[Clause, Clause]:
-    """Picks two clauses of a tense about different people."""
+    """Picks two clauses in the same tense, about different people."""
     while True:
         main, sub = pick_any_clause(rng, tense), pick_any_clause(rng, tense)
         different = not _same_subject(main, sub)
@@ -102,7 +102,7 @@ def _two_clauses(rng: Random, tense: str) -> tuple[Clause, Clause]:
 
 
 def that_clause(rng: Random) -> Draft:
-    """Writes sentences such as "The girl knows that her uncle will arrive."."""
+    """Writes sentences such as: The girl knows that her uncle will arrive."""
     verb, tense = rng.choice(_THAT), rng.choice(("present", "present", "past"))
     main = Clause(pick_subject(rng), verb, "present" if verb.english == "hope" else tense)
     if verb.english != "hope":
@@ -112,7 +112,7 @@ def that_clause(rng: Random) -> Draft:
 
 
 def whether_clause(rng: Random) -> Draft:
-    """Writes sentences such as "The girl asked whether her uncle had to work."."""
+    """Writes sentences such as: The girl asked whether her uncle had to work."""
     tense = rng.choice(("present", "past"))
     verb = rng.choice(_WHETHER)
     main = Clause(pick_certain_subject(rng), verb, tense, negated=verb.english == "know")
@@ -121,7 +121,7 @@ def whether_clause(rng: Random) -> Draft:
 
 
 def _content(rng: Random, main: Clause, tenses: str) -> Clause:
-    """Picks what is known or asked: about another person, and in the past after a past."""
+    """Picks a clause that is known or asked: another subject, and a past tense after a past."""
     sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)
     while _same_subject(main, sub) or sub.subject is NOBODY:
         sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)

@@ -8,7 +8,7 @@ from typing import Any
 from nmt.config import Config, Corpus, Data, Hub
 from nmt.paper import BASE, MODELS, TABLE_3, Row
 
-# Settings that rows of Table 3 are not compared by: the checkpoint interval, the number of averaged
+# Settings that do not distinguish rows of Table 3: the checkpoint interval, the number of averaged
 # checkpoints (none, §6.2), the vocabulary ("about 37000") and the precision
 _NOT_OF_TABLE_3 = {
     "training.average_last", "training.checkpoint_every", "training.precision",

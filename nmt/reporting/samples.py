@@ -24,7 +24,7 @@ class Sample:
     kind: str  # "best", "median" or "worst"
     source: str
     reference: str
-    translations: list[Translated]  # first that of the run that the sample was chosen by
+    translations: list[Translated]  # the run whose chrF chose the sample comes first
 
 
 def samples(runs: Sequence[RunRecord]) -> list[Sample]:

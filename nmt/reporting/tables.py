@@ -106,7 +106,7 @@ def cost_table(runs: Sequence[RunRecord]) -> Table:
         ("Training time, validation included", _time_spent),
         ("Hardware", lambda run: "; ".join(map(machine, run.sittings)) or "not in the log"),
         ("Steps", lambda run: f"{run.step:,}"),
-        ("Target tokens trained on, about", lambda run: _scientific(_tokens(run)[1])),
+        ("Target tokens in training, about", lambda run: _scientific(_tokens(run)[1])),
         ("Target tokens per second, median", _median_speed),
         ("FLOPs by formula", _counted_flops),
         ("FLOPs by the paper's method", _paper_method_flops),

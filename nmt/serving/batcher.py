@@ -49,7 +49,7 @@ class NotReadyError(Exception):
 
 @dataclass(eq=False)
 class _Work:
-    """A request: texts, which share batches with others, or a call of its own."""
+    """A request: texts, which share batches with other requests, or a function call."""
 
     future: asyncio.Future[Any]
     texts: Sequence[str] = ()

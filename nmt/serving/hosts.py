@@ -29,8 +29,8 @@ class Hosts:
         """Returns the accepted names of a server that listens on an IP address; None for all.
 
         Args:
-            allowed: names that the operator allows; "*" for any. Without them, a server that other
-                machines can reach accepts any name, because its names are unknown.
+            allowed: names that the operator allows; "*" for any. If there are none, a server that
+                other machines can reach accepts any name, because it does not know its own names.
         """
         is_checked = "*" not in allowed and (allowed or _is_loopback(address))
         return cls(allowed) if is_checked else None

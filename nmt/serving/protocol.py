@@ -142,7 +142,7 @@ class Connection(HttpToolsProtocol):
 def _without_upgrade(data: bytes) -> bytes:
     """Disables an Upgrade header, after which httptools would not read the body.
 
-    Java's HttpClient sends it with its first request, to offer HTTP/2.
+    The first request of Java's HttpClient has such a header, to offer HTTP/2.
     """
     head, end, rest = data.partition(b"\r\n\r\n")
     return _UPGRADE.sub(b"x-upgrade:", head) + end + rest

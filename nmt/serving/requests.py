@@ -169,7 +169,7 @@ async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
 
 
 async def aside(request: Request, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a slow function that needs no model in a thread, so that the event loop continues.
+    """Calls a slow function in a thread, so that the event loop continues; it needs no model.
 
     Raises:
         HTTPException: 503 after `answer_s`.

@@ -89,7 +89,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 def _mode_of_files(aside: Path) -> int:
     """Returns the permissions that the umask gives new files, read from the new `aside`.
 
-    Libraries may set others: files of safetensors are readable by their owner only.
+    Libraries may set others: safetensors makes files readable only by their owner.
     """
     return aside.stat().st_mode & 0o666
 

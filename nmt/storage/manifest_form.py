@@ -12,7 +12,7 @@ class _Form(BaseModel):
 
 def _inside(name: str) -> str:
     if not name.isprintable() or Path(name).is_absolute() or ".." in Path(name).parts:
-        raise ValueError("a file name that leads outside or cannot be printed")
+        raise ValueError("a file name outside the directory, or with unprintable characters")
     return name
 
 

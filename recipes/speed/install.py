@@ -103,7 +103,9 @@ def _install(wanted: Packages, folder: Path, python: Path, log: Path) -> None:
             stderr=subprocess.STDOUT,
         ).returncode
     if status:
-        raise InputError(f"pip cannot install it, see {log}. Correct that, or leave the peer out.")
+        raise InputError(
+            f"pip cannot install it, see {log}. Solve the problem, or leave the peer out."
+        )
 
 
 if __name__ == "__main__":

@@ -403,7 +403,7 @@ def test_steps_behind_the_last_logged_one_count_too():
     line = {"step": 100, "source_tokens": 10, "target_tokens": 10}
     run = wmt_record([line, {"event": "validation", "step": 150}], ONE, bleu=1.0)
     cells = dict(cost_table([replace(run, model=None)]).rows)
-    assert cells["Target tokens trained on, about"] == "1.50 × 10³"
+    assert cells["Target tokens in training, about"] == "1.50 × 10³"
 
 
 def test_the_median_speed_is_in_the_middle_by_size():
