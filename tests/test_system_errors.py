@@ -1,4 +1,4 @@
-"""The one line that an error becomes."""
+"""The one-line messages of system errors."""
 
 import errno
 import os

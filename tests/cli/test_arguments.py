@@ -1,4 +1,4 @@
-"""Every option of every command arrives where it is used, with its value."""
+"""Every option of every command reaches the library with its value."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ ALL = "--beam 7 --length-penalty 1.5 --batch-tokens 99 --device cpu --precision 
 SEARCH = {"beam": 7, "length_penalty": 1.5, "batch_tokens": 99}
 ON = {"device": "cpu", "precision": "bf16"}
 
-# command line, function called, and what it is given
+# command line, called function, and expected arguments
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     f"translate M --input i --output o --n-best 3 --strict {ALL}": (
         "nmt.lines.translate.run_translate",
@@ -124,7 +124,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Answer(list):
-    """Stands for what any of the functions returns."""
+    """A return value that fits all the functions."""
 
     def as_json(self) -> dict:
         return {"is": "json"}
@@ -168,7 +168,7 @@ def test_the_model_that_is_served_is_loaded_as_asked(monkeypatch):
     assert main(words) == 0
     assert served == [["translator"] * 2, ["translator"] * 3]
     assert all(path == (Path("M"),) and named.items() >= ON.items() for path, named in calls)
-    assert sum(named["note"] is say for _, named in calls) == 2  # one process of each server
+    assert sum(named["note"] is say for _, named in calls) == 2  # in one process of each server
     gpu = torch.device("cuda")
     monkeypatch.setattr("nmt.translator.choose_device", lambda name: gpu)
     assert main(["serve", "M"]) == 0 and main(["serve", "M", "--processes", "2"]) == 0
@@ -182,7 +182,7 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def test_no_option_is_forgotten_here():
-    """A new one needs a reason, and a line above."""
+    """A new option needs a line in the table above."""
     actions = new_parser(COMMANDS)._actions
     (commands,) = [a for a in actions if isinstance(a, argparse._SubParsersAction)]
     for name, parser in commands.choices.items():
@@ -221,7 +221,7 @@ def test_the_length_penalty_has_the_configurations_bounds(value: str, capsys):
 
 
 def test_defaults_are_those_that_help_names_and_the_papers(capsys):
-    """§6.1: beam 4, alpha 0.6, 50 tokens more than the source has; five checkpoints."""
+    """§6.1: beam 4, alpha 0.6, 50 tokens more than the source; five checkpoints."""
     assert Decoding() == Decoding(beam=4, length_penalty=0.6, max_extra_length=50)
     assert Training.model_fields["average_last"].default == 5
     with pytest.raises(SystemExit):

@@ -1,4 +1,4 @@
-"""Every line for a person is one line that cannot command the terminal, worded in one way."""
+"""Every message is one line without control characters, in a consistent form."""
 
 import ast
 import re
@@ -25,7 +25,7 @@ def test_one_line_keeps_letters_and_loses_commands():
 
 @pytest.mark.parametrize("command", ["translate", "average", "prepare"])
 def test_names_of_files_do_not_command_the_terminal(command: str, settings, tmp_path: Path, capfd):
-    """In notes (of a corpus that is cleaned) as in errors (of what is no model)."""
+    """Neither in notes (of a cleaned corpus) nor in errors (of a missing model)."""
     place = tmp_path / "p\x1b[31m\u202el"
     place.mkdir()
     (place / "en").write_text("a b c\n")

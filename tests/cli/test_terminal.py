@@ -1,4 +1,4 @@
-"""The end of a recipe's script."""
+"""How scripts of recipes end."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""No directory lies where `nmt prepare` or `nmt train` would remove it."""
+"""No directory may be inside one that `nmt prepare` or `nmt train` replaces."""
 
 from pathlib import Path
 
@@ -32,12 +32,12 @@ from tests.config.files import GOOD, problems, write
 def test_no_directory_lies_where_another_is_replaced(
     tmp_path: Path, monkeypatch, data: str, run: str, origin: str | None, problem: str | None
 ):
-    """`nmt prepare` into exp would else remove a run in exp/train, checkpoints and all."""
+    """Otherwise `nmt prepare` into exp would remove a run in exp/train with its checkpoints."""
     monkeypatch.chdir(tmp_path)
     Path("exp/train/run").mkdir(parents=True)
     Path("link").symlink_to("exp/train/run")
     path = write(tmp_path, GOOD.replace("runs/x", run).replace("data/x", data))
-    # both sections, so that nothing is inherited from a model that is not there
+    # both sections, so that nothing is inherited from the missing model
     whole = ["model={}", "tokenizer={}"]
     overrides = [f"training.initialize_from={origin}", *whole] if origin else []
     if problem is None:

@@ -1,4 +1,4 @@
-"""A configuration from its file, the `base:` of that, and overrides."""
+"""Loading a configuration from its file, its `base:` and overrides."""
 
 import os
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_base_and_overrides(tmp_path: Path):
 
 
 def test_a_mistake_is_told_where_the_value_that_counts_stands(tmp_path: Path):
-    """Each of these keys is wrong in the base too."""
+    """Each of these keys is wrong in the base, too."""
     below = write(tmp_path, GOOD + "  max_steps: 0\n  log_every: 0\n  validate_every: 0\n")
     lines = below.read_text().count("\n")
     above = write(
@@ -94,7 +94,7 @@ def test_r18_bad_files(tmp_path: Path, monkeypatch, capfd, text: str, expected: 
 def test_r18_files_that_cannot_be_read(tmp_path: Path):
     assert "does not exist" in problems(tmp_path / "none.yaml")[0]
     assert "is a directory" in problems(tmp_path)[0]
-    os.mkfifo(tmp_path / "pipe.yaml")  # opening it would wait for ever
+    os.mkfifo(tmp_path / "pipe.yaml")  # opening it would block
     assert "is a pipe or device" in problems(tmp_path / "pipe.yaml")[0]
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     with pytest.raises(OSError, match="symbolic links"):
@@ -102,7 +102,7 @@ def test_r18_files_that_cannot_be_read(tmp_path: Path):
 
 
 def test_what_may_change_when_a_run_goes_on_is_what_is_promised():
-    """Steps, how often it saves and measures, and decoding; and a run may be moved."""
+    """Number of steps, intervals, decoding, and the run directory, because a run may be moved."""
     training = {"max_steps", "checkpoint_every", "keep_checkpoints", "average_last",
                 "validate_every", "log_every", "early_stopping", "finished_model",
                 "run_directory"}  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is wrong is named at once, each with its line, its key and what it may be."""
+"""All problems are reported at once, each with its line, its key and the allowed values."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_r18_every_problem_is_named_at_once_with_line_and_key(tmp_path: Path):
         "overrides: decoding.beam must be a whole number from 1 to 1,000, not 0.",
     ):
         assert expected in found
-    assert len(found) == 8  # all at once, each once
+    assert len(found) == 8  # each problem just once
 
 
 BAD_SETTINGS = [
@@ -88,13 +88,13 @@ def test_r18_bad_settings(tmp_path: Path, monkeypatch, capfd, text: str, expecte
         ("data.train=[]", "data.train is empty"),
         ("data.train.0.weight=3", "data.train must be a list of corpora"),
         ("base=x.yaml", "Unknown key base"),
-        # so rarely that no epoch would ever have a pair
+        # so small that no epoch would ever contain a pair
         ("data.train=[{hub: x, split: y, weight: 1e-9}]", "weight must be a number from 0.0001"),
         ("training.learning_rate_factor=!!python/name:os.system", "Invalid YAML"),
     ],
 )
 def test_r18_bad_overrides(tmp_path: Path, monkeypatch, capfd, override: str, expected: str):
-    """A second mistake on the same command line is named as well."""
+    """A second mistake on the same command line is reported, too."""
     monkeypatch.chdir(tmp_path)
     write(tmp_path, GOOD)
     found = refused(capfd, "c.yaml", override, "decoding.beam=0")

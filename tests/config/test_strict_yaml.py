@@ -1,4 +1,4 @@
-"""YAML 1.2, strictly: what is no plain configuration is refused with its line."""
+"""YAML 1.2, strictly: anything but a plain configuration is refused with its line."""
 
 from pathlib import Path
 

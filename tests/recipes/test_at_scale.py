@@ -1,4 +1,4 @@
-"""Translating a corpus in parts: nothing lost, nothing made twice, what one process gives."""
+"""Translating a corpus in parts gives the result of one process, without gaps or repetition."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ head -n $((lines * i / n)) "$input" | tail -n +$((lines * (i - 1) / n + 1)) > "$
 
 
 def array_task(folder: Path, i: int, n: int) -> int:
-    """Runs one task of the array as Slurm does."""
+    """Runs one task of a Slurm array."""
     slurm = {"SLURM_ARRAY_TASK_ID": str(i), "SLURM_ARRAY_TASK_COUNT": str(n)}
     command = ["bash", str(SCRIPTS / "translate.sbatch"), "runs/demo", "news.en", "news.de"]
     return subprocess.run(command, cwd=folder, env={"PATH": "/usr/bin:/bin"} | slurm).returncode
@@ -69,7 +69,7 @@ def test_the_parts_of_a_slurm_array_are_the_whole_each_made_once(tmp_path: Path)
 
 
 def written(folder: Path) -> list[Path]:
-    """Two Parquet files with the lines."""
+    """Writes two Parquet files with the lines."""
     folder.mkdir()
     paths = [folder / "a.parquet", folder / "b.parquet"]
     for path, lines in zip(paths, (LINES[:10], LINES[10:]), strict=True):
@@ -78,7 +78,7 @@ def written(folder: Path) -> list[Path]:
 
 
 def expected(path: Path) -> list[str]:
-    """What one process gives."""
+    """Returns the translations by a single process."""
     translator = Translator.load(MODEL, device="cpu", precision="fp32")
     texts = parquet.read_table(path)["text"].to_pylist()
     return [each.text for each in translator.translate(texts, SearchOptions(beam=1))]
@@ -118,7 +118,7 @@ def test_without_ray_one_line_says_so(tmp_path: Path, monkeypatch):
 
 
 def test_a_killed_worker_loses_nothing(tmp_path: Path):
-    """Two workers, one killed while it translates; then the same line again does nothing."""
+    """One of two workers is killed while it translates; repeating the command does nothing."""
     pytest.importorskip("ray", reason="Ray is not installed, see recipes/at_scale")
     paths, out = written(tmp_path / "in"), tmp_path / "out"
     command = [sys.executable, str(SCRIPTS / "translate.py"), MODEL, str(tmp_path / "in"), str(out),
@@ -142,7 +142,7 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path):
 
 
 def workers_of(driver: int) -> list[int]:
-    """The workers that Ray has started below a process and that hold a model."""
+    """Returns the workers below a process that Ray has started and that have a model."""
     parents, found = {}, []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,4 +1,4 @@
-"""show.py and stand_in.py; `make demo` runs the first of them to its end."""
+"""show.py and stand_in.py; `make demo` runs show.py completely."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The comparison: everybody has the same work, slow phases do not count, pairs are of one hour."""
+"""The comparison: all systems have the same work, and slow phases do not count."""
 
 import json
 import subprocess
@@ -85,7 +85,7 @@ def test_packing_changes_rows_not_pairs():
 
 @pytest.fixture
 def rates(monkeypatch) -> list[float]:
-    """The known product's rates, in turn; the last one goes on."""
+    """The probe's rates, in order; the last one repeats."""
     rates: list[float] = []
     monkeypatch.setattr(
         "recipes.speed.clock.probe",
@@ -126,7 +126,7 @@ def _line(peer: str, nmt_rate, peer_rate, slowest=180.0, task="train", small=Fal
 
 
 def test_ratios_are_of_pairs_and_medians_of_all_visits():
-    # the machine halves its speed between pairs: ratios do not see it, quotients of medians would
+    # the machine halves its speed between pairs, which changes ratios of medians, not of pairs
     lines = [_line("a", 100, 50), _line("a", 50, 20), _line("a", 60, 40), _line("b", 80, 160)]
     ((title, (nmt, b, a)),) = rows(lines).items()
     assert title == "Training, bf16, 2 threads: target tokens/s on M"
@@ -153,7 +153,7 @@ def _compare(task: str, output: Path, *options: str) -> None:
 
 @pytest.fixture
 def in_process(monkeypatch) -> list[str]:
-    """Visits without processes, nmt in the peer's place too; the names of those visited."""
+    """Runs visits in this process, with nmt in place of peers; returns the visited systems."""
     visited = []
 
     def visits(arguments):
@@ -181,7 +181,7 @@ def test_pairs_alternate_and_a_finished_comparison_visits_nobody(in_process, tmp
     assert (tmp_path / "speed.png").read_bytes().startswith(b"\x89PNG")
     _compare("train", tmp_path, *options)
     assert len(in_process) == 4 and capsys.readouterr().out == first
-    # what an interruption has cut off is measured again
+    # a pair that was interrupted is measured again
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text(pairs.read_text()[:-30])
     _compare("train", tmp_path, *options)
@@ -252,7 +252,7 @@ def test_every_part_for_a_gpu_runs(capsys):
 
 
 def test_a_wrong_gpu_fails_its_checks(capsys, monkeypatch):
-    """Attention without its mask, and a step whose loss differs from plain code."""
+    """Attention without its mask, and a step whose loss differs from that of plain code."""
     right = attention.attention
 
     def blind(query, key, value, visibility, dropout):
@@ -290,7 +290,7 @@ def test_an_error_or_a_deadline_ends_one_part_alone(capsys):
 
 @pytest.fixture
 def run_of_text(tmp_path, monkeypatch) -> text.Run:
-    """Processes that take 2 s to start and 1 s a line, and translate line by line."""
+    """Processes that take 2 s to start and 1 s per line."""
     (tmp_path / "a.en").write_text("a b c d e\nf g\u2028 h i\nj k l m\nn o p q\n", encoding="utf-8")
     run = text.Run(TRAINED / "run", tmp_path / "a.en", tmp_path / "a.en", tmp_path, 1)
     clock = [0.0]
@@ -307,7 +307,7 @@ def run_of_text(tmp_path, monkeypatch) -> text.Run:
 
 def test_the_time_to_start_is_that_of_one_line(run_of_text):
     found = run_of_text.visit("nmt", Path("python"), "fp32", Clock(is_trial=True))
-    # 3 s for a line, 6 s for all four
+    # 3 s for one line, 6 s for all four
     assert {name: result["rate"] for name, result in found["results"].items()} == {
         "beam 3, start-up included": 4 / 6, "beam 3, start-up excluded": 4 / 3,
     }  # fmt: skip

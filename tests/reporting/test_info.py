@@ -1,4 +1,4 @@
-"""Parameter counts, FLOPs and learning rate against the paper and by hand."""
+"""Parameter counts, FLOPs and learning rates, compared with the paper and manual calculations."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ BASE, BIG = CONFIGS / "transformer_base.yaml", CONFIGS / "transformer_big.yaml"
 
 
 def by_hand(d: int, ff: int, layers: int, vocabulary: int) -> int:
-    """Tied embedding, biases on all linears, post-norm, h * d_k = h * d_v = d."""
+    """Counts for a tied embedding, biases on all linears, post-norm, h * d_k = h * d_v = d."""
     attention, norm = 4 * (d * d + d), 2 * d
     feed_forward = d * ff + ff + ff * d + d
     encoder = layers * (attention + feed_forward + 2 * norm)
@@ -64,7 +64,7 @@ def test_flops_and_learning_rate():
 
 
 def test_the_peak_is_the_one_that_the_run_will_reach(capsys):
-    """Shortened in the natural way, warm-up and all, a run goes wrong: 1.5 / sqrt(128 * 250)."""
+    """With warm-up shortened in proportion, a run diverges: 1.5 / sqrt(128 * 250)."""
     captions, shorter = CONFIGS / "multi30k.yaml", ["training.max_steps=700"]
     content = info(load(captions, shorter))
     rate = content["learning_rate"]

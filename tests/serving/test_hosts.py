@@ -1,4 +1,4 @@
-"""The Host header: a page from elsewhere whose name points to this machine reads nothing."""
+"""The Host header: a foreign page whose host name resolves to this machine cannot read answers."""
 
 import re
 from http.client import HTTPConnection
@@ -60,7 +60,7 @@ def answer(port: int, host: str, path: str) -> tuple[int, str]:
 
 
 def test_a_server_on_this_machine_alone_is_asked_by_no_page_from_elsewhere(monkeypatch):
-    """The whole of it, without a model: while one is loaded, probes and the page are answered."""
+    """Without a model: probes and the page are answered while a model is loading."""
     notes: list[str] = []
     found: dict[tuple[str, str], tuple[int, str]] = {}
 

@@ -1,4 +1,4 @@
-"""What the page shows of a model is what the model does."""
+"""What the page shows of a model agrees with the model."""
 
 from itertools import pairwise
 
@@ -72,14 +72,14 @@ def test_tokens_spell_the_text(translator, text):
     assert (end["piece"], end["bytes"], end["text"]) == ("</s>", [], "")
     spelt = b"".join(bytes(token["bytes"]) for token in content).decode()
     pieces = translator.tokenizer.encode(side["text"])
-    if "▁" not in text and "\U000f2581" not in text:  # those are spelt with escapes
+    if "▁" not in text and "\U000f2581" not in text:  # these are spelled with escapes
         assert spelt == f" {side['text']}"
     assert len(content) == len(pieces)
 
 
 @pytest.mark.parametrize("text", ["😀", "\ufffd", "\ufffd\ufffdé\ufffd"])
 def test_a_character_of_several_bytes_belongs_to_the_last(translator, text):
-    """Also the one that stands for bytes that are none."""
+    """Also the replacement character for invalid bytes."""
     tokens = inspect(translator, text, "x")["source"]["tokens"]
     assert [token["bytes"] for token in tokens if token["piece"].startswith("<0x")] == [
         [byte] for byte in text.encode()
@@ -137,7 +137,7 @@ def test_every_hypothesis_of_a_step_goes_on_from_one_that_lived(translator):
 
 
 def _pieces(steps: list, one: dict) -> list[str]:
-    """Those on the way to an end symbol, and itself."""
+    """Returns the pieces of a finished hypothesis, with EOS."""
     pieces, index = [], one["index"]
     for step in reversed(steps[: one["step"] + 1]):
         pieces.append(step[index]["piece"])

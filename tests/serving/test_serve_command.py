@@ -1,4 +1,4 @@
-"""`nmt serve` as a process: it says where it is, serves, and ends as it promises."""
+"""`nmt serve` as a process: it reports its address, serves, and stops cleanly."""
 
 import builtins
 import os
@@ -26,7 +26,7 @@ RUN = TRAINED / "run"
 
 
 def started(*words: str) -> tuple[subprocess.Popen, int]:
-    """The process and its port, once it is ready."""
+    """Starts a server; returns the process and its port when it is ready."""
     process = subprocess.Popen(
         [sys.executable, "-m", "nmt", "serve", str(RUN), "--port", "0", "--device", "cpu", *words],
         stderr=subprocess.PIPE,
@@ -56,7 +56,7 @@ def test_requests_in_hand_are_finished_when_it_is_told_to_stop():
     [(status, answer)] = answers
     _, told = process.communicate()
     assert (status, process.returncode) == (200, 143)
-    assert told == "nmt: stopped after answering all requests\n"  # and nothing of any text
+    assert told == "nmt: stopped after answering all requests\n"  # and no text of a client
     translator = Translator.load(RUN, device="cpu", precision="fp32")
     found = [each["text"] for each in answer["translations"][:5]]
     assert found == [each.text for each in translator.translate(texts[:5])]

@@ -1,4 +1,4 @@
-"""Whole or not at all: writing aside, manifests, locks."""
+"""Atomic writes, manifests and locks."""
 
 import fcntl
 import json
@@ -60,7 +60,7 @@ def test_a_name_may_be_as_long_as_the_file_system_has_it(tmp_path: Path, name: s
 
 
 def test_r22_leftovers_of_a_killed_writer_are_removed_but_no_living_ones(tmp_path: Path):
-    """As when a run begins in whose directory another process writes a translation."""
+    """As when a run begins while another process writes a translation into its directory."""
     code = (
         "import sys, time; from pathlib import Path; from nmt.storage import atomic\n"
         "folder = Path(sys.argv[1])\n"
@@ -87,7 +87,7 @@ def test_r22_leftovers_of_a_killed_writer_are_removed_but_no_living_ones(tmp_pat
 
 
 def test_a_later_writer_removes_what_killed_ones_left_and_nothing_else(tmp_path: Path):
-    """Also where a person keeps things of other programs."""
+    """Also where people keep files of other programs."""
     others = [".tmp-other", ".tmp-01234567-a", "tmp-nmt-01234567-a", ".tmp-nmt-new-a"]
     for name in others:
         (tmp_path / name).touch()
@@ -106,7 +106,7 @@ def test_a_later_writer_removes_what_killed_ones_left_and_nothing_else(tmp_path:
 
 
 def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path):
-    """Whatever a library gives them: safetensors has 0600, which a colleague cannot read."""
+    """Not the mode of the library: safetensors uses 0600, which colleagues cannot read."""
     former = os.umask(0o027)
     try:
         with atomic.new_directory(tmp_path / "d") as folder:
@@ -123,7 +123,7 @@ def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path):
 
 @pytest.fixture
 def order(monkeypatch, tmp_path: Path) -> list[tuple[str, str]]:
-    """What is synced, and what is renamed, with its path below `tmp_path`, in order."""
+    """Records syncs and renames in order, with paths below `tmp_path`."""
     done: list[tuple[str, str]] = []
     fsync, replace = os.fsync, os.replace
 
@@ -145,7 +145,7 @@ def order(monkeypatch, tmp_path: Path) -> list[tuple[str, str]]:
 
 
 def test_r2_what_is_renamed_has_been_synced_and_the_rename_is(order, tmp_path: Path):
-    """Else a power cut may leave the new name over content that never reached the disk."""
+    """Otherwise a power cut may leave the new name with content that never reached the disk."""
     atomic.write_file(tmp_path / "f", "x")
     assert order == [("sync", "aside-f"), ("rename", "aside-f"), ("sync", ".")]
     order.clear()
@@ -199,7 +199,7 @@ def test_r22_a_lock_names_its_holder_and_dies_with_it(tmp_path: Path):
 
 
 def test_r22_a_lock_is_lost_with_its_path(tmp_path: Path):
-    """Renamed, removed or its lock deleted: another writer may hold the path by now."""
+    """Renamed, removed, or its lock file deleted: another writer may use the path by now."""
     run, moved = tmp_path / "run", tmp_path / "moved"
     with atomic.lock(run, "one") as one:
         one.check()
@@ -281,7 +281,7 @@ def test_any_flipped_bit_is_found(described: Path, data):
     flipped[bit // 8] ^= 1 << bit % 8
     path.write_bytes(flipped)
     try:
-        # white space in the JSON is not part of what it says
+        # white space between JSON tokens has no meaning
         same = path.name == "manifest.json" and _parsed(flipped) == _parsed(content)
         if not same:
             with pytest.raises(InputError):
@@ -320,6 +320,6 @@ def test_r16_other_kinds_and_names_that_lead_outside(described: Path):
         with pytest.raises(NoModelError, match=r"manifest\.json is damaged"):
             manifest.read(described, "model")
     (described / "manifest.json").unlink()
-    os.mkfifo(described / "manifest.json")  # reading it would wait for ever
+    os.mkfifo(described / "manifest.json")  # reading it would block
     with pytest.raises(NoModelError, match=r"manifest\.json is damaged"):
         manifest.read(described, "model")
