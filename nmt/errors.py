@@ -1,4 +1,4 @@
-"""The errors that end a command with one line, each class with its exit status."""
+"""The errors that end a command with a one-line message, and their exit statuses."""
 
 import errno
 import os
@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 
-# Line ends, other control characters, marks that turn the direction in which text is read
+# Line ends, other control characters and marks that change the text direction
 _UNFIT = re.compile("\r\n|[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 _PATH_ERRORS = {
     errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
 }  # fmt: skip
 
 
-# in messages of torch: of a CPU, of the CUDA runtime, of cuBLAS, cuDNN and their like
+# In messages of torch on a CPU, of the CUDA runtime, and of cuBLAS, cuDNN and similar libraries
 _NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
 
-Note = Callable[[str], None]  # is told what a person should read, a line at a time
+Note = Callable[[str], None]  # called with each user-facing message
 
 
 class Status(IntEnum):
@@ -27,81 +27,86 @@ class Status(IntEnum):
 
     DONE = 0
     BUG = 1  # or an export that failed its own check
-    INPUT = 2  # the user's input, configuration, missing extra, lock, out of memory, lost rank
+    INPUT = 2  # user input, configuration, missing extra, lock, out of memory, lost rank
     NO_MODEL = 3  # no usable checkpoint or model
     DIVERGED = 4  # non-finite loss or gradient norm
     STORAGE = 5  # disk full, no permission, broken transfer
 
 
-def told(text: str) -> str:
-    """Text made fit for one line on a terminal; everything told to a person passes through here.
+def one_line(text: str) -> str:
+    """Makes text safe to print on one line of a terminal. Every user-facing message passes here.
 
-    What could end the line, command the terminal or turn the reading direction becomes a space:
-    names of files, and what is quoted of their content, may come from anywhere.
+    File names, and text quoted from files, may come from anywhere. Characters that could end the
+    line, control the terminal or change the text direction become spaces.
     """
     return _UNFIT.sub(" ", text)
 
 
+told = one_line  # the former name, until its last importers are changed
+
+
 def count(number: int, noun: str) -> str:
-    """A number of things: "1 line", "2,000 lines"."""
+    """Returns a number with its noun: "1 line", "2,000 lines"."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 class InputError(Exception):
-    """Something the user can mend, and the base of all that `nmt` says without a traceback.
+    """A problem that the user can solve; the base of all errors reported without a traceback.
 
     Args:
-        problems: one or more lines of the form "WHAT, WHERE, WHAT TO DO", see `told`.
+        problems: one line per problem, in plain sentences: what is wrong and where, then the
+            remedy. Every line goes through `one_line`.
     """
 
     status: int = Status.INPUT
 
     def __init__(self, problem: str, *others: str):
-        self.problems = tuple(map(told, (problem, *others)))
+        self.problems = tuple(map(one_line, (problem, *others)))
         super().__init__(*self.problems)
 
     def __str__(self) -> str:
         return "\n".join(self.problems)
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """The problems, with parameters called as `names` has it, or else by their own names."""
+        """Returns the problems, with parameters renamed as in `names`."""
         return self.problems
 
 
 class ArgumentError(InputError):
-    """A wrong argument of a function, or arguments that do not go together.
+    """A wrong argument of a function, or arguments that exclude each other.
 
-    Whoever offers the function under other names says the problem with them: a command, its flags.
+    Callers that expose a parameter under another name, such as a command-line flag, use that name
+    in the message (`naming`).
 
     Args:
-        text: the line, with parameters' names in braces.
-        values: what fills its empty braces, in order:
-            ArgumentError("more than beam {}, {n_best} {}, widen {beam}", 2, 3)
+        text: the message, with the names of parameters in braces.
+        values: what replaces the empty braces, in order:
+            ArgumentError("{n_best} is {}, but {beam} is {}. Increase {beam}.", 3, 2)
     """
 
     def __init__(self, text: str, *values: object):
         self._text, self._values = text, values
         super().__init__(*self.naming({}))
-        self.args = (text, *values)  # what a copy in another process is made from
+        self.args = (text, *values)  # pickling calls the class with them
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """The line with other names for parameters, such as flags; those not in `names` remain."""
+        """Returns the message with parameters renamed as in `names`; others keep their names."""
         values = iter(self._values)
 
         def filled(brace: re.Match[str]) -> str:
             return names.get(brace[1], brace[1]) if brace[1] else str(next(values))
 
-        return (told(re.sub(r"\{(\w*)\}", filled, self._text)),)
+        return (one_line(re.sub(r"\{(\w*)\}", filled, self._text)),)
 
 
 class NoModelError(InputError):
-    """No usable checkpoint or model: damaged, a file missing, a hash that differs."""
+    """No usable checkpoint or model: damaged, incomplete or with another hash than recorded."""
 
     status = Status.NO_MODEL
 
 
 class DivergedError(InputError):
-    """Training diverged, a loss, gradient or weight is not finite: stopped before it is saved."""
+    """Training diverged: a loss, gradient or weight is not finite. Raised before it is saved."""
 
     status = Status.DIVERGED
 
@@ -113,32 +118,32 @@ class StorageError(InputError):
 
 
 class ExportError(InputError):
-    """An exported model does not do what ours does, and is not kept."""
+    """An exported model does not agree with the original, and is not kept."""
 
     status = Status.BUG
 
 
 class LastingError(InputError):
-    """The file that was read is not damaged, so an older one must not be used in its place."""
+    """A file is unusable but not damaged, so an older one must not be used in its place."""
 
 
 class DeniedError(LastingError, StorageError):
-    """A file is there, but may not be opened: permission is missing, or descriptors are."""
+    """A file exists, but cannot be opened: no permission, or too many open files."""
 
 
 class LostRankError(InputError):
-    """A process of a distributed run is no longer there."""
+    """A process of a distributed run has ended or is unreachable."""
 
 
 class ToldElsewhereError(InputError):
-    """Another process of the run has reported the error, and this one ends silently.
+    """Another process of the run has reported the error, so this process ends silently.
 
     Args:
-        status: the exit status of the one that has said it.
+        status: the exit status of the process that reported the error.
     """
 
     def __init__(self, status: int):
-        super().__init__("another process of this run has said why it ends, its output, see there")
+        super().__init__("Another process of this run has reported the error. See its output.")
         self.status = status
         self.args = (status,)
 
@@ -146,11 +151,11 @@ class ToldElsewhereError(InputError):
 class Stopped(BaseException):
     """A signal ended the work after it was saved; the message says where.
 
-    Like KeyboardInterrupt no `Exception`: it may be raised anywhere, also where a library's
-    exceptions are turned into error lines.
+    Derived from BaseException, like KeyboardInterrupt: it may be raised inside code that turns
+    exceptions of a library into error messages.
 
     Args:
-        signal_number: SIGINT gives exit status 130, any other 143.
+        signal_number: SIGINT gives exit status 130, any other signal 143.
     """
 
     def __init__(self, signal_number: int, message: str):
@@ -162,19 +167,21 @@ class Stopped(BaseException):
 
 
 def of_system(error: OSError) -> InputError:
-    """The operating system's error as a line: a wrong path is bad input, the rest is storage."""
-    what = f"{error.strerror or error}, {error.filename or 'while reading or writing'}"
+    """Turns an error of the operating system into a message: a wrong path is bad input, the rest
+    are storage errors.
+    """
+    what = f"{error.strerror or error}: {error.filename or 'unknown file'}"
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return DeniedError(f"{what}, raise the limit on open files, see ulimit -n")
+        return DeniedError(f"{what}. Raise the limit on open files (ulimit -n).")
     if isinstance(error, PermissionError):
-        return DeniedError(f"{what}, check its permissions and those of its folder")
+        return DeniedError(f"{what}. Check its permissions and those of its directory.")
     kind = InputError if error.errno in _PATH_ERRORS else StorageError
-    return kind(f"{what}, check path, permission and room on the disk")
+    return kind(f"{what}. Check the path, its permissions and the free disk space.")
 
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Says what an OSError of the block is about if it does not, as that of a full disk."""
+    """Adds `what` to an OSError of the block that names no file, such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -184,10 +191,10 @@ def naming(what: str) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out, on the host or on a GPU.
+    """Returns whether memory ran out, on the host or on a GPU.
 
-    torch is not imported to ask for its class `OutOfMemoryError`, which its own allocator raises.
-    What CUDA and its libraries fail to allocate for themselves is a RuntimeError.
+    Recognizes `torch.OutOfMemoryError` by its name, so that torch is not imported. Memory that CUDA
+    and its libraries fail to allocate for themselves gives a RuntimeError.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
@@ -195,7 +202,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def where(error: BaseException) -> str:
-    """An exception without its message, which may quote a text."""
+    """Returns the type and place of an exception without its message, which may quote a text."""
     frames = traceback.extract_tb(error.__traceback__)
     places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in frames[:-9:-1])
     return f"{type(error).__name__} in {places}"

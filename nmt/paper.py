@@ -1,15 +1,15 @@
-"""What the paper states, the only copy: its models' settings and the figures of its tables.
+"""The settings and figures that the paper states; no other module repeats them.
 
-Vaswani et al., 2017, https://arxiv.org/abs/1706.03762. Settings are named as in a configuration.
-The figures are single ones, without intervals; its BLEU has no signature.
+Vaswani et al., 2017, https://arxiv.org/abs/1706.03762. Settings have the names that they have in
+a configuration. The paper gives single figures without intervals, and BLEU without a signature.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Any
 
-# §3, §5 and §6.1; the vocabulary is of "about 37000" pieces. What it does not have is 0 or None.
-# Checkpoints by steps are §6.1's ten minutes at §5.2's speed; precision is that of footnote 5.
+# §3, §5 and §6.1. The vocabulary has "about 37000" tokens. 0 and None mark what the paper lacks.
+# checkpoint_every is §6.1's ten minutes at §5.2's speed; §6.1 speaks of single precision.
 BASE: dict[str, Any] = {
     "model.encoder_layers": 6, "model.decoder_layers": 6, "model.d_model": 512,
     "model.d_ff": 2048, "model.heads": 8, "model.d_k": 64, "model.d_v": 64,
@@ -26,7 +26,7 @@ BIG = BASE | {
     "model.d_model": 1024, "model.d_ff": 4096, "model.heads": 16, "model.dropout": 0.3,
     "training.max_steps": 300_000, "training.average_last": 20, "training.checkpoint_every": 600,
 }  # fmt: skip
-# By target language. EN-FR has other pieces (§5.1), and its big model less dropout (§6.1).
+# By target language. EN-FR has 32,000 word pieces (§5.1), its big model less dropout (§6.1).
 MODELS = {
     ("de", "base"): BASE,
     ("de", "big"): BIG,
@@ -36,8 +36,8 @@ MODELS = {
 
 ADAM_BETAS, ADAM_EPSILON = (0.9, 0.98), 1e-9  # §5.3
 
-# Table 1, complexity of a layer: n is the sequence's length, d the representation's size, k the
-# kernel's, r the neighbourhood's
+# Table 1, complexity per layer: n is the sequence length, d the width of the representation, k the
+# kernel size and r the size of the neighborhood
 TABLE_1 = {
     "self-attention": "n²·d", "recurrent": "n·d²", "convolutional": "k·n·d²",
     "restricted self-attention": "r·n·d",
@@ -48,14 +48,14 @@ TABLE_2 = {
     ("de", "base"): 27.3, ("de", "big"): 28.4, ("fr", "base"): 38.1, ("fr", "big"): 41.8,
 }  # fmt: skip
 EN_FR_BIG_IN_TEXT = 41.0  # the same figure in the text of §6.1
-# Table 2, training cost in FLOPs, EN-DE: hours x GPUs x sustained FLOP/s, not operations counted
+# Table 2, EN-DE: training time x number of GPUs x sustained FLOP/s, not a count of operations
 TRAINING_FLOPS = {"base": 3.3e18, "big": 2.3e19}
-# Footnote 5, sustained single-precision FLOP/s of a GPU
+# Sustained single-precision FLOP/s per GPU (§6.1, footnote 5)
 SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 
 
 def sustained_flops(device: str) -> float | None:
-    """The paper's figure for a GPU of that name; None if it has none.
+    """Returns the paper's sustained FLOP/s for a GPU of that name, or None.
 
     >>> sustained_flops("Tesla K40m"), sustained_flops("Quadro P1000")
     (3700000000000.0, None)
@@ -66,13 +66,13 @@ def sustained_flops(device: str) -> float | None:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of Table 3: newstest2013 EN-DE, last checkpoint alone."""
+    """A row of Table 3: newstest2013 EN-DE, without averaging checkpoints."""
 
-    name: str  # of its file in configs/table3
+    name: str  # of the configuration in configs/table3
     ppl: float  # per word piece
     bleu: float
-    parameters: int | None  # in millions, where the paper states them
-    changes: dict[str, Any]  # against the base model
+    parameters: int | None  # in millions; None if the paper does not state it
+    changes: dict[str, Any]  # settings that differ from the base model's
 
 
 def _row(name: str, ppl: float, bleu: float, parameters: int | None = None, **changes: Any) -> Row:

@@ -1,4 +1,4 @@
-"""Processes that compute for this one: they start without being interrupted, and end with it."""
+"""Worker processes: they ignore stop signals and end with their parent."""
 
 import multiprocessing
 import os
@@ -11,18 +11,18 @@ from nmt import signals
 
 
 def cores() -> int:
-    """The CPU cores that this process may use."""
+    """Returns the number of CPU cores that this process may use."""
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
 def start_deaf(process: BaseProcess) -> None:
-    """Starts a process that ignores signals which ask it to stop, from its first instruction.
+    """Starts a process that ignores the stop signals from its first instruction.
 
-    A Ctrl-C goes to all processes of a terminal, but it is for this one to end the others.
+    Ctrl-C sends SIGINT to all processes of a terminal; the parent ends its workers itself.
     """
-    resource_tracker.ensure_running()  # its own start would unblock the signals
-    former = signal.pthread_sigmask(signal.SIG_BLOCK, signals.STOP)  # inherited
+    resource_tracker.ensure_running()  # starting it later would unblock the signals
+    former = signal.pthread_sigmask(signal.SIG_BLOCK, signals.STOP)  # the child inherits the mask
     try:
         process.start()
     finally:
@@ -30,7 +30,7 @@ def start_deaf(process: BaseProcess) -> None:
 
 
 def end_with_parent() -> None:
-    """Makes this process end when the one that started it has, whatever it is doing."""
+    """Makes this process exit as soon as its parent has ended, whatever it is doing."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     sentinel = parent.sentinel

@@ -1,7 +1,7 @@
 """The signals that ask a process to stop, and their handlers.
 
-Training finishes its step and saves first (`StopRequest` in `training/distributed.py`); preparing
-and other commands stop at once (`stoppable`).
+Training finishes its step and saves first (`StopRequest` in `training/distributed.py`). Other
+commands stop at once (`stoppable`).
 """
 
 import signal
@@ -13,10 +13,10 @@ from types import FrameType
 
 from nmt.errors import Stopped
 
-# SIGUSR1: a scheduler's early warning; SIGHUP: a connection that has dropped
+# SIGUSR1: a scheduler's early warning; SIGHUP: the terminal was closed or its connection lost
 STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
-_LOOK_AGAIN_S = 0.05
+_RETRY_S = 0.05
 _LONGEST_IMPORT_S = 10
 
 Handler = Callable[[int, FrameType | None], None]
@@ -24,10 +24,10 @@ Handler = Callable[[int, FrameType | None], None]
 
 @contextmanager
 def handled_by(handler: Handler) -> Iterator[None]:
-    """`handler` for each signal that asks to stop, in the block; the former ones after it.
+    """Installs `handler` for every stop signal within the block, then restores the former handlers.
 
-    SIGHUP stays ignored if it is, as nohup wants it. In another thread than the main one this does
-    nothing, as Python lets no other set handlers.
+    SIGHUP stays ignored if it was (nohup). Does nothing outside the main thread, where Python
+    cannot install handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -46,10 +46,10 @@ def handled_by(handler: Handler) -> Iterator[None]:
 
 @contextmanager
 def stoppable(message: str) -> Iterator[None]:
-    """Makes these signals raise Stopped with `message` in the block, at whatever line it is.
+    """Makes every stop signal raise Stopped with `message`, at any line of the block.
 
-    Only what is being imported is imported first: packages in C turn an exception that comes in
-    between into one of their own, or abort the process.
+    An import in progress is finished first: packages in C turn an exception raised during their
+    import into another one, or abort the process.
     """
     came: list[float] = []
     former = signal.getsignal(signal.SIGALRM)
@@ -58,17 +58,17 @@ def stoppable(message: str) -> Iterator[None]:
         came.append(time.monotonic())
         if _is_importing(frame) and came[-1] - came[0] < _LONGEST_IMPORT_S:
             signal.signal(signal.SIGALRM, lambda _, frame: stop(number, frame))
-            signal.setitimer(signal.ITIMER_REAL, _LOOK_AGAIN_S)
+            signal.setitimer(signal.ITIMER_REAL, _RETRY_S)
             return
         for each in STOP:
-            signal.signal(each, signal.SIG_IGN)  # ending takes a moment, and once is enough
+            signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
         raise Stopped(number, message)
 
     with handled_by(stop):
         try:
             yield
         finally:
-            if came:  # perhaps in an import with which the block ended
+            if came:  # the timer may still run, if the block ended during an import
                 signal.setitimer(signal.ITIMER_REAL, 0)
                 signal.signal(signal.SIGALRM, former)
 

@@ -1,4 +1,4 @@
-"""Who hears the signals that ask to stop."""
+"""Handlers of the signals that ask a process to stop."""
 
 import importlib
 import signal
@@ -33,7 +33,7 @@ def test_nohup_keeps_its_promise():
 
 @pytest.mark.parametrize("patience_s", [PATIENCE_S, 0])
 def test_what_is_being_imported_is_imported_first(patience_s, tmp_path, monkeypatch):
-    """A package in C would turn Stopped into an ImportError, or abort; but not for ever."""
+    """A package in C would turn Stopped into an ImportError, or abort; the wait is limited."""
     monkeypatch.setattr(signals, "_LONGEST_IMPORT_S", patience_s)
     monkeypatch.syspath_prepend(tmp_path)
     name = f"interrupted_{bool(patience_s)}"

@@ -1,4 +1,4 @@
-"""The one line that an error becomes."""
+"""The one-line messages of system errors."""
 
 import errno
 import os
@@ -12,16 +12,16 @@ from nmt.errors import Status, is_out_of_memory, of_system
 @pytest.mark.parametrize(
     ("number", "status", "what_to_do"),
     [
-        (errno.ENOENT, Status.INPUT, "check path"),
-        (errno.ENOSPC, Status.STORAGE, "room on the disk"),
-        (errno.EACCES, Status.STORAGE, "check its permissions"),
-        (errno.EMFILE, Status.STORAGE, "raise the limit on open files, see ulimit -n"),
+        (errno.ENOENT, Status.INPUT, "Check the path"),
+        (errno.ENOSPC, Status.STORAGE, "free disk space"),
+        (errno.EACCES, Status.STORAGE, "Check its permissions"),
+        (errno.EMFILE, Status.STORAGE, "Raise the limit on open files (ulimit -n)"),
     ],
 )
 def test_an_error_of_the_system_says_what_to_do(number: int, status: Status, what_to_do: str):
     error = of_system(OSError(number, os.strerror(number), "f"))
     assert error.status == status
-    assert str(error).startswith(f"{os.strerror(number)}, f, ") and what_to_do in str(error)
+    assert str(error).startswith(f"{os.strerror(number)}: f. ") and what_to_do in str(error)
 
 
 @pytest.mark.parametrize(

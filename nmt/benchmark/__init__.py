@@ -1,1 +1,1 @@
-"""How fast training and translating are, beside what the machine can do."""
+"""Measures the speed of training and translation, and the limits of the machine."""

@@ -1,9 +1,9 @@
-"""FLOPs by formula: those of the products with weights, and of attention's two products.
+"""FLOPs by formula: products with weights, and the two matrix products of attention.
 
-A multiply-add counts as two. Norms, softmax, look-ups, dropout, Adam, padding and anything computed
-twice are not work, so that a faster way to the same result has the higher rate.
+A multiply-add counts as two FLOPs. Norms, softmax, look-ups, dropout, Adam, padding and recomputed
+values do not count, so that a faster way to the same result has a higher rate.
 
-d d_model, h heads, k d_k, v d_v, f d_ff, V vocabulary.
+In formulas: d d_model, h heads, k d_k, v d_v, f d_ff, V vocabulary size.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ import numpy as np
 
 from nmt.config import Model
 
-Lengths = Sequence[int] | np.ndarray  # tokens of each sentence, the end symbol counted
+Lengths = Sequence[int] | np.ndarray  # tokens of each sentence, with EOS
 
 
 def training_flops(
     model: Model, vocabulary_size: int, source_lengths: Lengths, target_lengths: Lengths
 ) -> int:
-    """To train on sentence pairs once: three times the forward pass, as backward takes two.
+    """Returns the FLOPs of training once on sentence pairs: three times the forward pass.
 
-    Each query is counted with every key of its sentence, those that causality hides included, as
-    in the usual formulas: of the base model at 25 tokens they are 0.1 %.
+    As usual, counts attention of each query to every key of its sentence, although the causal mask
+    hides some keys: 0.1 % of the FLOPs of the base model at 25 tokens.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     squares = int((source**2).sum()), int((target**2).sum()), int((source * target).sum())
@@ -38,7 +38,10 @@ def translation_flops(
     target_lengths: Lengths,
     beam: int,
 ) -> int:
-    """To translate: the source once; `beam` times each target token with the keys up to its own."""
+    """Returns the FLOPs of translation with a beam, without padding.
+
+    Counts the encoder once, and the decoder `beam` times with the keys up to each token.
+    """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     of_source = _of_source(model) * int(source.sum())
     of_target = _of_target(model, vocabulary_size) * int(target.sum())
@@ -49,18 +52,18 @@ def translation_flops(
 
 
 def flops_per_token_pair(model: Model, vocabulary_size: int, length: int) -> int:
-    """To train on one source and one target token of sentences of `length` tokens."""
+    """Returns the training FLOPs per source and target token, in sentences of `length` tokens."""
     return training_flops(model, vocabulary_size, [length], [length]) // length
 
 
 def quadratic_length(model: Model, vocabulary_size: int) -> float:
-    """Tokens of a sentence at which attention's two products cost as much as all others."""
+    """Returns the sentence length at which attention's products cost as much as all others."""
     products = _of_source(model) + _of_target(model, vocabulary_size)
     return products / _of_weighing(model, 1, 1, 1)
 
 
 def _of_source(model: Model) -> int:
-    """Multiply-adds with weights of a source token: encoder, and the decoder's view of it."""
+    """Returns multiply-adds with weights per source token: encoder, and keys and values for it."""
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     seen = d * h * (model.d_k + model.d_v)
@@ -69,7 +72,7 @@ def _of_source(model: Model) -> int:
 
 
 def _of_target(model: Model, vocabulary_size: int) -> int:
-    """Multiply-adds with weights of a target token: decoder and logits."""
+    """Returns multiply-adds with weights per target token: decoder and logits."""
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     cross_attention = d * h * model.d_k + h * model.d_v * d
@@ -78,6 +81,6 @@ def _of_target(model: Model, vocabulary_size: int) -> int:
 
 
 def _of_weighing(model: Model, encoder: int, decoder: int, cross: int) -> int:
-    """Multiply-adds of scores and of weighted sums, for as many pairs of query and key."""
+    """Returns multiply-adds of scores and weighted sums for these numbers of query-key pairs."""
     pairs = model.encoder_layers * encoder + model.decoder_layers * (decoder + cross)
     return model.heads * (model.d_k + model.d_v) * pairs

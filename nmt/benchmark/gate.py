@@ -1,8 +1,8 @@
-"""Keeps the slow moments of a machine out of what is measured on it.
+"""Excludes slow phases of a machine from measurements.
 
-Machines that are shared, hot or virtual have phases in which everything takes twice as long. So a
-product of known size, the probe, is timed before and after whatever is measured, and what
-began or ended in such a phase is measured again.
+On shared, hot or virtual machines everything may take twice as long for some time. A matrix product
+of fixed size, the probe, is timed before and after every measurement. A measurement that began or
+ended in a slow phase is repeated.
 """
 
 import time
@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-FAST = 0.8  # of the probe's best rate; below it a phase is slow
-_ATTEMPTS = 3  # of each wanted measurement, on average
-_PATIENCE_S = 60.0  # waited for a slow phase to pass, in all
+FAST = 0.8  # of the probe's best rate; a lower rate means a slow phase
+_ATTEMPTS = 3  # maximum measurements per wanted one
+_PATIENCE_S = 60.0  # maximum total wait for slow phases to pass
 _PAUSE_S = 0.5
 
 T = TypeVar("T")
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Gated(Generic[T]):
-    """What was measured while the machine was fast."""
+    """Measurements from fast phases of the machine."""
 
     kept: list[T]  # at least one
     dropped: int
-    slowest: float  # rate of the probe around those kept; slow only if all were
+    slowest: float  # lowest rate of the probe around those kept
 
 
 class Gate:
@@ -32,8 +32,8 @@ class Gate:
 
     Args:
         probe: does a fixed amount of work and returns its rate.
-        sleep: waits for so many seconds.
-        best: a rate known from before.
+        sleep: waits for a number of seconds.
+        best: the highest rate known so far.
 
     Attributes:
         best: the highest rate so far.
@@ -52,17 +52,17 @@ class Gate:
             self.rate()
 
     def rate(self) -> float:
-        """The probe's rate now."""
+        """Measures and returns the current rate of the probe."""
         now = self._probe()
         self.best = max(self.best, now)
         return now
 
     def is_slow(self, rate: float) -> bool:
-        """Whether a rate is that of a slow phase."""
+        """Returns whether a rate indicates a slow phase."""
         return rate < FAST * self.best
 
     def wait(self) -> float:
-        """Waits until the machine is fast, as long as there is patience; the probe's rate then."""
+        """Waits until the machine is fast, within the remaining patience; returns its rate."""
         rate = self.rate()
         while self.is_slow(rate) and self._patience_s > 0:
             self._sleep(_PAUSE_S)
@@ -71,15 +71,15 @@ class Gate:
         return rate
 
     def measured(self, measure: Callable[[], tuple[T, Sequence[float]]], wanted: int) -> Gated[T]:
-        """Measures until `wanted` results are from fast phases, at most three times as often.
+        """Measures until `wanted` results come from fast phases, at most 3 * wanted times.
 
         Args:
-            measure: returns a result, and the rates that `rate` had meanwhile, perhaps none.
-            wanted: results, at least one.
+            measure: returns a result, and the rates that `rate` returned meanwhile, if any.
+            wanted: number of results, at least one.
 
         Returns:
-            At most `wanted` results, in their order. If all were from slow phases, the one from
-            the least slow.
+            At most `wanted` results, in their order. If all come from slow phases, the result of
+            the least slow one.
         """
         taken: list[tuple[float, T]] = []
         while True:

@@ -1,4 +1,4 @@
-"""What the machine can do at best, and how much of it is used: products, copies, memory, time."""
+"""Measures the limits of a machine: rates of matrix products and memory copies, times, memory."""
 
 import resource
 import sys
@@ -16,11 +16,11 @@ from nmt.config import Model
 from nmt.model.kernels.prepacking import Int8Linear, Precision, PrepackedLinear
 from nmt.model.kernels.products import has_onednn
 
-_LEAST_TIMINGS, _LEAST_S = 3, 0.1  # of a product
-_LEAST_TIMING_S = 0.003  # a timing of less has several calls
-_COPY_BYTES = 128 << 20  # far more than caches hold
-_CPU_ROWS = 4096  # more make a product no faster there, and the list slow
-_PROBE_SIZE, _GPU_PROBE_SIZE = 512, 4096  # rows and columns of the gate's product
+_LEAST_TIMINGS, _LEAST_S = 3, 0.1  # per product
+_LEAST_TIMING_S = 0.003  # shorter calls are timed several at a time
+_COPY_BYTES = 128 << 20  # far larger than caches
+_CPU_ROWS = 4096  # more rows do not make products faster on a CPU
+_PROBE_SIZE, _GPU_PROBE_SIZE = 512, 4096  # rows and columns of the probe's product
 
 
 @dataclass(frozen=True)
@@ -34,24 +34,24 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Of one product."""
+        """FLOPs of one product."""
         return 2 * self.rows * self.inner * self.columns
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """The best rates measured."""
+    """The highest rates measured."""
 
-    products: list[tuple[Product, float]]  # FLOPs a second, in the order of the layers
-    copy_bytes_per_second: float  # of memory, read and written bytes counted
+    products: list[tuple[Product, float]]  # FLOPs per second, in the order of the layers
+    copy_bytes_per_second: float  # bytes read plus bytes written
 
     @property
     def best(self) -> float:
-        """FLOPs a second of the fastest product."""
+        """FLOPs per second of the fastest product."""
         return max(rate for _, rate in self.products)
 
     def as_json(self) -> dict[str, Any]:
-        """Keys as docs/speed.md lists them."""
+        """Returns the rates as a JSON object; docs/speed.md lists its keys."""
         return {
             "best_flops_per_second": self.best,
             "copy_bytes_per_second": self.copy_bytes_per_second,
@@ -64,10 +64,11 @@ class Ceilings:
 def model_products(
     model: Model, vocabulary_size: int, rows: int, *, gradients: bool
 ) -> list[Product]:
-    """A model's products with its weights for so many tokens, each shape once.
+    """Returns the distinct products of activations and weights in a model.
 
     Args:
-        gradients: those of the backward pass as well: of a product's input, of its weight.
+        rows: number of tokens.
+        gradients: adds the products of the backward pass, for gradients of inputs and weights.
     """
     d, h = model.d_model, model.heads
     forward = {
@@ -102,11 +103,11 @@ def measured_ceilings(
     *,
     gradients: bool,
 ) -> Ceilings:
-    """The rates of a model's products and of copying memory, each begun in a fast phase.
+    """Measures the rates of a model's products and of memory copies, in fast phases.
 
     Args:
-        rows: tokens multiplied at once; on a CPU at most 4,096 of them.
-        precision: of the products.
+        rows: tokens per product; on a CPU at most 4,096 are used.
+        precision: number type of the products.
     """
     rows = min(rows, _CPU_ROWS) if device.type == "cpu" else rows
     rates = []
@@ -125,7 +126,7 @@ def measured_ceilings(
 def _multiplication(
     product: Product, precision: Precision, device: torch.device
 ) -> Callable[[], object]:
-    """A call that computes the product, by the fastest way that translating knows."""
+    """Returns a function that computes the product with the fastest kernel of translation."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     x = torch.randn(product.rows, product.inner, device=device, dtype=dtype)
     weight = torch.randn(product.columns, product.inner, device=device, dtype=dtype)
@@ -137,7 +138,7 @@ def _multiplication(
 
 
 def probe(device: torch.device) -> Callable[[], float]:
-    """What a `Gate` needs: times a product, FLOPs a second, the better of two timings."""
+    """Returns the probe of a `Gate`: the rate of a product in FLOPs per second, best of two."""
     size = _PROBE_SIZE if device.type == "cpu" else _GPU_PROBE_SIZE
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
@@ -150,7 +151,7 @@ def probe(device: torch.device) -> Callable[[], float]:
 
 
 def least_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """The least time of a call; a call that is too short is timed with others after it."""
+    """Returns the minimum time of a call in seconds; times short calls several at once."""
     first = seconds(call, device)  # warms up
     calls = max(1, round(_LEAST_TIMING_S / max(seconds(call, device), 1e-7)))
 
@@ -165,7 +166,7 @@ def least_seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def seconds(call: Callable[[], object], device: torch.device) -> float:
-    """The time until the device has done what a call asks of it."""
+    """Returns the seconds until the device has finished the work of a call."""
     synchronize(device)
     began = time.perf_counter()
     call()
@@ -174,13 +175,13 @@ def seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits until the device has done all that it was asked for."""
+    """Waits until the device has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def peak_memory(device: torch.device) -> int:
-    """Most bytes so far: of a GPU's memory held by torch, or of this process, libraries too."""
+    """Returns the peak memory in bytes: torch's on a GPU, otherwise that of the whole process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     unit = 1 if sys.platform == "darwin" else 1024

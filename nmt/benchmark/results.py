@@ -1,4 +1,4 @@
-"""A benchmark's result for a person: as text, or as a picture of bars."""
+"""Presents the result of a benchmark as text or as a bar chart."""
 
 from html import escape
 from pathlib import Path
@@ -7,14 +7,14 @@ from typing import Any
 from nmt.errors import ArgumentError
 from nmt.lines.translate import check_output, opened_output
 
-Bars = tuple[str, list[tuple[str, float, bool]]]  # heading; label, value, whether it is nmt's own
+Bars = tuple[str, list[tuple[str, float, bool]]]  # heading; label, value, whether it is of nmt
 
 _LABEL, _BAR, _VALUE, _ROW = 300, 420, 90, 22  # widths and height in pixels
 _OWN, _OTHER = "#c2410c", "#94a3b8"
 
 
 def as_text(found: dict[str, Any]) -> str:
-    """The result, a line a figure."""
+    """Returns the result as text, one figure per line."""
     rows = _of_training(found) if _is_training(found) else _of_translating(found)
     ceilings = found["ceilings"]
     rows += [
@@ -47,8 +47,8 @@ def _of_training(found: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     return [
         *rows,
-        ("steps", f"{steps['timed']} timed, {steps['dropped']} dropped in slow phases"),
-        ("fill", f"{found['fill']:.1%} of the computed tokens are no padding"),
+        ("steps", f"{steps['timed']} timed, {steps['dropped']} dropped (slow phases)"),
+        ("fill", f"{found['fill']:.1%} of the computed tokens are not padding"),
         ("work", f"{found['flops_per_second'] / 1e9:,.1f} GFLOP/s"),
     ]
 
@@ -70,22 +70,22 @@ def _of_translating(found: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     return [
         *rows,
-        ("passes", f"{passes['timed']} timed, {passes['dropped']} dropped in slow phases"),
+        ("passes", f"{passes['timed']} timed, {passes['dropped']} dropped (slow phases)"),
         ("work", f"{found['flops_per_second'] / 1e9:,.1f} GFLOP/s"),
     ]
 
 
 def check_picture(path: Path | None) -> None:
-    """Raises ArgumentError, of a parameter `output`, if no picture can have that name."""
+    """Raises ArgumentError (parameter `output`) if no picture can be written to `path`."""
     if path is None:
         return
     check_output(path)
     if path.suffix != ".svg":
-        raise ArgumentError("not .svg, {output} {}, name such a file", path)
+        raise ArgumentError("{output} {} must end in .svg.", path)
 
 
 def write_picture(found: dict[str, Any], path: Path | None) -> None:
-    """Draws times and rates as an SVG file, if it has a name."""
+    """Plots times and rates to an SVG file; does nothing if `path` is None."""
     if path is None:
         return
     with opened_output(path) as file:
@@ -93,7 +93,7 @@ def write_picture(found: dict[str, Any], path: Path | None) -> None:
 
 
 def picture(found: dict[str, Any]) -> str:
-    """Bars: where the time goes; the rate of all work beside those of single products."""
+    """Returns an SVG bar chart of times, and of the total rate beside the rates of products."""
     speed = f"{found['target_tokens_per_second']:,.0f} target tokens/s"
     if _is_training(found):
         title = f"Training, {speed}"
@@ -102,15 +102,15 @@ def picture(found: dict[str, Any]) -> str:
     else:
         title = f"Translating, {found['sentences_per_second']:,.1f} sentences/s, {speed}"
         times = [("first sentence", 1e3 * found["first_translation_seconds"], True)]
-        times.append(("a sentence by itself", 1e3 * found["sentence_seconds"], True))
+        times.append(("single sentence", 1e3 * found["sentence_seconds"], True))
         parts = ("latency, ms", times)
-    rates = [("all work", found["flops_per_second"] / 1e9, True)]
+    rates = [("total", found["flops_per_second"] / 1e9, True)]
     rates += [
         (each["name"], each["flops_per_second"] / 1e9, False)
         for each in found["ceilings"]["products"]
     ]
     under = f"{found['device']}, {found['precision']}, {found['ceiling_share']:.0%} of the ceiling"
-    return _drawn(title, under, [parts, ("GFLOP/s: all work, and single products", rates)])
+    return _drawn(title, under, [parts, ("GFLOP/s: total, and of single products", rates)])
 
 
 def _drawn(title: str, under: str, groups: list[Bars]) -> str:

@@ -1,4 +1,4 @@
-"""Times optimizer steps: those of `nmt train`, on drawn or prepared sentences."""
+"""Times optimizer steps of `nmt train`, on random or prepared sentences."""
 
 import statistics
 import time
@@ -32,33 +32,33 @@ from nmt.training.loss import TransformerLoss
 from nmt.training.step import StepResult, optimizer_step
 
 PARTS = ("data", "forward", "loss", "backward", "optimizer")
-_WARM_UP = 2  # steps that are not timed
-_FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # steps that are: more than five if they are short
+_WARM_UP = 2  # untimed steps
+_FEWEST, _MOST, _ENOUGH_S = 5, 40, 3.0  # minimum and maximum number of timed steps, total time
 _ON_GPU = 10  # steps that are timed together
 _NO_END = 10**9  # steps
-_LEAST_PAIRS = 20_000  # drawn; a larger step draws ten times its own
+_LEAST_PAIRS = 20_000  # random pairs; at least ten times the pairs of a step
 
 
 @dataclass(frozen=True)
 class Steps:
-    """Steps that were timed together: one; several on a GPU, which the host keeps ahead of."""
+    """Steps that were timed together: one on a CPU, several on a GPU, which runs asynchronously."""
 
     number: int
-    parts: dict[str, float]  # seconds of each of `PARTS`, of all steps
-    source_tokens: int  # real ones, end symbols counted
+    parts: dict[str, float]  # seconds of each of `PARTS`, summed over the steps
+    source_tokens: int  # non-padding, with EOS
     target_tokens: int
-    computed_tokens: int  # of both sides, padding counted
-    flops: int  # of the real tokens
+    computed_tokens: int  # of both sides, with padding
+    flops: int  # of non-padding tokens
 
     @property
     def seconds(self) -> float:
-        """From the first step's beginning to the last one's end."""
+        """Seconds from the start of the first step to the end of the last."""
         return sum(self.parts.values())
 
 
 @dataclass(frozen=True)
 class TrainingSpeed:
-    """What `timed_training` found."""
+    """The result of `timed_training`."""
 
     timed: Gated[Steps]
     peak_memory_bytes: int
@@ -67,29 +67,29 @@ class TrainingSpeed:
 
     @property
     def target_tokens_per_second(self) -> float:
-        """Median over what was timed."""
+        """Median over the timed groups of steps."""
         return statistics.median(each.target_tokens / each.seconds for each in self.timed.kept)
 
     @property
     def flops_per_second(self) -> float:
-        """Median over what was timed."""
+        """Median over the timed groups of steps."""
         return statistics.median(each.flops / each.seconds for each in self.timed.kept)
 
     @property
     def tokens_per_step(self) -> float:
-        """Those computed, padding counted, mean of both sides and median over what was timed."""
+        """Computed tokens per step, with padding: mean of both sides, median over the groups."""
         return statistics.median(each.computed_tokens / each.number / 2 for each in self.timed.kept)
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds of a step of median length, divided as all timed steps together are."""
+        """Seconds per part of a step: each part's share of the total time, of the median step."""
         kept = self.timed.kept
         median = statistics.median(each.seconds / each.number for each in kept)
         total = sum(each.seconds for each in kept)
         return {name: median * sum(s.parts[name] for s in kept) / total for name in PARTS}
 
     def as_json(self) -> dict[str, Any]:
-        """Keys as docs/speed.md lists them."""
+        """Returns the result as a JSON object; docs/speed.md lists its keys."""
         kept, parts = self.timed.kept, self.parts
         number = kept[0].number
         real = sum(each.source_tokens + each.target_tokens for each in kept)
@@ -110,25 +110,26 @@ class TrainingSpeed:
 def benchmark_training(
     config: Config, *, prepared: bool = False, picture: Path | None = None, note: Note
 ) -> dict[str, Any]:
-    """How fast a configuration trains here, as a JSON object; docs/speed.md lists its keys.
+    """Measures how fast a configuration trains; docs/speed.md lists the keys of the result.
 
     Args:
-        prepared: takes batches from the configuration's prepared data, not from drawn lengths.
-        picture: where the result is drawn, a name in .svg.
-        note: is told what is being measured, a line at a time.
+        prepared: takes batches from the configuration's prepared data, not random sentences.
+        picture: SVG file for a plot of the result.
+        note: called with each progress message.
 
     Raises:
-        InputError: no such prepared data, out of memory, several processes, no such folder.
+        InputError: prepared data or the picture's directory are missing, memory ran out, or there
+            are several processes.
         DivergedError: the loss is not finite.
     """
     check_picture(picture)
     if world_size() > 1:
-        raise InputError("one process is measured, torchrun, start nmt benchmark without it")
+        raise InputError("A benchmark measures one process. Start nmt benchmark without torchrun.")
     shards = _prepared_shards(config) if prepared else [drawn_shard(config)]
     with process_group(config.training.process_group_timeout_s) as ranks:
         gate = Gate(machine.probe(ranks.device))
         speed = timed_training(config, shards, ranks, gate, note)
-        note("measuring the machine's ceilings")
+        note("Measuring the machine's ceilings.")
         precision = config.training.precision
         ceilings = machine.measured_ceilings(
             config.model, config.tokenizer.vocabulary_size, round(speed.tokens_per_step),
@@ -154,7 +155,7 @@ def _prepared_shards(config: Config) -> list[Shard]:
 
 
 def drawn_shard(config: Config) -> Shard:
-    """Enough drawn sentence pairs for a configuration's steps."""
+    """Returns random sentence pairs, enough for the steps of a configuration."""
     per_step = config.training.batch_tokens // workload.MEAN_LENGTH
     lengths = workload.lengths(max(_LEAST_PAIRS, 10 * per_step), config.data.max_length)
     return workload.shard(lengths, config.tokenizer.vocabulary_size)
@@ -163,7 +164,7 @@ def drawn_shard(config: Config) -> Shard:
 def timed_training(
     config: Config, shards: list[Shard], ranks: Ranks, gate: Gate, note: Note
 ) -> TrainingSpeed:
-    """Times steps of a new model on pairs of `shards`, as `nmt train` makes them."""
+    """Times steps of a new model on pairs of `shards`, made as in `nmt train`."""
     keep_freed_memory()
     be_deterministic(config.training.deterministic)
     run = _run_without_files(config, shards, ranks)
@@ -175,12 +176,12 @@ def timed_training(
         def timed(number: int) -> Steps:
             return _timed_steps(training, islice(planned, number), clock)
 
-        note(f"warming up: {_WARM_UP} steps on {ranks.device_name}")
+        note(f"Warming up with {_WARM_UP} steps on {ranks.device_name}.")
         for _ in range(_WARM_UP):
             one_s = timed(1).seconds
         wanted = min(max(_FEWEST, round(_ENOUGH_S / one_s)), _MOST)
         number = _ON_GPU if is_gpu(ranks.device) else 1
-        note(f"timing {wanted * number} steps of about {one_s:.2g} s")
+        note(f"Timing {wanted * number} steps of about {one_s:.2g} s.")
         measured = gate.measured(lambda: (timed(number), ()), wanted)
     parameters = sum(each.numel() for each in training.module.parameters())
     peak = machine.peak_memory(ranks.device)
@@ -188,7 +189,7 @@ def timed_training(
 
 
 def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clock") -> Steps:
-    """Takes steps as `nmt train` does: on a GPU a result is read when the next step has begun."""
+    """Takes steps as `nmt train` does: on a GPU, reads a result after starting the next step."""
     run, plans = training.run, []
     result: StepResult | None = None
     clock.start()
@@ -213,7 +214,7 @@ def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clo
 
 
 def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run:
-    """A run that only steps: it neither validates nor saves, and so needs no tokenizer."""
+    """Returns a run that neither validates nor saves, and so needs no tokenizer."""
     settings = config.training.model_copy(update={"initialize_from": None, "max_steps": _NO_END})
     return Run(
         config=config.model_copy(update={"training": settings}),
@@ -229,35 +230,35 @@ def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run
 
 
 class _Clock:
-    """Divides steps into their parts, by what model, loss and gradients report as they end.
+    """Measures the parts of steps, with hooks at the ends of forward, loss and backward passes.
 
-    On a GPU the marks are events of its stream: the host is ahead of it.
+    On a GPU, which runs asynchronously, it records events in the stream.
 
     Attributes:
-        tokens: of both sides that the model was given since the start, padding counted.
+        tokens: computed tokens of both sides since `start`, with padding.
     """
 
     def __init__(self, device: torch.device):
         self._is_gpu = device.type == "cuda"
         self._device = device
-        self._marks: list[tuple[str, Any]] = []  # what ended, and when
+        self._marks: list[tuple[str, Any]] = []  # the part that ended, and its time or event
         self.tokens = 0
 
     def start(self) -> None:
-        """Steps begin."""
+        """Starts timing."""
         self._marks, self.tokens = [], 0
         machine.synchronize(self._device)
         self.ends("")
 
     @torch.compiler.disable
     def begins_slot(self, src: Tokens, tgt_in: Tokens) -> None:
-        """The forward pass of a slot begins."""
+        """Records the start of a slot's forward pass."""
         self.ends("optimizer")
         self.tokens += src.tokens.numel() + tgt_in.tokens.numel()
 
     @torch.compiler.disable
     def ends(self, part: str) -> None:
-        """A part ends that began with the former mark."""
+        """Records the end of a part, which began at the previous mark."""
         if not self._is_gpu:
             self._marks.append((part, time.perf_counter()))
             return
@@ -266,7 +267,7 @@ class _Clock:
         self._marks.append((part, event))
 
     def stop(self) -> dict[str, float]:
-        """Seconds of each part since the start, once the device is done."""
+        """Waits for the device, and returns the seconds of each part since the start."""
         machine.synchronize(self._device)
         seconds = dict.fromkeys(PARTS, 0.0)
         for (_, began), (name, ended) in zip(self._marks, self._marks[1:], strict=False):
@@ -275,10 +276,11 @@ class _Clock:
 
     @contextmanager
     def watching(self, loss: TransformerLoss) -> Iterator[None]:
-        """Marks the ends of forward, loss and backward of each slot in the block.
+        """Records the ends of forward, loss and backward of each slot in the block.
 
-        What is between them (zeroed gradients, their norm, the finite check, Adam) is the
-        optimizer's. The embedding's gradient is the last: source and loss both add to it.
+        The time in between (zeroing gradients, their norm, the finite check, Adam) counts as
+        "optimizer". The embedding's gradient is the last of a backward pass, because both the
+        source and the loss add to it.
         """
         model = loss.transformer
         hooks = [

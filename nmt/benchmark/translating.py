@@ -1,8 +1,8 @@
-"""Times translating, by the `Translator` that `nmt translate` uses.
+"""Times translation with the `Translator` that `nmt translate` uses.
 
-Two kinds of work. Drawn sentences: the search is kept from ending one early, so that each gets as
-many tokens as its source has, with random weights as with trained ones, and all machines do the
-same. Or a text of the user's, by a trained model, each translation ending where the model ends it.
+There are two workloads. With random sentences, EOS is suppressed, so that each translation is as
+long as its source: random and trained weights, on any machine, do the same work. With a text, a
+trained model ends each translation itself.
 """
 
 import statistics
@@ -40,21 +40,21 @@ from nmt.translator import (
     set_precision,
 )
 
-_CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # by default; newstest2014 has 3,003
-_FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # passes over all sentences: more than three if short
-_SINGLE = 7  # times that one sentence is translated
-_TOGETHER = 32  # sentences in the batch whose steps are timed
+_CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # defaults; newstest2014 has 3,003
+_FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # minimum and maximum number of passes, total time
+_SINGLE = 7  # timings of a single sentence
+_TOGETHER = 32  # batch size for the time per decoding step
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is translated, and by what."""
+    """A translator and the sentences to time it on."""
 
     translator: Translator
     options: SearchOptions
-    sentences: list[str]  # or ids, for a translator of ids
-    one: str  # a sentence of usual length
-    is_forced: bool = False  # whether each translation has as many tokens as its source
+    sentences: list[str]  # or token ids, for a translator of ids
+    one: str  # a sentence of typical length
+    is_forced: bool = False  # whether each translation is as long as its source
 
 
 def benchmark_translation(
@@ -68,22 +68,23 @@ def benchmark_translation(
     picture: Path | None = None,
     note: Note,
 ) -> dict[str, Any]:
-    """How fast a model translates here, as a JSON object; docs/speed.md lists its keys.
+    """Measures how fast a model translates; docs/speed.md lists the keys of the result.
 
     Args:
-        origin: a model, or a configuration, whose model gets random weights.
-        input: what a model translates, a sentence a line; None: drawn sentences.
-        sentences: how many; None: the whole text, or 200 drawn ones, on a GPU 3,003.
-        picture: where the result is drawn, a name in .svg.
-        note: is told what is being measured, a line at a time.
+        origin: a model, or a configuration for a model with random weights.
+        input: text to translate, one sentence per line; None for random sentences.
+        sentences: number of sentences; None for the whole text, or for 200 random sentences on a
+            CPU and 3,003 on a GPU.
+        picture: SVG file for a plot of the result.
+        note: called with each progress message.
 
     Raises:
-        InputError: there is no such model, device, precision, text or folder.
+        InputError: the model, device, precision, text or the picture's directory is unavailable.
     """
     check_picture(picture)
     keep_freed_memory()
     if input is not None and isinstance(origin, Config):
-        raise ArgumentError("random weights translate no text, {input} {}, name a model", input)
+        raise ArgumentError("{input} {} needs a trained model. Name a model.", input)
     lines = _lines(input, sentences) if input is not None else None
     began = time.perf_counter()
     if isinstance(origin, Config):
@@ -113,16 +114,16 @@ def benchmark_translation(
 
 
 def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
-    """All that is measured, the first sentence first and what needs no model last."""
+    """Measures everything: the first sentence before all else, the machine's ceilings last."""
     translator = work.translator
-    note("translating the first sentence")
+    note("Translating the first sentence.")
     first_s = _seconds(work, [work.one])
     gate = Gate(machine.probe(translator.device))
     found, largest_batch = _timed(work, gate, note)
     if work.is_forced:
         found["milliseconds_per_step"] = _milliseconds_per_step(work, gate)
     found["peak_memory_bytes"] = machine.peak_memory(translator.device)
-    note("measuring the machine's ceilings")
+    note("Measuring the machine's ceilings.")
     ceilings = machine.measured_ceilings(
         translator.config.model,
         translator.config.tokenizer.vocabulary_size,
@@ -142,12 +143,12 @@ def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
 def _lines(text: Path, sentences: int | None) -> list[str]:
     lines = [line for line in islice(read_lines(text), sentences) if line.strip()]
     if not lines:
-        raise InputError(f"nothing to translate, {text}, name a file with text")
+        raise InputError(f"{text} has no text to translate. Name a file with text.")
     return lines
 
 
 def _drawn(translator: Translator, options: SearchOptions, sentences: int | None) -> Work:
-    """Drawn sentences for a translator of ids."""
+    """Returns random sentences for a translator of ids."""
     is_cpu, config = translator.device.type == "cpu", translator.config
     number = sentences or (_CPU_SENTENCES if is_cpu else _GPU_SENTENCES)
     longest = min(config.data.max_length, translator.transformer.max_length or workload.MAX_LENGTH)
@@ -160,35 +161,35 @@ def _drawn(translator: Translator, options: SearchOptions, sentences: int | None
 
 
 def _as_texts(lengths: np.ndarray, vocabulary_size: int) -> list[str]:
-    """Drawn sources of these lengths as `_Ids` reads them."""
+    """Returns random sources of the given lengths, as strings of token ids."""
     side = workload.side(lengths, vocabulary_size)
     return [" ".join(map(str, side[i][:-1])) for i in range(len(lengths))]
 
 
 class _Ids:
-    """Stands for a tokenizer: its texts are ids."""
+    """Replaces a tokenizer: its texts are token ids."""
 
     symbol_ids: Mapping[str, int] = {}
 
     def normalize(self, text: str) -> str:
-        """The text itself."""
+        """Returns the text unchanged."""
         return text
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers in each text."""
+        """Parses the ids in each text."""
         return [[int(word) for word in text.split()] for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """The ids."""
+        """Returns the ids as strings."""
         return list(map(str, ids))
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The ids, with spaces between them."""
+        """Returns the ids, separated by spaces."""
         return " ".join(map(str, ids))
 
 
 class _NeverEnding(nn.Module):
-    """An output projection that gives the end symbol no probability."""
+    """An output projection that gives EOS no probability."""
 
     def __init__(self, projection: nn.Module):
         super().__init__()
@@ -204,7 +205,7 @@ class _NeverEnding(nn.Module):
 def random_transformer(
     config: Config, device: str | None, precision: Precision | None
 ) -> Transformer:
-    """A model with random weights, ready to translate."""
+    """Returns a model with random weights, ready to translate."""
     transformer = new_transformer(config)
     transformer.initialize(config.training.seed)
     chosen = choose_device(device)
@@ -213,7 +214,7 @@ def random_transformer(
 
 
 def forced(transformer: Transformer, config: Config) -> Translator:
-    """A translator of texts of ids; each translation has a token more than its text."""
+    """Returns a translator of token ids whose translations have one token more than their texts."""
     transformer.projection = _NeverEnding(transformer.projection)
     decoding = config.decoding.model_copy(update={"max_extra_length": 1})
     config = config.model_copy(update={"decoding": decoding})
@@ -233,15 +234,15 @@ class Pass:
     seconds: float
     translations: list[Translation]
     batches: int
-    largest_batch: int  # sentences, or parts of long ones
+    largest_batch: int  # in sentences, or parts of long sentences
 
 
 def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
-    """Times passes over all sentences, and one by itself; also the sentences of a full batch."""
-    note(f"warming up: {len(work.sentences):,} sentences")
+    """Times passes over all sentences, and one sentence alone; also returns the batch size."""
+    note(f"Warming up with {len(work.sentences):,} sentences.")
     warm, _ = _pass(work, gate)
     wanted = min(max(_FEWEST, round(_ENOUGH_S / warm.seconds)), _MOST)
-    note(f"timing {wanted} passes of about {warm.seconds:.2g} s")
+    note(f"Timing {wanted} passes of about {warm.seconds:.2g} s.")
     passes = gate.measured(partial(_pass, work, gate), wanted)
     single = gate.measured(lambda: (_seconds(work, [work.one]), ()), _SINGLE)
     seconds = statistics.median(each.seconds for each in passes.kept)
@@ -272,9 +273,10 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
 
 
 def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
-    """Translates all sentences; also the probe's rates between batches, whose time is not counted.
+    """Translates all sentences; also returns the probe's rates between batches.
 
-    On a GPU there are none, as the host may be ahead of it.
+    The time does not include the probe. On a GPU there are no rates, because it runs
+    asynchronously.
     """
     translator, is_cpu = work.translator, work.translator.device.type == "cpu"
     rates: list[float] = []
@@ -298,7 +300,7 @@ def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
 
 
 def _milliseconds_per_step(work: Work, gate: Gate) -> dict[str, float]:
-    """Of decoding usual sentences, by their number, the encoder's share in it."""
+    """Returns the time per decoding step by batch size, including the encoder's share."""
     steps = len(work.one.split()) + 1
     found = {}
     for number in (1, _TOGETHER):

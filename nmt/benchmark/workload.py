@@ -1,9 +1,9 @@
-"""What a benchmark trains on and translates: random ids in sentences as long as those of text.
+"""Random workloads for benchmarks: token ids in sentences with lengths like those of text.
 
-Lengths count the end symbol. A source's is drawn from a lognormal distribution with mean 25 and
-sigma 0.6 and brought between 3 and 100; its target has exp(N(0, 0.12)) times as many. Ids have
-probabilities close to 1 / rank (Zipf), so that embeddings see repeats as in text. The same
-seed draws the same on every machine.
+Lengths include EOS. Source lengths follow a lognormal distribution with mean 25 and sigma 0.6,
+clipped to 3 to 100. A target is exp(N(0, 0.12)) times as long as its source. The probability of an
+id is close to 1 / rank (Zipf), so that embeddings are repeated as in text. A seed gives the same
+workload on every machine.
 """
 
 from pathlib import Path
@@ -19,7 +19,7 @@ _SEED = 1
 
 
 def lengths(pairs: int, longest: int = MAX_LENGTH, seed: int = _SEED) -> np.ndarray:
-    """Tokens of each source and target: (2, pairs) int64."""
+    """Returns the number of tokens of each source and target: (2, pairs) int64."""
     rng = np.random.Generator(np.random.Philox(seed))
     normal = rng.normal(size=(2, pairs))
     source = MEAN_LENGTH * np.exp(_SIGMA * normal[0] - _SIGMA**2 / 2)
@@ -30,7 +30,7 @@ def lengths(pairs: int, longest: int = MAX_LENGTH, seed: int = _SEED) -> np.ndar
 
 
 def side(lengths: np.ndarray, vocabulary_size: int, seed: int = _SEED) -> Side:
-    """Sentences of these lengths, (pairs,): ids from `UNK_ID` + 1 on, then the end symbol."""
+    """Returns sentences of these lengths, (pairs,): ids above `UNK_ID`, then EOS."""
     rng = np.random.Generator(np.random.Philox((_SEED, seed)))
     first = UNK_ID + 1
     ends = np.cumsum(lengths)
@@ -41,6 +41,6 @@ def side(lengths: np.ndarray, vocabulary_size: int, seed: int = _SEED) -> Side:
 
 
 def shard(lengths: np.ndarray, vocabulary_size: int) -> Shard:
-    """Pairs of these lengths, (2, pairs), as training reads them."""
+    """Returns pairs of these lengths, (2, pairs), in the form that training reads."""
     source, target = (side(row, vocabulary_size, seed) for seed, row in enumerate(lengths))
-    return Shard(Path("drawn by chance"), source, target, weight=1.0, first=0)
+    return Shard(Path("random workload"), source, target, weight=1.0, first=0)

@@ -1,7 +1,7 @@
 """The `nmt` command: one file per subcommand, and `main`, which runs one.
 
 Only this package names flags and reads arguments. Commands import the library when they run, so
-that `nmt --help` is quick.
+that `nmt --help` is fast.
 """
 
 import os
@@ -41,7 +41,7 @@ from nmt.errors import (
 )
 from nmt.signals import stoppable
 
-_EXTRAS = {  # packages that some commands alone need
+_EXTRAS = {  # packages that only some commands need
     "ctranslate2": ("ctranslate2",),
     "huggingface": ("transformers",),
     "plots": ("matplotlib",),
@@ -59,7 +59,7 @@ COMMANDS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command and returns its exit status; a rank that has failed ends here."""
+    """Runs one command and returns its exit status; exits at once in a rank that failed."""
     set_up_streams()
     try:
         status = _status_of(argv)
@@ -82,7 +82,7 @@ def _status_of(argv: list[str] | None) -> int:
         arguments = parse(COMMANDS, argv)
         flags, name = arguments.flags, arguments.command.name
         if_out_of_memory = arguments.command.if_out_of_memory
-        with stoppable("interrupted"):  # so that half-written files are removed
+        with stoppable("interrupted"):  # raises, so that half-written files are removed
             arguments.command.run(arguments)
         flush_output()
         return Status.DONE
@@ -96,7 +96,7 @@ def _status_of(argv: list[str] | None) -> int:
     except KeyboardInterrupt:
         say("nmt: interrupted")
         return 130
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # the reader of the output has ended
         return Status.DONE
     except ModuleNotFoundError as error:
         missing = _missing_extra(error, name)
@@ -111,33 +111,34 @@ def _status_of(argv: list[str] | None) -> int:
 
 
 def _refused(error: InputError, flags: Mapping[str, str]) -> int:
-    """Prints the error with `flags` for the names of parameters; returns its exit status."""
+    """Prints the error, with parameters renamed as in `flags`, and returns its exit status."""
     for problem in error.naming(flags):
         say(f"nmt: error: {problem}")
     return error.status
 
 
 def _missing_extra(error: ModuleNotFoundError, command: str) -> InputError | None:
-    """The error for a package of an extra that is not installed; None for any other package."""
+    """Returns the error for a missing package of an extra; None for any other package."""
     package = (error.name or "").partition(".")[0]
     for extra, packages in _EXTRAS.items():
         if package in packages:
             return InputError(
-                f"{package} is not installed, nmt {command}, pip install 'nmt[{extra}]'"
+                f"{package} is not installed, but nmt {command} needs it. "
+                f"Install it with: pip install 'nmt[{extra}]'"
             )
     return None
 
 
 def _of_surroundings(error: Exception, if_out_of_memory: str) -> InputError | None:
-    """The error for a failure of the machine or its set-up; None if it is a bug of ours."""
+    """Returns the error for a failure of the machine or its setup; None if it is a bug."""
     match error:
         case UnicodeEncodeError() if error.encoding != "utf-8":
             return InputError(
-                f"no file can be called {str(error.object)!a:.200} in this locale "
-                f"({error.encoding}), this command, use a UTF-8 locale, or set PYTHONUTF8=1"
+                f"The locale ({error.encoding}) has no file name {str(error.object)!a:.200}. Use "
+                "a UTF-8 locale, or set PYTHONUTF8=1."
             )
         case OSError() if error.errno is not None:
             return of_system(error)
         case _ if is_out_of_memory(error):
-            return InputError(f"out of memory, this machine, {if_out_of_memory}")
+            return InputError(f"Out of memory on this machine. {if_out_of_memory}")
     return None

@@ -10,11 +10,11 @@ from nmt.cli.terminal import say
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
-    parser.add_argument("--source", required=True, metavar="TEXT", help="a sentence")
+    parser.add_argument("--source", required=True, metavar="TEXT", help="sentence to translate")
     parser.add_argument("--target", metavar="TEXT",
-                        help="its translation; default: the model's own")  # fmt: skip
+                        help="its translation (default: the model's own)")  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="F",
-                        help=".html: interactive; .png: all heads (extra plots)")  # fmt: skip
+                        help=".html: interactive; .png: all heads (needs extra plots)")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -25,7 +25,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "attention",
-    "show where the model looks, by layer and head",
+    "show attention weights by layer and head",
     "nmt attention runs/demo --source 'The man reads.' --output a.html",
     _add_flags,
     _run,

@@ -1,4 +1,4 @@
-"""`nmt average`: one model from several checkpoints."""
+"""`nmt average`: averages checkpoints into one model."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ from nmt.cli.terminal import say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="RUN", type=Path, help="run directory")
     parser.add_argument("--last", type=positive, required=True, metavar="N",
-                        help="how many checkpoints")  # fmt: skip
+                        help="number of checkpoints")  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="DIR",
                         help="new model directory")  # fmt: skip
 
@@ -20,12 +20,12 @@ def _run(arguments: argparse.Namespace) -> None:
     from nmt.runs.average import average
 
     steps = average(arguments.model, arguments.last, arguments.output, say)
-    say(f"mean of steps {', '.join(map(str, steps))}")
+    say(f"Averaged the checkpoints of steps {', '.join(map(str, steps))}.")
 
 
 COMMAND = Command(
     "average",
-    "mean of a run's last checkpoints, as a model directory",
+    "average the last checkpoints of a run",
     "nmt average runs/multi30k --last 5 --output averaged",
     _add_flags,
     _run,

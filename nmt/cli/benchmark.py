@@ -1,4 +1,4 @@
-"""`nmt benchmark`: how fast this machine trains and translates, and how fast it could."""
+"""`nmt benchmark`: the speed of training and translation, and the limits of the machine."""
 
 import argparse
 import json
@@ -21,9 +21,9 @@ from nmt.errors import InputError
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     below = parser.add_subparsers(metavar="train|translate", required=True)
     for name, add, measure, summary, example in (
-        ("train", _add_train, _train, "optimizer steps: tokens a second, memory, parts of a step",
+        ("train", _add_train, _train, "measure training: tokens per second, memory, step times",
          "nmt benchmark train configs/demo.yaml training.batch_tokens=2000"),
-        ("translate", _add_translate, _translate, "sentences a second, latency, memory",
+        ("translate", _add_translate, _translate, "measure sentences per second, latency, memory",
          "nmt benchmark translate runs/demo --precision bf16"),
     ):  # fmt: skip
         sub = below.add_parser(
@@ -31,7 +31,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
         )
         add(sub)
         sub.add_argument("--json", action="store_true", help="print JSON")
-        sub.add_argument("--picture", type=Path, metavar="F.svg", help="draw the result")
+        sub.add_argument("--picture", type=Path, metavar="F.svg", help="plot the result")
         flags = flag_names(sub) | {"output": "--picture"}
         sub.set_defaults(measure=measure, flags=flags, program=sub.prog)
 
@@ -40,19 +40,20 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--prepared", action="store_true",
                         help="train on the configuration's prepared data "
-                             "(default: on drawn sentences)")  # fmt: skip
+                             "(default: on random sentences)")  # fmt: skip
 
 
 def _add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG|MODEL", type=Path,
-                        help="configuration, for random weights, or a model")  # fmt: skip
+                        help="model, or configuration for random weights")  # fmt: skip
     add_overrides(parser, "settings to override")
     parser.add_argument("--input", type=Path, metavar="F",
-                        help="text that a model translates, each sentence as far as the model goes "
-                             "(default: drawn sentences, as many tokens out as in)")  # fmt: skip
+                        help="text for a model to translate "
+                             "(default: random sentences and outputs of the same "
+                             "length)")  # fmt: skip
     parser.add_argument("--sentences", type=positive, metavar="N",
-                        help="how many (default: the whole text, or 200 drawn sentences, 3003 on "
-                             "a GPU)")  # fmt: skip
+                        help="number of sentences (default: all of --input; without it 200 on a "
+                             "CPU, 3003 on a GPU)")  # fmt: skip
     add_decoding(parser)
 
 
@@ -76,7 +77,7 @@ def _translate(arguments: argparse.Namespace) -> dict[str, Any]:
 
     is_model = arguments.config.is_dir()
     if is_model and arguments.overrides:
-        raise InputError("a model's settings cannot change, command line, leave out KEY=VALUE")
+        raise InputError("The settings of a model cannot be overridden. Leave out KEY=VALUE.")
     return benchmark_translation(
         arguments.config if is_model else load_config(arguments),
         options=search_options(arguments),
@@ -91,9 +92,9 @@ def _translate(arguments: argparse.Namespace) -> dict[str, Any]:
 
 COMMAND = Command(
     "benchmark",
-    "measure how fast training or translating is here, beside what the machine can do",
+    "measure the speed of training or translation on this machine",
     "nmt benchmark train configs/demo.yaml",
     _add_flags,
     _run,
-    if_out_of_memory="lower training.batch_tokens, or --batch-tokens in translating",
+    if_out_of_memory="Lower training.batch_tokens, or --batch-tokens for translation.",
 )

@@ -7,7 +7,7 @@ from nmt.cli.terminal import print_result
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="a configuration to print as YAML")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="configuration to print as YAML")
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -18,7 +18,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "config",
-    "every setting with its meaning; with a NAME, a shipped configuration",
+    "print every setting, or a shipped configuration",
     "nmt config demo > demo.yaml",
     _add_flags,
     _run,

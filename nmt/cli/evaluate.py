@@ -1,4 +1,4 @@
-"""`nmt evaluate`: scores a model's translations, or given ones."""
+"""`nmt evaluate`: scores the translations of a model or of a file."""
 
 import argparse
 import json
@@ -13,21 +13,22 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser, nargs="?")
     parser.add_argument("--source", type=Path, metavar="F", help="text to translate")
     parser.add_argument("--reference", type=Path, metavar="F", nargs="+",
-                        help="its reference translation, or several")  # fmt: skip
-    parser.add_argument("--test-set", metavar="NAME", help="of sacreBLEU, such as wmt14/full")
+                        help="reference translations, one or more files")  # fmt: skip
+    parser.add_argument("--test-set", metavar="NAME", help="sacreBLEU name, such as wmt14/full")
     parser.add_argument("--hypothesis", type=Path, metavar="F",
-                        help="score this translation instead")  # fmt: skip
+                        help="translation to score instead of a model's")  # fmt: skip
     parser.add_argument("--baseline", type=Path, metavar="F",
                         help="another translation, for a paired significance test")  # fmt: skip
     parser.add_argument("--comet", nargs="?", const="Unbabel/wmt22-comet-da", metavar="MODELNAME",
-                        help="COMET too (default: %(const)s; extra comet)")  # fmt: skip
-    parser.add_argument("--target-language", metavar="L", help="such as de (default: the model's)")
-    parser.add_argument("--lowercase", action="store_true", help="BLEU of lowercased text")
+                        help="also COMET (default: %(const)s; needs extra comet)")  # fmt: skip
+    parser.add_argument("--target-language", metavar="L",
+                        help="code such as de (default: the model's)")  # fmt: skip
+    parser.add_argument("--lowercase", action="store_true", help="compute BLEU on lowercased text")
     parser.add_argument("--tokenize", metavar="NAME",
-                        help="tokens of BLEU, by sacreBLEU's names: 13a, intl, char, zh, none, ... "
+                        help="sacreBLEU tokenizer for BLEU: 13a, intl, char, zh, none, ... "
                              "(default: 13a, or what the language needs)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--output", type=Path, metavar="F", help="file for the translations")
+    parser.add_argument("--output", type=Path, metavar="F", help="file to write translations to")
     add_decoding(parser, precision="fp32")
 
 
@@ -58,7 +59,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _find_model(arguments: argparse.Namespace) -> None:
-    """Tells MODEL from the last of the references before it: `--reference F MODEL`."""
+    """Takes MODEL from `--reference F MODEL`, which argparse reads as two references."""
     references = arguments.reference or []
     if arguments.model is None and len(references) > 1 and references[-1].is_dir():
         *arguments.reference, arguments.model = references
@@ -70,7 +71,7 @@ COMMAND = Command(
     "nmt evaluate runs/multi30k --json",
     _add_flags,
     _run,
-    description="Translates and scores a text with its reference, a test set of sacreBLEU, or, "
-    "with neither, the model's own: the text of data.test that training has kept in RUN/test_set. "
-    "Files that a model's configuration names are never opened.",
+    description="Translates a text and scores it against its reference, translates and scores a "
+    "sacreBLEU test set, or by default the model's own test set: the text of data.test that "
+    "training kept in RUN/test_set. Never opens files that a model's configuration names.",
 )

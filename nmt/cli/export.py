@@ -1,4 +1,4 @@
-"""`nmt export`: a model in the format of another program."""
+"""`nmt export`: converts a model to the format of another program."""
 
 import argparse
 from pathlib import Path
@@ -11,11 +11,11 @@ from nmt.cli.terminal import say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--format", choices=("ctranslate2", "huggingface"), required=True,
-                        help="of CTranslate2, or of the transformers library")  # fmt: skip
+                        help="format of CTranslate2 or transformers")  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new directory")
     parser.add_argument("--quantization",
                         choices=("float32", "float16", "bfloat16", "int8", "int8_float32"),
-                        help="of the weights, for ctranslate2 (default: float32)")  # fmt: skip
+                        help="number type of ctranslate2 weights (default: float32)")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -26,11 +26,11 @@ def _run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "export",
-    "a model for CTranslate2 or Hugging Face",
+    "convert a model for CTranslate2 or Hugging Face",
     "nmt export runs/demo --format ctranslate2 --quantization int8 --output demo-ct2",
     _add_flags,
     _run,
-    description="Writes a model with its tokenizer as CTranslate2 or transformers read it, after "
-    "40 greedy translations were compared with nmt's. The CTranslate2 directory has a script, "
-    "translate.py, that needs nothing but ctranslate2 and sentencepiece.",
+    description="Writes a model with its tokenizer in the format of CTranslate2 or transformers, "
+    "after comparing 40 greedy translations with nmt's. The CTranslate2 directory has a script, "
+    "translate.py, that needs only ctranslate2 and sentencepiece.",
 )

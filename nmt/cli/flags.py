@@ -1,4 +1,4 @@
-"""Flags that several commands share, and what the library is given for them."""
+"""Flags that several commands share, and what they give to the library."""
 
 import argparse
 from dataclasses import fields
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 def add_model(
     parser: argparse.ArgumentParser, nargs: str | None = None, *, exported: bool = False
 ) -> None:
-    """MODEL; `nargs` "?" if it may be left out. `exported`: or the directory of an export."""
-    or_exported = ", or one that nmt export has written for CTranslate2" if exported else ""
+    """Adds MODEL; `nargs` "?" makes it optional. `exported`: the help mentions exported models."""
+    or_exported = ", or a CTranslate2 export of nmt" if exported else ""
     parser.add_argument("model", metavar="MODEL", type=Path, nargs=nargs,
                         help=f"model, checkpoint or run directory{or_exported}")  # fmt: skip
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """CONFIG and KEY=VALUE, see `load_config`."""
+    """Adds CONFIG and KEY=VALUE, which `load_config` reads."""
     parser.add_argument("config", metavar="CONFIG", type=Path, help="YAML file")
     add_overrides(parser, "settings to override, such as training.max_steps=200")
 
 
 def add_overrides(parser: argparse.ArgumentParser, meaning: str) -> None:
-    """KEY=VALUE, any number of times."""
+    """Adds KEY=VALUE, which may be given any number of times."""
     parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help=meaning)
 
 
 def load_config(arguments: argparse.Namespace) -> "Config":
-    """The configuration that `add_config` has read; InputError if it is not a valid one."""
+    """Loads the configuration that the arguments name; InputError if it is not valid."""
     from nmt.config import load
 
     return load(arguments.config, arguments.overrides, origin="command line")
@@ -40,44 +40,44 @@ def load_config(arguments: argparse.Namespace) -> "Config":
 def add_decoding(
     parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
 ) -> None:
-    """How to search, see `search_options`, and as of `add_device`."""
+    """Adds the flags of beam search, see `search_options`, and those of `add_device`."""
     parser.add_argument("--beam", type=positive, metavar="N",
-                        help="hypotheses kept; 1 is greedy "
+                        help="beam size; 1 is greedy search "
                              "(default: the model's decoding.beam)")  # fmt: skip
     parser.add_argument("--length-penalty", type=_number, metavar="A",
-                        help="alpha of ((5+n)/6)^alpha, from 0 to 100 "
+                        help="alpha in ((5+n)/6)^alpha, from 0 to 100 "
                              "(default: the model's decoding.length_penalty)")  # fmt: skip
     parser.add_argument("--batch-tokens", type=positive, metavar="N",
-                        help="tokens decoded at once; fewer need less memory "
-                             "(default: 16384 on a CPU, up to 49152 for a model smaller "
-                             "than the base model, 131072 on a GPU)")  # fmt: skip
+                        help="tokens per batch; fewer need less memory "
+                             "(default: 16384 on a CPU, up to 49152 for models smaller "
+                             "than base; 131072 on a GPU)")  # fmt: skip
     add_device(parser, precision)
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
-    """To draw translations instead of searching for them, see `search_options`."""
+    """Adds the flags for sampling, see `search_options`."""
     parser.add_argument("--sample", action="store_true",
-                        help="draw translations from the model's distribution instead of "
-                             "searching; with --n-best N so many independent ones")  # fmt: skip
+                        help="sample translations instead of searching; --n-best N gives N "
+                             "independent samples")  # fmt: skip
     parser.add_argument("--mbr", type=positive, metavar="N",
-                        help="draw N samples and take the one most like all of them by chrF "
-                             "(minimum Bayes risk); scores of --n-best are mean "
-                             "chrF")  # fmt: skip
+                        help="minimum Bayes risk: of N samples, take the one with the highest "
+                             "mean chrF against the others; the score of --n-best is "
+                             "that chrF")  # fmt: skip
     parser.add_argument("--temperature", type=_number, metavar="T",
-                        help="of samples: below 1 likely tokens become likelier "
+                        help="sampling temperature: below 1 favors likely tokens "
                              "(default: 1)")  # fmt: skip
     parser.add_argument("--top-k", type=positive, metavar="K",
-                        help="draw from the K likeliest tokens (default: from all)")  # fmt: skip
+                        help="sample from the K most likely tokens (default: all)")  # fmt: skip
     parser.add_argument("--top-p", type=_number, metavar="P",
-                        help="draw from the fewest tokens that have the share P of the "
-                             "probability (default: 1)")  # fmt: skip
+                        help="sample from the fewest tokens whose probabilities sum to P "
+                             "(default: 1)")  # fmt: skip
     parser.add_argument("--seed", type=_seed, metavar="N",
-                        help="of samples; a text and a seed give the same sample, whatever else "
-                             "is translated (default: 1)")  # fmt: skip
+                        help="random seed; a text's samples depend only on the text and the seed "
+                             "(default: 1)")  # fmt: skip
 
 
 def search_options(arguments: argparse.Namespace) -> "SearchOptions":
-    """The fields of SearchOptions for which a flag of the same name was given."""
+    """Returns the SearchOptions of the given flags; other fields have their defaults."""
     from nmt.translator import SearchOptions
 
     given = {name: value for name, value in vars(arguments).items() if value is not None}
@@ -89,26 +89,26 @@ def search_options(arguments: argparse.Namespace) -> "SearchOptions":
 def add_device(
     parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
 ) -> None:
-    """Where to compute, and how precisely; `precision` is what the command does by default."""
+    """Adds --device and --precision; `precision` is the default that --help mentions."""
     parser.add_argument("--device", metavar="D",
                         help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"),
-                        help="fp32 does not depend on batch size or order; bf16, and on a CPU "
-                             "int8, are faster, with BLEU within 0.2 "
+                        help="fp32: results do not depend on batch size or order; bf16, and on a "
+                             "CPU int8: faster, with BLEU within 0.2 "
                              f"(default: {precision})")  # fmt: skip
 
 
 def positive(text: str) -> int:
-    """The type of a flag that takes a whole number from 1."""
+    """Parses the value of a flag that takes a whole number from 1."""
     value = int(text) if text.isdecimal() else 0
     if not 1 <= value <= 10**9:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^9, found {text}")
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^9, not {text}")
     return value
 
 
 def _seed(text: str) -> int:
     if not text.isdecimal() or len(text) > 18:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0, found {text}")
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0, not {text}")
     return int(text)
 
 
@@ -116,4 +116,4 @@ def _number(text: str) -> float:
     try:
         return float(text)  # SearchOptions checks its range
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, found {text}") from None
+        raise argparse.ArgumentTypeError(f"must be a number, not {text}") from None

@@ -1,4 +1,4 @@
-"""`nmt info`: the size and the settings of a model, before or after it is trained."""
+"""`nmt info`: the size and settings of a model, trained or not."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ from nmt.errors import InputError
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG|MODEL", type=Path,
-                        help="configuration, or a model")  # fmt: skip
+                        help="configuration or model")  # fmt: skip
     add_overrides(parser, "settings to override")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -24,7 +24,7 @@ def _run(arguments: argparse.Namespace) -> None:
         from nmt.runs.model_directory import find_model, read_config
 
         if arguments.overrides:
-            raise InputError("a model's settings cannot change, command line, leave out KEY=VALUE")
+            raise InputError("The settings of a model cannot be overridden. Leave out KEY=VALUE.")
         config = read_config(find_model(arguments.config, say)[0])
     else:
         config = load_config(arguments)
@@ -34,7 +34,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "info",
-    "parameters, FLOPs, learning rate, what differs from the paper",
+    "show parameters, FLOPs, learning rate, differences from the paper",
     "nmt info configs/transformer_base.yaml",
     _add_flags,
     _run,

@@ -1,4 +1,4 @@
-"""The argument parser: from words to a command and its arguments."""
+"""The argument parser: turns words into a command and its arguments."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -12,35 +12,35 @@ from nmt.errors import InputError
 
 @dataclass(frozen=True)
 class Command:
-    """A command of `nmt`, as its file describes it."""
+    """A command of `nmt`."""
 
     name: str
     summary: str
     example: str
     add_flags: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
-    description: str = ""  # in its --help; empty: the summary
-    if_out_of_memory: str = "use a machine with more memory"  # the advice of the message
+    description: str = ""  # in --help; if empty, the summary
+    if_out_of_memory: str = "Use a machine with more memory."  # remedy in the error message
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises wrong usage as an InputError, as every other error is, and what --help meets too."""
+    """Reports wrong usage, and failures to print --help, as an InputError."""
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """See ArgumentParser; the help that is printed is written before."""
+        """Writes the buffered help before exiting."""
         flush_output()
         super().exit(status, message)
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{message}, command line, see {self.prog} --help")
+        raise InputError(f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.")
 
 
 def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
-    """The parser; what it parses has `command`, `program` as typed, `flags`: their names."""
+    """Returns the parser. It sets `command`, `program` (as typed) and `flags` (their names)."""
     parser = _Parser(
         prog="nmt",
         description="Machine translation with the Transformer of Vaswani et al. (2017).",
-        epilog="nmt COMMAND --help lists a command's options, with an example",
+        epilog="nmt COMMAND --help lists the options of a command and shows an example",
     )
     parser.add_argument("--version", action="version", version=f"nmt {__version__}")
     below = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -57,12 +57,12 @@ def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
 
 
 def flag_names(parser: argparse.ArgumentParser) -> dict[str, str]:
-    """What each of a parser's arguments is called by who types it."""
+    """Returns the name of each argument as users type it."""
     return {each.dest: str([*each.option_strings, each.metavar][0]) for each in parser._actions}
 
 
 def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.Namespace:
-    """The arguments; KEY=VALUE may follow options, which argparse by itself refuses.
+    """Parses the arguments; unlike argparse, allows KEY=VALUE after options.
 
     Raises:
         InputError: wrong usage.
@@ -79,21 +79,19 @@ def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.N
 
 
 def _refuse(words: list[str], arguments: argparse.Namespace) -> NoReturn:
-    """Raises InputError for words that no argument takes, with what may have been meant."""
+    """Raises InputError for unknown arguments, with a hint at what was meant."""
     if hasattr(arguments, "overrides"):
         _refuse_setting_as_option(words)
     if hasattr(arguments, "input") and not words[0].startswith("-"):
         raise InputError(
-            f"unexpected {words[0]}, command line, name a file as --input {words[0]}, "
-            "or write text to standard input"
+            f"Unexpected argument {words[0]}. Name a file as --input {words[0]}, "
+            "or write text to standard input."
         )
-    raise InputError(
-        f"unrecognized arguments: {' '.join(words)}, command line, see {arguments.program} --help"
-    )
+    raise InputError(f"Unrecognized arguments: {' '.join(words)}. See {arguments.program} --help.")
 
 
 def _refuse_setting_as_option(words: list[str]) -> None:
-    """Raises InputError for a setting written as an option, --max-steps 10, if it is one."""
+    """Raises InputError for a setting written as an option, such as --max-steps 10."""
     from nmt.config import Config
 
     option, _, value = words[0].partition("=")
@@ -101,4 +99,4 @@ def _refuse_setting_as_option(words: list[str]) -> None:
     for section, field in Config.model_fields.items():
         if option.startswith("--") and name in getattr(field.annotation, "model_fields", {}):
             meant = f"{section}.{name}={value or ' '.join(words[1:2]) or '...'}"
-            raise InputError(f"no option {option}, command line, write {meant}")
+            raise InputError(f"{option} is not an option. Write {meant}.")

@@ -1,4 +1,4 @@
-"""`nmt prepare`: corpora into token shards."""
+"""`nmt prepare`: turns corpora into token shards."""
 
 import argparse
 
@@ -10,8 +10,8 @@ from nmt.cli.terminal import say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--processes", type=positive, metavar="N",
-                        help="most processes at once, up to 200 MB each (default: the CPU "
-                             "cores, up to 6); the result is the same with any number")  # fmt: skip
+                        help="maximum number of processes, up to 200 MB each (default: the CPU "
+                             "cores, at most 6); does not change the result")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -19,7 +19,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     config = load_config(arguments)
     tokenizer = None
-    if config.training.initialize_from:  # else torch is not needed
+    if config.training.initialize_from:  # torch is needed only then
         from nmt.runs.model_directory import tokenizer_to_fine_tune
 
         tokenizer = tokenizer_to_fine_tune(config)
@@ -32,5 +32,5 @@ COMMAND = Command(
     "nmt prepare configs/multi30k.yaml",
     _add_flags,
     _run,
-    if_out_of_memory="lower --processes, or use a machine with more memory",
+    if_out_of_memory="Lower --processes, or use a machine with more memory.",
 )

@@ -1,4 +1,4 @@
-"""`nmt report`: a page about runs."""
+"""`nmt report`: writes a page about runs."""
 
 import argparse
 from pathlib import Path
@@ -9,7 +9,7 @@ from nmt.cli.terminal import say
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", type=Path, nargs="+", help="run directory")
-    parser.add_argument("--output", type=Path, required=True, metavar="F.html", help="the page")
+    parser.add_argument("--output", type=Path, required=True, metavar="F.html", help="HTML file")
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -18,12 +18,12 @@ def _run(arguments: argparse.Namespace) -> None:
 
     keep_freed_memory()
     report(arguments.runs, arguments.output, say)
-    say(f"written: {arguments.output}")
+    say(f"Wrote {arguments.output}.")
 
 
 COMMAND = Command(
     "report",
-    "one HTML page about a run, or about several compared",
+    "write an HTML page about a run, or compare several",
     "nmt report runs/multi30k --output report.html",
     _add_flags,
     _run,

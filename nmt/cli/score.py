@@ -1,4 +1,4 @@
-"""`nmt score`: the log-probability that a model gives to translations."""
+"""`nmt score`: the log-probability of given translations."""
 
 import argparse
 from pathlib import Path
@@ -14,7 +14,7 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                         help="text, plain or compressed")  # fmt: skip
     parser.add_argument("--target", type=Path, required=True, metavar="F", help="its translation")
     parser.add_argument("--tokens", action="store_true",
-                        help="each token with its log-probability, tab-separated")  # fmt: skip
+                        help="print each token and its log-probability, tab-separated")  # fmt: skip
     add_device(parser, precision="fp32")
 
 
@@ -35,12 +35,12 @@ def _run(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "score",
-    "log-probability of given translations, one number a line",
+    "print the log-probability of given translations",
     "nmt score runs/demo --source test.en --target test.de",
     _add_flags,
     _run,
-    description="Natural log-probability of given translations, summed over the target's tokens "
-    "and its end symbol, one number a line. It is not divided by the length penalty, as the scores "
-    "of nmt translate --n-best are. An empty line has the log-probability of its end symbol; "
-    "--n-best gives it 0.",
+    description="Prints the natural log-probability of each given translation, summed over its "
+    "tokens and EOS, one number per line. Unlike the scores of nmt translate --n-best, it is not "
+    "divided by the length penalty. An empty line has the log-probability of EOS; with --n-best "
+    "its score is 0.",
 )

@@ -1,4 +1,4 @@
-"""`nmt serve`: translations over HTTP, and a page to translate in."""
+"""`nmt serve`: translations over HTTP, and a web page."""
 
 import argparse
 import re
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
     from nmt.serving.model_process import Load
     from nmt.translator import Translator
 
-_CPU_PROCESSES = 2  # or fewer cores; each holds the model
+_CPU_PROCESSES = 2  # fewer on a single core; each process holds the model
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser, exported=True)
     parser.add_argument("--host", default="127.0.0.1", metavar="H",
-                        help="address to listen on; 0.0.0.0 is every one of this machine "
-                             "(default: 127.0.0.1, for this machine alone)")  # fmt: skip
+                        help="address to listen on; 0.0.0.0 is all addresses of this machine "
+                             "(default: 127.0.0.1, only for this machine)")  # fmt: skip
     parser.add_argument("--port", type=_port, default=8000, metavar="P",
-                        help="0: any that is free (default: 8000)")  # fmt: skip
+                        help="port; 0 is any free port (default: 8000)")  # fmt: skip
     parser.add_argument("--allow-host", type=_host_name, action="append", metavar="NAME",
-                        help="answer requests for this name, too, any number of times; * is "
-                             "any (default: if other machines can reach the address of --host "
-                             "any, else this machine's own, localhost, 127.0.0.1 and "
-                             "[::1])")  # fmt: skip
+                        help="also answer requests for this host name; may be repeated; * is "
+                             "any (default: any if other machines can reach --host, otherwise "
+                             "localhost, 127.0.0.1, [::1] and this machine's "
+                             "name)")  # fmt: skip
     parser.add_argument("--queue", type=positive, default=256, metavar="N",
-                        help="requests that may wait; others get status 429 "
+                        help="maximum number of waiting requests; others get status 429 "
                              "(default: 256)")  # fmt: skip
     parser.add_argument("--processes", type=positive, metavar="N",
-                        help="that hold the model, each with its share of the cores "
+                        help="number of model processes, which share the CPU cores "
                              "(default: 2 on a CPU, 1 on a GPU or for an exported "
                              "model)")  # fmt: skip
     add_device(parser)
@@ -45,14 +45,14 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 65535, found {text}")
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 65535, not {text}")
     return int(text)
 
 
 def _host_name(text: str) -> str:
     if not re.fullmatch(r"\*|[\w.-]+|\[[\da-fA-F:.]+\]", text, re.ASCII):
         raise argparse.ArgumentTypeError(
-            f"must be a host's name alone, such as example.org, or *, found {text}"
+            f"must be only a host name, such as example.org, or *, not {text}"
         )
     return text
 
@@ -72,7 +72,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _loads(arguments: argparse.Namespace) -> "list[Load]":
-    """What loads the model in each process, or without torch an exported one."""
+    """Returns a function per process that loads the model, without torch if it is exported."""
     from nmt.export.exported import ExportedTranslator
     from nmt.processes import cores
 
@@ -80,7 +80,7 @@ def _loads(arguments: argparse.Namespace) -> "list[Load]":
     if ExportedTranslator.is_in(model):
         if precision:
             raise ArgumentError(
-                "chosen when a model is exported, {precision} {}, leave it out", precision
+                "The precision of an exported model is fixed. Leave out {precision} {}.", precision
             )
         load: Load = partial(ExportedTranslator.load, model, device=device)
         return [load] * (arguments.processes or 1)
@@ -96,7 +96,7 @@ def _load(
     note: "Note | None",
     on_cpu_alone: bool = False,
 ) -> "Translator | None":
-    """The translator of a process; None if it is not needed."""
+    """Returns the translator of a process; None if the process is not needed."""
     from nmt.translator import Translator, choose_device
 
     if on_cpu_alone and choose_device(device).type != "cpu":
@@ -108,11 +108,11 @@ def _load(
 
 COMMAND = Command(
     "serve",
-    "translations over HTTP, and a page to translate in",
+    "serve translations over HTTP, with a web page",
     "nmt serve runs/demo --port 8000",
     _add_flags,
     _run,
-    description="Answers LibreTranslate's calls and its own, and shows a page to translate in. "
-    "SIGTERM ends it after the requests in hand. MODEL may be a directory that nmt export has "
-    "written for CTranslate2, which is served without torch.",
+    description="Answers LibreTranslate's calls and its own, and serves a web page to translate "
+    "in. On SIGTERM it answers the accepted requests and ends. MODEL may be a CTranslate2 "
+    "directory written by nmt export, which is served without torch.",
 )

@@ -1,4 +1,4 @@
-"""What a command prints: results to standard output, all else to standard error."""
+"""Output of commands: results to standard output, everything else to standard error."""
 
 import contextlib
 import io
@@ -7,22 +7,22 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-from nmt.errors import InputError, naming, of_system, told
+from nmt.errors import InputError, naming, of_system, one_line
 
 
 def say(text: str) -> None:
-    """Prints a line for a person."""
-    with contextlib.suppress(OSError):  # nobody listens: no reason to stop
-        print(told(text), file=sys.stderr, flush=True)
+    """Prints a user-facing message."""
+    with contextlib.suppress(OSError):  # a closed standard error must not stop the command
+        print(one_line(text), file=sys.stderr, flush=True)
 
 
 def run_script(name: str, main: Callable[[], None]) -> None:
-    """Runs a recipe's script, whose errors are told and end it as those of a command do."""
+    """Runs the script of a recipe; reports errors and exits as commands do."""
     try:
         main()
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output has gone
+    except BrokenPipeError:  # the reader of the output has ended
         forget_unwritable()
     except InputError as error:
         _end(name, error)
@@ -33,10 +33,10 @@ def run_script(name: str, main: Callable[[], None]) -> None:
 
 
 def must_not_be_torn_down() -> bool:
-    """Whether this process has failed as one of a run's ranks.
+    """Returns whether this process is a rank of a distributed run that has failed.
 
-    Its process groups and its GPU may wait for a lost rank for ever, and so would the interpreter
-    that tears them down: after its last output such a process ends by `os._exit`.
+    Its process groups and its GPU may wait for a lost rank forever, and so would the interpreter
+    when it destroys them. After its last output, such a process must end by `os._exit`.
     """
     distributed = sys.modules.get("torch.distributed")
     return bool(distributed and distributed.is_available() and distributed.is_initialized())
@@ -54,41 +54,42 @@ def _end(name: str, error: InputError) -> NoReturn:
 def print_result(text: object) -> None:
     """Prints a result, which a program may read; InputError if standard output is closed."""
     if sys.stdout is None:
-        raise InputError("standard output is closed, this command, give it somewhere to write")
+        raise InputError("Standard output is closed. Redirect it to a file or a pipe.")
     with naming("standard output"):
         print(text)
 
 
 def set_up_streams() -> None:
-    """Puts the standard streams into the state that commands rely on, whatever the caller left."""
+    """Prepares the standard streams, which the caller may have closed or set up differently."""
     _occupy_standard_descriptors()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # whatever the locale; paths as they came
+    if isinstance(sys.stdout, io.TextIOWrapper):  # in any locale; paths keep their bytes
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _occupy_standard_descriptors() -> None:
-    """Opens those that the caller has closed, so that no file of ours gets their numbers.
+    """Opens the standard descriptors that the caller has closed.
 
-    Otherwise what a library writes to descriptor 2 could end up in a checkpoint.
+    Otherwise another file could get the number 2, and text that a library writes to standard error
+    could end up in a checkpoint.
     """
     for descriptor in (0, 1, 2):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
-    if sys.stderr is None:  # libraries write to it without asking, or to standard output instead
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    if sys.stderr is None:  # libraries write to it unchecked
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def flush_output() -> None:
-    """Writes what results are still held back; OSError if that cannot be."""
+    """Writes buffered results; raises OSError if it cannot."""
     if sys.stdout:
         with naming("standard output"):
             sys.stdout.flush()
 
 
 def forget_unwritable() -> None:
-    """Drops what cannot be written, or the interpreter fails on it at its end, with status 120."""
+    """Discards output that cannot be written, on which the interpreter would exit with 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream:

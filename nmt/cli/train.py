@@ -1,4 +1,4 @@
-"""`nmt train`: trains a run, in one process or in several under torchrun."""
+"""`nmt train`: trains a run, in one process or under torchrun."""
 
 import argparse
 import os
@@ -6,28 +6,28 @@ import os
 from nmt.cli.flags import add_config, load_config
 from nmt.cli.parser import Command
 from nmt.cli.terminal import print_result, say
-from nmt.errors import InputError, Stopped, ToldElsewhereError, told
+from nmt.errors import InputError, Stopped, ToldElsewhereError, one_line
 
 
 def _run(arguments: argparse.Namespace) -> None:
     from nmt.training.distributed import world_size
     from nmt.training.train import train
 
-    world_size()  # refuses what the next lines could not rely on
+    world_size()  # checks torchrun's variables, which the next lines use
     try:
         config = load_config(arguments)
-    except InputError as error:  # all of torchrun's processes read it; one per machine says so
+    except InputError as error:  # all ranks read the configuration; one per machine reports it
         raise error if _is_first("LOCAL_RANK") else ToldElsewhereError(error.status) from None
     try:
         model = train(config, say)
-    except Stopped as stopped:  # all know where it was saved; one says so
+    except Stopped as stopped:  # all ranks know where the run was saved; one reports it
         raise stopped if _is_first("RANK") else ToldElsewhereError(stopped.status) from None
     if _is_first("RANK"):
-        print_result(told(str(model)))
+        print_result(one_line(str(model)))
 
 
 def _is_first(rank: str) -> bool:
-    """Whether this is the only process, or the one that torchrun calls 0."""
+    """Returns whether this is the only process, or torchrun's rank 0."""
     return os.environ.get(rank, "0") == "0"
 
 
@@ -37,5 +37,5 @@ COMMAND = Command(
     "nmt train configs/demo.yaml training.max_steps=200",
     add_config,
     _run,
-    if_out_of_memory="raise training.micro_batches, so that slots are smaller",
+    if_out_of_memory="Raise training.micro_batches, so that slots are smaller.",
 )

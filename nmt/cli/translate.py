@@ -11,49 +11,49 @@ from nmt.cli.terminal import say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--input", type=Path, metavar="F",
-                        help="text, plain or compressed (default: standard input)")  # fmt: skip
+                        help="file, plain or compressed (default: standard input)")  # fmt: skip
     parser.add_argument("--output", type=Path, metavar="F",
-                        help="compressed if named .gz, .bz2 or .xz; appears when it is complete "
-                             "(default: standard output)")  # fmt: skip
+                        help="output file, compressed if named .gz, .bz2 or .xz; written only "
+                             "when complete (default: standard output)")  # fmt: skip
     parser.add_argument("--format", choices=("text", "jsonl", "html", "xml"), default="text",
-                        help="of what is written. jsonl: an object for each line, with scores and "
-                             "tokens. html, xml: the input is a document in it, its tags are kept "
-                             "and its text is translated sentence by sentence "
-                             "(default: text)")  # fmt: skip
+                        help="output format (default: text). jsonl: an object per line, with "
+                             "scores and tokens. html, xml: the input is such a document; its text "
+                             "is translated sentence by sentence, its tags are "
+                             "kept")  # fmt: skip
     parser.add_argument("--document", action="store_true",
-                        help="lines are paragraphs: translate them sentence by sentence, keep "
-                             "their indentation")  # fmt: skip
+                        help="treat lines as paragraphs: translate them sentence by sentence and "
+                             "keep their indentation")  # fmt: skip
     parser.add_argument("--shard", type=_shard, metavar="I/N",
-                        help="the I-th of N parts of the input's lines, I from 1; the outputs "
-                             "of all, one after the other, are that of the whole")  # fmt: skip
+                        help="translate only the I-th (from 1) of N parts of the input; the N "
+                             "outputs in order are the output for the whole")  # fmt: skip
     parser.add_argument("--n-best", type=positive, metavar="N",
-                        help="N lines a sentence: index, score, text, tab-separated (default: the "
-                             "best text alone); the score is the log-probability divided by the "
-                             "length penalty, where nmt score prints it undivided; of an empty "
-                             "line it is 0")  # fmt: skip
+                        help="print N lines per sentence: index, score, text, tab-separated; "
+                             "the score is the log-probability divided by the length penalty, or "
+                             "0 for an empty line (default: print only the best "
+                             "text)")  # fmt: skip
     parser.add_argument("--ensemble", type=Path, nargs="+", metavar="MODEL",
-                        help="more models of the same vocabulary: at each step the probabilities "
-                             "of all are averaged")  # fmt: skip
+                        help="further models with the same vocabulary; the probabilities of all "
+                             "models are averaged at each step")  # fmt: skip
     parser.add_argument("--prefix", default="", metavar="TEXT",
-                        help="how every translation begins; best whole words")  # fmt: skip
+                        help="prefix of every translation, preferably whole words")  # fmt: skip
     parser.add_argument("--prefix-file", type=Path, metavar="F",
-                        help="for each line how its translation begins; empty: as the model "
-                             "likes")  # fmt: skip
+                        help="file with a translation prefix per input line, possibly "
+                             "empty")  # fmt: skip
     parser.add_argument("--no-repeat-ngram", type=positive, metavar="N",
-                        help="no N tokens (pieces of words) in a row come twice in a "
+                        help="no sequence of N tokens occurs twice in a "
                              "translation")  # fmt: skip
     parser.add_argument("--alignment", type=Path, metavar="F",
-                        help="file for word alignments, a line for each line of output: 0-0 1-2 "
-                             "links the first words, and the second to the third; from the last "
-                             "decoder layer's cross-attention; with --format jsonl in the objects, "
-                             "too, or with - as F there alone")  # fmt: skip
+                        help="file for word alignments, a line per output line: 0-0 1-2 links the "
+                             "first words, and the second with the third; from cross-attention in "
+                             "the last decoder layer. With --format jsonl they are also in the "
+                             "objects; F may be - to write them only there")  # fmt: skip
     parser.add_argument("--shortlist", action="store_true",
-                        help="compute with likely pieces of the vocabulary alone, which can be "
-                             "faster on a CPU and changes some translations; of a model whose "
-                             "data were prepared with data.shortlist")  # fmt: skip
+                        help="compute only likely tokens of the vocabulary, which can be faster "
+                             "on a CPU but changes some translations; needs data prepared with "
+                             "data.shortlist")  # fmt: skip
     add_sampling(parser)
     parser.add_argument("--strict", action="store_true",
-                        help="stop at invalid UTF-8 (default: replace it and warn)")  # fmt: skip
+                        help="stop at invalid UTF-8 (default: warn and replace it)")  # fmt: skip
     add_decoding(parser)
 
 
@@ -88,15 +88,15 @@ def _run(arguments: argparse.Namespace) -> None:
 def _shard(text: str) -> tuple[int, int]:
     i, _, n = text.partition("/")
     if not (i.isdecimal() and n.isdecimal() and len(n) < 10 and 1 <= int(i) <= int(n)):
-        raise argparse.ArgumentTypeError(f"must be such as 1/8, at most 8/8, found {text}")
+        raise argparse.ArgumentTypeError(f"must have the form I/N, from 1/N to N/N, not {text}")
     return int(i), int(n)
 
 
 COMMAND = Command(
     "translate",
-    "translate text, one line out for each line in",
+    "translate text line by line",
     "echo 'The man reads a book.' | nmt translate runs/demo",
     _add_flags,
     _run,
-    if_out_of_memory="lower --batch-tokens",
+    if_out_of_memory="Lower --batch-tokens.",
 )

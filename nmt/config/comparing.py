@@ -1,4 +1,4 @@
-"""Where two configurations differ."""
+"""The settings in which two configurations differ."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from nmt.config.settings import Config
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
     """Returns the dotted keys whose values differ, with the two values.
 
-    `training.compile: auto` is no value of its own: a run decides it, and it differs from neither.
+    `training.compile: auto` equals both true and false, because the run decides it.
     """
     flat_old, flat_new = flatten(old.model_dump()), flatten(new.model_dump())
     keys = list(dict.fromkeys([*flat_old, *flat_new]))
@@ -21,7 +21,7 @@ def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
 
 
 def flatten(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings by their dotted keys."""
+    """Returns nested settings as a flat mapping from dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in content.items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Refusal of directories inside what `nmt prepare` or `nmt train` replaces in another one."""
+"""Refuses a directory inside one that `nmt prepare` or `nmt train` replaces."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from nmt.storage.atomic import PREFIX
 
 
 def misplaced(data: str, run: str, origin: str | None) -> str | None:
-    """Says which of a configuration's directories is inside another's own files; None: none.
+    """Returns which configured directory lies among another's own files; None if none does.
 
     Args:
         data: `data.directory`.
@@ -27,12 +27,12 @@ def misplaced(data: str, run: str, origin: str | None) -> str | None:
         for key, path in kept:
             name = _first_name(directory, path)
             if name in taken or name.startswith(PREFIX):
-                return f"{key} is {path}, in what {command} replaces in {owner} {directory}"
+                return f"{key} is {path}, inside what {command} replaces in {owner} {directory}"
     return None
 
 
 def _first_name(directory: str, path: str) -> str:
-    """Name of the entry of `directory` that contains `path`, links resolved; empty if none does."""
+    """Returns the entry of `directory` that contains `path`, links resolved; "" if none does."""
     below = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
     first = "".join(Path(below).parts[:1])
     return "" if first == os.pardir else first

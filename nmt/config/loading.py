@@ -1,8 +1,8 @@
-"""A configuration from its file, the file's `base:`, overrides, and the model it fine-tunes.
+"""Loads a configuration: the file, its `base:`, overrides, and the model to fine-tune.
 
-A file may name another as its `base:`, relative to itself, of which it overrides parts; overrides
-of the form `section.key=value` come last. Where a model is fine-tuned, what they leave open of
-`model` and `tokenizer` is that model's. Every problem is reported at once.
+A file may name another as its `base:`, by a path relative to itself, and override parts of it.
+Overrides of the form `section.key=value` come last. If a model is fine-tuned, unset keys of `model`
+and `tokenizer` have that model's values. All problems are reported at once.
 """
 
 import os
@@ -21,21 +21,21 @@ from nmt.storage import names
 
 
 def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "overrides") -> Config:
-    """The configuration in a file, with its `base:` and the overrides applied.
+    """Loads the configuration in a file, with its `base:` and the overrides applied.
 
-    With `training.initialize_from`, what they do not set of `model` and `tokenizer` is that
-    model's; what its weights fix may not be set to anything else.
+    With `training.initialize_from`, unset keys of `model` and `tokenizer` have that model's
+    values; settings that its weights determine must not differ.
 
     Args:
         path: a YAML file.
-        overrides: `dotted.key=value`, the value in YAML.
-        origin: where they come from, for messages.
+        overrides: `dotted.key=value`, with the value in YAML.
+        origin: the source of the overrides, for messages.
 
     Raises:
-        InputError: one line for each problem found, with file, line and key.
+        InputError: one line per problem, with file, line and key.
     """
     if isinstance(overrides, str):
-        raise ArgumentError("one override, {overrides} {}, give a list of them", overrides)
+        raise ArgumentError("{overrides} is the string {}. Pass a list of strings.", overrides)
     content, origins = _read_with_base(Path(path), seen=())
     problems: list[str] = []
     for override in overrides:
@@ -58,28 +58,29 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
 
 
 def read_merged(path: Path) -> dict[str, Any]:
-    """What a file and its `base:` set, in one mapping, not checked; InputError as for `load`."""
+    """Returns the merged settings of a file and its `base:`, unchecked; raises as `load` does."""
     return _read_with_base(path, seen=())[0]
 
 
 def load_resolved(path: Path) -> Config:
-    """The configuration in a file that `to_yaml` wrote: no `base:` leads out of it."""
+    """Loads a configuration that `to_yaml` wrote, ignoring `base:`."""
     content, lines = read(path)
     if not isinstance(content, dict):
-        raise InputError(f"no settings, {path}, a mapping of sections was expected")
+        raise InputError(f"{path} has no settings. It must be a mapping of sections.")
     return validate(content, {key: f"{path}:{line}" for key, line in lines.items()}, str(path))
 
 
 def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) -> Config | None:
-    """The configuration of the model that `training.initialize_from` names, if it names one.
+    """Returns the configuration of the model that `training.initialize_from` names, if any.
 
-    A run in which it was fine-tuned has the same model and tokenizer, and may outlive it.
+    The run directory comes last: a run that was fine-tuned from the model has the same `model` and
+    `tokenizer`, and may outlive it.
 
     Returns:
-        None as well if there is no such model yet and both sections are set: nothing is left to it.
+        None also if the model is missing but `model` and `tokenizer` are both set.
 
     Raises:
-        InputError: there is no such model, and something is left to it.
+        InputError: the model is missing, and `model` or `tokenizer` is unset.
     """
     training = content.get("training")
     origin = training.get("initialize_from") if isinstance(training, dict) else None
@@ -92,38 +93,38 @@ def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) 
     if {"model", "tokenizer"} <= content.keys():
         return None
     raise InputError(
-        f"no model to fine-tune, training.initialize_from {origin}, "
-        f"{origins[('training', 'initialize_from')]}, name a model, checkpoint or run directory"
+        f"{origins[('training', 'initialize_from')]}: training.initialize_from {origin} has no "
+        "model to fine-tune. Name a model, checkpoint or run directory."
     )
 
 
 def _inherit(content: dict[str, Any], initial: Config) -> None:
-    """Fills in what a parsed configuration leaves to the model that it fine-tunes."""
+    """Fills unset keys of `model` and `tokenizer` with the values of the model to fine-tune."""
     given = initial.model_dump()
     for section in ("model", "tokenizer"):
         own = content.setdefault(section, {})
         if isinstance(own, dict):
             content[section] = given[section] | own
     if initial.model.positions == "learned" and isinstance(content.get("data"), dict):
-        content["data"].setdefault("max_length", initial.data.max_length)  # their number
+        content["data"].setdefault("max_length", initial.data.max_length)  # number of positions
 
 
 def _misfits(config: Config, initial: Config, origins: Mapping[KeyPath, str]) -> list[str]:
-    """A line for each setting that contradicts the weights to start from; dropout never does."""
+    """Returns a message per setting that contradicts the weights to start from."""
     fixed = {f"model.{name}" for name in Model.model_fields if not name.endswith("dropout")}
     fixed |= {"tokenizer.vocabulary_size", "tokenizer.symbols"}
     if config.model.positions == "learned":
         fixed |= {"data.max_length"}
     return [
-        f"{key} is {inline(ours)}, {config.training.initialize_from} has "
-        f"{inline(theirs)}, {origins[tuple(key.split('.'))]}, leave it out or set it so too"
+        f"{origins[tuple(key.split('.'))]}: {key} is {inline(ours)}, but "
+        f"{config.training.initialize_from} has {inline(theirs)}. Use that value or remove the key."
         for key, (theirs, ours) in differences(initial, config).items()
         if key in fixed
     ]
 
 
 def validate(content: Any, origins: Mapping[KeyPath, str], name: str) -> Config:
-    """Checks a parsed configuration; `origins` tells for each key where it was written."""
+    """Checks a parsed configuration; `origins` maps each key to its file and line."""
     try:
         return Config.model_validate(content)
     except ValidationError as error:
@@ -134,15 +135,15 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
     content, lines = read(path)
     resolved = os.path.realpath(path)
     if resolved in seen:
-        raise InputError(f"base: leads back to this file, {path}, break the circle")
+        raise InputError(f"{path}: base: leads back to this file. Break the circle.")
     if not isinstance(content, dict):
-        raise InputError(f"no settings found, {path}, a mapping of sections was expected")
+        raise InputError(f"{path} has no settings. It must be a mapping of sections.")
     origins = {key: f"{path}:{line}" for key, line in lines.items()}
     base = content.pop("base", None)
     if base is None:
         return content, origins
     if not isinstance(base, str):
-        raise InputError(f"base must be a file name, {origins[('base',)]}, correct it")
+        raise InputError(f"{origins[('base',)]}: base must be a file name.")
     below, below_origins = _read_with_base(path.parent / base, (*seen, resolved))
     return _merged(below, content), below_origins | origins
 
@@ -162,7 +163,7 @@ def _apply(
     dotted, equals, text = override.partition("=")
     keys = dotted.split(".")
     if not equals or not all(keys):
-        raise InputError(f"not an override: {override:.100}, {origin}, write section.key=value")
+        raise InputError(f"{origin}: {override:.100} is not an override. Write section.key=value.")
     value, lines = parse(text, f"{origin}: {dotted}")
     node = content
     for key in keys[:-1]:

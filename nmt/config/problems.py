@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words: a line a problem, with file, line and key."""
+"""The problems of a configuration in words: one line per problem, with file, line and key."""
 
 import difflib
 import json
@@ -14,19 +14,19 @@ from nmt.config.strict_yaml import KeyPath
 
 
 def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str) -> list[str]:
-    """A line for each of pydantic's findings, for each corpus the one that says most.
+    """Returns a message per problem that pydantic found; per corpus only the most specific.
 
     Args:
-        origins: for each key where it was written.
-        name: of the configuration, for what was written nowhere.
+        origins: file and line of each key.
+        name: the configuration's name, for keys that were written nowhere.
     """
     chosen: dict[KeyPath | int, ErrorDetails] = {}
     for number, problem in enumerate(error.errors()):
         if problem["type"] == "too_short" and problem["input"]:
-            continue  # a list is called too short as well if all its entries are wrong
+            continue  # pydantic also reports a list as too short if all its entries are wrong
         loc = problem["loc"]
         place = loc[:3] if len(loc) > 2 and isinstance(loc[2], int) else number
-        is_unknown = problem["type"] == "extra_forbidden"  # if misspelt, it is missing as well
+        is_unknown = problem["type"] == "extra_forbidden"  # a misspelt key also counts as missing
         if place not in chosen or (is_unknown and chosen[place]["type"] != "extra_forbidden"):
             chosen[place] = problem
     return list(dict.fromkeys(_describe(problem, origins, name) for problem in chosen.values()))
@@ -41,38 +41,38 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
             known = list(section.model_fields) if section else []
             near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
             near = _sections_with(key) or near
-            hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(known)}"
-            return f"unknown key {key}, {where}, {hint}"
-        case "value_error":  # of settings that do not go together, which it names
+            hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
+            return f"{where}: Unknown key {key}. {hint}"
+        case "value_error":  # settings that exclude each other; the text names them
             text = str(problem["ctx"]["error"])
             keys = (tuple(word.split(".")) for word in re.findall(r"\b[a-z]+\.[a-z_]+", text))
             places = dict.fromkeys(origins[key] for key in keys if key in origins)
-            return f"{text}, {' and '.join(places) or where}, correct it"
+            return f"{' and '.join(places) or where}: {text}."
         case "union_tag_not_found":
             kinds = ", ".join(CORPUS_KINDS)
-            return f"{key} must name exactly one of {kinds}, {where}, correct it"
+            return f"{where}: {key} must name exactly one of {kinds}."
         case "missing":
-            return f"missing key {key}, {where}, add it"
+            return f"{where}: {key} is missing."
         case "too_short":
-            return f"{key} must not be empty, {where}, name a corpus"
+            return f"{where}: {key} is empty. Name a corpus."
     found = json.dumps(problem["input"], ensure_ascii=False, default=str)
     found = found if len(found) <= 60 else found[:57] + "..."
     name = next(part for part in reversed(path) if isinstance(part, str))
     wanted = allowed(section, name) if section else _allowed({})
-    return f"{key} must be {wanted}, found {found}, {where}, correct it"
+    return f"{where}: {key} must be {wanted}, not {found}."
 
 
 def _sections_with(key: str) -> list[str]:
-    """A key of one section alone, with it: ["training.max_steps"] for max_steps; else nothing."""
+    """Returns [`section.key`] if just one section has such a key, otherwise []."""
     below = ((name, Config.below(name)) for name in Config.model_fields)
     found = [f"{name}.{key}" for name, section in below if section and key in section.model_fields]
     return found if len(found) == 1 else []
 
 
 def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
-    """The key as it is written, and the section that it is in, from pydantic's location.
+    """Returns the key as written, and its section, from pydantic's location.
 
-    The location has further parts: a corpus's kind before its own keys, and the failing part of a
+    The location has further parts: the kind of a corpus before its keys, and the failing part of a
     union.
     """
     path: KeyPath = ()
@@ -90,7 +90,7 @@ def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
 
 
 def allowed(section: type[Section], key: str) -> str:
-    """What a setting may be: "a whole number from 1 to 1,000 or auto"."""
+    """Describes the values that a setting may have: "a whole number from 1 to 1,000 or auto"."""
     return _allowed(section.model_json_schema()["properties"][key])
 
 
@@ -107,12 +107,12 @@ def _allowed(schema: Mapping[str, Any]) -> str:
         high = schema.get("maximum", schema.get("exclusiveMaximum", 0) - 1)
         return f"{kind} {low} to {high:,}".replace(".0 ", " ").removesuffix(".0")
     if schema.get("items", {}).get("type") == "string":
-        return "a list of texts"
+        return "a list of strings"
     return _KINDS[schema.get("type", "object")]
 
 
 _KINDS = {
-    "string": "text, not empty, without a NUL character",
+    "string": "a non-empty string without NUL characters",
     "boolean": "true or false",
     "array": "a list of corpora",
     "object": "a mapping of settings",

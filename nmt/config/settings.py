@@ -1,9 +1,8 @@
-"""Every setting: what it means, its unit, its range and its default, in the order of a file.
+"""Every setting: its meaning, unit, range and default, in the order of a file.
 
-`BASE` is the paper's base model (Vaswani et al., 2017); `nmt config` prints the numbers. Relative
-paths are relative to the directory in which the command is run, so that one configuration serves
-several checkouts, and are kept as they are written, so that a run can be resumed after its whole
-tree was moved.
+`BASE` is the paper's base model (Vaswani et al., 2017); `nmt config` prints its values. Relative
+paths are relative to the current directory, so that one configuration serves several checkouts.
+They are stored as written, so that a run can be resumed after its whole tree was moved.
 """
 
 import re
@@ -25,137 +24,137 @@ from nmt.config.strict_yaml import dump
 from nmt.paper import BASE
 
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
-# A model's configuration comes with it, from anywhere: what it asks for must be within reason.
+# A model's configuration may come from anywhere, so its values must be bounded.
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Width = Annotated[int, Field(ge=1, le=100_000)]
-Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]  # or a path, or a name
+Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
 Probability = Annotated[float, Field(ge=0, le=0.99)]
 Weight = Annotated[float, Field(ge=0.0001, le=10_000)]
 Scale = Annotated[float, Field(gt=0, le=1_000_000)]
 Hours = Annotated[float, Field(gt=0, le=100_000)]
-Slots = Annotated[int, Field(ge=1, le=10_000)]  # each costs memory and time, even an empty one
+Slots = Annotated[int, Field(ge=1, le=10_000)]  # even empty slots cost memory and time
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 MAX_BEAM = 1000
-Measure = Literal["bleu", "chrf", "nll"]  # of a validation
-# Printable ASCII without blanks, which no normalization changes; a sign at both ends, so that no
-# word is taken for a symbol.
+Measure = Literal["bleu", "chrf", "nll"]  # what validations are compared by
+# Printable ASCII without spaces, which normalization keeps; punctuation at both ends, so that no
+# word is mistaken for a symbol.
 _SYMBOL = re.compile(r"[!-/:-@\[-`{-~][!-~]{1,14}[!-/:-@\[-`{-~]")
 _MAX_SYMBOLS = 1000
-_PIECE_OF_ALL = re.compile("<(pad|s|/s|unk|0x[0-9A-F]{2})>")
+_RESERVED = re.compile("<(pad|s|/s|unk|0x[0-9A-F]{2})>")
 
 
 def _symbols_fault(symbols: Sequence[str]) -> str | None:
-    """What is wrong with symbols of a vocabulary, if anything."""
+    """Returns what is wrong with the symbols of a vocabulary; None if nothing is."""
     if len(symbols) > _MAX_SYMBOLS:
-        return f"{len(symbols):,} symbols, more than {_MAX_SYMBOLS:,}"
+        return f"{len(symbols):,} symbols are more than {_MAX_SYMBOLS:,}"
     for number, symbol in enumerate(symbols):
         if not _SYMBOL.fullmatch(symbol):
             return (
-                f"{symbol!r:.60} is no symbol: 3 to 16 printable ASCII characters without a blank, "
-                "a sign at both ends, such as <2de>"
+                f"{symbol!r:.60} is not a symbol of 3 to 16 printable ASCII characters without "
+                "spaces, with punctuation at both ends, such as <2de>"
             )
-        if _PIECE_OF_ALL.fullmatch(symbol):
-            return f"{symbol} is a piece of every vocabulary"
+        if _RESERVED.fullmatch(symbol):
+            return f"{symbol} is a token of every vocabulary"
         if symbol in symbols[:number]:
-            return f"{symbol} is named twice"
+            return f"{symbol} is listed twice"
     return None
 
 
 def _paper(key: str, meaning: str) -> Any:
-    """A setting whose default is that of the paper's base model."""
+    """Returns a field whose default is the value of the paper's base model."""
     return Field(default=BASE[key], description=meaning)
 
 
 class Section(BaseModel):
-    """Settings below one key: frozen, each of its own type, no others than those named."""
+    """Settings below one key: immutable, strictly typed, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @classmethod
     def below(cls, key: str) -> "type[Section] | None":
-        """The section that a key names; None if it names a single setting, or nothing."""
+        """Returns the section that `key` names; None if it names a single setting or nothing."""
         field = cls.model_fields.get(key)
         inner = field.annotation if field else None
         return inner if isinstance(inner, type) and issubclass(inner, Section) else None
 
 
-_SOURCE_NAME = "the source side's column, by name; a dot reaches into a struct: translation.en"
-_TARGET_NAME = "the target side's column, by name"
+_SOURCE_NAME = "name of the source column; a dot reaches into a struct: translation.en"
+_TARGET_NAME = "name of the target column"
 _LOSS_WEIGHT: Any = Field(
     default=None,
-    description="column with a loss weight for each pair, a finite number from 0 on: the loss of "
-    "its target tokens is multiplied by it. Without a column every weight is 1. weight is how "
-    "often a pair is seen",
+    description="column with a loss weight for each pair, a finite number >= 0 by which the loss of "
+    "its target tokens is multiplied. Without it every weight is 1. (weight is how often a pair "
+    "occurs)",
 )
-_WEIGHT: Any = Field(default=1.0, description="how often each pair is seen in an epoch")
+_WEIGHT: Any = Field(default=1.0, description="how often each pair occurs in an epoch")
 _PREFIX: Any = Field(
     default=None,
-    description="one or more of tokenizer.symbols, a blank between them, written before each "
-    "source with a blank: <BT> for back-translated text, <2de> for a direction. The cleaning rules "
-    "see the text without it, and its languages are not looked at",
+    description="one or more of tokenizer.symbols, separated by spaces, that are put before each "
+    "source: <BT> for back-translated text, <2de> for a translation direction. Cleaning rules and "
+    "language checks ignore the prefix",
 )
 
 
 class Corpus(Section):
     """An entry of data.train, data.validation or data.test; each kind of corpus is a subclass."""
 
-    if TYPE_CHECKING:  # each kind has them as its last fields
+    if TYPE_CHECKING:  # the last fields of every kind
         weight: Weight
         source_prefix: Word | None
 
     @classmethod
     def kind(cls) -> str:
-        """The key by which entries of this kind are known, their first."""
+        """Returns the key that identifies this kind of corpus: its first field."""
         return next(iter(cls.model_fields))
 
     @property
     def settings(self) -> Any:
-        """What stands under that key."""
+        """The value of that key."""
         return getattr(self, self.kind())
 
 
 class Hub(Corpus):
-    """A dataset of the Hugging Face hub, or a local folder in the hub's layout."""
+    """A dataset of the Hugging Face hub, or a local directory in the hub's layout."""
 
-    hub: Word = Field(description="the dataset's name, such as wmt/wmt14, or a folder")
+    hub: Word = Field(description="name of the dataset, such as wmt/wmt14, or a directory")
     name: Word | None = Field(
-        default=None, description="the dataset's configuration, such as de-en"
+        default=None, description="configuration of the dataset, such as de-en"
     )
-    split: Word = Field(description="the dataset's split, such as train")
+    split: Word = Field(description="split of the dataset, such as train")
     loss_weight_column: Word | None = _LOSS_WEIGHT
     weight: Weight = _WEIGHT
     source_prefix: Word | None = _PREFIX
 
     @property
     def settings(self) -> "Hub":
-        """What a reader is given: of other kinds what is under the key, here all of it."""
+        """The whole entry, because its settings are not nested below the key."""
         return self
 
 
 class TextFiles(Section):
-    """Two text files, line by line."""
+    """Two text files, aligned line by line."""
 
-    source: Word = Field(description="file of the source side, a sentence a line, plain or .gz")
-    target: Word = Field(description="file of the target side, as many lines")
+    source: Word = Field(description="source file, one sentence per line, plain or .gz")
+    target: Word = Field(description="target file, with as many lines")
 
 
 class TsvFile(Section):
     """A file of tab-separated columns."""
 
-    path: Word = Field(description="the file, plain or .gz")
+    path: Word = Field(description="path of the file, plain or .gz")
     source_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        default=0, description="column of the source side, counted from 0"
+        default=0, description="source column, counted from 0"
     )
     target_column: Annotated[int, Field(ge=0, le=10_000)] = Field(
-        default=1, description="column of the target side, counted from 0"
+        default=1, description="target column, counted from 0"
     )
     loss_weight_column: Annotated[int, Field(ge=0, le=10_000)] | None = _LOSS_WEIGHT
 
 
 class ColumnsFile(Section):
-    """A file whose columns have names."""
+    """A file with named columns."""
 
-    path: Word = Field(description="the file")
+    path: Word = Field(description="path of the file")
     source_column: Word = Field(description=_SOURCE_NAME)
     target_column: Word = Field(description=_TARGET_NAME)
     loss_weight_column: Word | None = _LOSS_WEIGHT
@@ -164,14 +163,14 @@ class ColumnsFile(Section):
 class DemoPairs(Section):
     """Sentence pairs of the demo language."""
 
-    pairs: Positive = Field(description="how many sentence pairs")
-    seed: Seed = Field(default=1, description="another seed writes other sentences")
+    pairs: Positive = Field(description="number of sentence pairs")
+    seed: Seed = Field(default=1, description="random seed; another gives other sentences")
 
 
 def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
-    """A kind of corpus: `settings` under its key, then what every kind has.
+    """Returns a kind of corpus: `settings` under its key, then the fields of every kind.
 
-    The class is to be assigned to its own name, Tsv for tsv: by that it is pickled.
+    Assign the class to its own name (Tsv for tsv), which pickling needs.
     """
     fields: Any = {
         key: (settings, Field(description=about)),
@@ -182,19 +181,17 @@ def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
     return create_model(name, __base__=Corpus, __doc__=about, __module__=__name__, **fields)
 
 
-Text = _kind("text", TextFiles, "Two text files of as many lines, plain, gzip, bzip2 or xz.")
-Tsv = _kind(
-    "tsv", TsvFile, "Tab-separated columns, counted from 0, plain or compressed as text is."
-)
-Parquet = _kind("parquet", ColumnsFile, "One parquet file, columns by name.")
-Jsonl = _kind("jsonl", ColumnsFile, "One JSON object a line, plain or compressed as text is.")
-Demo = _kind("demo", DemoPairs, "Sentences that the embedded English-German grammar writes.")
+Text = _kind("text", TextFiles, "Two text files with equal numbers of lines: plain, gzip, bz2, xz.")
+Tsv = _kind("tsv", TsvFile, "Tab-separated columns, counted from 0, plain or compressed like text.")
+Parquet = _kind("parquet", ColumnsFile, "One parquet file with named columns.")
+Jsonl = _kind("jsonl", ColumnsFile, "One JSON object per line, plain or compressed like text.")
+Demo = _kind("demo", DemoPairs, "Sentences from the embedded English-German grammar.")
 
 CORPUS_KINDS = {kind.kind(): kind for kind in Corpus.__subclasses__()}
 
 
 def _kind_of(corpus: Any) -> str | None:
-    """The one kind that an entry names, parsed or not; None if it names none or several."""
+    """Returns the kind that an entry names, parsed or not; None if it names none or several."""
     keys = dict(corpus) if isinstance(corpus, dict | Section) else {}
     kinds = [kind for kind in CORPUS_KINDS if kind in keys]
     return kinds[0] if len(kinds) == 1 else None
@@ -205,41 +202,42 @@ if TYPE_CHECKING:
 else:
     _TAGGED = tuple(Annotated[kind, Tag(key)] for key, kind in CORPUS_KINDS.items())
     _ANY_KIND = Annotated[Union[_TAGGED], Discriminator(_kind_of)]  # noqa: UP007
-    Corpora = Annotated[tuple[_ANY_KIND, ...], Field(strict=False)]  # a file has lists
+    Corpora = Annotated[tuple[_ANY_KIND, ...], Field(strict=False)]  # accepts YAML's lists
 
 
 class Data(Section):
-    """What is translated into what, the corpora, and how they are cleaned."""
+    """The languages, the corpora and how they are cleaned."""
 
-    directory: Word = Field(description="where the prepared data is put")
-    source_language: Word = Field(description="language translated from, a code such as en")
-    target_language: Word = Field(description="language translated to, a code such as de")
+    directory: Word = Field(description="directory of the prepared data")
+    source_language: Word = Field(description="language to translate from, a code such as en")
+    target_language: Word = Field(description="language to translate into, a code such as de")
     max_length: Annotated[int, Field(ge=2, le=100_000)] = Field(
         default=256,
-        description="tokens a side, end symbol included; longer pairs are dropped from training",
+        description="maximum tokens per side, with EOS; longer pairs are dropped from training",
     )
     train: Annotated[Corpora, Field(min_length=1)] = Field(description="corpora to train on")
-    validation: Corpora = Field(default=(), description="corpora to validate on while training")
-    test: Corpora = Field(default=(), description="the model's own test set, for nmt evaluate")
+    validation: Corpora = Field(default=(), description="corpora for validation during training")
+    test: Corpora = Field(default=(), description="the default test set of nmt evaluate")
     shortlist: bool = Field(
         default=False,
-        description="learn which pieces a sentence may be translated into, so that nmt translate "
-        "can be faster on a CPU",
+        description="also prepare a lexical shortlist: the tokens that a sentence may be "
+        "translated into. It makes nmt translate faster on a CPU",
     )
 
 
 class Tokenizer(Section):
-    """The BPE vocabulary that both languages share (§5.1)."""
+    """The BPE vocabulary, shared by both languages (§5.1)."""
 
     vocabulary_size: Annotated[int, Field(ge=264, le=1_000_000)] = _paper(
-        "tokenizer.vocabulary_size", "pieces shared by both languages: 256 bytes, 4 symbols, text"
+        "tokenizer.vocabulary_size",
+        "number of tokens: 256 bytes, 4 special tokens, subwords of both languages",
     )
     symbols: Annotated[tuple[Word, ...], Field(strict=False)] = Field(
         default=(),
-        description="at most 1,000 pieces of your own, such as <2de> or <BT>: 3 to 16 printable "
-        "ASCII characters without a blank, a sign at both ends. Each is one piece wherever it "
-        "stands in text and counts in vocabulary_size. One that no training target holds is never "
-        "in a translation",
+        description="at most 1,000 tokens of your own, such as <2de> or <BT>: 3 to 16 printable "
+        "ASCII characters without spaces, with punctuation at both ends. In text, a symbol is "
+        "always one token; it counts in vocabulary_size. A symbol that occurs in no training "
+        "target never occurs in a translation",
     )
 
     @model_validator(mode="after")
@@ -250,24 +248,24 @@ class Tokenizer(Section):
 
 
 class Model(Section):
-    """Vaswani et al. (2017), Table 3, with its symbols."""
+    """The Transformer's sizes, with the names of Table 3 (Vaswani et al., 2017)."""
 
-    encoder_layers: Layers = _paper("model.encoder_layers", "N of the encoder")
-    decoder_layers: Layers = _paper("model.decoder_layers", "N of the decoder")
+    encoder_layers: Layers = _paper("model.encoder_layers", "N, layers of the encoder")
+    decoder_layers: Layers = _paper("model.decoder_layers", "N, layers of the decoder")
     d_model: Width = _paper("model.d_model", "width of the embeddings and of every layer, even")
     d_ff: Width = _paper("model.d_ff", "inner width of the feed-forward networks")
     heads: Annotated[int, Field(ge=1, le=1000)] = _paper("model.heads", "attention heads, h")
     d_k: Width = _paper("model.d_k", "width of a head's queries and keys")
     d_v: Width = _paper("model.d_v", "width of a head's values")
     dropout: Probability = _paper(
-        "model.dropout", "P_drop, on sub-layer outputs and embedding sums (§5.4)"
+        "model.dropout", "P_drop, on outputs of sub-layers and sums of embeddings (§5.4)"
     )
     attention_dropout: Probability = _paper(
-        "model.attention_dropout", "dropout on attention weights; the paper has none"
+        "model.attention_dropout", "dropout on attention weights; not in the paper"
     )
     activation_dropout: Probability = _paper(
         "model.activation_dropout",
-        "dropout behind the feed-forward networks' ReLU; the paper has none",
+        "dropout after the ReLU of the feed-forward networks; not in the paper",
     )
     positions: Literal["sinusoidal", "learned"] = _paper(
         "model.positions", "positional encoding (§3.5)"
@@ -277,17 +275,16 @@ class Model(Section):
     )
     attention_window: Positive | None = _paper(
         "model.attention_window",
-        "restricts self-attention, not cross-attention, to a neighborhood of size r "
-        "centered around each position (§4). Taken as r positions in all: the token itself and "
-        "r // 2 on either side, so that an even r counts as r + 1; the decoder sees of them the "
-        "token itself and the r // 2 before it. The paper's models: none",
+        "restricts self-attention (not cross-attention) to a neighborhood of size r around each "
+        "position (§4): each token can attend to itself and r // 2 tokens on either side, in the "
+        "decoder only to those before it. The paper's models do not use it",
     )
 
     @model_validator(mode="after")
     def _even(self) -> Self:
         if self.d_model % 2:
             raise ValueError(
-                f"model.d_model must be even for sines and cosines, found {self.d_model}"
+                f"model.d_model must be even for sines and cosines, but is {self.d_model}"
             )
         return self
 
@@ -315,76 +312,76 @@ MAY_CHANGE = frozenset(
 class Training(Section):
     """How a run trains (§5) and what it keeps."""
 
-    run_directory: Word = Field(description="where checkpoints, log and the model are put")
-    max_steps: Positive = _paper("training.max_steps", "optimizer steps in all")
+    run_directory: Word = Field(description="directory of the checkpoints, the log and the model")
+    max_steps: Positive = _paper("training.max_steps", "total optimizer steps")
     max_hours: Hours | None = Field(
         default=None,
-        description="hours of training, all resumptions together, after which a run ends as at "
-        "max_steps; a higher number trains on",
+        description="hours of training, over all resumptions, after which a run ends as it does at "
+        "max_steps; with a higher number it trains on",
     )
     batch_tokens: Positive = _paper(
-        "training.batch_tokens", "bound on one step's tokens over all ranks, on each side"
+        "training.batch_tokens", "maximum tokens per step and side, over all ranks"
     )
     micro_batches: Slots | Literal["auto"] = Field(
-        default="auto", description="slots that a step is cut into; auto: one a rank"
+        default="auto", description="slots that a step is divided into; auto: one per rank"
     )
     warmup_steps: Positive = _paper(
         "training.warmup_steps",
-        "steps over which the learning rate rises (Eq. 3); it sets the peak too",
+        "steps over which the learning rate rises (Eq. 3); they also determine its peak",
     )
     learning_rate_factor: Scale = _paper(
-        "training.learning_rate_factor", "factor on Eq. 3's learning rate; 1: the paper"
+        "training.learning_rate_factor", "factor on the learning rate of Eq. 3; 1: the paper"
     )
     label_smoothing: Probability = _paper(
         "training.label_smoothing",
-        "share of the target distribution spread over the vocabulary (§5.4)",
+        "probability mass that is spread evenly over the vocabulary (§5.4)",
     )
     gradient_clip: Scale | None = _paper(
-        "training.gradient_clip", "bound on the norm of a step's gradient; the paper: none"
+        "training.gradient_clip", "maximum norm of a step's gradient; not in the paper"
     )
     precision: Literal["fp32", "bf16"] = _paper(
         "training.precision",
-        "of matrix products, and on a CPU of the sums of sub-layers; weights are always fp32",
+        "number type of matrix products, on a CPU also of residual sums; weights are always fp32",
     )
-    seed: Seed = Field(default=1, description="decides initial weights, batches and dropout")
+    seed: Seed = Field(default=1, description="determines initial weights, batches and dropout")
     deterministic: bool = Field(
         default=False,
-        description="only operations that give the same bits every time, perhaps slower",
+        description="use only deterministic operations, which may be slower",
     )
     compile: bool | Literal["auto"] = Field(
         default="auto",
         description="compile the layers (torch.compile) and pack slots into rows of one shape; "
-        "auto: on a GPU",
+        "auto: only on a GPU",
     )
     checkpoint_every: Positive = _paper("training.checkpoint_every", "steps between checkpoints")
     keep_checkpoints: Positive = Field(
         default=10,
-        description="checkpoints kept, the newest; the best by validation is kept besides",
+        description="newest checkpoints to keep; the best by validation is kept, too",
     )
     average_last: Positive = _paper(
-        "training.average_last", "checkpoints whose mean is the finished model"
+        "training.average_last", "last checkpoints, whose mean is the finished model"
     )
     validate_every: Positive = Field(default=1500, description="steps between validations")
-    log_every: Positive = Field(default=100, description="steps between lines of the log")
+    log_every: Positive = Field(default=100, description="steps between log lines")
     early_stopping: Positive | None = Field(
         default=None,
-        description="validations without a better one, by best_by, after which training ends",
+        description="stop after this many validations in a row without a new best, by best_by",
     )
     best_by: Measure = Field(
         default="bleu",
-        description="which validation is the best: highest bleu, highest chrf or lowest nll (nats "
-        "per target token)",
+        description="measure of the best validation: highest bleu, highest chrf or lowest nll "
+        "(nats per target token)",
     )
     finished_model: Literal["average", "better"] = Field(
         default="average",
-        description="average: the mean of the last average_last checkpoints; better: that mean, or "
-        "the best checkpoint alone where this one is better on the validation set, by best_by",
+        description="average: the mean of the last average_last checkpoints; better: that mean or "
+        "the best checkpoint, whichever has the better validation by best_by",
     )
     initialize_from: Word | None = Field(
-        default=None, description="a model, checkpoint or run directory to fine-tune"
+        default=None, description="model, checkpoint or run directory to fine-tune"
     )
     process_group_timeout_s: Positive = Field(
-        default=600, description="seconds after which a rank that hangs ends the job"
+        default=600, description="seconds after which a hanging rank ends the job"
     )
 
     @model_validator(mode="after")
@@ -401,23 +398,23 @@ class Decoding(Section):
     """Beam search (§6.1)."""
 
     beam: Annotated[int, Field(ge=1, le=MAX_BEAM)] = _paper(
-        "decoding.beam", "hypotheses kept for each sentence (§6.1); 1 is greedy"
+        "decoding.beam", "beam size (§6.1); 1 is greedy search"
     )
     length_penalty: Annotated[float, Field(ge=0, le=100)] = _paper(
         "decoding.length_penalty", "alpha: scores are divided by ((5 + tokens) / 6)^alpha (§6.1)"
     )
     max_extra_length: Annotated[int, Field(ge=0, le=100_000)] = _paper(
-        "decoding.max_extra_length", "target tokens beyond the number of the source's (§6.1)"
+        "decoding.max_extra_length", "tokens by which a target may exceed its source (§6.1)"
     )
 
 
 class Config(Section):
     """A whole configuration."""
 
-    data: Data = Field(description="corpora, and what is prepared from them")
+    data: Data = Field(description="the corpora and the data prepared from them")
     tokenizer: Tokenizer = Field(default=Tokenizer(), description="the shared BPE vocabulary")
-    model: Model = Field(default=Model(), description="the Transformer's shape")
-    training: Training = Field(description="how the model is trained, and what a run keeps")
+    model: Model = Field(default=Model(), description="the sizes of the Transformer")
+    training: Training = Field(description="how the model is trained, and what is kept")
     decoding: Decoding = Field(default=Decoding(), description="beam search")
 
     @model_validator(mode="after")
@@ -431,15 +428,15 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _prefixes_are_symbols(self) -> Self:
-        """A misspelt one would be text, and the model would learn that instead."""
+        """Refuses a misspelt prefix, which the model would learn as text."""
         known = self.tokenizer.symbols
         for split in ("train", "validation", "test"):
             for number, corpus in enumerate(getattr(self.data, split)):
                 prefix = corpus.source_prefix
                 if prefix is not None and not set(prefix.split(" ")) <= {*known}:
                     raise ValueError(
-                        f"data.{split}.{number}.source_prefix must be made of tokenizer.symbols "
-                        f"({' '.join(known) or 'none'}), found {prefix:.60}"
+                        f"data.{split}.{number}.source_prefix must consist of tokenizer.symbols "
+                        f"({' '.join(known) or 'none'}), not {prefix:.60}"
                     )
         return self
 
@@ -460,5 +457,5 @@ class Config(Section):
         return self
 
     def to_yaml(self) -> str:
-        """The resolved configuration as YAML, every setting written out."""
+        """Returns the resolved configuration as YAML, with every setting."""
         return dump(self.model_dump(mode="json", exclude_none=True))

@@ -1,7 +1,7 @@
-"""YAML as the configuration files use it: safe, YAML 1.2 scalars, no duplicate keys, with lines.
+"""The YAML of configuration files: safe, with YAML 1.2 scalars and without duplicate keys.
 
-YAML 1.1, which PyYAML follows, reads `no` as False and `1e-9` as a string. Here booleans are
-`true` and `false` alone and floats follow the YAML 1.2 core schema. Anchors, aliases and tags are
+YAML 1.1, which PyYAML follows, reads `no` as False and `1e-9` as a string. Here only `true` and
+`false` are booleans, and floats follow the YAML 1.2 core schema. Anchors, aliases and tags are
 refused.
 """
 
@@ -37,7 +37,7 @@ class _Loader(yaml.SafeLoader):
 
 
 _TAG = "tag:yaml.org,2002:"
-_SCALARS = {  # with the characters that they may begin with
+_SCALARS = {  # with the characters that a scalar of the type may begin with
     "null": (re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
     "bool": (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
     "int": (re.compile(r"^(?:[-+]?[0-9]+)$"), list("-+0123456789")),
@@ -49,24 +49,25 @@ for _kind, (_pattern, _first) in _SCALARS.items():
 
 
 def _decimal(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    return int(str(loader.construct_scalar(node)))  # PyYAML's own reads 010 as 8
+    return int(str(loader.construct_scalar(node)))  # PyYAML reads 010 as 8
 
 
 _Loader.add_constructor(f"{_TAG}int", _decimal)
 
 
 def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
-    """The value of a YAML text, and the line of each key.
+    """Returns the value of a YAML text and the line of each key.
 
     Args:
         text: one YAML document.
-        name: how error messages call the text, a file name for instance.
+        name: the text's name in messages, such as a file name.
 
     Returns:
-        The value (None for an empty text) and a map from key path to line number (from 1).
+        The value (None for an empty text), and a map from key path to line number (from 1).
 
     Raises:
-        InputError: not YAML, duplicate keys, anchors, aliases or tags, nested too deep.
+        InputError: it is not YAML, is nested too deeply, or has duplicate keys, anchors, aliases or
+            tags.
     """
     try:
         loader = _Loader(text)
@@ -84,27 +85,27 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f":{mark.line + 1}" if mark else ""
-        raise InputError(f"not valid YAML ({error.problem}), {name}{line}, correct it") from None
+        raise InputError(f"{name}{line}: Invalid YAML ({error.problem}).") from None
     except RecursionError:
-        raise InputError(f"nested too deep, {name}, flatten it") from None
+        raise InputError(f"{name}: The YAML is nested too deeply.") from None
     except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"not valid YAML ({error}), {name}, correct it") from None
+        raise InputError(f"{name}: Invalid YAML ({error}).") from None
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper that quotes what our loader would not read back as text."""
+    """SafeDumper that quotes strings which `parse` would read as another type."""
 
 
 _Dumper.yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
 
 
 def dump(content: Any) -> str:
-    """YAML that `parse` reads back as the same value, keys in their order."""
+    """Returns YAML that `parse` reads back as the same value, with keys in their order."""
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def inline(value: Any) -> str:
-    """A setting's value as YAML on one line, for messages: `null`, `true`, `{hub: x}`."""
+    """Returns a value as YAML on one line, for messages: `null`, `true`, `{hub: x}`."""
     text = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf")
     )
@@ -112,25 +113,25 @@ def inline(value: Any) -> str:
 
 
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
-    """`parse` of a file. Raises InputError too if it is missing, too large or not UTF-8."""
+    """Calls `parse` for a file. Also raises InputError if it is missing, too large or not UTF-8."""
     try:
         data = small_file(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL, or a lone surrogate
-        raise InputError(f"no such file, {path}, check the path") from None
+        raise InputError(f"{path} does not exist. Check the path.") from None
     except IsADirectoryError:
-        raise InputError(f"a folder where a YAML file was expected, {path}, name a file") from None
+        raise InputError(f"{path} is a directory. Name a YAML file.") from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"not valid UTF-8, {path}:{line}, save it as UTF-8") from None
+        raise InputError(f"{path}:{line}: The line is not UTF-8. Save the file as UTF-8.") from None
     return parse(text, str(path))
 
 
 def _collect_lines(
     node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], name: str, problems: list[str]
 ) -> None:
-    """Fills `lines`, and `problems` with a line for each duplicate key; other faults are raised."""
+    """Fills `lines`, and adds duplicate keys to `problems`; raises InputError for other faults."""
     lines[at] = node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
         for index, child in enumerate(node.value):
@@ -139,13 +140,13 @@ def _collect_lines(
         for key, child in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
-                raise InputError(f"a key that is not a word, {name}:{line}, use plain keys")
+                raise InputError(f"{name}:{line}: A key is not a word. Use plain keys.")
             path = (*at, key.value)
             if path in lines:
                 dotted = ".".join(map(str, path))
                 problems.append(
-                    f"duplicate key {dotted} (first on line {lines[path]}), {name}:{line}, "
-                    "keep one of them"
+                    f"{name}:{line}: Duplicate key {dotted}, first on line {lines[path]}. Remove "
+                    "one of them."
                 )
                 continue
             _collect_lines(child, path, lines, name, problems)

@@ -54,7 +54,7 @@ class PreparedData:
         try:
             return cls(directory, manifest.read(directory, "data"))
         except NoModelError as error:
-            what = error.problems[0].split(",")[0]
+            what = error.problems[0].partition(". ")[0].rstrip(".")
             raise InputError(f"{what}, {directory}, run nmt prepare again") from None
 
     @classmethod

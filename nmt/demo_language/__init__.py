@@ -1,17 +1,16 @@
-"""English and German in small: a lexicon, and a grammar that writes aligned sentence pairs.
+"""A small English-German language: a lexicon, and a grammar that writes aligned sentence pairs.
 
 Nothing here imports from the rest of `nmt`. From words to corpora:
 
-- `lexicon` reads the tables in `words/`, by the rules of `inflection`; `fitting` says what goes
-  with what;
-- `phrases` and `clauses` hold what is said, `english` and `german` put it into words, and
-  `analysis` says what the German shows;
-- `pick_phrases`, `pick_clauses` and `adverbials` choose, with a random generator, parts that suit
-  each other;
+- `lexicon` reads the tables in `words/`, with the rules of `inflection`; `fitting` finds words that
+  make sense together;
+- `phrases` and `clauses` represent meaning, `english` and `german` put it into words, and
+  `analysis` lists the phenomena of the German;
+- `pick_phrases`, `pick_clauses` and `adverbials` choose fitting parts with a random generator;
 - `statements`, `descriptions`, `relative_clauses`, `subordinate_clauses`, `anaphora`,
-  `infinitives` and `questions` have a function for each kind of sentence, which `sentences` helps
-  to put together; `grammar` says how often each comes;
-- `corpus` divides sentences among training, validation and test; `dictionary` is the baseline;
+  `infinitives` and `questions` have a function per kind of sentence, and `sentences` has what they
+  share; `grammar` has the frequency of each kind;
+- `corpus` divides sentences among training, validation and test; `dictionary` is a baseline;
   `alignment` says which words of a pair translate each other.
 """
 

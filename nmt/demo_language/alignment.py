@@ -1,7 +1,7 @@
-"""Which words of a sentence pair translate each other, by the lexicon: the truth for an alignment.
+"""Reference word alignments of sentence pairs, from the lexicon.
 
 Nouns, verbs, adjectives, adverbs and numbers are linked. Articles, pronouns, prepositions,
-auxiliaries and conjunctions are not: what they correspond to is often a matter of opinion.
+auxiliaries and conjunctions are not, because their links are often debatable.
 """
 
 import re
@@ -27,8 +27,8 @@ from nmt.demo_language.lexicon import (
 )
 from nmt.demo_language.phrases import HE, ME, THEY, NounPhrase
 
-Link = tuple[int, int]  # the number of an English word and of a German one, from 0
-_Words = tuple[str, ...]  # one form, as its words
+Link = tuple[int, int]  # indices of an English word and a German word
+_Words = tuple[str, ...]  # the words of one form
 
 _NUMBERS = {**NUMBERS, **ORDINALS, **MONTHS, **WEEKDAYS}
 _ENDINGS = ("e", "en", "er", "es", "em")
@@ -36,35 +36,35 @@ _ENDINGS = ("e", "en", "er", "es", "em")
 
 @dataclass(frozen=True)
 class Alignment:
-    """A sentence pair's words and its links, of which those of `possible` are harmless errors."""
+    """The words of a sentence pair, and its links. Links in `possible` do not count as errors."""
 
     source: list[str]
     target: list[str]
     sure: frozenset[Link]
-    possible: frozenset[Link]  # among them all of `sure`
+    possible: frozenset[Link]  # includes `sure`
 
 
 @dataclass(frozen=True)
 class _Entry:
-    """A word in all its forms; a prefix may stand apart from the German verb."""
+    """A word in all its forms; the prefix of a German verb may be separated."""
 
     english: frozenset[_Words]
     german: frozenset[_Words]
     prefix: str = ""
-    particle: str = ""  # of the English verb; it corresponds to no word of its own
+    particle: str = ""  # of the English verb; has no German counterpart
 
 
 def words(text: str) -> list[str]:
-    """Words, numbers with their colon, and punctuation marks, in their order."""
+    """Splits a text into words, numbers (with their colon) and punctuation marks."""
     return re.findall(r"[\w']+(?::\d+)?|[^\w\s]", text)
 
 
 def aligned(source: str, target: str) -> Alignment:
-    """The links of an English sentence of the grammar and its German.
+    """Aligns an English sentence of the grammar with its German translation.
 
-    A word that occurs twice has no link, as the lexicon cannot tell which is which, nor have words
-    that two entries of the lexicon link differently. Of words that correspond only together
-    (last week, im Moment) each is possibly linked to each.
+    Leaves out words that occur twice, because the lexicon cannot tell the occurrences apart, and
+    words that two entries of the lexicon link differently. Expressions that correspond only as a
+    whole (last week, im Moment) get possible links between all their words.
     """
     english, german_words = words(source), words(target)
     claims = [
@@ -78,7 +78,7 @@ def aligned(source: str, target: str) -> Alignment:
 
 
 def _as_written(tokens: list[str]) -> list[set[str]]:
-    """The spellings that each word may have inside a sentence: the first has lost its own."""
+    """Returns the spellings of each word inside a sentence; the first word may be capitalized."""
     return [{token, token[0].lower() + token[1:]} if i == 0 else {token}
             for i, token in enumerate(tokens)]  # fmt: skip
 
@@ -86,7 +86,7 @@ def _as_written(tokens: list[str]) -> list[set[str]]:
 def _linked(
     entry: _Entry, english: list[set[str]], german_words: list[set[str]]
 ) -> tuple[set[Link], set[Link]] | None:
-    """The sure and the possible links of an entry that stands once on each side."""
+    """Returns the sure and possible links of an entry that occurs once on each side."""
     first, second = _places(entry.english, english), _places(entry.german, german_words)
     if len(first) != 1 or len(second) != 1:
         return None
@@ -105,7 +105,7 @@ def _linked(
 
 
 def _places(forms: Iterable[_Words], tokens: list[set[str]]) -> list[tuple[int, ...]]:
-    """Where one of the forms stands: the numbers of its words."""
+    """Returns where forms occur: the indices of their words."""
     found = {
         tuple(range(begin, begin + len(form)))
         for form in forms
@@ -116,13 +116,13 @@ def _places(forms: Iterable[_Words], tokens: list[set[str]]) -> list[tuple[int, 
 
 
 def _single(forms: Iterable[_Words], tokens: list[set[str]]) -> tuple[int, ...]:
-    """The words of a form that stands once; () if it does not."""
+    """Returns the word indices of a form that occurs just once, otherwise ()."""
     places = _places(forms, tokens)
     return places[0] if len(places) == 1 else ()
 
 
 def _undisputed(claims: list[set[Link]]) -> set[Link]:
-    """The links of all claims, but for those that link a word of another claim differently."""
+    """Returns all claimed links, except those of words that another claim links differently."""
 
     def disputes(one: set[Link], other: set[Link]) -> bool:
         share = any({s for s, _ in one} & {s for s, _ in other}) or (
@@ -139,19 +139,19 @@ def _undisputed(claims: list[set[Link]]) -> set[Link]:
 
 
 def _entries_in(tokens: list[str]) -> Iterator[_Entry]:
-    """The entries that a form in these words may belong to, each once."""
+    """Yields the entries that may have a form in these words, each once."""
     by_word = _by_first_word()
     found = [entry for spellings in _as_written(tokens) for word in spellings
              for entry in by_word.get(word, ())]  # fmt: skip
     yield from dict.fromkeys(found)
     for token in tokens:
-        if token[0].isdigit():  # digits are the same in both languages
+        if token[0].isdigit():  # digits are equal in both languages
             yield _entry([token], [token])
 
 
 @cache
 def _by_first_word() -> dict[str, list[_Entry]]:
-    """The entries of the lexicon by the words that their English forms begin with."""
+    """Returns the entries of the lexicon by the first words of their English forms."""
     found: dict[str, list[_Entry]] = {}
     for entry in _entries():
         for word in {form[0] for form in entry.english}:
@@ -163,7 +163,7 @@ def _entries() -> tuple[_Entry, ...]:
     pairs = [*_NUMBERS.items(), *((each.english, each.german) for each in ADVERBIALS)]
     return (
         *map(_of_noun, NOUNS),
-        *(_of_verb(verb) for verb in VERBS if verb.frame != "be"),  # most often an auxiliary
+        *(_of_verb(verb) for verb in VERBS if verb.frame != "be"),  # usually an auxiliary
         *map(_of_adjective, ADJECTIVES),
         *(_entry([english], [german_word]) for english, german_word in pairs),
     )

@@ -1,4 +1,4 @@
-"""What a clause shows and what it is made of: phenomena of German, pairs of English lemmas."""
+"""Analyzes a clause: the phenomena of its German, and its pairs of English lemmas."""
 
 from nmt.demo_language import german
 from nmt.demo_language.clauses import PAST_MODALS, Clause
@@ -6,7 +6,7 @@ from nmt.demo_language.phrases import NOBODY, NounPhrase, Phrase
 
 
 def phenomena(clause: Clause, order: str) -> set[str]:
-    """What the German clause shows in an order of `german`, or as an "infinitive" with zu."""
+    """Returns the phenomena of the German clause in an order of `german`, or as an "infinitive"."""
     shown = _of_phrase(clause.subject, "nom")
     for phrase, case in clause.objects():
         shown |= _of_phrase(phrase, case)
@@ -26,7 +26,7 @@ def phenomena(clause: Clause, order: str) -> set[str]:
 
 
 def _verb_final(clause: Clause, order: str) -> bool:
-    """Whether a verb, not just its prefix, stands at the end."""
+    """Returns whether a verb, not just its prefix, is at the end."""
     if order in ("infinitive", "final"):
         return True
     _, bracket = german.verb_group(clause, order)
@@ -45,14 +45,14 @@ def _of_phrase(phrase: Phrase, case: str) -> set[str]:
 
 
 def combinations(clause: Clause) -> set[tuple[str, str]]:
-    """The (verb, object) and (adjective, noun) lemma pairs the clause is made of."""
+    """Returns the (verb, object) and (adjective, noun) lemma pairs of the clause."""
     subject = clause.subject
     pairs = subject.lemma_pairs if isinstance(subject, NounPhrase) else set()
     for phrase, case in clause.objects():
         if not isinstance(phrase, NounPhrase):
             continue
         pairs |= phrase.lemma_pairs
-        receiver = case == "dat" and clause.accusative is not None  # says little of the verb
+        receiver = case == "dat" and clause.accusative is not None  # does not depend on the verb
         if not receiver:
             pairs.add((clause.verb.lemma, phrase.noun.english))
     for words in clause.adverbials():

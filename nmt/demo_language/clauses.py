@@ -1,4 +1,4 @@
-"""What a clause of the demo language says; `english` and `german` put it into words."""
+"""The meaning of a clause of the demo language; `english` and `german` put it into words."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ PAST_MODALS = ("could", "wanted to", "had to")
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """An adverbial or predicate in both languages, with the phenomena it shows."""
+    """An adverbial or predicate in both languages, with its phenomena."""
 
     english: str
     german: str
     phenomena: frozenset[str] = frozenset()
-    comma: bool = False  # English comma after it at the front
+    comma: bool = False  # whether English needs a comma after it at the front
     combinations: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What one clause says; `front` names the adverbial that opens it, if any."""
+    """The meaning of a clause; `front` names the adverbial that opens it, if any."""
 
     subject: Phrase
     verb: Verb
@@ -48,11 +48,11 @@ class Clause:
         return getattr(self, self.front) if self.front else None
 
     def later(self, slot: str) -> Words | None:
-        """The adverbial of a slot ("time", "place", ...), unless it opens the clause."""
+        """Returns the adverbial of a slot ("time", "place", ...), unless it opens the clause."""
         return None if slot == self.front else getattr(self, slot)
 
     def objects(self) -> Iterator[tuple[Phrase, str]]:
-        """The phrases that the verb takes, each with its German case."""
+        """Yields the phrases that the verb takes, each with its German case."""
         if self.dative:
             yield self.dative, "dat"
         if self.accusative:
@@ -61,6 +61,6 @@ class Clause:
             yield self.prepositional, self.verb.case
 
     def adverbials(self) -> Iterator[Words]:
-        """The predicate and all adverbials, wherever they stand."""
+        """Yields the predicate and all adverbials."""
         slots = (self.predicate, self.time, self.frequency, self.manner, self.place, self.comment)
         return (words for words in slots if words)

@@ -1,11 +1,10 @@
-"""Corpora of any size: which sentence pairs a seed and a split have.
+"""Corpora of any size, determined by a seed and a split.
 
-The pairs of a split follow from the seed and the split alone, each block of them from its number
-too, so that several processes can write one corpus.  Every (verb, object) and
-(adjective, noun) combination of lemmas belongs to one split by its hash: training sentences hold
-training combinations only, a test (validation) sentence holds at least one test (validation)
-combination and beside it only those of training.  So no split ever shares a sentence with
-another, whatever the seeds.
+The pairs of each block follow from the seed, the split and the number of the block, so that several
+processes can write one corpus. Every (verb, object) and (adjective, noun) combination of lemmas
+belongs to one split, by its hash. Training sentences contain only training combinations. A test
+(validation) sentence contains at least one test (validation) combination, and otherwise only
+training combinations. Splits therefore never share a sentence, whatever the seeds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,13 +17,13 @@ from random import Random
 from nmt.demo_language.grammar import sentence
 
 PHENOMENA: tuple[str, ...] = (
-    "gender",  # a pronoun or relative pronoun takes the gender of the noun it stands for
+    "gender",  # a pronoun or relative pronoun agrees with its noun
     "case",  # an accusative, dative or genitive that differs from the nominative
     "adjective agreement",  # an adjective with an ending before its noun
-    "verb second",  # the subject stands behind the verb because something else comes first
+    "verb second",  # something else comes first, so the subject follows the verb
     "verb final",  # a verb at the end of a clause or of the verbal bracket
-    "separable verb",  # one of anrufen, aufstehen, ...
-    "tense",  # not the present
+    "separable verb",  # such as anrufen, aufstehen
+    "tense",  # other than the present
     "negation",  # nicht, kein, nie, niemand
     "number or date",  # a counted noun, price, age, date or time of day
     "relative clause",
@@ -35,17 +34,17 @@ PHENOMENA: tuple[str, ...] = (
 SPLITS = ("train", "validation", "test")
 _VALIDATION_PERCENT = 5
 _TEST_PERCENT = 5
-BLOCK_PAIRS = 100_000  # pairs that are written, and told from one another, without any others
-_PATIENCE = 5_000  # sentences in a row without a new one for the split
+BLOCK_PAIRS = 100_000  # pairs within which all differ
+_PATIENCE = 5_000  # consecutive sentences without a new one for the split
 
 
 class OutOfSentences(ValueError):
-    """The grammar finds no more new sentences: fewer pairs must do."""
+    """The grammar finds no more new sentences; fewer pairs must be requested."""
 
 
 @dataclass(frozen=True)
 class DemoPair:
-    """A sentence in both languages and the phenomena its German shows (of `PHENOMENA`)."""
+    """A sentence in both languages and the phenomena of its German (from `PHENOMENA`)."""
 
     source: str  # English
     target: str  # German
@@ -53,25 +52,25 @@ class DemoPair:
 
 
 def demo_pairs(pairs: int, seed: int, split: str, first: int = 0) -> Iterator[DemoPair]:
-    """Yield `pairs` sentence pairs of a split ("train", "validation" or "test").
+    """Yields `pairs` sentence pairs of a split ("train", "validation" or "test").
 
-    Pairs of the same block of `BLOCK_PAIRS` are different; those of two blocks may be equal.  A
-    corpus is the beginning of every longer one of the same seed.
+    Pairs of the same block of `BLOCK_PAIRS` differ; pairs of different blocks may be equal. A
+    shorter corpus is the beginning of a longer one with the same seed.
 
     Args:
-        pairs: how many the corpus has.
-        seed: of the corpus.
-        split: see above.
-        first: the number of the first pair that is wanted, counted from 0.
+        pairs: number of pairs.
+        seed: random seed of the corpus.
+        split: name of the split.
+        first: index of the first pair.
 
     Raises:
         ValueError: a negative number or an unknown split.
-        OutOfSentences: while it yields, when the grammar finds no new sentence any more.
+        OutOfSentences: during iteration, if the grammar finds no more new sentences.
     """
     if split not in SPLITS:
-        raise ValueError(f"unknown split {split!r}, use one of {', '.join(SPLITS)}")
+        raise ValueError(f"Unknown split {split!r}. Use one of {', '.join(SPLITS)}.")
     if min(pairs, first) < 0:
-        raise ValueError(f"{pairs} pairs from {first} on, use numbers from 0 up")
+        raise ValueError(f"pairs is {pairs} and first is {first}. Neither may be negative.")
     return _from(first, pairs, seed, split)
 
 
@@ -82,7 +81,7 @@ def _from(first: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
 
 
 def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
-    """The pairs `begin`, `begin` + 1, ... of a split, all different."""
+    """Yields the pairs `begin`, `begin` + 1, ... of a split, all different."""
     number = begin // BLOCK_PAIRS
     rng = Random(f"demo/{seed}/{split}" + (f"/{number}" if number else ""))
     sources: set[str] = set()
@@ -93,7 +92,7 @@ def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
             misses += 1
             if misses > _PATIENCE:
                 raise OutOfSentences(
-                    f"the demo language has no new sentence after {begin + len(sources)} of "
+                    f"The demo language has no new sentence after {begin + len(sources)} of "
                     f"{begin + pairs} pairs"
                 )
             continue
@@ -103,14 +102,14 @@ def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
 
 
 def _belongs(combinations: Iterable[tuple[str, str]], split: str) -> bool:
-    """Whether a sentence of these combinations is one of the split."""
+    """Returns whether a sentence with these combinations belongs to the split."""
     splits = {combination_split(*combination) for combination in combinations}
     return (split == "train" and not splits) or split in splits <= {"train", split}
 
 
 @cache
 def combination_split(first: str, second: str) -> str:
-    """The split that the combination of two English lemmas belongs to, the same everywhere."""
+    """Returns the split of a combination of two English lemmas, the same on every machine."""
     percent = int.from_bytes(sha256(f"{first}|{second}".encode()).digest()[:4]) % 100
     if percent < _TEST_PERCENT:
         return "test"

@@ -1,4 +1,4 @@
-"""The word-for-word baseline: a dictionary lookup without grammar."""
+"""A word-for-word baseline: dictionary lookup without grammar."""
 
 import re
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from nmt.demo_language.lexicon import (
 
 
 def _entries() -> Iterator[tuple[str, str]]:
-    """English word forms with a German dictionary form; of two entries the first one counts."""
+    """Yields English word forms with a German dictionary form; the first entry of a form counts."""
     for table in (DICTIONARY_WORDS, NUMBERS, MONTHS, WEEKDAYS, ORDINALS):
         yield from table.items()
     for noun in NOUNS:
@@ -44,9 +44,9 @@ def _dictionary() -> dict[str, str]:
 
 
 def word_for_word(source: str) -> str:
-    """Each English word replaced by its German dictionary form, in the English order.
+    """Replaces each English word by its German dictionary form, in the English order.
 
-    Inflected forms are looked up by their lemma; numbers and unknown words stay as they are.
+    Looks up inflected forms by their lemma, and keeps numbers and unknown words.
     """
     tokens = re.findall(r"[\w']+(?::\d+)?|[^\w\s]", source)
     words = [_dictionary().get(token.lower(), token) for token in tokens]

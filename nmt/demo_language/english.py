@@ -1,9 +1,9 @@
-"""Clauses in English: verb groups with do, be and have, and the order of words."""
+"""Clauses in English: verb groups with do, be and have, and word order."""
 
 from nmt.demo_language.clauses import MODALS, PAST_MODALS, Clause
 from nmt.demo_language.phrases import Phrase
 
-# What want to and had to are in the third person, in other persons, and after do.
+# Forms of "want to" and "have to": third person, other persons, after "do"
 _FULL_VERBS = {
     "want to": ("wants to", "want to", "want to"),
     "wanted to": ("wanted to", "wanted to", "want to"),
@@ -12,7 +12,7 @@ _FULL_VERBS = {
 
 
 def statement(clause: Clause) -> str:
-    """The clause as a statement, without capital and full stop."""
+    """Returns the clause as a statement, without capital and full stop."""
     operator, rest = _verb_group(clause, question=False)
     negation = "not" if clause.negated else ""
     if clause.negated and operator == "can":
@@ -24,14 +24,14 @@ def statement(clause: Clause) -> str:
 
 
 def question(clause: Clause, question_words: str = "") -> str:
-    """The clause as a question; the question words must not be its subject."""
+    """Returns the clause as a question; the question words must not be its subject."""
     operator, rest = _verb_group(clause, question=True)
     words = [question_words, operator, clause.subject.english(), "not" if clause.negated else ""]
     return _text([*words, _slot(clause, "frequency"), rest, *_tail(clause)])
 
 
 def infinitive(clause: Clause) -> str:
-    """The clause without its subject: "call the woman today"."""
+    """Returns the clause without its subject: "call the woman today"."""
     return _text([clause.verb.english, *_tail(clause)])
 
 
@@ -40,7 +40,7 @@ def _text(words: list[str]) -> str:
 
 
 def _verb_group(clause: Clause, question: bool) -> tuple[str, str]:
-    """The operator ("" if none) and the rest of the verb group, without not."""
+    """Returns the operator ("" if none) and the rest of the verb group, without "not"."""
     verb, subject, tense = clause.verb, clause.subject, clause.tense
     singular = _third_singular(subject)
     if tense == "future":
@@ -105,7 +105,7 @@ def _objects(clause: Clause) -> list[str]:
 
 
 def _tail(clause: Clause) -> list[str]:
-    """Everything behind the verb group."""
+    """Returns everything after the verb group."""
     slots = ("predicate", "manner", "place", "time")
     return [*_objects(clause), *(_slot(clause, slot) for slot in slots)]
 

@@ -1,7 +1,7 @@
-"""What goes with what, from the classes of the lexicon, so that sentences make sense.
+"""Words that make sense together, according to the classes of the lexicon.
 
-Who reads what, which adjective suits which noun, where one lives: tuples of words in the order of
-the lexicon, from which the grammar picks.
+The grammar picks verbs and adjectives for nouns, and places for people, from these tuples, which
+have the order of the lexicon.
 """
 
 from itertools import accumulate
@@ -10,13 +10,13 @@ from nmt.demo_language.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun,
 
 
 def nouns_of(*classes: str) -> tuple[Noun, ...]:
-    """The nouns of any of the classes; the English noun itself is one of its classes."""
+    """Returns the nouns of any of the classes; each English noun is also a class."""
     wanted = frozenset(classes)
     return tuple(noun for noun in NOUNS if noun.classes & wanted)
 
 
 def verbs_of(frame: str) -> tuple[Verb, ...]:
-    """The verbs of a frame, such as "trans"."""
+    """Returns the verbs of a frame, such as "trans"."""
     return tuple(verb for verb in VERBS if verb.frame == frame)
 
 
@@ -43,8 +43,8 @@ def _fitting(noun: Noun) -> tuple[Adjective, ...]:
 OBJECTS = {verb: nouns_of(*verb.objects) for verb in VERBS}
 TAKING = {noun: _taking(noun) for noun in NOUNS}
 FITTING = {noun: _fitting(noun) for noun in NOUNS}
-# Nouns that few verbs take come more often, so that all nouns come about equally often. The sum of
-# the weights up to each of OBJECTS.
+# Cumulative weights of OBJECTS. Nouns that few verbs take have larger weights, so that all nouns
+# occur about equally often.
 OBJECT_WEIGHTS = {
     verb: list(accumulate(1 / max(1, len(TAKING[noun])) ** 1.5 for noun in OBJECTS[verb]))
     for verb in VERBS
@@ -62,9 +62,9 @@ _ANIMAL_PLACES = nouns_of("animal_place")
 TRANS, DAT, PREP, GIVE = (verbs_of(frame) for frame in ("trans", "dat", "prep", "give"))
 REST, MOTION = verbs_of("rest"), verbs_of("motion")
 (BE,) = verbs_of("be")
-SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")  # takes one thing, too
+SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")  # takes a single thing
 
 
 def places_of(subject: Noun | None) -> tuple[Noun, ...]:
-    """Where a noun, or somebody that a pronoun stands for (None), may be and go."""
+    """Returns where a noun may be and go; None for a person that a pronoun refers to."""
     return _ANIMAL_PLACES if subject and "animal" in subject.classes else PLACES

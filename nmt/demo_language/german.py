@@ -1,7 +1,7 @@
-"""Clauses in German: verb forms, the verbal bracket, and three orders of words.
+"""Clauses in German: verb forms, the verbal bracket, and word order.
 
-The finite verb stands "second" (statement), "first" (question, request) or "final" (subordinate
-clause).
+There are three orders. The finite verb is "second" (statement), "first" (question, request) or
+"final" (subordinate clause).
 """
 
 import re
@@ -10,7 +10,7 @@ from nmt.demo_language.clauses import MODALS, Clause, Words
 from nmt.demo_language.lexicon import Verb
 from nmt.demo_language.phrases import NOBODY, SOMEBODY, Phrase, prepositional
 
-_MODALS = {  # er ..., sie (plural) ...
+_MODALS = {  # third person singular (er) and plural (sie)
     "can": ("kann", "können"),
     "must": ("muss", "müssen"),
     "should": ("sollte", "sollten"),
@@ -21,19 +21,19 @@ _MODALS = {  # er ..., sie (plural) ...
     "wanted to": ("wollte", "wollten"),
     "had to": ("musste", "mussten"),
 }
-_IRREGULAR_PRESENT = {  # ich ..., sie (plural) ...
+_IRREGULAR_PRESENT = {  # first person singular (ich) and third person plural (sie)
     "sein": ("bin", "sind"),
     "haben": ("habe", "haben"),
     "mögen": ("mag", "mögen"),
     "wissen": ("weiß", "wissen"),
 }
-# Verbs with a preterite in questions, too: war er ..., mochte er ...
+# Verbs that have a preterite in questions, too: war er ..., mochte er ...
 _ALWAYS_PRETERITE = ("sein", "haben", "kennen", "mögen")
 _EARLY_ADVERBS = ("oft", "immer", "manchmal", "selten", "meistens", "gerade")
 
 
 def worded(clause: Clause, order: str, question_words: str = "") -> str:
-    """The clause in German, without capital and full stop; order as in the module's text."""
+    """Returns the clause in German, without capital and full stop; see the module for `order`."""
     finite, bracket = verb_group(clause, order)
     if order == "second" and not clause.front:
         return _text([clause.subject.german("nom"), finite, *_middle(clause), bracket])
@@ -46,16 +46,16 @@ def worded(clause: Clause, order: str, question_words: str = "") -> str:
 
 
 def infinitive(clause: Clause) -> str:
-    """The clause without its subject and with zu: "die Frau heute anzurufen"."""
+    """Returns the clause without its subject and with zu: "die Frau heute anzurufen"."""
     verb = clause.verb
     zu = f"{verb.prefix}zu{verb.german}" if verb.prefix else f"zu {verb.german}"
     return _text([*_middle(clause), zu])
 
 
 def verb_group(clause: Clause, order: str) -> tuple[str, str]:
-    """The finite verb and what closes the bracket: prefix, participle, infinitive or nothing."""
+    """Returns the finite verb and the end of the bracket: prefix, participle, infinitive or ""."""
     verb, subject, tense = clause.verb, clause.subject, clause.tense
-    # An English past is a preterite in statements and a perfect in questions.
+    # An English past becomes a preterite in statements and a perfect in questions.
     spoken = tense == "past" and order == "first" and verb.german not in _ALWAYS_PRETERITE
     if tense == "perfect" or spoken:
         return _auxiliary(verb, subject), verb.german_participle
@@ -96,9 +96,10 @@ def _by_person(subject: Phrase, first: str, third: str, plural: str) -> str:
 
 
 def _subject_and_middle(clause: Clause) -> list[str]:
-    """What follows verb or conjunction: a noun stands behind an object pronoun (ihn der Mann).
+    """Returns what follows the verb or conjunction.
 
-    But it stays before a pronoun that could be taken for the subject: die Frau sie.
+    A noun as the subject follows an object pronoun (ihn der Mann), unless the pronoun could be
+    mistaken for the subject (die Frau sie).
     """
     subject, middle = clause.subject, _middle(clause)
     objects = [phrase for phrase in (clause.dative, clause.accusative) if phrase]
@@ -112,7 +113,7 @@ def _subject_and_middle(clause: Clause) -> list[str]:
 
 
 def _middle(clause: Clause) -> list[str]:
-    """Everything between the finite verb (with its subject) and the closing bracket."""
+    """Returns everything between the finite verb (with its subject) and the closing bracket."""
     objects = _objects(clause)
     pronouns = [text for text, phrase in objects if phrase.is_pronoun]
     known = [text for text, phrase in objects if not (phrase.is_pronoun or phrase.new)]
@@ -132,7 +133,7 @@ def _middle(clause: Clause) -> list[str]:
 
 
 def _objects(clause: Clause) -> list[tuple[str, Phrase]]:
-    """Dative and accusative in their order: a pronoun first, otherwise the dative."""
+    """Returns the dative and accusative objects in order: a pronoun first, else the dative."""
     kein = _negates_with_kein(clause)
     pairs = []
     if clause.dative:

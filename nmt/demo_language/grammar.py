@@ -1,7 +1,7 @@
-"""The grammar of the demo language: which kinds of sentences there are, and how often each comes.
+"""The grammar of the demo language: the kinds of sentences and their frequencies.
 
-Choices made once, so that the German is a function of the English: you is Sie; an English past is
-a preterite in statements and a perfect in questions; it has the gender of the noun it stands for.
+Some choices are fixed, so that the German is a function of the English: "you" is "Sie"; an English
+past is a preterite in statements and a perfect in questions; "it" has the gender of its noun.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from nmt.demo_language import (
 )
 from nmt.demo_language.sentences import Draft
 
-_PATTERNS: tuple[tuple[Callable[[Random], Draft], int], ...] = (  # of 112 sentences
+_PATTERNS: tuple[tuple[Callable[[Random], Draft], int], ...] = (  # frequency in 112 sentences
     (statements.statement, 27),
     (relative_clauses.relative, 13),
     (subordinate_clauses.subordinate, 10),
@@ -44,5 +44,5 @@ _WEIGHTS = list(accumulate(weight for _, weight in _PATTERNS))
 
 
 def sentence(rng: Random) -> Draft:
-    """One sentence pair, drawn with the generator; the same one may come again later."""
+    """Writes a random sentence pair; a later call may return the same pair."""
     return rng.choices(_WRITERS, cum_weights=_WEIGHTS)[0](rng)

@@ -1,15 +1,15 @@
-"""Regular inflection of both languages; the lexicon's tables write out what is irregular."""
+"""Regular inflection of both languages; the tables of the lexicon contain irregular forms."""
 
 import re
 
 
 def english_plural(noun: str) -> str:
-    """Boxes, ladies, dogs."""
+    """Returns the plural: boxes, ladies, dogs."""
     return _with_s(noun, hissing=r"(s|x|z|ch|sh)$")
 
 
 def english_third(verb: str) -> str:
-    """The third person singular of the present: buys, goes, carries."""
+    """Returns the third person singular present: buys, goes, carries."""
     return _with_s(verb, hissing=r"(s|x|z|ch|sh|o)$")
 
 
@@ -20,24 +20,24 @@ def _with_s(word: str, hissing: str) -> str:
 
 
 def english_gerund(verb: str) -> str:
-    """Buying, dancing, seeing."""
+    """Returns the gerund: buying, dancing, seeing."""
     return (verb[:-1] if re.search(r"[^e]e$", verb) else verb) + "ing"
 
 
 def english_past(verb: str) -> str:
-    """The past and the participle of a regular verb: danced, carried, cooked."""
+    """Returns the past and participle of a regular verb: danced, carried, cooked."""
     if verb.endswith("e"):
         return verb + "d"
     return verb[:-1] + "ied" if re.search(r"[^aeiou]y$", verb) else verb + "ed"
 
 
 def weak_form(noun: str) -> str:
-    """The form of a weak masculine outside the nominative singular: Jungen, Studenten."""
+    """Returns the other forms of a weak masculine than the nominative: Jungen, Studenten."""
     return noun + ("n" if re.search(r"(e|er|ar)$", noun) else "en")
 
 
 def german_genitive(noun: str, gender: str, *, weak: bool) -> str:
-    """The genitive singular of a noun of gender "m", "f" or "n": Hundes, Katze, Löwen."""
+    """Returns the genitive singular for gender "m", "f" or "n": Hundes, Katze, Löwen."""
     if gender == "f":
         return noun
     if weak:
@@ -51,17 +51,17 @@ def german_genitive(noun: str, gender: str, *, weak: bool) -> str:
 
 
 def german_third(verb: str) -> str:
-    """The third person singular of the present: kauft, arbeitet."""
+    """Returns the third person singular present: kauft, arbeitet."""
     return _stem(verb) + ("et" if _needs_e(verb) else "t")
 
 
 def german_preterite(verb: str) -> str:
-    """The singular of the preterite: kaufte, arbeitete."""
+    """Returns the singular preterite: kaufte, arbeitete."""
     return german_third(verb) + "e"
 
 
 def german_participle(verb: str) -> str:
-    """The participle: gekauft, but bestellt and repariert, which take no ge-."""
+    """Returns the participle: gekauft, but bestellt and repariert without ge-."""
     without_ge = verb.endswith("ieren") or re.match(r"(be|emp|ent|er|ver|zer)", verb)
     return ("" if without_ge else "ge") + german_third(verb)
 
@@ -71,5 +71,5 @@ def _stem(verb: str) -> str:
 
 
 def _needs_e(verb: str) -> bool:
-    """Whether -t and -te need a linking e: arbeitet, öffnet, but wohnt, lernt, umarmt."""
+    """Returns whether -t and -te need a linking e: arbeitet, öffnet, but wohnt, lernt, umarmt."""
     return bool(re.search(r"[td]$|[^lrhmnaeiouäöü][mn]$", _stem(verb)))

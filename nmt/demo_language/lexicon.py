@@ -1,57 +1,56 @@
-"""The words of the demo language: what they mean, how they inflect, what goes with them.
+"""The words of the demo language: meanings, inflection, and what they combine with.
 
-The words stand in tables of tab-separated columns, `words/*.tsv`, a word a line. Each English word
-has one German word in its part of speech, so that the German sentence is a function of the English
-one. An empty cell is a form that the rules of `nmt.demo_language.inflection` give, or something
-that the word lacks; several entries of a cell are separated by spaces. The order of lines counts:
-the sentences of a seed follow from it.
+The tables `words/*.tsv` have tab-separated columns and one word per line. Each English word has one
+German word of its part of speech, so that the German sentence is a function of the English one. An
+empty cell is a regular form (`nmt.demo_language.inflection`) or does not apply. Several entries of
+a cell are separated by spaces. The sentences of a seed depend on the order of lines.
 
 nouns.tsv
-    english, english_plural, german, german_plural: plurals "-": a mass noun, which has none.
+    english, english_plural, german, german_plural: "-" as plurals marks a mass noun.
     gender: m, f or n.
-    declension: weak (den Jungen) or nothing.
-    genitive: the German singular.
+    declension: weak (den Jungen) or empty.
+    genitive: German genitive singular.
     english_location, german_location: prepositions of "in the house", for places.
     german_direction: preposition of "to the house" (ins Haus, zum Markt), for places.
-    classes: what the noun is, in the words that verbs and adjectives ask for; own: may be "my";
-        animal_place, home, destination, arrival: where animals are, somebody lives, travels to and
-        arrives; trade: what somebody may be; roomy: holds small things; unit: of time.
+    classes: categories that verbs and adjectives refer to; own: may be "my"; animal_place, home,
+        destination, arrival: where animals are, where people live, travel to and arrive; trade: an
+        occupation; roomy: holds small things; unit: of time.
 
 verbs.tsv
     english, english_third (he ...), english_gerund, english_past, english_participle.
-    particle, preposition: of English (wake up, look for).
-    prefix, german: the separable prefix and the infinitive without it (an, rufen).
+    particle, preposition: English, as in "wake up", "look for".
+    prefix, german: the separable prefix, and the infinitive without it (an, rufen).
     german_third, german_preterite: er ..., without the prefix. german_participle: with it.
-    auxiliary: of the perfect, haben or sein.
+    auxiliary: haben or sein, in the perfect.
     frame: what a clause with the verb needs: trans (an accusative), dat (a dative), prep
         (german_preposition with a phrase), give (a dative person and an accusative), rest
-        (nothing; a place at will), motion (a destination), ride (a public vehicle as subject),
-        event (an event as subject), belong (a dative owner), cost (a price), put (a thing and
-        where it goes), be, and that, whether, infinitive for the clauses that follow.
+        (nothing; a place is optional), motion (a destination), ride (a public vehicle as subject),
+        event (an event as subject), belong (a dative owner), cost (a price), put (a thing and its
+        destination), be, and that, whether, infinitive for the following clause.
     german_preposition, case: of the (last) object; case is acc or dat.
     objects: classes of nouns that it takes, or single nouns.
-    flags: static: without English progressive; state: without times, too; animal: animals do it,
-        too; located: the place is an arrival; nowhere: no place; placed: an object that is seen or
-        got somewhere; getting: its object is better not "my"; familiar: nor "a" or "some"; first,
-        second: what may come first and second in "found the key and sold it"; unasked: not
+    flags: static: no English progressive; state: no times, either; animal: animals can do it, too;
+        located: the place is an arrival; nowhere: no place; placed: an object that is seen or
+        obtained somewhere; getting: the object should not be "my"; familiar: nor "a" or "some";
+        first, second: possible verbs of "found the key and sold it", in this order; unasked: not
         after "please".
 
 adjectives.tsv
     english, english_comparative (empty: more ...), german, german_comparative.
     stem: the German form before an ending (teuer: teur-).
-    kind: colour or absolute; both have no degrees ("very full").
-    suits: classes of nouns, or single nouns.
+    kind: colour or absolute, which have no degrees ("very full").
+    suits: classes of nouns that it fits, or single nouns.
 
 adverbials.tsv
     english, german.
-    kind: past, future, present, progressive (times that suit these tenses); frequency (with
-        present and past), habit (with the present), still, perfect; manner; comment, narrative
-        (a comment on the past); here (places); degree (of an adjective).
-    front: comma, where English has one after it at the beginning of a sentence.
+    kind: past, future, present, progressive (times for these tenses); frequency (with present and
+        past), habit (with the present), still, perfect; manner; comment, narrative (a comment on
+        the past); here (places); degree (of an adjective).
+    front: comma, if English has one after it at the beginning of a sentence.
 
 other_words.tsv
-    english, german, kind: number, ordinal, month, weekday, or dictionary for what only the
-        word-for-word dictionary looks up, such as pronouns.
+    english, german, kind: number, ordinal, month, weekday, or dictionary for words that only the
+        word-for-word baseline looks up, such as pronouns.
 """
 
 from collections.abc import Iterator
@@ -65,7 +64,7 @@ _Row = dict[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noun:
-    """One noun in both languages; a mass noun has no plurals ("")."""
+    """A noun in both languages; the plurals of a mass noun are ""."""
 
     english: str
     english_plural: str
@@ -81,13 +80,13 @@ class Noun:
 
     @property
     def mass(self) -> bool:
-        """Whether it cannot be counted."""
+        """Whether it is a mass noun."""
         return not self.english_plural
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """One verb in both languages with what it takes; "" is what it lacks."""
+    """A verb in both languages with what it takes; missing parts are empty strings."""
 
     english: str
     english_third: str
@@ -121,7 +120,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjective:
-    """One adjective in both languages."""
+    """An adjective in both languages."""
 
     english: str
     english_comparative: str
@@ -134,7 +133,7 @@ class Adjective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adverbial:
-    """One adverb, or a phrase that stands for one, in both languages."""
+    """An adverb or adverbial phrase in both languages."""
 
     english: str
     german: str
@@ -143,7 +142,7 @@ class Adverbial:
 
 
 def rows(table: str) -> Iterator[_Row]:
-    """The lines of a table, such as "nouns", each as its cells by column name."""
+    """Yields the lines of a table, such as "nouns", as cells by column name."""
     text = (files(__package__) / "words" / f"{table}.tsv").read_text(encoding="utf-8")
     header, *lines = (line.split("\t") for line in text.splitlines())
     for cells in lines:

@@ -1,6 +1,6 @@
 """Noun phrases and pronouns of the demo grammar, with their German cases.
 
-A phrase knows its English text and its German text in each case ("nom", "acc", "dat", "gen"):
+A phrase gives its English text, and its German text in each case ("nom", "acc", "dat", "gen"), with
 articles, weak, mixed and strong adjective endings, weak masculines and the dative -n.
 """
 
@@ -17,7 +17,7 @@ _Table = dict[str, dict[str, str]]
 
 
 def _table(m: str, f: str, n: str, pl: str) -> _Table:
-    """Forms by gender (or "pl") and case."""
+    """Parses forms by gender (or "pl") and case."""
     rows = {"m": m, "f": f, "n": n, "pl": pl}
     return {gender: dict(zip(_CASES, row.split(), strict=True)) for gender, row in rows.items()}
 
@@ -53,7 +53,7 @@ _INDEFINITE = ("a", "")
 
 
 def _indefinite_article(following: str) -> str:
-    """ "a" or "an", by the sound the following words begin with."""
+    """Returns "a" or "an", by the first sound of the following words."""
     if re.match(r"(uni|use|eu|one)", following):
         return "a"
     return "an" if re.match(r"([aeiou]|hour|honest)", following) else "a"
@@ -61,11 +61,11 @@ def _indefinite_article(following: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NounPhrase:
-    """A noun with its determiner ("" for none), adjective and what follows it.
+    """A noun with its determiner ("" for none), its adjective and what follows it.
 
     `attribute` (a genitive) and `relative` (a relative clause) are texts in both languages; a
-    German relative clause brings its commas with it, and `phenomena` and `combinations` are what
-    it adds to those of the phrase. `owner` is the row (see `row`) of what "whose" stands for.
+    German relative clause includes its commas. `phenomena` and `combinations` are those of the
+    relative clause. `owner` is the row (see `row`) of the noun that "whose" refers to.
     """
 
     noun: Noun
@@ -83,12 +83,12 @@ class NounPhrase:
 
     @property
     def row(self) -> str:
-        """The row of every table of endings: "pl", or the gender of a singular."""
+        """The row in every table of endings: "pl", or the gender of a singular."""
         return "pl" if self.plural else self.noun.gender
 
     @property
     def indefinite(self) -> bool:
-        """Whether it has the indefinite article, or none, so that its negation is kein."""
+        """Whether it has the indefinite article or none, so that its negation is kein."""
         return self.determiner in _INDEFINITE
 
     @property
@@ -98,22 +98,22 @@ class NounPhrase:
 
     @property
     def new(self) -> bool:
-        """Whether it speaks of something new, which German says late in the clause."""
+        """Whether it introduces something new, which comes late in a German clause."""
         return self.indefinite or self.numeral or self.determiner in _PLURAL_WORDS
 
     @property
     def quantified(self) -> bool:
-        """Whether it counts ("every", "some", "three"), so that not would be ambiguous."""
+        """Whether it has a quantifier ("every", "some", "three"), which makes "not" ambiguous."""
         return self.numeral or self.determiner in ("every", "some", "many", "several", "no")
 
     @property
     def lemma_pairs(self) -> set[tuple[str, str]]:
-        """The (adjective, noun) pair of English lemmas, and those of its relative clause."""
+        """The (adjective, noun) pair of English lemmas, and the pairs of its relative clause."""
         own = {(self.adjective.english, self.noun.english)} if self.adjective else set()
         return own | self.combinations
 
     def english(self, *, subject: bool = True) -> str:
-        """The English text, the same for subjects and objects."""
+        """Returns the English text, equal for subjects and objects."""
         noun = self.noun.english_plural if self.plural else self.noun.english
         words = f"{self.adjective.english} {noun}" if self.adjective else noun
         determiner = _indefinite_article(words) if self.determiner == "a" else self.determiner
@@ -121,7 +121,7 @@ class NounPhrase:
         return " ".join(filter(None, parts))
 
     def german(self, case: str, *, negated: bool = False) -> str:
-        """The German text in one case; negated, an indefinite phrase takes kein."""
+        """Returns the German text in one case; negated, an indefinite phrase has kein."""
         determiner = "no" if negated and self.indefinite else self.determiner
         row = self.row
         owner = _RELATIVE_PRONOUN[self.owner]["gen"] if self.owner else ""
@@ -162,7 +162,7 @@ def _noun_form(noun: Noun, plural: bool, case: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pronoun:
-    """A personal pronoun, or a word that stands like one (nobody, who)."""
+    """A personal pronoun, or a word with its role (nobody, who)."""
 
     subject: str
     object: str
@@ -180,11 +180,11 @@ class Pronoun:
     quantified: ClassVar[bool] = False
 
     def english(self, *, subject: bool = True) -> str:
-        """The English text as a subject or an object."""
+        """Returns the English text as a subject or an object."""
         return self.subject if subject else self.object
 
     def german(self, case: str, *, negated: bool = False) -> str:
-        """The German text in one case, but the genitive; the negation changes nothing."""
+        """Returns the German text in any case but the genitive; ignores `negated`."""
         return {"nom": self.nominative, "acc": self.accusative, "dat": self.dative}[case]
 
 
@@ -192,7 +192,7 @@ Phrase = NounPhrase | Pronoun
 
 
 def head(phrase: Phrase) -> Noun | None:
-    """The noun of a phrase; a pronoun has none."""
+    """Returns the noun of a phrase; None for a pronoun."""
     return phrase.noun if isinstance(phrase, NounPhrase) else None
 
 
@@ -216,12 +216,12 @@ _IT = {
 
 
 def pronoun_for(phrase: NounPhrase) -> Pronoun:
-    """The pronoun for a thing named before: it (er, sie, es by gender) or they."""
+    """Returns the pronoun for a thing that was named: it (er, sie, es by gender) or they."""
     return _IT[phrase.row]
 
 
 def relative_pronoun(antecedent: NounPhrase) -> Pronoun:
-    """who or that as a subject or object, with the gender and number of what it refers to."""
+    """Returns who or that, with the gender and number of the antecedent."""
     forms = _RELATIVE_PRONOUN[antecedent.row]
     human = "person" in antecedent.noun.classes
     return Pronoun(
@@ -247,7 +247,7 @@ _CONTRACTIONS = {
 
 
 def prepositional(preposition: str, case: str, phrase: Phrase) -> str:
-    """A German preposition with its phrase; article contracted (im, zur, ins)."""
+    """Joins a German preposition and its phrase, with a contracted article (im, zur, ins)."""
     words = f"{preposition} {phrase.german(case)}"
     if isinstance(phrase, NounPhrase) and phrase.determiner == "the" and not phrase.relative[1]:
         first, article, *rest = words.split(" ")

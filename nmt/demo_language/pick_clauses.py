@@ -1,4 +1,4 @@
-"""Clauses whose words suit each other: each function picks one, or adds to one."""
+"""Clauses of words that make sense together: each function picks or extends a clause."""
 
 from dataclasses import replace
 from random import Random
@@ -36,13 +36,13 @@ _NO_EXCESS = tuple(degree for degree in adverbials.DEGREES if degree[0] != "too"
 
 
 def pick_verb(rng: Random) -> Verb:
-    """A verb that people are said to do."""
+    """Picks a verb with a person as subject."""
     frames = (TRANS, DAT, PREP, GIVE, REST, MOTION)
     return rng.choice(rng.choices(frames, (60, 8, 9, 11, 12, 7))[0])
 
 
 def pick_any_clause(rng: Random, tenses: str = "") -> Clause:
-    """A clause of any verb, negated now and then."""
+    """Picks a clause with any verb, occasionally negated."""
     verb = pick_verb(rng)
     subject = pick_subject(rng, verb)
     clause = pick_clause(rng, verb, subject, pick_tense(rng, verb, subject, tenses))
@@ -52,7 +52,7 @@ def pick_any_clause(rng: Random, tenses: str = "") -> Clause:
 def pick_clause(
     rng: Random, verb: Verb, subject: Phrase, tense: str, avoided: Noun | None = None
 ) -> Clause:
-    """A clause with the objects the verb takes and no adverbials but a place."""
+    """Picks a clause with the objects that the verb takes, and no adverbials except a place."""
     clause = Clause(subject, verb, tense)
     if verb.frame in ("trans", "give"):
         clause = replace(clause, accusative=pick_object(rng, verb, subject, avoided))
@@ -85,7 +85,7 @@ def _has_place(rng: Random, verb: Verb, thing: Phrase | None) -> bool:
 
 
 def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
-    """Where the subject may do what the verb says."""
+    """Picks a place where the subject may do what the verb says."""
     kind = rng.random()
     if kind < 0.12:
         return rng.choice(adverbials.HERE)
@@ -97,7 +97,7 @@ def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
 
 
 def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> str:
-    """A tense (or modal) that the verb can take, one of the choices if there are any."""
+    """Picks a tense (or modal) that the verb can take, from the choices if there are any."""
     if choices:
         tense = rng.choice(choices.split())
     elif "state" in verb.flags:
@@ -117,20 +117,20 @@ def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> s
 def pick_relative_tense(
     rng: Random, verb: Verb, subject: Phrase, main_tense: str, choices: str
 ) -> str:
-    """One of the tenses, but the past beside a past: found what he bought."""
+    """Picks a tense for a relative clause; beside a past only the past: found what he bought."""
     past = main_tense == "past" or main_tense in PAST_MODALS
     return "past" if past else pick_tense(rng, verb, subject, choices)
 
 
 def _clear_tense(verb: Verb, subject: Phrase, tense: str) -> str:
-    """The perfect for a past that English cannot tell from the present: they read."""
+    """Replaces a past that looks like the present in English ("they read") by the perfect."""
     singular = subject.person == 3 and not subject.plural
     same = verb.english_past == verb.english
     return "perfect" if same and tense == "past" and not singular else tense
 
 
 def perhaps_negated(rng: Random, clause: Clause, probability: float) -> Clause:
-    """The clause negated, if what not applies to cannot be in doubt."""
+    """Negates the clause at random, if the scope of "not" is clear."""
     phrases = [clause.subject, *(phrase for phrase, _ in clause.objects())]
     if any(phrase in (NOBODY, SOMEBODY) or phrase.quantified for phrase in phrases):
         return clause
@@ -140,7 +140,7 @@ def perhaps_negated(rng: Random, clause: Clause, probability: float) -> Clause:
 
 
 def with_adverbials(rng: Random, clause: Clause) -> Clause:
-    """The clause with a time, a frequency, a manner or a comment, perhaps at the front."""
+    """Adds a time, a frequency, a manner or a comment, sometimes at the front."""
     if chance(rng, 0.08):
         return replace(clause, comment=_pick_comment(rng, clause), front="comment")
     if "state" in clause.verb.flags:
@@ -195,11 +195,11 @@ def _time_tense(tense: str) -> str:
 
 
 def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = None) -> Clause:
-    """The clause "the subject is (very) old"; `noun` is what a pronoun subject stands for."""
+    """Picks a clause "the subject is (very) old"; `noun` is what a pronoun subject refers to."""
     if isinstance(subject, NounPhrase):
         noun = subject.noun
     fitting = FITTING[noun or PEOPLE[0]]
-    reason = not isinstance(subject, NounPhrase)  # what is good, not what is red or too good
+    reason = not isinstance(subject, NounPhrase)  # neither a colour nor a degree such as "too"
     if reason:
         fitting = tuple(word for word in fitting if word.kind != "colour")
     human = noun is None or "person" in noun.classes
@@ -215,7 +215,7 @@ def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = Non
 
 
 def perhaps_not(rng: Random, state: Clause) -> Clause:
-    """A state of `pick_state`, perhaps negated: not very old, but never "not quite old"."""
+    """Negates a state of `pick_state` at random: not very old, but never "not quite old"."""
     degree = state.predicate.english.partition(" ")[0] if state.predicate else ""
     if degree in ("quite", "really", "extremely"):
         return state

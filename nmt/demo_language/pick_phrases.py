@@ -1,6 +1,6 @@
-"""Noun phrases and pronouns that suit a verb, a noun or a place: each function picks one.
+"""Picks noun phrases and pronouns that fit a verb, a noun or a place.
 
-What it picks follows from the state of the random generator alone.
+Each choice depends only on the state of the random generator.
 """
 
 from dataclasses import replace
@@ -30,12 +30,12 @@ _CLASHING = {ME: (ME, WE), WE: (ME, WE), YOU: (YOU,), HE: (HE,), SHE: (SHE,), TH
 
 
 def chance(rng: Random, probability: float) -> bool:
-    """True with this probability."""
+    """Returns True with the given probability."""
     return rng.random() < probability
 
 
 def pick_adjective(rng: Random, noun: Noun, probability: float) -> Adjective | None:
-    """An adjective that suits the noun, or none."""
+    """Picks an adjective that fits the noun, or None."""
     fitting = FITTING[noun]
     return rng.choice(fitting) if fitting and chance(rng, probability) else None
 
@@ -43,7 +43,7 @@ def pick_adjective(rng: Random, noun: Noun, probability: float) -> Adjective | N
 def pick_phrase(
     rng: Random, noun: Noun, *, definite: bool = False, subject: bool = False
 ) -> NounPhrase:
-    """A noun phrase with a determiner that suits the noun, often with an adjective."""
+    """Picks a noun phrase with a suitable determiner, often with an adjective."""
     single = noun.mass or noun.english in _SINGULAR_KIN
     plural = not single and pick_plural(rng, noun, 0.25)
     determiner = _pick_determiner(rng, noun, plural, definite, subject)
@@ -51,7 +51,7 @@ def pick_phrase(
 
 
 def pick_plural(rng: Random, noun: Noun, probability: float) -> bool:
-    """Whether a phrase with the noun is plural; shoes mostly are."""
+    """Decides whether a phrase with the noun is plural; shoes usually are."""
     return not noun.mass and chance(rng, 0.85 if "pair" in noun.classes else probability)
 
 
@@ -76,7 +76,7 @@ def _pick_determiner(rng: Random, noun: Noun, plural: bool, definite: bool, subj
 
 
 def pick_subject(rng: Random, verb: Verb | None = None) -> Phrase:
-    """A pronoun or somebody (now and then an animal) who can do what the verb says."""
+    """Picks a pronoun, person or occasionally an animal as the subject of the verb."""
     kind = rng.random()
     if kind < 0.22:
         return rng.choice(_SUBJECT_PRONOUNS)
@@ -87,7 +87,7 @@ def pick_subject(rng: Random, verb: Verb | None = None) -> Phrase:
 
 
 def pick_certain_subject(rng: Random, verb: Verb | None = None) -> Phrase:
-    """A subject that can be asked about and negated: neither nobody nor every."""
+    """Picks a subject that can be negated and asked about: neither nobody nor every."""
     while True:
         subject = pick_subject(rng, verb)
         if subject not in (NOBODY, SOMEBODY) and not subject.quantified:
@@ -95,7 +95,7 @@ def pick_certain_subject(rng: Random, verb: Verb | None = None) -> Phrase:
 
 
 def pick_object_noun(rng: Random, verb: Verb, avoided: Noun | None = None) -> Noun:
-    """A noun that the verb takes: another than the one to avoid."""
+    """Picks a noun that the verb takes, other than `avoided`."""
     while True:
         noun = rng.choices(OBJECTS[verb], cum_weights=OBJECT_WEIGHTS[verb])[0]
         if noun is not avoided:
@@ -103,7 +103,7 @@ def pick_object_noun(rng: Random, verb: Verb, avoided: Noun | None = None) -> No
 
 
 def pick_object(rng: Random, verb: Verb, subject: Phrase, avoided: Noun | None = None) -> Phrase:
-    """A phrase that the verb takes: another than its subject."""
+    """Picks a phrase that the verb takes, other than its subject."""
     noun = pick_object_noun(rng, verb, head(subject) or avoided)
     if "person" in noun.classes and chance(rng, 0.12):
         return pick_other_pronoun(rng, subject)
@@ -116,13 +116,13 @@ def pick_object(rng: Random, verb: Verb, subject: Phrase, avoided: Noun | None =
 
 
 def pick_other_pronoun(rng: Random, subject: Phrase) -> Pronoun:
-    """A personal pronoun for somebody else than the subject."""
+    """Picks a personal pronoun for another person than the subject."""
     taken = _CLASHING.get(subject, ()) if isinstance(subject, Pronoun) else ()
     return rng.choice([word for word in _SUBJECT_PRONOUNS if word not in taken])
 
 
 def pick_place_phrase(rng: Random, nouns: tuple[Noun, ...]) -> NounPhrase:
-    """A phrase with one of the nouns, which are places."""
+    """Picks a phrase with one of the nouns, which are places."""
     noun = rng.choice(nouns)
     determiner = rng.choice(("the", "the", "the", "the", "a", "this", "our"))
     if determiner == "our" and "own" not in noun.classes:

@@ -24,7 +24,7 @@ _WITH_THINGS = tuple(
 
 
 def yes_no_question(rng: Random) -> Draft:
-    """Did the boy call the doctor yesterday?"""
+    """Writes questions such as: Did the boy call the doctor yesterday?"""
     clause = _question_clause(rng, "present past past perfect future can should must may")
     timely = "state" not in clause.verb.flags and clause.tense in ("present", "past", "future")
     if timely and chance(rng, 0.4):
@@ -43,12 +43,12 @@ def _question_clause(rng: Random, tenses: str) -> Clause:
 
 
 def _has_some(phrase: Phrase) -> bool:
-    """Whether it has "some", which questions avoid."""
+    """Returns whether the phrase has "some", which questions avoid."""
     return isinstance(phrase, NounPhrase) and phrase.determiner == "some"
 
 
 def wh_question(rng: Random) -> Draft:
-    """Who (what, when, where, why, how often) ...?"""
+    """Writes questions with who, what, when, where, why or how often."""
     if chance(rng, 0.35):
         return _who(rng)
     if chance(rng, 0.15):
@@ -85,7 +85,7 @@ def _what(rng: Random) -> Draft:
 
 
 def which_question(rng: Random) -> Draft:
-    """Which book (how many books) does the man buy?"""
+    """Writes questions such as "Which book does the man buy?", also with "how many"."""
     verb, subject = rng.choice(SINGULAR_OBJECT), pick_certain_subject(rng)
     noun = pick_object_noun(rng, verb, head(subject))
     plural = pick_plural(rng, noun, 0.3)

@@ -1,4 +1,4 @@
-"""Sentences with a relative clause, whose verb German puts at its end."""
+"""Sentences with a relative clause, whose verb is at its end in German."""
 
 from random import Random
 
@@ -23,12 +23,12 @@ from nmt.demo_language.pick_phrases import (
 )
 from nmt.demo_language.sentences import Draft, attached, said
 
-# Their object stands at the end of the sentence, so that a relative clause may follow it.
+# The object is at the end of the sentence, so that a relative clause may follow it.
 _UNDIVIDED = tuple(verb for verb in SINGULAR_OBJECT if not verb.prefix and not verb.particle)
 
 
 def relative(rng: Random) -> Draft:
-    """The man who (that, whose) ...: on the subject, or on an object at the end."""
+    """Writes sentences with a relative clause on the subject, or on an object at the end."""
     verb = pick_verb(rng)
     if chance(rng, 0.6):
         antecedent = _antecedent(rng, rng.choice(PEOPLE))
@@ -58,9 +58,9 @@ def _with_relative(
     main: Verb,
     agent: Noun | None = None,
 ) -> NounPhrase:
-    """The phrase with a clause in which it is the subject, an object or a possessor.
+    """Adds a clause in which the phrase is the subject, an object or a possessor.
 
-    The main clause has the tense, the verb and perhaps an agent, both better not said again.
+    Prefers another verb and agent than those of the main clause, `main` and `agent`.
     """
     kind = rng.random()
     if "person" not in phrase.noun.classes or kind > 0.6:

@@ -1,4 +1,4 @@
-"""From clauses to sentence pairs: statements, questions and the ways to join two clauses."""
+"""Turns clauses into sentence pairs: statements, questions, and joined clauses."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -24,12 +24,12 @@ class Draft:
 def draft(
     source: str, target: str, shown: Iterable[str], pairs: Iterable[Combination], end: str = "."
 ) -> Draft:
-    """A pair from the texts of both languages, with its capital and its end mark."""
+    """Makes a pair from the texts of both languages, with a capital and an end mark."""
     return Draft(_tidy(source + end), _tidy(target + end), frozenset(shown), frozenset(pairs))
 
 
 def said(clause: Clause) -> Draft:
-    """The clause as a statement."""
+    """Makes a statement of the clause."""
     return draft(
         english.statement(clause),
         german.worded(clause, "second"),
@@ -39,7 +39,7 @@ def said(clause: Clause) -> Draft:
 
 
 def asked(clause: Clause, words: tuple[str, str] = ("", "")) -> Draft:
-    """The clause as a question, with its question words in both languages."""
+    """Makes a question of the clause, with its question words in both languages."""
     return draft(
         english.question(clause, words[0]),
         german.worded(clause, "first", words[1]),
@@ -50,7 +50,7 @@ def asked(clause: Clause, words: tuple[str, str] = ("", "")) -> Draft:
 
 
 def joined(main: Clause, sub: Clause, link: tuple[str, str], order: str = "final") -> Draft:
-    """A main clause, and after it another with its conjunction."""
+    """Joins a main clause and another one by a conjunction."""
     shown = phenomena(main, "second") | phenomena(sub, order)
     return draft(
         f"{english.statement(main)} {link[0]} {english.statement(sub)}",
@@ -61,7 +61,7 @@ def joined(main: Clause, sub: Clause, link: tuple[str, str], order: str = "final
 
 
 def with_infinitive(main: Clause, task: Clause, link: str) -> Draft:
-    """A main clause with what is tried or intended; its subject is not said again."""
+    """Joins a main clause and an infinitive, which has no subject of its own."""
     task = replace(task, subject=THEY)
     return draft(
         f"{english.statement(main)} to {english.infinitive(task)}",
@@ -78,7 +78,7 @@ def attached(
     shown: Iterable[str],
     pairs: set[Combination],
 ) -> NounPhrase:
-    """The phrase with a relative clause of these words."""
+    """Adds a relative clause with these words to a phrase."""
     return replace(
         phrase,
         relative=(words[0], f", {words[1]},"),
@@ -88,7 +88,7 @@ def attached(
 
 
 def _tidy(text: str) -> str:
-    """Capital at the beginning, no comma doubled or before the end."""
+    """Capitalizes the first letter; removes doubled commas and a comma before the end."""
     text = text.replace(",,", ",")
     for end in ".?":
         text = text.replace(f",{end}", end)

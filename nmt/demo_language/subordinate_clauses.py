@@ -1,4 +1,4 @@
-"""Sentences with a subordinate clause: because, when, that, whether; its German verb is last."""
+"""Sentences with a subordinate clause (because, when, that, whether); its German verb is last."""
 
 from dataclasses import replace
 from random import Random
@@ -40,7 +40,7 @@ _CONJUNCTIONS = {
 
 
 def subordinate(rng: Random) -> Draft:
-    """Because (although, when, ...) ...: after the main clause or before it."""
+    """Writes sentences with because, although, when, ..., after or before the main clause."""
     tense = rng.choice(("past", "past", "present"))
     main, sub = _two_clauses(rng, tense)
     lasting = "state" in main.verb.flags | sub.verb.flags
@@ -63,7 +63,7 @@ def subordinate(rng: Random) -> Draft:
 
 
 def _with_reason(rng: Random, main: Clause, other: Phrase) -> tuple[Clause, Clause]:
-    """The clause and how its subject is (the king ... because he is tired), or another's."""
+    """Picks a clause and a reason: how its subject is (the king ... because he is tired)."""
     subject = main.subject
     pronoun = _resumed(subject)
     if pronoun and chance(rng, 0.8):
@@ -73,7 +73,7 @@ def _with_reason(rng: Random, main: Clause, other: Phrase) -> tuple[Clause, Clau
 
 
 def _resumed(subject: Phrase) -> Phrase | None:
-    """The pronoun that takes up a subject: he for the king; none for nobody or every king."""
+    """Returns the pronoun for a subject: he for the king; None for nobody or every king."""
     if not isinstance(subject, NounPhrase):
         return None if subject in (NOBODY, SOMEBODY) else subject
     if subject.noun.english == "child" or subject.determiner == "every":
@@ -85,7 +85,7 @@ def _resumed(subject: Phrase) -> Phrase | None:
 
 
 def _plain(phrase: Phrase) -> Phrase:
-    """A definite phrase without adjective, for somebody of whom a quality is said."""
+    """Picks a definite phrase without adjective, for a person who is then described."""
     if not isinstance(phrase, NounPhrase):
         return phrase
     determiner = "the" if phrase.determiner == "a" else phrase.determiner
@@ -93,7 +93,7 @@ def _plain(phrase: Phrase) -> Phrase:
 
 
 def _two_clauses(rng: Random, tense: str) -> tuple[Clause, Clause]:
-    """Two clauses of the tense about different people."""
+    """Picks two clauses in the same tense, about different people."""
     while True:
         main, sub = pick_any_clause(rng, tense), pick_any_clause(rng, tense)
         different = not _same_subject(main, sub)
@@ -102,7 +102,7 @@ def _two_clauses(rng: Random, tense: str) -> tuple[Clause, Clause]:
 
 
 def that_clause(rng: Random) -> Draft:
-    """The girl knows that her uncle will arrive."""
+    """Writes sentences such as: The girl knows that her uncle will arrive."""
     verb, tense = rng.choice(_THAT), rng.choice(("present", "present", "past"))
     main = Clause(pick_subject(rng), verb, "present" if verb.english == "hope" else tense)
     if verb.english != "hope":
@@ -112,7 +112,7 @@ def that_clause(rng: Random) -> Draft:
 
 
 def whether_clause(rng: Random) -> Draft:
-    """The girl asked whether her uncle had to work."""
+    """Writes sentences such as: The girl asked whether her uncle had to work."""
     tense = rng.choice(("present", "past"))
     verb = rng.choice(_WHETHER)
     main = Clause(pick_certain_subject(rng), verb, tense, negated=verb.english == "know")
@@ -121,7 +121,7 @@ def whether_clause(rng: Random) -> Draft:
 
 
 def _content(rng: Random, main: Clause, tenses: str) -> Clause:
-    """What is known or asked: about somebody else, and in the past after a past."""
+    """Picks a clause that is known or asked: another subject, and a past tense after a past."""
     sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)
     while _same_subject(main, sub) or sub.subject is NOBODY:
         sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)
@@ -129,6 +129,6 @@ def _content(rng: Random, main: Clause, tenses: str) -> Clause:
 
 
 def _same_subject(main: Clause, sub: Clause) -> bool:
-    """Whether both clauses are about the same pronoun or noun."""
+    """Returns whether both clauses have the same pronoun or noun as subject."""
     noun = head(main.subject)
     return noun is head(sub.subject) if noun else main.subject == sub.subject

@@ -1,1 +1,1 @@
-"""Writing a model in the formats of other programs, checked against our own translations."""
+"""Exports models to the formats of other programs, and checks the exported models."""

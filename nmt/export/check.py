@@ -1,4 +1,4 @@
-"""What an exported model must repeat: our greedy translations of some made-up sentences."""
+"""Compares an exported model with the original on greedy translations of random sentences."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from nmt.translator import Translator
 
 _NUMBER = 40
 _LONGEST = 40  # tokens
-TOLERANCE = 1e-4  # nats a token
+TOLERANCE = 1e-4  # nats per token
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sentence and our greedy translation of it."""
+    """A sentence and nmt's greedy translation of it."""
 
     text: str  # normalized
-    source: list[int]  # without the end symbol
-    tokens: list[int]  # of the translation, with the end symbol unless it was cut
-    log_probabilities: list[float]  # natural log, one for each of `tokens`
-    limit: int  # most tokens of a translation, end symbol counted
+    source: list[int]  # without EOS
+    tokens: list[int]  # of the translation, with EOS unless it was truncated
+    log_probabilities: list[float]  # natural logarithm, one per token of `tokens`
+    limit: int  # maximum tokens of a translation, with EOS
 
     @property
     def content(self) -> list[int]:
-        """The translation without the end symbol."""
+        """The translation without EOS."""
         return [token for token in self.tokens if token != EOS_ID]
 
 
 def samples_of(translator: Translator) -> list[Sample]:
-    """Sentences of random pieces, the same ones each time, so that no text is needed."""
+    """Returns sentences of random subwords, always the same, with their translations."""
     drawn, tokenizer = random.Random(1), translator.tokenizer
     lengths = range(1, min(_LONGEST, translator.max_part // 2) + 1)
     ids = range(len(tokenizer.symbols) + 260, tokenizer.vocabulary_size)
@@ -48,7 +48,7 @@ def samples_of(translator: Translator) -> list[Sample]:
     )
     texts = [text for text in random_texts if text.strip()]
     found = translator.translate(texts, SearchOptions(beam=1))
-    # a position is left for the end symbol that CTranslate2 scores after a translation that was cut
+    # leaves a position for the EOS with which CTranslate2 scores a truncated translation
     most = (translator.transformer.max_length or 10**9) - 1
     pairs = [
         Pair(with_eos(tokenizer.encode(text)), np.array(each.tokens[:most]))
@@ -70,15 +70,15 @@ def compare(
     log_probabilities: Sequence[Sequence[float]],
     name: str,
 ) -> str:
-    """A line for a person.
+    """Returns a message about the agreement of an exported model with `samples`.
 
     Args:
-        translations: their greedy ones, end symbols included or not.
-        log_probabilities: what they give the tokens of ours.
-        name: of the format.
+        translations: greedy translations by the exported model, with or without EOS.
+        log_probabilities: what the exported model gives the tokens of `samples`.
+        name: name of the format.
 
     Raises:
-        ExportError: they differ from ours.
+        ExportError: the translations or log-probabilities differ.
     """
     worst = max(
         abs(ours - theirs)
@@ -91,7 +91,8 @@ def compare(
     ]
     if worst > TOLERANCE or not all(equal):
         raise ExportError(
-            f"{sum(equal)} of {len(equal)} greedy translations are ours, log-probabilities differ "
-            f"by up to {worst:.1e}, {name}, nothing was exported: use another version of it"
+            f"{sum(equal)} of {len(equal)} greedy translations of the {name} model equal nmt's, "
+            f"and log-probabilities differ by up to {worst:.1e}. Nothing was exported. Use another "
+            f"version of {name}."
         )
-    return f"{len(equal)} greedy translations equal ours, log-probabilities to {worst:.0e}"
+    return f"{len(equal)} greedy translations equal nmt's, log-probabilities within {worst:.0e}."

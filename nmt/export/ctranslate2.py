@@ -1,7 +1,7 @@
-"""A model as CTranslate2 reads it, on that library's own description of a Transformer.
+"""Exports a model to CTranslate2 through that library's specification of a Transformer.
 
-What differs is written into the weights: heads of unequal d_k and d_v are padded with zeros to the
-larger, and queries scaled so that CTranslate2's 1 / sqrt(head size) becomes our 1 / sqrt(d_k).
+The weights absorb the differences: heads of unequal d_k and d_v are padded with zeros to the
+larger size, and queries are scaled so that CTranslate2's 1 / sqrt(head size) equals 1 / sqrt(d_k).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from nmt.translator import Translator
 if TYPE_CHECKING:
     from ctranslate2.specs import TransformerSpec
 
-# dropout matters in training alone
+# None allows any value; dropout matters only in training
 _EXPRESSED: dict[str, Collection[str] | None] = dict.fromkeys(
     ("encoder_layers", "decoder_layers", "d_model", "d_ff", "heads", "d_k", "d_v", "dropout",
      "attention_dropout", "activation_dropout"),
@@ -43,22 +43,21 @@ Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 
 
 def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
-    """Fills a folder with a CTranslate2 model, the tokenizer and a script that needs no nmt.
+    """Fills a directory with a CTranslate2 model, the tokenizer and a script that needs no nmt.
 
-    The configuration and a manifest go along, for `ExportedTranslator`.
-
-    The model is checked in float32, whatever it is written in.
+    Adds the configuration and a manifest, which `ExportedTranslator` reads. The check uses a
+    float32 copy of the model, whatever the quantization.
 
     Args:
-        translator: in fp32 on a CPU, its weights not prepacked.
-        quantization: of the weights on disk.
+        translator: in fp32 on a CPU, with weights that are not prepacked.
+        quantization: number type of the weights on disk.
 
     Returns:
-        What the check has found, for a person.
+        The result of the check, as a message.
 
     Raises:
         InputError: CTranslate2 cannot express the model.
-        ExportError: the check has failed.
+        ExportError: the check failed.
     """
     refuse_inexpressible(translator.config, _EXPRESSED, "CTranslate2")
     transformer, tokenizer = translator.transformer, translator.tokenizer
@@ -79,7 +78,7 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: Quant
 def write_ctranslate2(
     transformer: Transformer, pieces: Sequence[str], folder: Path, quantization: Quantization
 ) -> None:
-    """Writes the model's own files alone; `pieces` are those of each id, in order."""
+    """Writes CTranslate2's own files; `pieces` has the piece of each id, in order."""
     spec = _spec(transformer)
     spec.register_source_vocabulary(list(pieces))
     spec.register_target_vocabulary(list(pieces))
@@ -122,7 +121,7 @@ def _spec(transformer: Transformer) -> TransformerSpec:
 
 
 def _layer(to: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    """What layers of both stacks have."""
+    """Copies what encoder and decoder layers have in common."""
     _self_attention(to.self_attention, layer.self_attention)
     _norm(to.self_attention.layer_norm, layer.self_attention_residual.norm)
     _feed_forward(to.ffn, layer.feed_forward)
@@ -130,7 +129,7 @@ def _layer(to: Any, layer: EncoderLayer | DecoderLayer) -> None:
 
 
 def _positions(transformer: Transformer) -> Tensor:
-    """The table of positions, (positions, D): without it CTranslate2 would use another."""
+    """Returns the table of positions, (positions, D), which differs from CTranslate2's own."""
     positions = transformer.positions
     if isinstance(positions, LearnedPositions):
         return positions.weight.detach()
@@ -171,7 +170,7 @@ def _query(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[Te
 
 
 def _padded(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[Tensor]:
-    """Weight (H * size, D) and bias (H * size) with each head padded by rows of zeros."""
+    """Pads each head of weight (H * size, D) and bias (H * size) with rows of zeros."""
     size = max(ours.d_k, ours.d_v)
     padded = []
     for tensor in parameters:
@@ -183,7 +182,7 @@ def _padded(ours: SelfAttention | CrossAttention, *parameters: Tensor) -> list[T
 
 
 def _padded_columns(ours: SelfAttention | CrossAttention) -> Tensor:
-    """The output projection (D, H * d_v), each head padded by columns of zeros."""
+    """Returns the output projection (D, H * d_v) with each head padded by columns of zeros."""
     return _padded(ours, ours.output.weight.T)[0].T
 
 
@@ -209,7 +208,7 @@ def _check(translator: Translator, folder: Path) -> str:
     ids = {piece: i for i, piece in enumerate(pieces(range(translator.tokenizer.vocabulary_size)))}
     never = [[piece] for piece in pieces([PAD_ID, BOS_ID, *translator.search.untrained])]
     translations = []
-    for sample in samples:  # one by one, as the limit is a batch's
+    for sample in samples:  # one by one, because the limit applies to a whole batch
         [result] = theirs.translate_batch(
             [pieces(sample.source)], beam_size=1, max_decoding_length=sample.limit,
             min_decoding_length=0, disable_unk=True, suppress_sequences=never,
@@ -218,7 +217,7 @@ def _check(translator: Translator, folder: Path) -> str:
     scored = theirs.score_batch(
         [pieces(sample.source) for sample in samples],
         [pieces(sample.content) for sample in samples],
-    )  # with the end symbol, which a translation that was cut does not have
+    )  # with EOS, which a truncated translation does not have
     logs = [
         each.log_probs[: len(sample.tokens)] for sample, each in zip(samples, scored, strict=True)
     ]

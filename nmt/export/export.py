@@ -1,4 +1,4 @@
-"""`nmt export`: a model as a directory of another program's format."""
+"""`nmt export`: writes a model in another program's format."""
 
 from pathlib import Path
 from typing import Literal
@@ -18,24 +18,26 @@ Format = Literal["ctranslate2", "huggingface"]
 def export(
     model: Path, output: Path, format: Format, quantization: Quantization | None, note: Note
 ) -> None:
-    """Writes a model in another format, whole or not at all, after comparing it with ours.
+    """Writes a model in another format atomically, after comparing it with the original.
 
     Args:
         model: a model, checkpoint or run directory.
-        output: must not exist.
-        quantization: of CTranslate2's weights; None: float32.
-        note: is told which model of a run is used, and what the comparison has found.
+        output: a directory that is missing or empty.
+        quantization: number type of CTranslate2's weights; None for float32.
+        note: called with messages about the model that is used and the result of the comparison.
 
     Raises:
         InputError: the format cannot express the model.
-        ExportError: its translations differ from ours.
-        ArgumentError: an extra is missing, `quantization` is not the format's, or `output` is
+        ExportError: the exported model's translations differ.
+        ArgumentError: an extra is missing, the format has no such `quantization`, or `output` is
             among a run's own files.
-        NoModelError: no sound model.
+        NoModelError: there is no usable model.
     """
     refuse_output(output)
     if quantization and format != "ctranslate2":
-        raise ArgumentError("only for ctranslate2, {quantization} {}, leave it out", quantization)
+        raise ArgumentError(
+            "Only ctranslate2 supports {quantization} {}. Leave it out.", quantization
+        )
     _refuse_missing(format)
     loaded = load_model(model, device=torch.device("cpu"), note=note)
     translator = Translator(
@@ -60,5 +62,8 @@ def _refuse_missing(format: Format) -> None:
     except ImportError:
         package = {"ctranslate2": "ctranslate2", "huggingface": "transformers"}[format]
         raise ArgumentError(
-            "{} is not installed, {format} {}, pip install 'nmt[{}]'", package, format, format
+            "{} is not installed, but {format} {} needs it. Install it with: pip install 'nmt[{}]'",
+            package,
+            format,
+            format,
         ) from None

@@ -1,6 +1,6 @@
-"""A model exported to CTranslate2, behind the calls of Translator that a server needs.
+"""An exported CTranslate2 model with the methods of Translator that a server needs.
 
-Nothing here imports torch: where there is none, an exported directory is what can be served.
+Nothing here imports torch, so that an exported directory can be served without it.
 """
 
 import math
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from ctranslate2 import TranslationResult
     from ctranslate2 import Translator as Engine
 
-KIND = "ctranslate2"  # of the manifest
-POSITIONS = 4096  # of a sinusoidal table: CTranslate2 reports a longer text as an error
-_BATCH = 64  # parts of similar length
+KIND = "ctranslate2"  # kind of the manifest
+POSITIONS = 4096  # of the sinusoidal table; CTranslate2 refuses longer texts
+_BATCH = 64  # parts of similar length per batch
 _NOT_HERE = ("sample", "mbr", "align", "attention")
 
 _Part = tuple[list[int], list[int]]  # token ids of a part of a text, and of its prefix
 
 
 class ExportedTranslator:
-    """A directory that `nmt export` has written for CTranslate2.
+    """A model that `nmt export` has written for CTranslate2.
 
-    Its greedy translations are the model's own; with a beam they may differ now and then, as
-    CTranslate2 stops its search in another way. Threads may share one.
+    Greedy translations equal those of the original model. With a beam they may differ occasionally,
+    because CTranslate2 stops its search by another rule. Several threads may share a translator.
 
     Args:
         target_symbols: the symbols that may be generated.
@@ -68,19 +68,19 @@ class ExportedTranslator:
 
     @staticmethod
     def is_in(path: Path) -> bool:
-        """Whether a directory holds an exported model, whole or not, rather than one of ours."""
+        """Returns whether a directory contains an exported model, complete or not."""
         return (path / CTRANSLATE2_WEIGHTS).is_file()
 
     @classmethod
     def load(cls, path: Path, *, device: str | None = None) -> Self:
-        """Reads an exported directory.
+        """Loads an exported directory.
 
         Args:
-            device: "cpu" or "cuda"; None: a GPU if CTranslate2 finds one.
+            device: "cpu" or "cuda"; None for a GPU if CTranslate2 finds one.
 
         Raises:
             InputError: CTranslate2 cannot load it, or has no such device.
-            NoModelError: a file is missing or damaged, or it was exported without a manifest.
+            NoModelError: a file is missing or damaged, or there is no manifest.
         """
         import ctranslate2
 
@@ -93,7 +93,9 @@ class ExportedTranslator:
         try:
             engine = ctranslate2.Translator(str(path), device=device or "auto")
         except (RuntimeError, ValueError) as error:
-            raise InputError(f"CTranslate2: {error}, {path}, choose another device") from None
+            raise InputError(
+                f"CTranslate2 cannot load {path} ({error}). Choose another device."
+            ) from None
         tokenizer = Tokenizer.load(path / TOKENIZER)
         return cls(engine, tokenizer, config, content["target_symbols"])
 
@@ -105,17 +107,19 @@ class ExportedTranslator:
         prefix: str | Sequence[str] = "",
         progress: Callable[[int], object] | None = None,
     ) -> list[list[Translation]]:
-        """Translations of each sentence, best first, as `Translator.n_best` has them.
+        """Returns translations of each sentence, best first, like `Translator.n_best`.
 
-        They have no `token_log_probabilities`. The tokens of a prefix do not count in the score.
+        They have no `token_log_probabilities`, and their scores exclude the tokens of a prefix.
 
         Raises:
-            ArgumentError: as of `Translator.n_best`; what an export cannot do.
+            ArgumentError: as `Translator.n_best`, or for an option that exports do not support.
         """
         options = options or SearchOptions()
         for name in _NOT_HERE:
             if getattr(options, name):
-                raise ArgumentError(f"not of an exported model, {{{name}}}, use the model itself")
+                raise ArgumentError(
+                    f"An exported model does not support {{{name}}}. Use the original model."
+                )
         lines = self._cutter.cut(sentences)
         forced = self._cutter.prefixes(prefix, len(sentences))
         parts = [
@@ -130,9 +134,10 @@ class ExportedTranslator:
         """See `Translator.next_tokens`."""
         [parts], [forced] = self._cutter.cut([text]), self._cutter.prefixes(prefix, 1)
         if k < 1:
-            raise ArgumentError("must be at least 1, {k} {}, correct it", k)
+            raise ArgumentError("{k} must be at least 1, not {}.", k)
         if len(parts) > 1:
-            raise ArgumentError("more than {} tokens, {text}, shorten it", self._cutter.max_part)
+            most = self._cutter.max_part
+            raise ArgumentError("{text} has more than {} tokens. Shorten it.", most)
         if not parts:
             return []
         never = {piece for [piece] in self._never} | {self.tokenizer.pieces([UNK_ID])[0]}
@@ -143,7 +148,7 @@ class ExportedTranslator:
             return_end_token=True, length_penalty=0, min_decoding_length=0, max_input_length=0,
             max_decoding_length=len(forced) + 1,
         )  # fmt: skip
-        # CT2 leaves the end symbol out of these alternatives, and it counts among all tokens
+        # These alternatives exclude EOS, whose probability is a part of the whole
         [scored] = self.engine.score_batch(
             [self.tokenizer.pieces(parts[0])], [self.tokenizer.pieces(forced)], max_input_length=0
         )
@@ -158,7 +163,7 @@ class ExportedTranslator:
         return sorted(found, key=lambda each: -each.probability)[:k]
 
     def beam(self, options: SearchOptions) -> int:
-        """The beam width. Raises ArgumentError if `n_best` exceeds it."""
+        """Returns the beam size; ArgumentError if `n_best` exceeds it."""
         return options.width(self.config.decoding.beam)
 
     def _found(
@@ -167,7 +172,7 @@ class ExportedTranslator:
         options: SearchOptions,
         progress: Callable[[int], object] | None,
     ) -> list[list[Translation]]:
-        """The translations of each part, best first, none of them blank."""
+        """Returns non-empty translations of each part, best first."""
         order = sorted(range(len(parts)), key=lambda i: len(parts[i][0]))
         found: list[list[Translation]] = [[] for _ in parts]
         for begin in range(0, len(order), _BATCH):
@@ -179,9 +184,10 @@ class ExportedTranslator:
         return found
 
     def _batch(self, parts: Sequence[_Part], options: SearchOptions) -> list[list[Translation]]:
-        """As each would be alone: a translation longer than its own limit is made again so.
+        """Translates parts as if each were translated alone.
 
-        CTranslate2 knows one limit for a batch, that of its longest part.
+        CTranslate2 applies the length limit of the longest part to the whole batch. A translation
+        that exceeds the limit of its own part is repeated alone.
         """
         alpha = options.length_penalty
         if alpha is None:
@@ -206,7 +212,7 @@ class ExportedTranslator:
         return found
 
     def _limit(self, part: _Part) -> int:
-        """Most tokens of its translation, the end symbol counted, as of `BatchedSearch`."""
+        """Returns the maximum tokens of a translation with EOS, as in `BatchedSearch`."""
         longest = max(map(len, part)) + self.config.decoding.max_extra_length
         return min(max(longest, len(part[1]) + 1), self._most)
 
@@ -214,12 +220,12 @@ class ExportedTranslator:
         translations = []
         for pieces, score in zip(result.hypotheses, result.scores, strict=True):
             tokens = [self._ids[piece] for piece in pieces]
-            total = score * len(tokens) ** alpha  # CTranslate2 divides by this
+            total = score * len(tokens) ** alpha  # undoes CTranslate2's length normalization
             ours = total / length_penalty(len(tokens), alpha)
             found = Translation(self._text(tokens), ours, total, tokens, 1, pieces=list(pieces))
             translations.append(found)
         return sorted(translations, key=lambda each: each.score, reverse=True) or [EMPTY]
 
     def _text(self, tokens: list[int]) -> str:
-        """As of Translator: no line ends, tabs or control characters, no end symbol."""
+        """Decodes tokens as Translator does: without EOS, line ends, tabs or control characters."""
         return self.tokenizer.normalize(self.tokenizer.decode(tokens))

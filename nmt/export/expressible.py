@@ -1,4 +1,4 @@
-"""Which settings of a model an export format can express."""
+"""Checks which settings of a model an export format can express."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,13 +10,13 @@ from nmt.errors import InputError
 def refuse_inexpressible(
     config: Config, expressed: Mapping[str, Collection[Any] | None], engine: str
 ) -> None:
-    """Refuses a model with a setting that the export does not translate into the other format.
+    """Refuses a model with a setting that the export does not express in the other format.
 
-    A setting that is not listed must have its default. So an export refuses settings that are added
-    to the model later, until somebody adds them to the export as well.
+    A setting that is not listed must have its default. An export therefore refuses settings that
+    are added to the model later, until the export supports them.
 
     Args:
-        expressed: by the setting's name the values that the format has; None: any value.
+        expressed: supported values by name of the setting; None for any value.
         engine: name of the program that reads the format, for the message.
 
     Raises:
@@ -27,5 +27,5 @@ def refuse_inexpressible(
         allowed = expressed.get(name, (field.default,))
         if allowed is not None and value not in allowed:
             raise InputError(
-                f"{engine} has no model with model.{name}: {value}. Translate with nmt instead."
+                f"{engine} does not support model.{name}: {value}. Translate with nmt instead."
             )

@@ -1,7 +1,8 @@
-"""A model as `transformers` reads it: Marian where norms come after, Pegasus where before.
+"""Exports a model to `transformers`: post-norm as Marian, pre-norm as Pegasus.
 
-Both classes have the sinusoids of the paper, all sines before all cosines. Ours are interleaved, so
-the channels of the residual stream are permuted: columns of what reads it, rows of what writes it.
+Both classes have the paper's sinusoids with all sines before all cosines, whereas nmt interleaves
+them. The channels of the residual stream are permuted accordingly: columns of weights that read it,
+rows of weights that write it.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ _ANY: dict[str, Collection[Any] | None] = dict.fromkeys(
      "attention_dropout", "activation_dropout")
 )  # fmt: skip
 _SPECIAL = ("pad_token", "bos_token", "eos_token", "unk_token")
-_POSITIONS = 4096  # of a sinusoidal table
+_POSITIONS = 4096  # of the sinusoidal table
 
-_READERS = ("query_key_value", "query", "key_value", "inner")  # whose input is the residual stream
+_READERS = ("query_key_value", "query", "key_value", "inner")  # they read the residual stream
 
 _Weights = dict[str, Tensor]
 
@@ -48,7 +49,7 @@ def _refuse_inexpressible(config: Config) -> None:
     """Raises InputError if neither class of transformers can express the model."""
     model = config.model
     size = (model.d_model // model.heads,)
-    # Marian drops learned positions when it is saved
+    # Marian does not save learned positions
     positions = ("sinusoidal",) if model.norm == "post" else ("sinusoidal", "learned")
     expressed = _ANY | {
         "d_k": size, "d_v": size, "positions": positions, "norm": ("post", "pre")
@@ -57,7 +58,7 @@ def _refuse_inexpressible(config: Config) -> None:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """The content of config.json. Every default of transformers would be another model."""
+    """Returns the content of config.json; it sets everything whose default would differ."""
     model, is_post = config.model, config.model.norm == "post"
     learned = model.positions == "learned"
     return {
@@ -84,10 +85,10 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 
 def generation_settings(config: Config) -> dict[str, Any]:
-    """The content of generation_config.json: beam search that resembles ours."""
+    """Returns the content of generation_config.json: a beam search close to nmt's."""
     return _special_ids() | {
         "num_beams": config.decoding.beam,
-        "length_penalty": config.decoding.length_penalty,  # of another formula
+        "length_penalty": config.decoding.length_penalty,  # in a different formula
         "early_stopping": "never",
         "max_length": config.data.max_length + config.decoding.max_extra_length,
         "suppress_tokens": NEVER_GENERATED,
@@ -105,7 +106,7 @@ def _special_ids() -> dict[str, Any]:
 
 
 def weights_of(transformer: Transformer) -> _Weights:
-    """The tensors of model.safetensors."""
+    """Returns the tensors of model.safetensors."""
     model = _permuted(transformer)
     weights = {
         "model.shared.weight": model.embedding,
@@ -113,7 +114,7 @@ def weights_of(transformer: Transformer) -> _Weights:
     }
     for side in ("encoder", "decoder"):
         norm = model.get_submodule(f"{side}_norm")
-        if isinstance(norm, nn.LayerNorm):  # Pegasus, which also saves its table of positions
+        if isinstance(norm, nn.LayerNorm):  # Pegasus, which also saves the table of positions
             weights |= _of(f"model.{side}.layer_norm", norm)
             weights[f"model.{side}.embed_positions.weight"] = _positions(model)
         layers = cast(Iterable[EncoderLayer | DecoderLayer], model.get_submodule(side))
@@ -123,7 +124,7 @@ def weights_of(transformer: Transformer) -> _Weights:
 
 
 def _permuted(transformer: Transformer) -> Transformer:
-    """A copy whose residual stream has all even channels, which are sines, before all odd ones."""
+    """Returns a copy with the even channels of the residual stream before the odd ones."""
     model, channels = copy.deepcopy(transformer), _channels(transformer.d_model)
     for name, parameter in model.named_parameters():
         *_, module, kind = f".{name}".split(".")
@@ -135,7 +136,7 @@ def _permuted(transformer: Transformer) -> Transformer:
 
 
 def _positions(model: Transformer) -> Tensor:
-    """The table of positions, (positions, D), of a permuted model."""
+    """Returns the table of positions, (positions, D), of a permuted model."""
     if isinstance(model.positions, LearnedPositions):
         return model.positions.weight
     return sinusoids(_POSITIONS, model.d_model)[:, _channels(model.d_model)]
@@ -173,22 +174,22 @@ def _of(name: str, module: Linear | nn.LayerNorm) -> _Weights:
 
 
 def export_huggingface(translator: Translator, folder: Path, model: LoadedModel) -> str:
-    """Fills a folder with what `AutoModelForSeq2SeqLM` and `AutoTokenizer` load, and a model card.
+    """Fills a directory for `AutoModelForSeq2SeqLM` and `AutoTokenizer`, and adds a model card.
 
     Args:
-        translator: in fp32 on a CPU, its weights not prepacked.
-        model: the one that it was made from.
+        translator: in fp32 on a CPU, with weights that are not prepacked.
+        model: the model of `translator`.
 
     Returns:
-        What the comparison with ours has found, for a person.
+        The result of the comparison with the original, as a message.
 
     Raises:
         InputError: transformers cannot express the model or its tokenizer.
-        ExportError: the comparison has failed.
+        ExportError: the comparison failed.
     """
     config, tokenizer = model.config, model.tokenizer
     _refuse_inexpressible(config)
-    ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # its `save` tells no OSError
+    ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # `save` raises no OSError
     (folder / "tokenizer.json").write_text(ids_and_texts, encoding="utf-8")
     contents = {
         HUGGINGFACE_CONFIG: settings_of(config),
@@ -220,8 +221,8 @@ def _check(translator: Translator, folder: Path) -> str:
         source = tokenizer(sample.text, return_tensors="pt").input_ids
         if source[0].tolist() != [*sample.source, EOS_ID]:
             raise ExportError(
-                f"tokenizer.json splits {sample.text!r:.60} in another way, huggingface, "
-                "nothing was exported: use another version of tokenizers"
+                f"tokenizer.json tokenizes {sample.text!r:.60} differently from nmt. Nothing was "
+                "exported. Use another version of tokenizers."
             )
         found = theirs.generate(source, num_beams=1, max_length=1 + sample.limit)[0, 1:]
         translations.append([token for token in found.tolist() if token != EOS_ID])

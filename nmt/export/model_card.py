@@ -1,4 +1,4 @@
-"""The README.md of an exported model: what it is, how it was trained, how well it does."""
+"""The README.md of an exported model: description, training and scores."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nmt.runs.run_directory import RunDirectory
 
 
 def model_card(model: LoadedModel) -> str:
-    """Markdown after a block of metadata, as the Hugging Face hub reads it.
+    """Returns Markdown with a metadata block for the Hugging Face hub.
 
-    The scores are those that `nmt report` has kept of the run; without them there are none.
+    The scores are those that `nmt report` kept in the run, if there are any.
     """
     data, record = model.config.data, _record(model)
     pair = f"{data.source_language}-{data.target_language}"
@@ -29,16 +29,16 @@ def model_card(model: LoadedModel) -> str:
             f"# Transformer, {data.source_language} to {data.target_language}",
             "",
             f"A Transformer (Vaswani et al., 2017) that translates {pair}, sentence by sentence.",
-            "Written by `nmt export`; its translations were compared with nmt's own.",
+            "Written by `nmt export` after comparing its translations with nmt's own.",
             "",
             *_use(model),
             *_training(model),
             *_evaluation(scores),
             "## Limits and intended use",
             "",
-            f"For single sentences of up to {data.max_length - 1} tokens of text like the training",
-            "data's. It sees no context beyond the sentence, and its translations can be wrong",
-            "while they read well: have them checked where a mistake does harm.",
+            f"For single sentences of up to {data.max_length - 1} tokens, in text similar to the",
+            "training data. The model knows no context beyond the sentence. Its translations can",
+            "read well and be wrong: have them checked wherever a mistake could do harm.",
             "",
         ])
     )  # fmt: skip
@@ -47,11 +47,11 @@ def model_card(model: LoadedModel) -> str:
 def _record(model: LoadedModel) -> RunRecord | None:
     run = RunDirectory.around(model.directory)
     if model.directory != run.model or not run.test_scores.is_file():
-        return None  # a checkpoint, or no scores are kept
+        return None  # a checkpoint, or a model without scores
     try:
         [record] = read_runs([run.path], lambda line: None)
     except InputError:
-        return None  # a model by itself
+        return None  # a model outside its run
     return record
 
 
@@ -105,22 +105,22 @@ def _training(model: LoadedModel) -> list[str]:
         "## Training",
         "",
         f"{m.encoder_layers} + {m.decoder_layers} layers, d_model {m.d_model}, d_ff {m.d_ff},",
-        f"{m.heads} heads, {m.norm}-norm, {config.tokenizer.vocabulary_size:,} BPE pieces shared",
+        f"{m.heads} heads, {m.norm}-norm, {config.tokenizer.vocabulary_size:,} BPE tokens shared",
         f"by both languages; {model.step:,} steps of {config.training.batch_tokens:,} target",
         f"tokens, label smoothing {config.training.label_smoothing:g}, dropout {m.dropout:g}.",
         "",
-        f"Data: {_names(config.data.train)}. Its licences apply; they are not recorded here.",
+        f"Data: {_names(config.data.train)}. Its licences apply; they are not listed here.",
         "",
     ]
 
 
 def _in_cell(text: str) -> str:
-    return text.replace("|", "\\|")  # else it ends the cell, even in code
+    return text.replace("|", "\\|")  # it would end the cell, even in code
 
 
 def _evaluation(scores: dict[str, Any]) -> list[str]:
     if not scores:
-        return ["## Evaluation", "", "Not evaluated: `nmt report RUN` keeps a run's scores.", ""]
+        return ["## Evaluation", "", "Not evaluated. `nmt report RUN` scores a run.", ""]
     rows = [
         f"| {name} | {scores[key]:.2f} | `{_in_cell(scores.get(f'{key}_signature', ''))}` |"
         for name, key in (("BLEU", "bleu"), ("chrF", "chrf"), ("TER", "ter"))

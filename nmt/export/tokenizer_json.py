@@ -1,4 +1,4 @@
-"""Our tokenizer for the `tokenizers` library, which gives the same ids for every text."""
+"""Converts the tokenizer to the `tokenizers` library, with the same ids for every text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 _SPACE_SIGN = "\u2581"
-# The sets of `cleaning.normalize`: what becomes a space, what is removed, and more of both.
+# Characters that `cleaning.normalize` replaces by a space or removes
 _LINE_ENDS = r"\t\n\x{0b}\x{0c}\r\x{1c}-\x{1e}\x{85}\x{2028}\x{2029}"
 _CONTROLS = r"\x{00}-\x{08}\x{0e}-\x{1b}\x{1f}\x{7f}-\x{84}\x{86}-\x{9f}\x{feff}"
 _BLANKS = r" \x{a0}\x{1680}\x{2000}-\x{200a}\x{202f}\x{205f}\x{3000}"
@@ -20,10 +20,10 @@ _INVISIBLE = r"\x{ad}\x{200b}\x{2060}"
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
-    """The tokenizer, its normalization included, with an end symbol after each text.
+    """Returns the tokenizer with its normalization; it appends EOS to each text.
 
     Raises:
-        InputError: it has symbols, around which the library does not split text as ours does.
+        InputError: the tokenizer has symbols, around which the library splits text differently.
     """
     from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers
     from tokenizers import Tokenizer as Theirs
@@ -31,8 +31,8 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
 
     if tokenizer.symbols:
         raise InputError(
-            f"symbols ({', '.join(tokenizer.symbols)}), tokenizer.symbols, the tokenizers library "
-            "would split text around them in another way, export the model to ctranslate2"
+            f"The tokenizers library splits text around tokenizer.symbols "
+            f"({', '.join(tokenizer.symbols)}) differently. Export the model to ctranslate2."
         )
     pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
     ids = {piece: i for i, piece in enumerate(pieces)}
@@ -46,7 +46,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
         normalizers.Prepend(_SPACE_SIGN),
         replace(" ", _SPACE_SIGN),
     ])  # fmt: skip
-    # no piece goes beyond a space
+    # no token crosses a space
     found.pre_tokenizer = pre_tokenizers.Split(_SPACE_SIGN, "merged_with_next")
     found.decoder = decoders.Sequence([
         decoders.Replace(_SPACE_SIGN, " "),
@@ -62,7 +62,7 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
     found.add_special_tokens(
         [AddedToken(pieces[i], normalized=False, special=True) for i in special]
     )
-    found.encode_special_tokens = True  # "<s>" in a text is text
+    found.encode_special_tokens = True  # treats "<s>" in a text as text
     return found
 
 
@@ -78,7 +78,7 @@ def _cleaning() -> list[tokenizers.normalizers.Normalizer]:
 
 
 def _merges(pieces: list[str]) -> list[tuple[str, str]]:
-    """All pairs of pieces that join to a piece; that of a lower id first, as it is merged first."""
+    """Returns all pairs of pieces that form a piece, by its id: the order in which BPE merges."""
     known = set(pieces[UNK_ID + 257 :])
     return [
         (piece[:at], piece[at:])

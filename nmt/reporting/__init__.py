@@ -1,1 +1,1 @@
-"""What `nmt info`, `nmt config` and `nmt report` show."""
+"""What `nmt info`, `nmt config` and `nmt report` print."""

@@ -1,8 +1,8 @@
 """Line charts as SVG paths and tick labels, for a page that shows them at any size.
 
-Why not a plotting library: matplotlib's SVG fixes size and colours and draws its letters as paths;
-a page needs charts that fit a phone, follow dark mode and show values under the pointer. Paths have
-the coordinates of a box of `WIDTH` x `HEIGHT`, which the page stretches; labels are outside it.
+matplotlib is not used because its SVG has fixed sizes and colors and text as paths, whereas the
+page's charts fit a phone, follow dark mode and show values under the pointer. Paths have the
+coordinates of a box of `WIDTH` x `HEIGHT`, which the page stretches; labels are outside it.
 """
 
 import math
@@ -10,37 +10,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 2000, 1000  # of the box, y downwards
-_AT_MOST = 320  # points of a line: a page is hardly wide enough to show more
+_AT_MOST = 320  # points per line; a page is hardly wide enough to show more
 
 
 @dataclass(frozen=True)
 class Point:
-    """A value that the log has for a step."""
+    """A logged value of a step."""
 
     step: int
-    elapsed_s: float | None  # of training so far; None: not logged
+    elapsed_s: float | None  # seconds of training so far; None if not logged
     value: float
 
 
 @dataclass(frozen=True)
 class Line:
-    """One quantity of one run."""
+    """The values of a quantity in one run."""
 
-    run: int  # its index among the runs
+    run: int  # index of the run
     label: str
-    points: list[Point]  # ascending steps
-    is_marked: bool  # with a dot at every point: validations
+    points: list[Point]  # by ascending step
+    is_marked: bool  # dot at every point, for validations
     is_faint: bool  # drawn behind another line of the same run
 
     @property
     def latest(self) -> str:
-        """The last value, as text."""
+        """The last value as text."""
         return figure(self.points[-1].value)
 
 
 @dataclass(frozen=True)
 class Axis:
-    """The range of an axis, and its ticks."""
+    """The range and the ticks of an axis."""
 
     low: float
     high: float
@@ -48,18 +48,18 @@ class Axis:
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """The position of a value: 0 at `low`, 1 at `high`."""
+        """Returns the relative position of a value: 0 at `low`, 1 at `high`."""
         if self.is_log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
     @property
     def labels(self) -> list[tuple[str, float]]:
-        """Each tick's label and position; all labels have the same unit: 5k, 10k."""
+        """Each tick's label and position; labels of a linear axis have a common unit: 5k, 10k."""
         most = max(map(abs, self.ticks))
         units = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
         unit, letter = next(((u, a) for least, u, a in units if most >= least), (1.0, ""))
-        if self.is_log:  # its ticks are too far apart for one unit
+        if self.is_log:  # its values differ too much for a common unit
             return [(f"{tick:,.6g}", self.place(tick)) for tick in self.ticks]
         return [
             (f"{tick / unit:,.6g}{letter if tick else ''}", self.place(tick)) for tick in self.ticks
@@ -67,10 +67,10 @@ class Axis:
 
 
 def value_axis(values: Sequence[float], *, from_zero: bool, is_log: bool) -> Axis:
-    """An axis that ends at ticks, for finite values.
+    """Returns an axis for finite values that starts and ends at ticks.
 
     Args:
-        is_log: logarithmic, for positive values; linear all the same if they are within a factor
+        is_log: makes the axis logarithmic, unless the values (all positive) are within a factor
             of 5.
     """
     low, high = min(values), max(values)
@@ -86,7 +86,7 @@ def value_axis(values: Sequence[float], *, from_zero: bool, is_log: bool) -> Axi
 
 
 def progress_axis(end: float) -> Axis:
-    """From 0 to exactly `end`, for steps and times."""
+    """Returns an axis from 0 to exactly `end`, for steps and times."""
     end = end or 1.0
     step = _tick_step(0.0, end)
     ticks = [_clean(number * step) for number in range(int(end / step + 1e-9) + 1)]
@@ -94,7 +94,7 @@ def progress_axis(end: float) -> Axis:
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """At most `_AT_MOST` points: lowest and highest of each stretch, so that no peak is lost."""
+    """Returns at most `_AT_MOST` points: the lowest and highest of each interval."""
     if len(points) <= _AT_MOST:
         return list(points)
     inner, stretches = points[1:-1], _AT_MOST // 2 - 1
@@ -108,17 +108,20 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def path(places: Sequence[tuple[float, float]]) -> str:
-    """A line through positions on the x and y axis, as an SVG path."""
+    """Returns the SVG path through positions on the axes."""
     return "M" + "L".join(f"{x} {y}" for x, y in _in_box(places))
 
 
 def marks(places: Sequence[tuple[float, float]]) -> str:
-    """A dot at each position: a line of no length, with ends that stay round in a stretched box."""
+    """Returns an SVG path with a dot at each position.
+
+    A dot is a line of length zero, whose ends stay round in a stretched box.
+    """
     return "".join(f"M{x} {y}h0" for x, y in _in_box(places))
 
 
 def figure(value: float) -> str:
-    """A value as text: 2.345, 12,345, 4.94e-04."""
+    """Formats a value: 2.345, 12,345, 4.94e-04."""
     if 0 < abs(value) < 1e-3:
         return f"{value:.2e}"
     return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
@@ -129,7 +132,7 @@ def _in_box(places: Sequence[tuple[float, float]]) -> list[tuple[int, int]]:
 
 
 def _tick_step(low: float, high: float) -> float:
-    """1, 2 or 5 times a power of ten, so that about four steps lead from low to high."""
+    """Returns 1, 2 or 5 times a power of ten, so that about four steps cover the range."""
     least = 1e-4 * max(abs(low), abs(high))  # labels have six digits
     raw = (max(high - low, least) if high > low else abs(high) or 1.0) / 4
     power = 10.0 ** math.floor(math.log10(raw))
@@ -148,5 +151,5 @@ def _log_axis(low: float, high: float) -> Axis:
 
 
 def _clean(value: float) -> float:
-    """Without rounding errors: 0.30000000000000004 -> 0.3."""
+    """Removes rounding errors: 0.30000000000000004 -> 0.3."""
     return float(f"{value:.12g}")

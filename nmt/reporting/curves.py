@@ -1,4 +1,4 @@
-"""The charts of a report: which quantities of the log are drawn, several runs in one chart."""
+"""The charts of a report: one per logged quantity, with all runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ from nmt.reporting.run_record import RunRecord
 
 @dataclass(frozen=True)
 class Quantity:
-    """A quantity of the log that has a chart."""
+    """A logged quantity that has a chart."""
 
     title: str
     unit: str
-    training: str | None = None  # its key in the log's lines of training steps
-    validation: str | None = None  # and in those of validations; None: not there
+    training: str | None = None  # key in log lines of training steps
+    validation: str | None = None  # key in log lines of validations
     from_zero: bool = False
     is_log: bool = False
 
@@ -33,7 +33,7 @@ class Quantity:
 QUANTITIES = (
     Quantity("Negative log-likelihood", "nats per target token", "nll", "nll"),
     Quantity("BLEU", "on the validation set", validation="bleu"),
-    Quantity("Loss", "nats per target token, labels smoothed", "loss", "loss"),
+    Quantity("Loss", "nats per target token, with label smoothing", "loss", "loss"),
     Quantity("Perplexity", "per token of the validation set", validation="ppl", is_log=True),
     Quantity("Learning rate", "", "learning_rate", from_zero=True),
     Quantity("Speed", "target tokens per second", "tokens_per_second", from_zero=True),
@@ -52,18 +52,18 @@ class Drawn:
 
 @dataclass(frozen=True)
 class View:
-    """A chart against steps, or against time."""
+    """A chart by step or by time."""
 
     kind: str  # "step" or "time"
-    title: str  # of the axis
-    scale: float  # steps, or seconds, in a unit of the axis
+    title: str  # unit of the x axis
+    scale: float  # steps or seconds per unit of the x axis
     axis: Axis
     lines: list[Drawn]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A quantity of all runs."""
+    """A quantity in all runs."""
 
     title: str
     unit: str
@@ -73,7 +73,7 @@ class Chart:
 
     @property
     def summary(self) -> str:
-        """The chart in words."""
+        """A text description of the chart."""
         return f"{self.title}, {self.unit}. " + " ".join(
             f"{line.label}: {figure(line.points[0].value)} at step {line.points[0].step}, "
             f"{line.latest} at step {line.points[-1].step}."
@@ -82,7 +82,7 @@ class Chart:
 
 
 def charts(runs: Sequence[RunRecord]) -> list[Chart]:
-    """A chart of each quantity that is in a log."""
+    """Returns a chart for each logged quantity."""
     end_step = max(run.step for run in runs)
     end_s = max(run.elapsed_s for run in runs)
     found = []
@@ -94,11 +94,11 @@ def charts(runs: Sequence[RunRecord]) -> list[Chart]:
 
 
 def _lines(quantity: Quantity, number: int, runs: Sequence[RunRecord]) -> list[Line]:
-    """The lines of one run: that of training, and that of validation in front of it."""
+    """Returns the lines of one run: training, then validation, which is drawn on top."""
     run, parts = runs[number], {}
     for kind, key in (("training", quantity.training), ("validation", quantity.validation)):
         points = run.points(key, validation=kind == "validation") if key else []
-        if quantity.is_log:  # such an axis has positive values only
+        if quantity.is_log:
             points = [point for point in points if point.value > 0]
         if points:
             parts[kind] = thinned(points)
@@ -145,14 +145,14 @@ def _view(
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
-    """A suitable unit for a time, and its length in seconds."""
+    """Returns a suitable unit for a time, and the unit in seconds."""
     if seconds < 120:
         return "s", 1.0
     return ("min", 60.0) if seconds < 7200 else ("h", 3600.0)
 
 
 def chart_data(charts: Sequence[Chart]) -> list[dict[str, Any]]:
-    """What the page's script shows: values with six digits, the ends of the axes."""
+    """Returns the data for the page's script: axis limits, and values with six digits."""
     return [
         {
             "values": {"low": c.values.low, "high": c.values.high, "log": c.values.is_log},

@@ -1,4 +1,4 @@
-"""Parameters, FLOPs and learning rate of a configuration, and where it differs from the paper."""
+"""Parameters, FLOPs and learning rate of a configuration, and its differences from the paper."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from nmt.runs.model_directory import new_transformer
 from nmt.training.health import rate_warning
 from nmt.training.schedule import learning_rate, peak_step
 
-LENGTH = 27  # tokens a sentence at which attention's FLOPs are counted; WMT14's mean
+LENGTH = 27  # sentence length for the FLOPs of attention; the mean of WMT14
 
 
 def info(config: Config) -> dict[str, Any]:
-    """The figures of a configuration, as a JSON object."""
+    """Returns the figures of a configuration as a JSON object."""
     with torch.device("meta"):
         transformer = new_transformer(config)
     parts: dict[str, int] = {}
@@ -43,28 +43,28 @@ def info(config: Config) -> dict[str, Any]:
 
 
 def as_text(content: dict[str, Any]) -> str:
-    """The result of `info` for a person."""
+    """Formats the result of `info` as text."""
     parameters, flops, paper = content["parameters"], content["flops"], content["paper"]
     rate = content["learning_rate"]
     lines = [f"vocabulary       {content['vocabulary_size']:>15,}", "parameters"]
     lines += [f"  {part:<15}{count:>15,}" for part, count in parameters.items() if part != "total"]
     lines += [
         f"  {'total':<15}{parameters['total']:>15,}",
-        f"FLOPs            {flops['per_token_pair']:>15,}  to train on one source and one target "
-        f"token (length {LENGTH})",
-        f"                 {flops['training']:>15.2e}  in the whole run at most",
-        f"learning rate    {rate['peak']:>15.3e}  at its peak, step {rate['peak_step']:,}",
+        f"FLOPs            {flops['per_token_pair']:>15,}  per source and target token in training "
+        f"(length {LENGTH})",
+        f"                 {flops['training']:>15.2e}  maximum for the whole run",
+        f"learning rate    {rate['peak']:>15.3e}  peak, at step {rate['peak_step']:,}",
     ]
     if rate["peak_step"] < rate["warmup_steps"]:
-        lines[-1] += f", the last; the warm-up of {rate['warmup_steps']:,} would take it higher"
+        lines[-1] += f", the last; the warm-up would rise until step {rate['warmup_steps']:,}"
     if rate["warning"]:
         lines.append(f"  warning: {rate['warning']}")
     if paper["differences"]:
         lines.append(f"differs from the paper's {paper['nearest']} model in")
     else:
-        lines.append(f"settings         as the paper's {paper['nearest']} model")
+        lines.append(f"settings         those of the paper's {paper['nearest']} model")
     for key, values in paper["differences"].items():
         lines.append(f"  {key:<32}{values['ours']!s:>10}   paper: {values['paper']}")
-    lines.append("differs from the paper besides")
+    lines.append("other differences from the paper")
     lines += [f"  {text}" for text in paper["besides"]]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Which of the paper's models, rows of Table 3 and test sets fits a configuration best."""
+"""Finds the paper's model, row of Table 3 and test set that match a configuration."""
 
 from collections.abc import Sequence
 from operator import attrgetter
@@ -8,8 +8,8 @@ from typing import Any
 from nmt.config import Config, Corpus, Data, Hub
 from nmt.paper import BASE, MODELS, TABLE_3, Row
 
-# Settings that do not tell rows of Table 3 apart: how often checkpoints are written, how many are
-# averaged (none, §6.2), the vocabulary ("about 37000"), the precision.
+# Settings that do not distinguish rows of Table 3: the checkpoint interval, the number of averaged
+# checkpoints (none, §6.2), the vocabulary ("about 37000") and the precision
 _NOT_OF_TABLE_3 = {
     "training.average_last", "training.checkpoint_every", "training.precision",
     "tokenizer.vocabulary_size",
@@ -17,9 +17,9 @@ _NOT_OF_TABLE_3 = {
 
 
 def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any]]]:
-    """The nearer of "base" and "big", and by dotted key where the configuration differs from it.
+    """Returns the nearer of "base" and "big", and the keys that differ from it.
 
-    The paper's models are those of EN-FR for that pair, and of EN-DE for every other.
+    Compares with the paper's EN-FR models for that language pair, otherwise with EN-DE.
     """
     is_en_fr = (config.data.source_language, config.data.target_language) == ("en", "fr")
     found = []
@@ -35,20 +35,18 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
 
 
 def besides(config: Config) -> list[str]:
-    """What differs from the paper in every configuration, or beyond what a setting says."""
-    found = [
-        "the projections of attention have biases, those of the paper's formulas (§3.2.2) none"
-    ]
+    """Returns differences from the paper that `differences_from_paper` cannot show."""
+    found = ["attention projections have biases; the paper's formulas (§3.2.2) have none"]
     if config.training.precision == "bf16":
         found.append(
-            "precision bf16 is of matrix products over fp32 weights; on a CPU the sums of "
-            "sub-layers (the residual stream) are bf16 too"
+            "precision bf16 applies to matrix products with fp32 weights; on a CPU the residual "
+            "stream is bf16, too"
         )
     return found
 
 
 def table_3_row(config: Config) -> Row | None:
-    """The row with exactly the configuration's settings, or else the row base or big, the nearer.
+    """Returns the row with the configuration's settings, otherwise the nearer of base and big.
 
     None unless data and validation set are the paper's, WMT14 EN-DE and newstest2013.
     """
@@ -65,9 +63,9 @@ def table_3_row(config: Config) -> Row | None:
 
 
 def newstest(data: Data, split: Sequence[Corpus]) -> str | None:
-    """Which of the paper's sets a split is, "newstest2013" or "newstest2014"; None: another.
+    """Returns "newstest2013" or "newstest2014" if the split is that test set, otherwise None.
 
-    WMT14 is known by the name of its dataset on the hub; the training data must be of it too.
+    Recognizes WMT14 by the name of its dataset on the hub; the training data must be WMT14, too.
     """
     pair = (data.source_language, data.target_language)
     if pair not in {("en", "de"), ("en", "fr")} or len(split) != 1:

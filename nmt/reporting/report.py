@@ -1,7 +1,7 @@
-"""`nmt report`: one self-contained HTML page about a run, or about several side by side.
+"""`nmt report`: a self-contained HTML page about a run, or comparing several.
 
-The page loads nothing. Its charts are SVG and can be read and printed without its script, which
-shows values under the pointer.
+The page loads no other files. Its SVG charts work without the script, which only shows values under
+the pointer.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt import __version__
-from nmt.errors import ArgumentError, InputError, Note, told
+from nmt.errors import ArgumentError, InputError, Note, one_line
 from nmt.lines.translate import check_output, opened_output
 from nmt.reporting.chart import HEIGHT, WIDTH
 from nmt.reporting.curves import chart_data, charts
@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 
 
 def report(runs: Sequence[Path], output: Path, note: Note) -> None:
-    """Writes the page, whole or not at all.
+    """Writes the page atomically.
 
-    A finished run's test set is translated and scored if that has not been done yet; the scores
-    and translations are kept in the run. What cannot be read is left out, and the page says so.
+    Translates and scores the test set of a finished run unless that has been done before; scores
+    and translations are kept in the run. The page lists data that cannot be read.
 
     Args:
-        runs: run directories; one named twice counts once.
-        output: the HTML file; one of that name is replaced.
-        note: receives messages for the user.
+        runs: run directories; duplicates are ignored.
+        output: the HTML file, which is replaced if it exists.
+        note: called with each user-facing message.
 
     Raises:
-        ArgumentError: `output` is not named .html, or cannot be written (2).
-        InputError: no run, or settings that cannot be read (2).
-        NoModelError: files of different runs in one (3).
+        ArgumentError: `output` does not end in .html, or cannot be written (status 2).
+        InputError: a directory is not a run, or its settings cannot be read (status 2).
+        NoModelError: a run contains files of another run (status 3).
     """
     check_output(output)
     if output.suffix.lower() not in (".html", ".htm"):
-        raise ArgumentError("the page is HTML, {output} {}, name a .html file", output)
+        raise ArgumentError("The page is HTML, but {output} is {}. Name a .html file.", output)
     page = render(read_runs(runs, note), note)
     with opened_output(output) as file:
-        # texts may come from anywhere, and the name of a folder need not be Unicode
-        file.write("\n".join(map(told, page.split("\n"))).encode(errors="replace"))
+        # text may contain control characters, and directory names need not be Unicode
+        file.write("\n".join(map(one_line, page.split("\n"))).encode(errors="replace"))
 
 
 def render(runs: Sequence[RunRecord], note: Note) -> str:
-    """The page."""
+    """Returns the page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -84,7 +84,7 @@ def render(runs: Sequence[RunRecord], note: Note) -> str:
 
 
 def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) -> "Markup | None":
-    """The attention of the model by which samples were chosen, for the shortest median sample."""
+    """Renders the attention of the samples' first model for the shortest median sample."""
     from markupsafe import Markup
 
     from nmt.evaluation.attention_maps import attention_of, html_fragment
@@ -99,30 +99,30 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
             RunDirectory(run.directory).model, sample.source, sample.translations[0].text
         )
     except InputError as error:
-        note(f"nmt: warning: no attention picture: {error.problems[0]}")
+        note(f"nmt: warning: The report has no attention picture. {error.problems[0]}")
         return None
-    return Markup(html_fragment(maps))  # which escapes the pieces
+    return Markup(html_fragment(maps))  # html_fragment escapes its text
 
 
 def _missing(run: RunRecord) -> list[str]:
-    """What is missing on the page, and why."""
+    """Returns what the page lacks, and why."""
     reasons = list(run.missing)
     if not run.log:
         reasons.append("curves: nothing is logged yet")
     if not run.config.data.test:
-        reasons.append("test scores: the settings name no data.test")
+        reasons.append("test scores: data.test is empty")
     elif run.model is None:
         reasons.append("test scores: there is no finished model yet")
     if run.model is not None and run.model["step"] < run.step:
         reasons.append(
-            f"scores of step {run.step:,}: the finished model is of step "
-            f"{run.model['step']:,}, and so is what follows from it"
+            f"scores of step {run.step:,}: the finished model, and all figures from it, are of "
+            f"step {run.model['step']:,}"
         )
     return reasons
 
 
 def _named(runs: Sequence[RunRecord], lines_of: Callable[[RunRecord], list[str]]) -> list[str]:
-    """Lines about each run, of several with its name in front."""
+    """Returns the lines of all runs, prefixed with the run's name if there are several."""
     return [
         f"{run.name}: {line}" if len(runs) > 1 else line for run in runs for line in lines_of(run)
     ]
@@ -132,7 +132,7 @@ def _subtitle(run: RunRecord) -> str:
     model, data = run.config.model, run.config.data
     layers = f"{model.encoder_layers} + {model.decoder_layers} layers"
     if model.encoder_layers == model.decoder_layers:
-        layers = f"{model.encoder_layers} layers a side"
+        layers = f"{model.encoder_layers} layers per side"
     total = run.info["parameters"]["total"] / 1e6
     of = run.config.training.max_steps
     finished = run.model is not None and run.model["step"] == run.step
@@ -148,7 +148,7 @@ def _subtitle(run: RunRecord) -> str:
 
 
 def _figures(run: RunRecord) -> list[tuple[str, str, str, str]]:
-    """The figures in large type: name, value, unit, remark."""
+    """Returns the figures in large type: name, value, unit, remark."""
     found = []
     validation = run.final_validation or (run.validations or [{}])[-1]
     bleu = number(run.test.scores.get("bleu")) if run.test else None

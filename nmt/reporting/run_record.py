@@ -1,7 +1,7 @@
-"""What a report needs of a run: log, settings, data, and its model's scores on the test set.
+"""Reads what a report needs from a run: log, settings, data, and scores on the test set.
 
-What cannot be read is left out and named, so that there is a page for a run that still trains, has
-lost its data, or whose model is damaged.
+What cannot be read is listed on the page, so that a run can be reported that is still training, has
+lost its data, or has a damaged model.
 """
 
 import os
@@ -29,14 +29,14 @@ _MAX_TEST_BYTES = 200_000_000
 
 
 class TestScores(BaseModel):
-    """A model's scores on its configuration's `data.test`, kept so that it is translated once."""
+    """A model's scores on its configuration's `data.test`, kept to translate it only once."""
 
-    __test__ = False  # pytest takes it for no test
+    __test__ = False  # not a test of pytest
 
     model_config = ConfigDict(frozen=True)
 
-    model_sha256: str  # of the model's manifest: scores of another model do not count
-    scores: dict[str, Any]  # as `Evaluation.as_json` has them
+    model_sha256: str  # of the model's manifest; the scores are valid only for this model
+    scores: dict[str, Any]  # as from `Evaluation.as_json`
     sources: list[str]
     references: list[str]
     translations: list[str]
@@ -52,7 +52,7 @@ class TestScores(BaseModel):
 
 @dataclass(frozen=True)
 class Sitting:
-    """Time spent on one kind of hardware."""
+    """Training time on one kind of hardware."""
 
     device: str
     world_size: int
@@ -61,12 +61,12 @@ class Sitting:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as the report's tables and charts read it."""
+    """The data of a run for the report's tables and charts."""
 
     directory: Path
-    name: str  # differs from those of the other runs on the page
+    name: str  # unique on the page
     config: Config
-    info: dict[str, Any]  # as `info` has it
+    info: dict[str, Any]  # as from `info`
     log: list[dict[str, Any]]
     model: dict[str, Any] | None = None  # the finished model's manifest
     test: TestScores | None = None
@@ -101,12 +101,12 @@ class RunRecord:
 
     @property
     def warnings(self) -> list[str]:
-        """What training has warned of in the finished model's manifest."""
+        """The warnings of training, from the finished model's manifest."""
         found = (self.model or {}).get("warnings")
         return [line for line in found if isinstance(line, str)] if isinstance(found, list) else []
 
     def points(self, key: str, *, validation: bool = False) -> list[Point]:
-        """The values of a quantity; lines without a finite number are left out."""
+        """Returns the logged values of a quantity, leaving out lines without a finite number."""
         return [
             Point(line["step"], _elapsed_s(line), value)
             for line in (self.validations if validation else self.steps)
@@ -115,7 +115,7 @@ class RunRecord:
 
     @property
     def sittings(self) -> list[Sitting]:
-        """Hours by hardware; empty if they are not logged."""
+        """Training time by hardware; empty if it is not logged."""
         hours: dict[tuple[str, int], float] = {}
         before, key = 0.0, ("unknown hardware", 1)
         for line in self.log:
@@ -129,11 +129,11 @@ class RunRecord:
         return [Sitting(*key, spent) for key, spent in hours.items()]
 
 
-_LARGEST = 1e100  # with room for sums and products of a few
+_LARGEST = 1e100  # sums and products of a few such numbers do not overflow
 
 
 def number(value: Any) -> float | None:
-    """`value` if it is a number that can be drawn, else None; for every figure of a page."""
+    """Returns `value` as a float if it is a number that can be plotted, otherwise None."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
         return None
     return float(value) if abs(value) >= 1 / _LARGEST else 0.0
@@ -145,14 +145,14 @@ def _elapsed_s(line: dict[str, Any]) -> float | None:
 
 
 def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
-    """The records of runs, each once, by names that tell them apart.
+    """Returns a record for each distinct run.
 
     Args:
-        note: is told what could not be read, and when a test set is translated.
+        note: called with a message if data cannot be read or a test set is translated.
 
     Raises:
-        InputError: no run directory, or settings that cannot be read (2).
-        NoModelError: a model, or data.json, is that of another run (3).
+        InputError: a directory is not a run, or its settings cannot be read (status 2).
+        NoModelError: a model or data.json belongs to another run (status 3).
     """
     unique = list({os.path.realpath(directory): directory for directory in directories}.values())
     for directory in unique:
@@ -163,15 +163,15 @@ def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
 
 def _check(directory: Path) -> None:
     if not directory.is_dir():
-        raise InputError(f"no such run directory, {directory}, name one of nmt train")
+        raise InputError(f"{directory} does not exist. Name a run directory of nmt train.")
     if not RunDirectory(directory).is_run:
         raise InputError(
-            f"not a run directory, {directory}, name what training.run_directory names"
+            f"{directory} is not a run directory. Name the training.run_directory of a run."
         )
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of each path, as many as it takes for all to differ."""
+    """Returns the last parts of each path, as many as make the names unique."""
     for count in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-count:])) for path in paths]
         if len(set(names)) == len(names):
@@ -189,7 +189,7 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
             return read()
         except InputError as error:
             missing.extend(error.problems)
-            note(f"nmt: warning: left out of the report: {error.problems[0]}")
+            note(f"nmt: warning: The report is incomplete. {error.problems[0]}")
             return None
 
     def sound(folder: Path, kind: str) -> dict[str, Any] | None:
@@ -198,7 +198,7 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
     test, model = None, sound(run.model, "model") if run.model.is_dir() else None
     trained = [run.model] if model else [f for _, f in run.by_step()[:1] if sound(f, "checkpoint")]
     for folder in trained:
-        run.data_of(folder)  # raises NoModelError: the page would mix two runs
+        run.data_of(folder)  # raises NoModelError if it belongs to another run
     if model and config.data.test:
         test = tried(lambda: _test_scores(run, config, model["sha256"], note))
     data = tried(lambda: manifest.read(directory, "data", run.data_manifest.name))
@@ -207,21 +207,21 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
 
 
 def _test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
-    """Those kept in the run if they are of its model and counted as today; else new ones.
+    """Returns the scores kept in the run if they are valid for the model, otherwise new ones.
 
-    These are kept if possible.
+    Saves new scores if the run is writable.
     """
     path = run.test_scores
     convention = CONVENTIONS.get(language_of(config.data.target_language))
     try:
-        if path.is_file():  # not a pipe, which would block
+        if path.is_file():  # reading a pipe would block
             kept = TestScores.model_validate_json(small_file(path, _MAX_TEST_BYTES))
             is_of_today = kept.scores.get("paper_bleu_convention") == convention
             if kept.model_sha256 == model_sha256 and is_of_today:
                 return kept
     except (OSError, InputError, ValidationError):
-        pass  # missing or damaged: scored again
-    note(f"translating the test set with {run.model}, once: kept in {path}")
+        pass  # missing or damaged: score again
+    note(f"Translating the test set with {run.model}. Its scores are kept in {path}.")
     found = evaluate(run.model, note=note)
     assert found.test_set.sources is not None
     test = TestScores(
@@ -237,5 +237,5 @@ def _test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Not
     except OSError as error:
         if os.access(run.path, os.W_OK):
             raise
-        note(f"nmt: warning: cannot keep the scores ({error.strerror}), {path}")
+        note(f"nmt: warning: The scores cannot be saved to {path} ({error.strerror}).")
     return test

@@ -24,14 +24,14 @@ class Sample:
     kind: str  # "best", "median" or "worst"
     source: str
     reference: str
-    translations: list[Translated]  # first that of the run by which it was chosen
+    translations: list[Translated]  # the run whose chrF chose the sample comes first
 
 
 def samples(runs: Sequence[RunRecord]) -> list[Sample]:
-    """Test sentences whose translation by the first run has the best, median and worst chrF.
+    """Returns the test sentences with the best, median and worst chrF of the first run.
 
-    At equal chrF the longer sentence counts as the better. Translations by other runs with the same
-    test set are added.
+    At equal chrF the longer sentence ranks higher. Adds translations by other runs with the same
+    test set.
     """
     tested = [run.test for run in runs if run.test]
     if not tested:
@@ -64,7 +64,7 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
 
 
 def _scores(translations: Sequence[str], references: Sequence[str]) -> list[float]:
-    """chrF2 of each sentence."""
+    """Returns the chrF2 of each sentence."""
     from sacrebleu.metrics.chrf import CHRF
 
     metric = CHRF()

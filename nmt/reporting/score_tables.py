@@ -1,4 +1,4 @@
-"""Tables of final scores: the runs', and beside the paper's."""
+"""Tables of final scores of the runs and of the paper."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from nmt.reporting.tables import Table, described
 
 MINUS = "\N{MINUS SIGN}"
 
-# Names of keys of `Evaluation.as_json`, in the order of the table; other keys follow
+# Names for keys of `Evaluation.as_json`, in the order of the table; other keys follow
 METRICS = {
     "bleu": "BLEU",
     "paper_bleu": "paper BLEU",
@@ -22,7 +22,7 @@ METRICS = {
 
 
 def score_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Test set, validation set, and the paper's figures where the data are the paper's."""
+    """Returns tables of test and validation scores, and beside the paper's on its data."""
     tables = [_test_table(runs), _validation_table(runs), *map(_paper_table, runs)]
     return [table for table in tables if table.rows]
 
@@ -43,7 +43,7 @@ def _test_table(runs: Sequence[RunRecord]) -> Table:
     for run in tested:
         assert run.test
         for key, value in run.test.scores.items():
-            if isinstance(value, str):  # a signature, or what else tells how a figure came about
+            if isinstance(value, str):  # a signature, or another remark on a metric
                 metric = key.rpartition("_")[0]
                 notes.append(f"{METRICS.get(metric, metric)}: {value}")
     sets = {run.name: described(run, "test") for run in tested}
@@ -56,7 +56,7 @@ def _test_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def _against_first(tested: Sequence[RunRecord]) -> list[str]:
-    """The difference of each run in BLEU to the first, with its p-value."""
+    """Returns each run's BLEU difference from the first run, with its p-value."""
     first = tested[0].test
     cells = [f"BLEU, difference to {tested[0].name}", ""]
     for run in tested[1:]:
@@ -99,14 +99,14 @@ def _validation_table(runs: Sequence[RunRecord]) -> Table:
             highest = f"{best.value:.2f} at step {best.step:,}" if best else ""
             full_name = f"{run.name}, {name}" if len(runs) > 1 else name
             rows.append([full_name, f"{bleu:.2f}", f"{ppl:.3f}", highest])
-    columns = ["", "BLEU", "Perplexity per token", "Highest BLEU on the way"]
+    columns = ["", "BLEU", "Perplexity per token", "Highest BLEU during training"]
     signatures = [line.get("bleu_signature") for run in runs for line in run.validations[-1:]]
     notes = [f"BLEU: {signature}" for signature in dict.fromkeys(signatures) if signature]
     return Table("Validation set", columns, rows, tuple(notes))
 
 
 def _paper_table(run: RunRecord) -> Table:
-    """The run's scores beside the paper's; without rows where the data are not the paper's."""
+    """Compares the run's scores with the paper's; has no rows unless the data are the paper's."""
     language, nearest = run.config.data.target_language, run.info["paper"]["nearest"]
     tested = newstest(run.config.data, run.config.data.test) if run.test else None
     rows, notes = [], []
@@ -126,16 +126,16 @@ def _paper_table(run: RunRecord) -> Table:
         name = f"newstest2013, Table 3, {row.name}: perplexity at step {last['step']:,}"
         rows.append(_beside(name, number(last.get("ppl")), None, row.ppl))
         notes.append(
-            "A step's figures are of its weights alone, without averaging, as in Table 3. "
-            "Perplexity is per piece of the vocabulary, here "
-            f"{run.info['vocabulary_size']:,}; others do not compare exactly."
+            "The figures of a step are for its weights without averaging, as in Table 3. "
+            f"Perplexity is per token with a vocabulary of {run.info['vocabulary_size']:,}. Values "
+            "for other vocabularies are not directly comparable."
         )
     if rows:
-        notes.insert(0, "95% intervals are of our test set's sampling; the paper gives none.")
+        notes.insert(0, "95% intervals reflect the sampling of the test set; the paper gives none.")
         if any("sacreBLEU" in name for name, *_ in rows):
-            notes.insert(0, "sacreBLEU compares with the paper's BLEU only roughly: of the same "
-                            "translations it was lower by 1.5 on newstest2014 EN-DE, by 0.25 on "
-                            "newstest2013, by about 1.8 for EN-FR.")  # fmt: skip
+            notes.insert(0, "sacreBLEU is only roughly comparable with the paper's BLEU: for the "
+                            "same translations it was lower by 1.5 on newstest2014 EN-DE, by 0.25 "
+                            "on newstest2013, and by about 1.8 for EN-FR.")  # fmt: skip
         differing = len(run.info["paper"]["differences"])
         if differing:
             notes.insert(
@@ -146,7 +146,7 @@ def _paper_table(run: RunRecord) -> Table:
 
 
 def _tested_beside(run: RunRecord, name: str, paper: float) -> list[str]:
-    """BLEU of the test set: paper BLEU, or sacreBLEU's of a record without it."""
+    """Compares test set BLEU with the paper's: paper BLEU, or sacreBLEU's if there is none."""
     assert run.test
     scores = run.test.scores
     key = "paper_bleu" if "paper_bleu" in scores else "bleu"
@@ -168,7 +168,7 @@ def _signed(value: float) -> str:
 
 
 def interval_text(scores: dict[str, Any], key: str, digits: int = 2) -> str:
-    """A score's 95% interval in words, if it has one."""
+    """Returns a score's 95% interval as text; empty if it has none."""
     bounds = _bounds(scores, key)
     return f"95%: {bounds[0]:.{digits}f} to {bounds[1]:.{digits}f}" if bounds else ""
 

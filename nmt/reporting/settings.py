@@ -1,7 +1,7 @@
 """`nmt config`: every setting with its meaning, and the shipped configurations.
 
-The configurations are in `nmt/configs`: in a checkout a link to `configs`, in an installed package
-a folder.
+The configurations are in `nmt/configs`: a link to `configs` in a checkout, a directory in an
+installed package.
 """
 
 import difflib
@@ -21,38 +21,38 @@ _WIDTH, _COLUMN = 96, 36
 
 
 def settings_text() -> str:
-    """Every setting with default, range and meaning, then the names of shipped configurations."""
-    blocks = ["Settings of a configuration file: name, default, what it may be, meaning."]
+    """Returns all settings with default, range and meaning, and the shipped configurations."""
+    blocks = ["Settings of a configuration file: name, default, allowed values, meaning."]
     for name, field in Config.model_fields.items():
         section = Config.below(name)
         assert section
         blocks.append("\n".join([f"{name}: {field.description}", *_lines_of(section)]))
         if name == "data":
             blocks += [
-                "An entry of train, validation and test is of one of these kinds:",
+                "Each entry of train, validation and test has one of these kinds:",
                 *(
                     "\n".join([f"- {kind}: {section.__doc__}", *_lines_of(section)])
                     for kind, section in CORPUS_KINDS.items()
                 ),
             ]
     blocks.append(
-        "base: FILE takes over the settings of another file, by its path from this one; settings "
-        "written\nhere replace them."
+        "base: FILE includes the settings of another file, by a path relative to this one; "
+        "settings\nwritten here override them."
     )
     names = textwrap.fill(", ".join(shipped()), _WIDTH, break_on_hyphens=False)
-    blocks.append(f"Shipped configurations, `nmt config NAME > FILE.yaml` writes one:\n{names}")
+    blocks.append(f"Shipped configurations (`nmt config NAME > FILE.yaml` writes one):\n{names}")
     return "\n\n".join(blocks)
 
 
 def shipped() -> list[str]:
-    """Names of the shipped configurations: demo, ..., table3/base, ..."""
+    """Returns the names of the shipped configurations: demo, ..., table3/base, ..."""
     folder = _folder()
     paths = [*folder.glob("*.yaml"), *folder.glob("*/*.yaml")]
     return sorted(str(path.relative_to(folder).with_suffix("")) for path in paths)
 
 
 def shipped_text(name: str) -> str:
-    """A shipped configuration as complete YAML: the settings of its `base:` are written out.
+    """Returns a shipped configuration as YAML, with the settings of its `base:` written out.
 
     Raises:
         ArgumentError: there is none of that name; the message names the nearest.
@@ -60,8 +60,8 @@ def shipped_text(name: str) -> str:
     names = shipped()
     if name not in names:
         near = difflib.get_close_matches(name.removesuffix(".yaml"), names, n=1)
-        hint = f"did you mean {near[0]}?" if near else "nmt config lists them"
-        raise ArgumentError("no shipped configuration, {name} {}, {}", name, hint)
+        hint = f"Did you mean {near[0]}?" if near else "nmt config lists them."
+        raise ArgumentError("There is no shipped configuration {}. {}", name, hint)
     path = _folder() / f"{name}.yaml"
     text = path.read_text(encoding="utf-8")
     if "base" not in (strict_yaml.read(path)[0] or {}):

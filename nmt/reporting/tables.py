@@ -15,7 +15,7 @@ from nmt.reporting.run_record import RunRecord, Sitting
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the page; the first cell of a row is its name."""
+    """A table of the page; the first cell of each row is the row's name."""
 
     caption: str
     columns: list[str]
@@ -24,7 +24,7 @@ class Table:
 
 
 def settings_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Where the runs differ from each other, and each from the paper."""
+    """Returns the differences between the runs, and of each run from the paper."""
     tables = []
     if len(runs) > 1:
         tables.append(_between_runs(runs))
@@ -33,8 +33,8 @@ def settings_tables(runs: Sequence[RunRecord]) -> list[Table]:
         differing = paper["differences"].items()
         rows = [[key, _plain(both["ours"]), _plain(both["paper"])] for key, both in differing]
         columns = ["", "this run", f"paper, {paper['nearest']}"]
-        caption = f"{run.name}: what differs from the paper's {paper['nearest']} model"
-        notes = () if rows else (f"Nothing: as the paper's {paper['nearest']} model.",)
+        caption = f"{run.name}: differences from the paper's {paper['nearest']} model"
+        notes = () if rows else (f"None: the settings are those of {paper['nearest']}.",)
         tables.append(Table(caption, columns, rows, notes))
     return tables
 
@@ -62,7 +62,7 @@ def _plain(value: Any) -> str:
 
 
 def described(run: RunRecord, split: str) -> str:
-    """The corpora of a split in a few words."""
+    """Describes the corpora of a split in a few words."""
     return ", ".join(
         describe(corpus) + (f", weight {corpus.weight:g}" if corpus.weight != 1 else "")
         for corpus in getattr(run.config.data, split)
@@ -70,7 +70,7 @@ def described(run: RunRecord, split: str) -> str:
 
 
 def cleaning_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """What cleaning did to each corpus; runs on the same data share a table."""
+    """Returns the counts of cleaning by corpus; runs on the same data share a table."""
     by_data = {run.data["data_sha256"]: run for run in reversed(runs) if run.data}
     return [_cleaning_table(run) for run in runs if run in by_data.values()]
 
@@ -101,27 +101,27 @@ def _cleaning_table(run: RunRecord) -> Table:
 
 
 def cost_table(runs: Sequence[RunRecord]) -> Table:
-    """Time, hardware, tokens, and FLOPs, both counted and by the paper's method."""
+    """Returns the cost of training: time, hardware, tokens, and FLOPs counted in two ways."""
     names: list[tuple[str, Callable[[RunRecord], str]]] = [
         ("Training time, validation included", _time_spent),
         ("Hardware", lambda run: "; ".join(map(machine, run.sittings)) or "not in the log"),
         ("Steps", lambda run: f"{run.step:,}"),
-        ("Target tokens seen, about", lambda run: _scientific(_tokens(run)[1])),
+        ("Target tokens in training, about", lambda run: _scientific(_tokens(run)[1])),
         ("Target tokens per second, median", _median_speed),
-        ("FLOPs counted by formula", _counted_flops),
+        ("FLOPs by formula", _counted_flops),
         ("FLOPs by the paper's method", _paper_method_flops),
-        ("The paper's own, by its method", _papers_own),
+        ("FLOPs that the paper states", _papers_own),
     ]
     rows = [[name, *(cell(run) for run in runs)] for name, cell in names]
     notes = (
-        "Time of training alone: without pauses, preparing, and steps that were lost and repeated.",
-        "Counted: operations of training by formula (multiply-adds as two; norms, softmax and "
-        "look-ups left out), padding not counted, tokens as the mean of the logged steps.",
+        "Training time excludes pauses, preparation, and steps that were lost and repeated.",
+        "By formula: operations of training, with the mean tokens of the logged steps. A "
+        "multiply-add counts as two; norms, softmax, look-ups and padding do not count.",
         "The paper's method (Table 2): time × GPUs × sustained single-precision FLOP/s of the "
-        "GPU, which footnote 5 gives for K80, K40, M40 and P100. The two do not compare: no "
-        "model uses all of what its hardware could do.",
+        "GPU, which footnote 5 gives for K80, K40, M40 and P100. The two figures are not "
+        "comparable, because no model fully uses its hardware.",
     )
-    return Table("What training took", ["", *(run.name for run in runs)], rows, notes)
+    return Table("Cost of training", ["", *(run.name for run in runs)], rows, notes)
 
 
 def _time_spent(run: RunRecord) -> str:
@@ -129,18 +129,18 @@ def _time_spent(run: RunRecord) -> str:
 
 
 def time_spent(run: RunRecord) -> str:
-    """Of training, in a suitable unit: "3.5 h"."""
+    """Formats the training time in a suitable unit: "3.5 h"."""
     unit, seconds = time_unit(run.elapsed_s)
     return f"{run.elapsed_s / seconds:.3g} {unit}"
 
 
 def machine(sitting: Sitting) -> str:
-    """The number of processes, and the device of each."""
+    """Formats the number of processes and their device."""
     return f"{sitting.world_size} × {sitting.device}"
 
 
 def _tokens(run: RunRecord) -> tuple[float, float]:
-    """Source and target tokens that the run has trained on, from the mean of the logged steps."""
+    """Estimates the source and target tokens trained on, from the mean of the logged steps."""
     means = []
     for key in ("source_tokens", "target_tokens"):
         values = [point.value for point in run.points(key)]
@@ -165,7 +165,7 @@ def _paper_method_flops(run: RunRecord) -> str:
     for sitting in run.sittings:
         peak = sustained_flops(sitting.device)
         if peak is None:
-            return f"the paper states no sustained peak for {sitting.device}"
+            return f"the paper states no sustained FLOP/s for {sitting.device}"
         total += sitting.hours * 3600 * sitting.world_size * peak
     return _scientific(total)
 
@@ -176,7 +176,7 @@ def _papers_own(run: RunRecord) -> str:
 
 
 def _scientific(value: float) -> str:
-    """3.3e18 -> 3.3 × 10¹⁸."""
+    """Formats a number: 3.3e18 -> 3.3 × 10¹⁸."""
     if not value:
         return "not in the log"
     digits, exponent = f"{value:.2e}".split("e")

@@ -1,1 +1,1 @@
-"""A translator behind HTTP: the calls of LibreTranslate, ours, and the page."""
+"""Serves a translator over HTTP: LibreTranslate's calls, our own, and the web page."""

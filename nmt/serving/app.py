@@ -1,4 +1,4 @@
-"""The HTTP application: routes, the model's queue behind them, the page, and how errors read."""
+"""The HTTP application: routes, the queue of the model, the page, and error responses."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -36,13 +36,13 @@ def create_app(
     loaded: Callable[[Batcher], None] = lambda batcher: None,
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """The application; its model's processes start with it.
+    """Creates the application; the model processes start with it.
 
     Args:
         processes: see `Batcher`.
-        note: is told of errors of ours, a line at a time.
-        loaded: called when the model is loaded and warm, or could not be.
-        hosts: the names under which it answers; None: any.
+        note: called with a message per internal error.
+        loaded: called when the model is loaded and warmed up, or has failed to load.
+        hosts: the host names to answer requests for; None for any.
     """
     limits = limits or Limits()
     batcher = Batcher(processes, limits.queue, note)
@@ -52,12 +52,12 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         batcher.start(lambda: loaded(batcher))
         yield
-        batcher.stop()  # the requests in hand are finished, or have been cut off
+        batcher.stop()  # all requests have been answered or cut off
 
-    # the pages that FastAPI offers for reading openapi.json come from elsewhere: none of them
+    # FastAPI's documentation pages are off, because they load scripts from other servers
     app = FastAPI(
         title="nmt", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
-        redirect_slashes=False,  # to an address that the client's Host names
+        redirect_slashes=False,  # such redirects would go to whatever the Host header names
     )  # fmt: skip
     app.state.limits, app.state.batcher, app.state.metrics = limits, batcher, metrics
     app.add_middleware(Guard, metrics=metrics, note=note, hosts=hosts)
@@ -72,17 +72,17 @@ def create_app(
 
 def _add_probes(app: FastAPI) -> None:
     async def health(request: Request) -> Response:
-        """Whether the server lives, loaded or not."""
+        """Answers whether the server is alive, loaded or not."""
         living_batcher_of(request)
         return json_response({"status": "ok"})
 
     async def ready(request: Request) -> Response:
-        """Whether it translates: 503 while the model is being loaded."""
+        """Answers whether the server can translate; 503 while the model is loading."""
         batcher_of(request)
         return json_response({"status": "ready"})
 
     async def metrics(request: Request) -> Response:
-        """Figures for Prometheus."""
+        """Returns metrics in Prometheus's format."""
         text = request.app.state.metrics.text()
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -92,7 +92,7 @@ def _add_probes(app: FastAPI) -> None:
 
 
 def _add_page(app: FastAPI) -> None:
-    """Serves the page's files, each read once and under its own name."""
+    """Serves the files of the page, which are read once."""
 
     def serve(path: str, content: bytes, kind: str) -> None:
         async def file() -> Response:
@@ -119,20 +119,21 @@ def _add_error_handlers(app: FastAPI, note: Note) -> None:
 
     async def full(request: Request, _: FullQueueError) -> Response:
         wait_s = request.app.state.batcher.patience_s
-        message = f"too many requests wait, try again in {wait_s} s"
+        message = f"Too many requests are waiting. Try again in {wait_s} s."
         return json_response({"error": message}, 429, {"Retry-After": str(wait_s)})
 
     async def not_ready(request: Request, _: NotReadyError) -> Response:
-        return json_response({"error": "the server ends"}, 503, {"Retry-After": "1"})
+        return json_response({"error": "The server is stopping."}, 503, {"Retry-After": "1"})
 
     async def lost(request: Request, _: EndedError) -> Response:
-        message = "the model's process was ended while it translated, try again"
+        message = "The model process ended during the translation. Try again."
         return json_response({"error": message}, 503, {"Retry-After": "5"})
 
     async def wrong(request: Request, error: InputError) -> Response:
         if is_out_of_memory(error.__context__ or error):
-            note("nmt: warning: out of memory for one text, the request was refused")
-            return json_response({"error": "out of memory, shorten the text or lower beam"}, 503)
+            note("nmt: warning: A request was refused because memory ran out for one text.")
+            message = "Out of memory. Shorten the text or lower beam."
+            return json_response({"error": message}, 503)
         if isinstance(error, NoModelError):
             raise error
         return json_response({"error": str(error)}, 400)

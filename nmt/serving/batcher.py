@@ -1,8 +1,8 @@
-"""What the requests of all clients bring, batched together, and handed to the model's processes.
+"""Batches the requests of all clients and passes them to the model processes.
 
-The event loop hands over work and gets futures; each process has a thread here, which takes what
-waits and waits for what the process gives. A future that is cancelled (its client has gone, or has
-waited too long) takes its work along, unless it has begun.
+The event loop submits work and gets futures. Each process has a thread here, which takes work from
+the queue and waits for the result. Cancelling a future (the client disconnected or timed out) also
+cancels its work, unless that has started.
 """
 
 import asyncio
@@ -27,45 +27,44 @@ from nmt.serving.model_process import (
     ModelProcess,
 )
 
-_SHARE = 16  # texts of a request at a time, so that a long one lets others pass
-_POOL = 512  # texts from which those of a batch are chosen
-# A batch; the translator cuts it further if need be. A newcomer waits for all of it, so that it is
-# greater only where many requests wait: a text of each is what everybody's turn takes anyway, and
-# takes less time together.
+_SHARE = 16  # texts per request in a pool, so that a long request does not block others
+_POOL = 512  # texts from which a batch is chosen
+# Texts per batch; the translator may split it further. A new request waits for the whole batch, so
+# batches are larger only if many requests wait: one text of each then takes less time together.
 _BATCH_TEXTS, _MOST_BATCH_TEXTS = 64, 256
-_PATIENCE = 0.1  # the share of a batch's time for which the next one is put off at most
-_LOOK_S = 0.002  # how often it is looked whether enough have come
-_TEXT_CHARACTERS = 250  # on the average
-_SHORTEST = 150  # characters' worth that the shortest text costs, as its translation may be longer
-_WORD = 4  # characters' worth that the shortest word costs
+_PATIENCE = 0.1  # maximum delay of a batch, as a share of the time of the one before
+_LOOK_S = 0.002  # interval of checks whether enough requests have arrived
+_TEXT_CHARACTERS = 250  # typical length of a text
+_SHORTEST = 150  # added to a length, because the translation of a short text may be longer
+_WORD = 4  # minimum length that a word counts as
 
 
 class FullQueueError(Exception):
-    """As many requests wait as may."""
+    """The queue is full."""
 
 
 class NotReadyError(Exception):
-    """The model is not loaded yet, or the server is ending."""
+    """The model is not loaded yet, or the server is stopping."""
 
 
 @dataclass(eq=False)
 class _Work:
-    """What a request brings: texts to translate together with others', or a call of its own."""
+    """A request: texts, which share batches with other requests, or a function call."""
 
     future: asyncio.Future[Any]
     texts: Sequence[str] = ()
     prefixes: Sequence[str] = ()
     options: SearchOptions = field(default_factory=SearchOptions)
     call: tuple[Any, ...] | None = None  # a function and its arguments
-    sizes: list[int] = field(default_factory=list)  # of the texts, in characters' worth
-    left: list[int] = field(default_factory=list)  # numbers of texts that are not begun
-    found: dict[int, list[Translation]] = field(default_factory=dict)  # by the text's number
+    sizes: list[int] = field(default_factory=list)  # lengths of the texts, see `translate`
+    left: list[int] = field(default_factory=list)  # indices of texts that have not started
+    found: dict[int, list[Translation]] = field(default_factory=dict)  # by index of the text
 
 
 @dataclass(frozen=True)
 class _Item:
     work: _Work
-    number: int  # of the text in its request
+    number: int  # index of the text in its request
 
     @property
     def text(self) -> str:
@@ -77,16 +76,16 @@ class _Item:
 
 
 class Batcher:
-    """The queue and the threads that work it off.
+    """The queue, and a thread per model process.
 
     Args:
-        processes: each makes one of the model's, and another when that has been killed.
-        queue: requests that may wait.
-        note: is told when a process has been killed.
+        processes: each creates a model process; called again if the process is killed.
+        queue: maximum number of waiting requests.
+        note: called with a message when a process is killed.
 
     Attributes:
-        model: None until it is loaded and warm.
-        failure: why it could not be loaded.
+        model: None until the model is loaded and warmed up.
+        failure: the error that prevented loading.
     """
 
     def __init__(
@@ -95,17 +94,17 @@ class Batcher:
         queue: int,
         note: Note = lambda text: None,
     ):
-        self.model: Any = None  # a Model, once requests are taken
+        self.model: Any = None  # a Model, once requests are accepted
         self.failure: BaseException | None = None
-        self.seconds = 0.0  # that processes have worked, taken together
+        self.seconds = 0.0  # computing time, summed over processes
         self.batches = self.translated = 0  # batches and texts so far
         self._queue, self._note = queue, note
         self._waiting: deque[_Work] = deque()
         self._changed = threading.Condition()
         self._ending = False
-        self._busy = 0  # processes that compute
-        self._computed = 0  # requests in their batches
-        self._crowd = 0  # requests that waited or were computed when the last batch was made
+        self._busy = 0  # processes that are computing
+        self._computed = 0  # requests in the batches of busy processes
+        self._crowd = 0  # waiting and computed requests when the last batch was formed
         self._processes: list[ModelProcess] = []
         self._loop: asyncio.AbstractEventLoop
         self._threads = [
@@ -116,14 +115,14 @@ class Batcher:
         self._found: Model | None = None  # until all processes are ready
 
     def start(self, after_load: Callable[[], None] = lambda: None) -> None:
-        """Begins to load; called in the event loop. `after_load` is called there, in any case."""
+        """Starts loading, in the event loop; calls `after_load` there after success or failure."""
         self._loop = asyncio.get_running_loop()
         self._after_load = after_load
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Drops what waits, and ends the processes, whatever they do."""
+        """Drops waiting requests, and kills the processes."""
         with self._changed:
             self._ending = True
             dropped, self._waiting = self._waiting, deque()
@@ -137,12 +136,12 @@ class Batcher:
 
     @property
     def is_ready(self) -> bool:
-        """Whether work is taken."""
+        """Whether requests are accepted."""
         return self.model is not None and self._is_alive and not self._ending
 
     @property
     def has_died(self) -> bool:
-        """Whether no thread is left, which nothing but a new start mends."""
+        """Whether no process is left, so that the server must be restarted."""
         return self.model is not None and not self._is_alive and not self._ending
 
     @property
@@ -151,25 +150,25 @@ class Batcher:
 
     @property
     def patience_s(self) -> int:
-        """After how many seconds a full queue should be worked off, from 1 to 60."""
+        """Estimated seconds until a full queue is empty, from 1 to 60."""
         each_s = self.seconds / max(self.translated, 1) / len(self._threads)
         return round(min(max(each_s * self._queue, 1), 60))
 
     @property
     def waiting(self) -> int:
-        """Requests in the queue."""
+        """Number of requests in the queue."""
         return len(self._waiting)
 
     def translate(
         self, texts: Sequence[str], options: SearchOptions, prefixes: Sequence[str] = ()
     ) -> asyncio.Future[list[list[Translation]]]:
-        """What `Translator.n_best` gives, for texts that share batches with others'.
+        """Queues texts, which share batches with those of others, for `Translator.n_best`.
 
         Args:
-            prefixes: how translations begin, one for each text; (): as the model likes.
+            prefixes: a prefix for the translation of each text; () for none.
 
         Raises:
-            FullQueueError, NotReadyError: at once.
+            FullQueueError, NotReadyError: immediately.
         """
         work = _Work(self._loop.create_future(), texts, prefixes, options)
         work.left = list(range(len(texts)))
@@ -180,13 +179,13 @@ class Batcher:
         return self._queued(work)
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
-        """What `function(translator, *arguments)` gives, in a process that does nothing else then.
+        """Queues a call of `function(translator, *arguments)`, which is not batched.
 
         Args:
-            function: of a module; it and its arguments are pickled.
+            function: a module-level function; it and its arguments are pickled.
 
         Raises:
-            FullQueueError, NotReadyError: at once.
+            FullQueueError, NotReadyError: immediately.
         """
         work = _Work(self._loop.create_future(), call=(function, *arguments))
         return self._queued(work)
@@ -209,7 +208,7 @@ class Batcher:
                     self._waiting.remove(work)
 
     def _run(self, new: Callable[[], ModelProcess]) -> None:
-        """The thread of a process."""
+        """Runs the thread of a process."""
         try:
             self._work_off(new)
         finally:
@@ -224,11 +223,11 @@ class Batcher:
             is_last = not self._loading
         if is_last:
             self._tell(self._loaded)
-        took_s = 0.0  # of the last batch
+        took_s = 0.0  # seconds of the last batch
         while process and (window := self._next(took_s * _PATIENCE)) is not None:
             began = time.perf_counter()
             try:
-                if process.has_ended:  # while nothing was to do
+                if process.has_ended:  # while it was idle
                     process = self._replaced(process, new)
                 if not process:
                     raise EndedError
@@ -251,23 +250,23 @@ class Batcher:
     def _replaced(
         self, process: ModelProcess, new: Callable[[], ModelProcess]
     ) -> ModelProcess | None:
-        """Another process than one that has ended; None if it could not be had."""
+        """Returns a process in place of one that has ended; None if it cannot be started."""
         self._processes.remove(process)
         process.close()
         if self._ending:
             return None
-        self._note("nmt: warning: the model's process was ended from outside, another is started")
+        self._note("nmt: warning: A model process was killed. Another one is starting.")
         return self._started(new)
 
     def _drop_if_dead(self) -> None:
-        """What waits, waits in vain if no process is left."""
+        """Fails all waiting requests if no process is left."""
         if self.has_died:
             with self._changed:
                 dropped, self._waiting = self._waiting, deque()
             _fail(dropped, EndedError())
 
     def _started(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """A process that is ready; None if it could not be had, or is not needed."""
+        """Returns a process that is ready; None if it cannot be started or is not needed."""
         process = None
         try:
             process = new()
@@ -279,7 +278,7 @@ class Batcher:
                 process.close()
             if self.model and not self._ending:
                 why = error if isinstance(error, InputError | FailedError) else where(error)
-                self._note(f"nmt: warning: it could not be started, {why}")
+                self._note(f"nmt: warning: The model process could not be started. {why}")
             elif not self._ending:
                 self.failure = self.failure or error
             return None
@@ -292,11 +291,11 @@ class Batcher:
         self._after_load()
 
     def _next(self, patience_s: float) -> list[_Item] | _Work | None:
-        """What to do next, once there is something; None: nothing more.
+        """Waits for work and returns it; None if the server is stopping.
 
-        Clients that have got their answers mostly come back at once. A batch for the first of them
-        alone would keep all others waiting: so it is put off a little, until as many wait as are
-        this process's share of all.
+        Clients that have received answers usually send their next requests at once. A batch for the
+        first of them alone would make the others wait, so it is delayed briefly until this
+        process's share of the requests has arrived.
         """
         while True:
             with self._changed:
@@ -308,7 +307,7 @@ class Batcher:
             with self._changed:
                 if self._ending:
                     return None
-                if self._waiting:  # another thread may have been quicker
+                if self._waiting:  # unless another thread was faster
                     return self._taken()
 
     def _taken(self) -> list[_Item] | _Work:
@@ -320,14 +319,14 @@ class Batcher:
         batch = self._window(self._waiting[0].options)
         self._computed += _requests(batch)
         if self._waiting:
-            self._changed.notify()  # a process that has nothing to do
+            self._changed.notify()  # wakes an idle process
         return batch
 
     def _window(self, options: SearchOptions) -> list[_Item]:
-        """A batch: the oldest text with these options, and those most like it in length.
+        """Forms a batch: the oldest text with these options, and texts of similar length.
 
-        Of each request so many texts can be chosen that a long one lets others pass, and one that
-        has had its turn goes to the end of the queue with what is left of it.
+        A pool contains a limited number of texts per request, so that a long request does not
+        block others. A request that has had its turn moves to the end of the queue.
         """
         alike = [work for work in self._waiting if not work.call and work.options == options]
         share = max(_SHARE, _POOL // len(alike))
@@ -341,7 +340,7 @@ class Batcher:
         return batch
 
     def _do(self, process: ModelProcess, work: _Work) -> None:
-        """Makes a call, unless nobody waits for it any more."""
+        """Makes a call, unless it was cancelled."""
         if work.future.cancelled():
             return
         assert work.call
@@ -357,7 +356,7 @@ class Batcher:
         self._count(began)
 
     def _translate(self, process: ModelProcess, batch: list[_Item]) -> None:
-        """Translates a batch; if it fails, each half of it, so that one text fails alone."""
+        """Translates a batch; if it fails, translates each half, so that one text fails alone."""
         batch = [item for item in batch if not item.work.future.done()]
         if not batch:
             return
@@ -391,7 +390,7 @@ class Batcher:
         self._tell(_deliver, batch, found)
 
     def _sharing(self, batch: Sequence[_Item] = ()) -> int:
-        """Among how many processes the cores are shared: a lone request gets all of them."""
+        """Returns the number of processes that share the cores; a lone request uses all cores."""
         is_alone = self._busy == 1 and _requests(batch) < 2 and not self._waiting
         return 1 if is_alone else len(self._threads)
 
@@ -402,8 +401,8 @@ class Batcher:
             self.translated += texts
 
     def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Calls a function in the event loop, if that still runs."""
-        with contextlib.suppress(RuntimeError):  # it is closed
+        """Calls a function in the event loop, if that is still running."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
 
@@ -412,10 +411,10 @@ def _requests(batch: Sequence[_Item]) -> int:
 
 
 def _of_like_length(pool: list[_Item], wanted: _Item, most: int) -> list[_Item]:
-    """A batch with the wanted item, and those of a pool that are nearest to it in length.
+    """Returns a batch with the wanted item, and the items of the pool nearest to it in length.
 
     Args:
-        most: texts in it; of long ones fewer.
+        most: maximum number of texts; long texts reduce it.
     """
     pool = sorted(pool, key=lambda item: item.size)
     begin, size = pool.index(wanted), wanted.size

@@ -1,7 +1,6 @@
-"""Stands before all routes: what is counted, refused at the door, or has failed.
+"""Middleware around all routes: counts requests, refuses some, and turns errors into JSON.
 
-Nothing that happens behind it leaves as anything but an answer in JSON, and nothing that a client
-wrote is logged.
+Log messages never contain a client's text.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ _HEADERS = [
 
 
 class Guard:
-    """An ASGI application around another; `hosts`: that are served, None: any."""
+    """An ASGI application around another; `hosts` are the accepted host names, None for any."""
 
     def __init__(self, app: Any, metrics: Metrics, note: Note, hosts: Hosts | None):
         self.app, self.metrics, self.note, self.hosts = app, metrics, note, hosts
@@ -52,28 +51,28 @@ class Guard:
                 await refusal(scope, receive, sent)
             else:
                 await self.app(scope, receive, sent)
-        except asyncio.CancelledError:  # the server ends, and its patience with requests in hand
+        except asyncio.CancelledError:  # the server is stopping and waits no longer
             self.metrics.cut_off += 1
             if not status:
-                refusal = json_response({"error": "the server ends"}, 503, {"Retry-After": "1"})
+                error = {"error": "The server is stopping."}
+                refusal = json_response(error, 503, {"Retry-After": "1"})
                 await refusal(scope, receive, sent)
         except Exception as error:
             place = str(error) if isinstance(error, FailedError) else where(error)
             self.note(f"nmt: internal error: {place}")
             if not status:
-                await json_response({"error": "internal error"}, 500)(scope, receive, sent)
+                await json_response({"error": "Internal error."}, 500)(scope, receive, sent)
         path = getattr(scope.get("route"), "path", "other")
         self.metrics.count(path, status, time.perf_counter() - began)
 
     def _refusal(self, headers: list[tuple[bytes, bytes]]) -> Response | None:
-        """The answer to a request that nothing behind this may see."""
+        """Returns the response to a request that must not reach the application."""
         for name, value in headers:
             if name == b"host" and self.hosts and not self.hosts.serve(value):
-                message = (
-                    "not served under this name, Host, have it allowed when the server is started"
-                )
+                message = "The server does not answer for this Host. Allow it when starting."
                 return json_response({"error": message}, 421)
-            # the size of a compressed body says nothing of what it becomes
+            # a compressed body may be small and yet fill the memory
             if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-                return json_response({"error": "Content-Encoding is not supported"}, 415)
+                message = "Content-Encoding is not supported."
+                return json_response({"error": message}, 415)
         return None

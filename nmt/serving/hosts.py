@@ -1,8 +1,8 @@
-"""The names under which a server answers.
+"""The host names that a server answers requests for.
 
-A page from anywhere may have its own name point to 127.0.0.1 (DNS rebinding). To the browser a
-server on this machine is then that page's own, whose answers it may read: but the request's Host
-header still has the page's name.
+Any web page may let its own host name resolve to 127.0.0.1 (DNS rebinding). The browser then treats
+a server on this machine as part of that page, which may read the server's answers. The Host header
+of such requests still contains the page's name.
 """
 
 import re
@@ -14,23 +14,23 @@ _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 
 
 class Hosts:
-    """Which values of the Host header are served, with any port or none.
+    """The values of the Host header that are accepted, with any port or none.
 
     Args:
-        names: besides those of this machine itself: localhost, 127.0.0.0/8 and [::1].
+        names: names in addition to this machine's own: localhost, 127.0.0.0/8 and [::1].
     """
 
     def __init__(self, names: Collection[str] = ()):
         self._names = {"localhost", *map(_plain, names)}
-        self.serve = lru_cache(maxsize=64)(self._serve)  # clients send few different ones
+        self.serve = lru_cache(maxsize=64)(self._serve)  # clients send few different values
 
     @classmethod
     def of(cls, address: str, allowed: Collection[str]) -> "Hosts | None":
-        """Those of a server that listens on an IP address; None: all.
+        """Returns the accepted names of a server that listens on an IP address; None for all.
 
         Args:
-            allowed: names given by whoever starts it; "*": any. If there are none, a server that
-                other machines can reach has any: they know it by names that we do not.
+            allowed: names that the operator allows; "*" for any. If there are none, a server that
+                other machines can reach accepts any name, because it does not know its own names.
         """
         is_checked = "*" not in allowed and (allowed or _is_loopback(address))
         return cls(allowed) if is_checked else None
@@ -46,7 +46,7 @@ def _plain(name: str) -> str:
 
 
 def _is_loopback(address: str) -> bool:
-    """Whether this is an IP address, and one of the machine for itself."""
+    """Returns whether this is a loopback IP address."""
     try:
         ip = ip_address(address)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a model has inside that is told beside a translation; it runs where the model is."""
+"""Attention and probabilities of translations, computed in the model process."""
 
 import json
 from collections.abc import Sequence
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 
 def sees_inside(translator: object) -> bool:
-    """Whether attention and probabilities are to be had; of an exported model they are not."""
+    """Returns whether attention and probabilities are available; not for exported models."""
     return hasattr(translator, "transformer")
 
 
 @dataclass(frozen=True)
 class Details:
-    """How the model sees a translated sentence; empty if it was translated in several parts."""
+    """The inside of a translated sentence; empty if it was translated in several parts."""
 
-    source_pieces: list[str]  # S of them, the end symbol last
-    pieces: list[str]  # T of them
-    log_probabilities: list[float]  # natural log, of each piece
-    attention: list[list[float]]  # T x S: see `nmt.decoding.alignment`
+    source_pieces: list[str]  # (S), with EOS
+    pieces: list[str]  # (T)
+    log_probabilities: list[float]  # (T), natural logarithm
+    attention: list[list[float]]  # (T, S), see `nmt.decoding.alignment`
 
 
 def details(
     translator: "Translator", sources: Sequence[str], translations: Sequence[Translation]
 ) -> list[Details]:
-    """The details of each best translation; one pass through the model, on its thread.
+    """Returns the details of each best translation, by one pass through the model.
 
     Raises:
-        ArgumentError: the model is an exported one, which does not give them.
+        ArgumentError: the model is an exported one, which does not provide them.
     """
     if not sees_inside(translator):
         raise ArgumentError(
-            "not of an exported model, {attention} and {token_probabilities}, leave them out"
+            "An exported model has neither {attention} nor {token_probabilities}. Leave them out."
         )
     from nmt.decoding.alignment import cross_attention  # exported models are served without torch
     from nmt.decoding.score import log_probabilities
@@ -62,13 +62,13 @@ def details(
 
 
 def microscope(translator: "Translator", name: str, arguments: dict[str, Any]) -> bytes:
-    """What a function of `nmt.serving.microscope` gives, as JSON."""
-    from nmt.serving import microscope as functions  # as above
+    """Calls a function of `nmt.serving.microscope` and returns its result as JSON."""
+    from nmt.serving import microscope as functions  # imports torch
 
     return json_bytes(getattr(functions, name)(translator, **arguments))
 
 
 def json_bytes(content: Any) -> bytes:
-    """JSON whose text is written as it is, in UTF-8."""
+    """Returns JSON in UTF-8, without escapes for non-ASCII text."""
     written = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return written.encode(errors="replace")

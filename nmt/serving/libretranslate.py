@@ -1,4 +1,4 @@
-"""The calls of LibreTranslate, so that its clients work with this server unchanged."""
+"""The calls of LibreTranslate, so that its clients work with this server."""
 
 import re
 from dataclasses import replace
@@ -39,14 +39,14 @@ _NAMES = dict(
     vi:Vietnamese zh:Chinese
     """.split()  # noqa: SIM905
 )
-_TAG = re.compile("<2([A-Za-z-]{2,12})>")  # a symbol that asks for a language
+_TAG = re.compile("<2([A-Za-z-]{2,12})>")  # a symbol that requests a target language
 
 
 class TranslateQuestion(BaseModel):
     """Body of /translate; other fields, such as `api_key`, are ignored."""
 
     q: str | list[str]
-    source: str = Field(description="a language's code, or auto")
+    source: str = Field(description="language code, or auto")
     target: str
     format: str = Field("text", description="text or html")
     alternatives: int = Field(0, ge=0)
@@ -60,7 +60,7 @@ class DetectQuestion(BaseModel):
 
 @lru_cache(maxsize=1)
 def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """For each source language, its target languages, and with what symbol each is asked for."""
+    """Returns the target languages of each source language, with the symbol for each."""
     tags = {found[1]: symbol for symbol in symbols if (found := _TAG.fullmatch(symbol))}
     if len(tags) < 2:
         return {source: {target: f"{tags[target]} " if target in tags else ""}}
@@ -68,7 +68,7 @@ def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str,
 
 
 def directions(request: Request) -> dict[str, dict[str, str]]:
-    """The same, of the model that is served."""
+    """Returns the translation directions of the served model, as `_directions`."""
     model = batcher_of(request).model
     data = model.config.data
     return _directions(data.source_language, data.target_language, tuple(model.tokenizer.symbols))
@@ -76,20 +76,20 @@ def directions(request: Request) -> dict[str, dict[str, str]]:
 
 @router.post("/translate", openapi_extra=described(TranslateQuestion, form=True))
 async def translate(request: Request) -> Response:
-    """A text, or each of several, sentence by sentence; line breaks stay where they are."""
+    """Translates one or several texts sentence by sentence, and keeps line breaks."""
     question = await parsed(request, TranslateQuestion, form=True)
     texts = [question.q] if isinstance(question.q, str) else question.q
     check_texts(request, *texts)
     if question.format not in ("text", "html"):
-        raise HTTPException(400, f"format: only text and html, not {question.format!a:.20}")
+        raise HTTPException(400, f"format must be text or html, not {question.format!a:.20}.")
     known = directions(request)
     source = next(iter(known)) if question.source == "auto" else question.source
     for code, codes in ((source, known), (question.target, known.get(source, {}))):
         if code not in codes:
-            raise HTTPException(400, f"{code!a:.20} is not supported, see /languages")
+            raise HTTPException(400, f"{code!a:.20} is not supported. See /languages.")
     wanted = 1 + question.alternatives
     if wanted > limits_of(request).n_best:
-        raise HTTPException(400, f"alternatives: at most {limits_of(request).n_best - 1}")
+        raise HTTPException(400, f"alternatives must be at most {limits_of(request).n_best - 1}.")
     model = batcher_of(request).model
     options = SearchOptions(
         n_best=wanted, beam=wanted if wanted > model.config.decoding.beam else None
@@ -97,9 +97,9 @@ async def translate(request: Request) -> Response:
     tag = known[source][question.target]
     if question.format == "html":
         if tag:
-            raise HTTPException(400, "format: only text with a model of several directions")
+            raise HTTPException(400, "With a model of several directions, format must be text.")
         if not model.sees_inside:
-            raise HTTPException(400, "format: only text with an exported model")
+            raise HTTPException(400, "With an exported model, format must be text.")
         translations = await _around_tags(request, texts, options, source)
     else:
         found = await translated(request, texts, options, language=source, tag=tag)
@@ -116,7 +116,7 @@ async def translate(request: Request) -> Response:
 async def _around_tags(
     request: Request, texts: list[str], options: SearchOptions, language: str
 ) -> list[list[str]]:
-    """The translations of each HTML text, best first, with its tags."""
+    """Returns the translations of each HTML text with its tags, best first."""
     tokenizer = batcher_of(request).model.tokenizer
     documents = await aside(request, _documents, texts, tokenizer, language)
     sentences = [sentence for each in documents for sentence in each.sentences]
@@ -130,7 +130,7 @@ def _documents(texts: list[str], tokenizer: Tokenizer, language: str) -> list[Ma
     except InputError:
         raise
     except ValueError:
-        raise HTTPException(400, "q: HTML that cannot be read") from None
+        raise HTTPException(400, "q is not valid HTML.") from None
 
 
 def _written(documents: list[Markup], translations: list[list[Translation]]) -> list[list[str]]:
@@ -145,7 +145,7 @@ def _written(documents: list[Markup], translations: list[list[Translation]]) -> 
 
 @router.get("/languages")
 async def languages(request: Request) -> Response:
-    """The languages that the model knows."""
+    """Returns the languages of the model."""
     return json_response(
         [
             {"code": code, "name": _name(code), "targets": [*targets]}
@@ -156,7 +156,7 @@ async def languages(request: Request) -> Response:
 
 @router.post("/detect", openapi_extra=described(DetectQuestion, form=True))
 async def detect(request: Request) -> Response:
-    """The model's source language, with no confidence at all: this server detects nothing."""
+    """Returns the model's source language with confidence 0, without detecting anything."""
     question = await parsed(request, DetectQuestion, form=True)
     check_texts(request, *([question.q] if isinstance(question.q, str) else question.q))
     return json_response([_detected(next(iter(directions(request))))])
@@ -164,7 +164,7 @@ async def detect(request: Request) -> Response:
 
 @router.get("/frontend/settings")
 async def frontend_settings(request: Request) -> Response:
-    """What clients ask for before they begin."""
+    """Returns the settings that clients request first."""
     limits, known = limits_of(request), directions(request)
     source = next(iter(known))
     target = next(iter(known[source]))
@@ -175,7 +175,7 @@ async def frontend_settings(request: Request) -> Response:
             "filesTranslation": False,
             "frontendTimeout": 500,
             "keyRequired": False,
-            "microscope": batcher_of(request).model.sees_inside,  # ours, for the page
+            "microscope": batcher_of(request).model.sees_inside,  # an addition for our page
             "language": {
                 "source": {"code": source, "name": _name(source)},
                 "target": {"code": target, "name": _name(target)},

@@ -1,4 +1,4 @@
-"""What the page shows of a translation: its tokens, their attention, the search that found it."""
+"""What the page shows of a translation: its tokens, their attention, and the beam search."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
@@ -21,33 +21,32 @@ from nmt.evaluation.attention_maps import attention_of
 from nmt.model.special_ids import EOS_ID
 from nmt.translator import Translator
 
-_MAX_WEIGHTS = 1_500_000  # 10 MB of JSON: 100 tokens a side in the paper's base model
-_DIGITS = 4  # of a weight
-_LIKELIEST = 5  # tokens that are told beside the one that is there
+_MAX_WEIGHTS = 1_500_000  # 10 MB of JSON: 100 tokens per side in the paper's base model
+_DIGITS = 4  # per weight
+_LIKELIEST = 5  # tokens shown beside the actual one
 
 JSON = dict[str, Any]
 
 
 def inspect(translator: Translator, text: str, target: str | None = None) -> JSON:
-    """Tokens of a sentence and of its translation, with all attention weights.
+    """Returns the tokens of a sentence and its translation, with all attention weights.
 
     Args:
         text: one sentence.
-        target: its translation; None: the one that the model finds. It is tokenized as for
-            training.
+        target: its translation, tokenized as in training; None for the model's own.
 
     Returns:
-        `source` and `target`: text as the model sees it, and tokens, the end symbol last. Each has
-        its piece, its bytes in UTF-8, and what it adds to the text: the first bytes of a character
-        add nothing, the last one all of it. Those of the target have their log-probability, and
-        the `likeliest` tokens in their place.
-        `read`: the pieces that are keys of the decoder's self-attention. `attention`: for
+        `source` and `target`: the normalized text and its tokens, with EOS. Each token has its
+        piece, its bytes in UTF-8, and the characters it adds to the text; if several tokens spell
+        a character, the last one adds it. Tokens of the target have their log-probability, and
+        the `likeliest` tokens at their position.
+        `read`: the input pieces of the decoder, the keys of its self-attention. `attention`: for
         `encoder`, `decoder` and `cross`, weights as [layer][head][query][key], see
         `nmt.evaluation.attention_maps.AttentionMaps`.
 
     Raises:
-        ArgumentError: no text, or too long a one.
-        NoModelError: the model's weights are not numbers.
+        ArgumentError: the text is empty, or a text is too long.
+        NoModelError: the model's weights are not finite.
     """
     source_side = _side(translator, "text", text)
     if target is None:
@@ -69,12 +68,13 @@ def inspect(translator: Translator, text: str, target: str | None = None) -> JSO
 
 
 def _ids(translator: Translator, name: str, text: str) -> list[int]:
-    """The tokens of an argument, without the end symbol."""
+    """Returns the token ids of an argument, without EOS."""
     ids = translator.tokenizer.encode(text)
     if name == "text" and not ids:
-        raise ArgumentError("an empty sentence, {text}, give one with words")
+        raise ArgumentError("{text} is empty. Write a sentence.")
     if len(ids) > translator.max_part:
-        raise ArgumentError(f"more than {{}} tokens, {{{name}}}, shorten it", translator.max_part)
+        most = translator.max_part
+        raise ArgumentError(f"{{{name}}} has more than {{}} tokens. Shorten it.", most)
     return ids
 
 
@@ -91,7 +91,7 @@ def _side(translator: Translator, name: str, text: str) -> JSON:
 
 @torch.inference_mode()
 def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
-    """For each token of a target its log-probability, and what else was likely there."""
+    """Returns each target token's log-probability, and the most likely tokens at its position."""
     src, tgt = (
         with_eos(_ids(translator, name, side))
         for name, side in (("text", text), ("target", target))
@@ -117,19 +117,19 @@ def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
 def _shares(
     tokenizer: Tokenizer, ids: Sequence[int], spelling: Sequence[bytes], text: str
 ) -> list[str]:
-    """What each token adds to a text; joined, they are the text."""
+    """Returns the characters that each token adds; joined, they are the text."""
     decoder = getincrementaldecoder("utf-8")(errors="replace")
     ends = [0]
     for n, spelt in enumerate(spelling[:-1], 1):
         decoder.decode(spelt)
-        is_inside, _ = decoder.getstate()  # the first bytes of a character, which add nothing
+        is_inside, _ = decoder.getstate()  # bytes of an incomplete character
         ends.append(ends[-1] if is_inside else _shared(tokenizer.decode(ids[:n]), text))
     ends = [*np.maximum.accumulate(ends).tolist(), len(text)]
     return [text[begin:end] for begin, end in pairwise(ends)]
 
 
 def _shared(begun: str, text: str) -> int:
-    """How many characters two texts have in common at their beginnings."""
+    """Returns the length of the common prefix of two texts."""
     if text.startswith(begun):
         return len(begun)
     return next(at for at, one in enumerate(begun) if text[at : at + 1] != one)
@@ -140,7 +140,7 @@ def _check_room(translator: Translator, source: int, target: int) -> None:
     layers = model.encoder_layers * source**2 + model.decoder_layers * target * (source + target)
     if model.heads * layers > _MAX_WEIGHTS:
         raise ArgumentError(
-            "too long to look into ({} and {} tokens), {text}, choose a shorter sentence",
+            "{text} is too long to show attention ({} source and {} target tokens). Shorten it.",
             source, target,
         )  # fmt: skip
 
@@ -153,26 +153,28 @@ def search_tree(
     length_penalty: float | None = None,
     prefix: str = "",
 ) -> JSON:
-    """How beam search finds the translation of a sentence.
+    """Returns the hypotheses that beam search compares for a sentence.
 
-    It goes on until `beam` finished hypotheses cannot be beaten: the best is the translator's own.
+    The search continues until no other hypothesis can beat the `beam` finished ones. Its best
+    hypothesis is the translation of `Translator`.
 
     Args:
         text: one sentence, of at most `translator.max_part` tokens.
-        beam, length_penalty: None: those of the model's configuration.
-        prefix: how the translation begins.
+        beam, length_penalty: None for those of the model's configuration.
+        prefix: prefix of the translation.
 
     Returns:
-        `beam`, `length_penalty`; `steps`: for each the continuations that were compared, likeliest
-        first, with the index of their `parent` in the step before (None at first), piece,
-        log-probability and state: `live` were continued, `pruned` were not, `finished` ended.
-        `finished`: best score first, each with the `step` and `index` of its end symbol, number of
-        tokens, log-probability, score and text. `best`: text, score and log-probability of the
-        translation, and whether it is `finished` or was cut at the greatest length.
+        `beam`, `length_penalty`. `steps`: the candidates of each step, most likely first, with the
+        index of their `parent` in the previous step (None in the first), piece, log-probability
+        and state: `live` candidates were continued, `pruned` ones were not, `finished` ones ended.
+        `finished`: the finished hypotheses, best first, each with the `step` and `index` of its
+        EOS, number of tokens, log-probability, score and text. `best`: text, score and
+        log-probability of the translation, and whether it is `finished` or was truncated at the
+        maximum length.
 
     Raises:
-        ArgumentError: no text, a text, prefix or option out of range.
-        NoModelError: the model's scores are not numbers.
+        ArgumentError: the text is empty, or a text, prefix or option is out of range.
+        NoModelError: the model's scores are not finite.
     """
     tokens = _ids(translator, "text", text)
     forced = _ids(translator, "prefix", prefix)
@@ -197,25 +199,25 @@ def search_tree(
 
 
 class _Tree:
-    """What the search of one sentence has compared, step by step."""
+    """The candidates of one sentence's search, step by step."""
 
     def __init__(self, tokenizer: Tokenizer, beam: int, alpha: float):
         self.tokenizer, self.beam, self.alpha = tokenizer, beam, alpha
         self.steps: list[list[JSON]] = []
         self.finished: list[JSON] = []
-        # of each place in the beam: its index in the last step, and its tokens
+        # for each place in the beam: index in the previous step, and tokens
         self.live: list[tuple[int | None, list[int]]] = [(None, [])] * beam
 
     def add(
         self, values: NDArray[np.float32], parents: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> None:
-        """Takes in a step's candidates, (1, 2 W) each, and sorts them as `search` does."""
+        """Adds a step's candidates, (1, 2 W) each, and classifies them as the search does."""
         step: list[JSON] = []
         live: list[tuple[int | None, list[int]]] = []
         each = zip(values[0].tolist(), parents[0].tolist(), tokens[0].tolist(), strict=True)
         for place, (value, parent, token) in enumerate(each):
             index, before = self.live[parent]
-            there = value > -np.inf  # the first token, or one that is forced, leaves fewer
+            there = value > -np.inf  # a first or forced token has fewer candidates
             if there and token == EOS_ID and (self.beam > 1 or place == 0):
                 state = "finished"
                 self._finish([*before, token], value, len(step))
@@ -245,5 +247,5 @@ class _Tree:
         )
 
     def text(self, tokens: list[int]) -> str:
-        """How a hypothesis reads."""
+        """Decodes a hypothesis."""
         return self.tokenizer.normalize(self.tokenizer.decode(tokens))

@@ -1,6 +1,6 @@
-"""The calls behind the page's microscope: all that the model does with one sentence.
+"""The calls behind the page's microscope: everything about the translation of one sentence.
 
-Answers are long, so they are written where the model works and not in the event loop.
+Answers are long, so they are serialized in the model process, not in the event loop.
 """
 
 from typing import Annotated
@@ -28,21 +28,21 @@ class InspectQuestion(Question):
     """Body of /api/inspect."""
 
     text: str = Field(description="one sentence")
-    target: str | None = Field(None, description="its translation; none: the model's")
+    target: str | None = Field(None, description="its translation (default: the model's)")
 
 
 class SearchQuestion(Question):
     """Body of /api/search."""
 
     text: str = Field(description="one sentence")
-    beam: Annotated[int, Field(ge=1)] | None = Field(None, description="hypotheses kept")
+    beam: Annotated[int, Field(ge=1)] | None = Field(None, description="beam size")
     length_penalty: float | None = Field(None, ge=0, le=100)
-    prefix: str = Field("", description="how the translation begins")
+    prefix: str = Field("", description="prefix of the translation")
 
 
 @router.post("/inspect", openapi_extra=described(InspectQuestion))
 async def inspected(request: Request) -> Response:
-    """Tokens of a sentence and its translation, with their attention weights."""
+    """Returns the tokens of a sentence and its translation, with attention weights."""
     question = await parsed(request, InspectQuestion)
     check_texts(request, question.text, question.target or "")
     return await _answer(request, "inspect", question)
@@ -50,7 +50,7 @@ async def inspected(request: Request) -> Response:
 
 @router.post("/search", openapi_extra=described(SearchQuestion))
 async def searched(request: Request) -> Response:
-    """Every hypothesis that beam search compared on its way to a translation."""
+    """Returns every hypothesis that beam search compares for a sentence."""
     question = await parsed(request, SearchQuestion)
     check_texts(request, question.text, question.prefix)
     at_most("beam", question.beam or 1, limits_of(request).beam)
@@ -60,6 +60,6 @@ async def searched(request: Request) -> Response:
 async def _answer(request: Request, name: str, question: Question) -> Response:
     batcher = batcher_of(request)
     if not batcher.model.sees_inside:
-        raise InputError("an exported model gives no view inside, serve the model itself")
+        raise InputError("An exported model shows no attention or search. Serve the model itself.")
     body = await answer(request, batcher.call(microscope, name, question.model_dump()))
     return Response(body, media_type="application/json")

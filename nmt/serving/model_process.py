@@ -1,7 +1,7 @@
-"""A model in a process of its own, so that what it computes holds up no client.
+"""Runs a model in a process of its own, so that its work does not delay other clients.
 
-Python runs one thread at a time: in the server's process, the model would wait for the event loop
-and the event loop for the model.
+Python runs one thread at a time. In the server's process, the model and the event loop would slow
+each other down.
 """
 
 import contextlib
@@ -23,53 +23,53 @@ from nmt.errors import InputError, is_out_of_memory, where
 from nmt.processes import end_with_parent, start_deaf
 from nmt.serving.inside import sees_inside
 
-Load = Callable[[], Translates | None]  # None: this process is not needed
+Load = Callable[[], Translates | None]  # returns None if the process is not needed
 
-_LOOK_S = 0.1  # how often a batch is asked for whether anybody waits for it
-_GIVE_UP = None  # sent instead of a call
-_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # whatever the languages are
+_LOOK_S = 0.1  # interval of checks whether a batch is still wanted
+_GIVE_UP = None  # sent instead of a call, to abandon the current one
+_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # for any languages
 
 
 class AbandonedError(Exception):
-    """Nobody waits any more for what is being translated."""
+    """The current batch is no longer wanted."""
 
 
 class EndedError(InputError):
-    """The process has ended; what it was to do is lost."""
+    """The process has ended, and its current work is lost."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the model's process was ended from outside, see the system's log, start again; "
-            "if memory was short, with fewer processes"
+            "The model process was killed. See the system's log, and start again; if memory ran "
+            "out, with fewer processes."
         )
 
 
 class FailedError(Exception):
-    """A fault of ours in the process; the message says where, and quotes no text."""
+    """An internal error in the process; the message has its place, and quotes no text."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """What is known of a model without the model."""
+    """What the server knows about a model."""
 
     config: Config
     tokenizer: Tokenizer
-    max_part: int  # tokens of a sentence, or of a part of it
+    max_part: int  # maximum tokens of a sentence or part
     sees_inside: bool
 
     @classmethod
     def of(cls, translator: Any) -> "Model":
-        """What is known of a translator's."""
+        """Returns the description of a translator's model."""
         return cls(
             translator.config, translator.tokenizer, translator.max_part, sees_inside(translator)
         )
 
 
 class ModelProcess:
-    """A process with a translator, which does one call at a time.
+    """A process with a translator, which executes one call at a time.
 
     Args:
-        load: gives the translator, in the process: it is pickled.
+        load: returns the translator; it is pickled and called in the process.
     """
 
     def __init__(self, load: Load):
@@ -78,29 +78,29 @@ class ModelProcess:
         self._process = context.Process(target=_serve, args=(self._theirs, load), daemon=True)
 
     def start(self) -> Model | None:
-        """Starts the process and waits until its model is loaded and warm.
+        """Starts the process and waits until its model is loaded and warmed up.
 
         Returns:
-            None: the process is not needed, and has ended.
+            None if the process is not needed; it has ended then.
 
         Raises:
             InputError: as `load` does.
             FailedError, EndedError: see `call`.
         """
         start_deaf(self._process)
-        self._theirs.close()  # so that reading ends when the process does
+        self._theirs.close()  # so that reading ends with the process
         return self._answer()
 
     def call(self, function: Callable[..., Any], *arguments: Any, sharing: int = 1) -> Any:
-        """What `function(translator, *arguments)` gives in the process.
+        """Returns `function(translator, *arguments)`, computed in the process.
 
         Args:
-            function: of a module; it and its arguments are pickled.
-            sharing: processes among which the cores are shared.
+            function: a module-level function; it and its arguments are pickled.
+            sharing: number of processes that share the cores.
 
         Raises:
             InputError: as the function does.
-            FailedError: it raised something else.
+            FailedError: the function raised another exception.
             EndedError: the process was killed, or `end` was called.
         """
         self._send((function, arguments, sharing, False))
@@ -115,13 +115,13 @@ class ModelProcess:
         is_wanted: Callable[[], bool],
         sharing: int = 1,
     ) -> list[list[Translation]]:
-        """What `Translator.n_best` gives.
+        """Returns `Translator.n_best`, computed in the process.
 
         Args:
-            is_wanted: asked now and then.
+            is_wanted: called from time to time; False abandons the work.
 
         Raises:
-            AbandonedError: it was not wanted any more.
+            AbandonedError: `is_wanted` returned False.
             others: see `call`.
         """
         self._send((_n_best, (texts, options, prefixes), sharing, True))
@@ -132,13 +132,13 @@ class ModelProcess:
         return self._answer()
 
     def end(self) -> None:
-        """Ends the process at once; from any thread, and more than once."""
-        with contextlib.suppress(ValueError):  # it is closed
+        """Kills the process. May be called from any thread, and repeatedly."""
+        with contextlib.suppress(ValueError):  # the process object is closed
             if self._process.pid is not None:
                 self._process.kill()
 
     def close(self) -> None:
-        """Ends the process and gives back what it took; from the thread that uses it."""
+        """Kills the process and frees its resources; called from the thread that uses it."""
         self.end()
         if self._process.pid is not None:
             self._process.join()
@@ -148,7 +148,7 @@ class ModelProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the process has ended; asked between two calls."""
+        """Whether the process has ended; valid only between two calls."""
         return self._connection.poll()
 
     def _send(self, job: Any) -> None:
@@ -160,7 +160,7 @@ class ModelProcess:
     def _answer(self) -> Any:
         try:
             result, error, context = self._connection.recv()
-        except (EOFError, OSError):  # before an answer, or in the middle of one
+        except (EOFError, OSError):  # the process ended before or during its answer
             raise EndedError from None
         if error:
             error.__context__ = context
@@ -179,7 +179,7 @@ def _n_best(
 
 
 def _serve(calls: Connection, load: Load) -> None:
-    """The process: one call after the other, until the server has gone or ends it."""
+    """Executes calls in the process until the server ends."""
     end_with_parent()
     keep_freed_memory()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -201,7 +201,7 @@ def _work_off(calls: Connection, load: Load) -> None:
         cores = _threads(translator)
         while True:
             job = calls.recv()
-            if job is not _GIVE_UP:  # that came after the end of what it was sent for
+            if job is not _GIVE_UP:  # else it arrived after the end of its batch
                 function, arguments, sharing, gives_up = job
                 _set_threads(translator, max(cores // sharing, 1))
                 more = [partial(_go_on, calls)] if gives_up else []
@@ -209,25 +209,25 @@ def _work_off(calls: Connection, load: Load) -> None:
 
 
 def _warm(translator: Translates) -> Model:
-    """What is known of a model, after its first translations, which are slower than the rest."""
+    """Makes the first, slower translations, and returns the description of the model."""
     translator.n_best(_WARM_UP, SearchOptions())
     gc.collect()
-    gc.freeze()  # what lives as long as the process is not looked through again and again
+    gc.freeze()  # excludes permanent objects from garbage collection
     return Model.of(translator)
 
 
 def _go_on(calls: Connection, _: int) -> None:
-    """Called between batches: AbandonedError if the server has said to give up."""
+    """Raises AbandonedError if the server gave up; called between batches."""
     if calls.poll():
         calls.recv()
         raise AbandonedError
 
 
 def _threads(translator: Translates) -> int:
-    """How many the translator computes with, of its own accord."""
+    """Returns the number of threads that the translator uses by default."""
     if not sees_inside(translator):
         return 1
-    import torch  # an exported model is served without it
+    import torch  # not needed to serve an exported model
 
     return torch.get_num_threads()
 
@@ -241,7 +241,7 @@ def _set_threads(translator: Translates, number: int) -> None:
 
 
 def _outcome(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, Any]:
-    """A result, or an error and what it came from, as they can be sent."""
+    """Returns a result, or an error and its context, in a form that can be pickled."""
     try:
         return function(*arguments), None, None
     except (InputError, AbandonedError) as error:
@@ -249,5 +249,5 @@ def _outcome(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, A
         return None, error, MemoryError() if short else None
     except Exception as error:
         if is_out_of_memory(error):
-            return None, InputError("out of memory"), MemoryError()
+            return None, InputError("Out of memory."), MemoryError()
         return None, FailedError(where(error)), None

@@ -1,8 +1,8 @@
-"""uvicorn's connections, with an end to those that take their time.
+"""uvicorn's connections, with time limits for slow clients.
 
-uvicorn bounds how long a connection may be idle between requests. Here are the others: one that
-never completes a request, one whose head has no end, one that does not read its answer, and one too
-many.
+uvicorn limits how long a connection may be idle between requests. This module limits requests that
+never complete, headers without end, clients that do not read their answers, and the number of
+connections.
 """
 
 import asyncio
@@ -15,27 +15,27 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from nmt.serving.limits import Limits
 
 _HEAD_BYTES = 65_536
-_AHEAD = 64  # requests that a client may send before it has got an answer
-_DROPPED = 16  # times the bytes that a body may have
-_LATER = 1.5  # than the application gives up
+_AHEAD = 64  # pipelined requests without an answer
+_DROPPED = 16  # times the maximum body size, after which a connection is aborted
+_LATER = 1.5  # times the application's own time limit
 _UPGRADE = re.compile(rb"^upgrade:", re.IGNORECASE | re.MULTILINE)
 
 
 class Connection(HttpToolsProtocol):
-    """A client's connection; `of` makes the class for given limits."""
+    """A client's connection; `of` returns the class for given limits."""
 
     limits: ClassVar[Limits]
 
     @classmethod
     def of(cls, limits: Limits) -> "type[Connection]":
-        """Such connections with these limits."""
+        """Returns a subclass with these limits."""
         return type("Connection", (cls,), {"limits": limits})
 
     def connection_made(self, transport: Any) -> None:
         """See asyncio.Protocol."""
         super().connection_made(transport)
         self._deadlines: dict[str, asyncio.TimerHandle] = {}
-        self._size = 0  # bytes of the request so far
+        self._size = 0  # bytes of the current request so far
         self._has_head = self._is_whole = False
         if len(self.connections) > self.limits.connections:
             transport.abort()
@@ -50,8 +50,8 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol.
 
-        What comes after the application has refused a request is read and dropped, or its client
-        would not see the answer: but not for ever.
+        Data that arrives after the application has refused a request is read and dropped, up to a
+        limit, so that the client gets the answer.
         """
         self._size += len(data)
         if self._size > self.limits.body_bytes * _DROPPED:
@@ -60,19 +60,19 @@ class Connection(HttpToolsProtocol):
         is_head = self._is_whole or not self._has_head
         super().data_received(_without_upgrade(data) if is_head else data)
         if not self._has_head and self._size > _HEAD_BYTES and not self.transport.is_closing():
-            self.send_400_response(f"more than {_HEAD_BYTES:,} bytes of headers")
+            self.send_400_response(f"The headers have more than {_HEAD_BYTES:,} bytes.")
         elif not self._is_whole or self.cycle.response_complete:
-            self._expect("request")  # uvicorn has forgotten how long the connection is idle
+            self._expect("request")  # uvicorn restarts its own idle timer with every chunk
 
     def on_message_begin(self) -> None:
         """See HttpToolsProtocol."""
         super().on_message_begin()
-        self._size = 0  # so much at least was of the request before
+        self._size = 0  # the bytes so far belong to the previous request
         self._has_head = self._is_whole = False
-        self._relax("request")  # until now its first byte was waited for
+        self._relax("request")  # the deadline for its first byte
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """See HttpToolsProtocol; what comes after the body is no header, whatever it says."""
+        """See HttpToolsProtocol; ignores trailers, which follow the body."""
         if not self._has_head:
             super().on_header(name, value)
 
@@ -92,7 +92,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol: the client does not read what it is sent."""
+        """See asyncio.Protocol. Called when the client does not read its answer."""
         super().pause_writing()
         self._expect("reading")
 
@@ -113,7 +113,7 @@ class Connection(HttpToolsProtocol):
         self._expect("end")
 
     def send_400_response(self, msg: str) -> None:
-        """See HttpToolsProtocol; as all our errors, this one is JSON."""
+        """See HttpToolsProtocol; sends JSON, like all other errors."""
         if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
             body = json.dumps({"error": msg}).encode()
             head = (
@@ -125,9 +125,9 @@ class Connection(HttpToolsProtocol):
         self._expect("end")
 
     def _expect(self, what: str) -> None:
-        """Ends the connection unless this happens in time, from now or from when it was expected.
+        """Aborts the connection unless `what` happens in time; an earlier deadline stays.
 
-        The application refuses a slow request a little earlier, with status 408.
+        The application refuses a slow request somewhat earlier, with status 408.
         """
         if what not in self._deadlines:
             self._deadlines[what] = self.loop.call_later(
@@ -140,9 +140,9 @@ class Connection(HttpToolsProtocol):
 
 
 def _without_upgrade(data: bytes) -> bytes:
-    """The same request without the wish for another protocol, which httptools takes for a change.
+    """Disables an Upgrade header, after which httptools would not read the body.
 
-    It would then read no body. Java's HttpClient offers HTTP/2 in this way at its first request.
+    The first request of Java's HttpClient has such a header, to offer HTTP/2.
     """
     head, end, rest = data.partition(b"\r\n\r\n")
     return _UPGRADE.sub(b"x-upgrade:", head) + end + rest

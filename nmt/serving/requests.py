@@ -1,4 +1,4 @@
-"""What comes in with a request and what goes out as its answer: checked here, once for all calls.
+"""Parses and checks requests, and writes answers, for all calls.
 
 Every refusal is an HTTPException, which the application turns into {"error": ...}.
 """
@@ -17,49 +17,49 @@ from nmt.serving.batcher import Batcher
 from nmt.serving.inside import json_bytes
 from nmt.serving.limits import Limits
 
-_LOOK_S = 0.5  # how often a request that waits looks whether its client is still there
+_LOOK_S = 0.5  # interval of checks whether a waiting client is still connected
 _FORM_FIELDS = 300
 _CLOSE = {"Connection": "close"}
 _KINDS = {
-    "string_type": "a text",
+    "string_type": "a string",
     "list_type": "a list",
     "int_type": "a whole number",
     "float_type": "a number",
     "bool_type": "true or false",
 }
-_CLOSED = 499  # nobody reads it; as nginx counts clients that have gone
+_CLOSED = 499  # nginx's status for a client that disconnected; nobody reads it
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 def limits_of(request: Request) -> Limits:
-    """The bounds of this server."""
+    """Returns the limits of this server."""
     return request.app.state.limits
 
 
 def batcher_of(request: Request) -> Batcher:
-    """The queue before the model; HTTPException 503 until that is loaded, and when it is gone."""
+    """Returns the batcher; HTTPException 503 unless the model is loaded and running."""
     batcher = living_batcher_of(request)
     if not batcher.is_ready:
-        message = "the model is being loaded" if batcher.model is None else "the server ends"
-        raise HTTPException(503, f"{message}, try again", {"Retry-After": "1"})
+        message = "The model is loading." if batcher.model is None else "The server is stopping."
+        raise HTTPException(503, f"{message} Try again.", {"Retry-After": "1"})
     return batcher
 
 
 def living_batcher_of(request: Request) -> Batcher:
-    """The queue, loaded or not; HTTPException 503 if only a new start helps."""
+    """Returns the batcher, loaded or not; HTTPException 503 if all its processes have ended."""
     batcher: Batcher = request.app.state.batcher
     if batcher.has_died:
-        raise HTTPException(503, "the model's processes have ended, start the server again")
+        raise HTTPException(503, "The model processes have ended. Restart the server.")
     return batcher
 
 
 async def parsed(request: Request, model: type[Model], *, form: bool = False) -> Model:
-    """The body of a request as a `model`.
+    """Parses the body of a request as a `model`.
 
     Args:
-        form: whether an HTML form's encoding will do, too, in the body or behind the path's
-            question mark, where some clients of LibreTranslate write it.
+        form: also accepts an HTML form, in the body or, as some clients of LibreTranslate send it,
+            in the query string.
 
     Raises:
         HTTPException: 400, 408, 413 or 415.
@@ -69,12 +69,12 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
     is_form = form and (kind == "application/x-www-form-urlencoded" or (query and not kind))
     if kind != "application/json" and not is_form:
         or_form = " or application/x-www-form-urlencoded" if form else ""
-        raise HTTPException(415, f"Content-Type must be application/json{or_form}")
+        raise HTTPException(415, f"Content-Type must be application/json{or_form}.")
     body = await _body(request)
     try:
         content = _fields(query) | _fields(body) if is_form else json.loads(body)
     except (ValueError, RecursionError):
-        raise HTTPException(400, "the body is not what its Content-Type says") from None
+        raise HTTPException(400, "The body does not match its Content-Type.") from None
     try:
         return model.model_validate(content)
     except ValidationError as error:
@@ -82,9 +82,9 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
 
 
 async def _body(request: Request) -> bytes:
-    """All of it, within the bounds of size and time, whatever its headers promise."""
+    """Reads the body within the limits of size and time, whatever its headers say."""
     limits, chunks, size = limits_of(request), [], 0
-    too_large = HTTPException(413, f"more than {limits.body_bytes:,} bytes")
+    too_large = HTTPException(413, f"The body has more than {limits.body_bytes:,} bytes.")
     if int(request.headers.get("content-length", 0)) > limits.body_bytes:
         raise too_large
     try:
@@ -92,7 +92,7 @@ async def _body(request: Request) -> bytes:
             while True:
                 message = await request.receive()
                 if message["type"] == "http.disconnect":
-                    raise HTTPException(_CLOSED, "the client has gone")
+                    raise HTTPException(_CLOSED, "The client disconnected.")
                 chunks.append(message.get("body", b""))
                 size += len(chunks[-1])
                 if size > limits.body_bytes:
@@ -100,11 +100,12 @@ async def _body(request: Request) -> bytes:
                 if not message.get("more_body"):
                     return b"".join(chunks)
     except TimeoutError:
-        raise HTTPException(408, f"no whole request in {limits.arrival_s:g} s", _CLOSE) from None
+        what = f"The request was incomplete after {limits.arrival_s:g} s."
+        raise HTTPException(408, what, _CLOSE) from None
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """A form's fields: of several of one name a list."""
+    """Parses the fields of a form; repeated fields become a list."""
     found = parse_qs(
         body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_FORM_FIELDS
     )
@@ -112,43 +113,43 @@ def _fields(body: bytes) -> dict[str, Any]:
 
 
 def _problems(error: ValidationError) -> str:
-    """What is wrong, in one line that quotes nothing of the text."""
+    """Describes what is wrong in one line, without quoting the text."""
     errors = error.errors(include_input=False, include_url=False, include_context=False)
-    return "; ".join([*dict.fromkeys(_problem(each) for each in errors)][:3])
+    return " ".join([*dict.fromkeys(_problem(each) for each in errors)][:3])
 
 
 def _problem(error: Any) -> str:
-    """One thing that is wrong, in plain words."""
+    """Describes one problem in a sentence."""
     where = [str(part) for part in error["loc"]]
-    name = where[0] if where else "the body"
+    name = where[0] if where else "The body"
     if error["type"] == "extra_forbidden":
-        return f"unknown field {name!a:.40}"
+        return f"Unknown field {name!a:.40}."
     if error["type"] == "missing":
-        return f"{name}: is missing"
+        return f"{name} is missing."
     if len(where) > 1 and where[1] in ("str", "list[str]"):
-        return f"{name}: must be a text or a list of texts"
+        return f"{name} must be a string or a list of strings."
     kind = _KINDS.get(error["type"])
     if where and kind:
-        return f"{'.'.join(where)}: must be {kind}"
+        return f"{'.'.join(where)} must be {kind}."
     message = error["msg"].removeprefix("Value error, ")
-    return f"{'.'.join(where)}: {message}" if where else message
+    return f"{'.'.join(where)}: {message}." if where else f"{message}."
 
 
 def check_texts(request: Request, *texts: str, number: int | None = None) -> None:
-    """HTTPException 400 if there are too many texts, or too long ones taken together.
+    """Raises HTTPException 400 if there are too many texts, or too many characters in total.
 
     Args:
-        number: of texts to translate, where some of `texts` are none.
+        number: number of texts to translate, if `texts` has others, too.
     """
     limits = limits_of(request)
     if (number or len(texts)) > limits.texts:
-        raise HTTPException(400, f"more than {limits.texts:,} texts in one request")
+        raise HTTPException(400, f"A request may have at most {limits.texts:,} texts.")
     if sum(map(len, texts)) > limits.characters:
-        raise HTTPException(400, f"more than {limits.characters:,} characters in one request")
+        raise HTTPException(400, f"A request may have at most {limits.characters:,} characters.")
 
 
 async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
-    """What the model gives; its work is dropped if the client goes or time is up.
+    """Waits for the model's result; cancels the work if the client disconnects or time is up.
 
     Raises:
         HTTPException: 503 after `answer_s`.
@@ -158,9 +159,9 @@ async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
     try:
         while not (await asyncio.wait({future}, timeout=_LOOK_S))[0]:
             if await request.is_disconnected():
-                raise HTTPException(_CLOSED, "the client has gone")
+                raise HTTPException(_CLOSED, "The client disconnected.")
             if loop.time() > deadline:
-                message = f"no answer within {limits.answer_s:g} s, try again or with less text"
+                message = f"No answer within {limits.answer_s:g} s. Try again, or send less text."
                 raise HTTPException(503, message, {"Retry-After": "5"})
         return future.result()
     finally:
@@ -168,7 +169,7 @@ async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
 
 
 async def aside(request: Request, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function gives that may take long and needs no model: the event loop goes on.
+    """Calls a slow function in a thread, so that the event loop continues; it needs no model.
 
     Raises:
         HTTPException: 503 after `answer_s`.
@@ -178,12 +179,12 @@ async def aside(request: Request, function: Callable[..., Any], *arguments: Any)
 
 
 def json_response(content: Any, status: int = 200, headers: Any = None) -> Response:
-    """An answer; text is written as it is, in UTF-8."""
+    """Returns a JSON response in UTF-8."""
     return Response(json_bytes(content), status, headers, "application/json")
 
 
 def described(model: type[BaseModel], *, form: bool = False) -> dict[str, Any]:
-    """What a route says of its body in openapi.json, as `parsed` reads it."""
+    """Returns the description of a route's body for openapi.json, as `parsed` reads it."""
     kinds = ["application/json", *(["application/x-www-form-urlencoded"] if form else [])]
     schema = {"schema": model.model_json_schema()}
     return {"requestBody": {"required": True, "content": dict.fromkeys(kinds, schema)}}

@@ -1,4 +1,4 @@
-"""Our own calls: translations with all that the model knows of them."""
+"""Our own calls: translations with scores, sentences, attention and probabilities."""
 
 from operator import methodcaller
 from typing import Annotated, Any, Self
@@ -26,7 +26,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class Question(BaseModel):
-    """Base of what our calls take: nothing but what is named, each of its own type."""
+    """Base of request bodies: strictly typed, without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -36,18 +36,18 @@ class TranslateQuestion(Question):
 
     text: str | None = None
     texts: list[str] | None = None
-    document: bool = Field(False, description="cut lines into sentences")
-    beam: Count | None = Field(None, description="hypotheses kept; 1: greedy")
-    n_best: Count = Field(1, description="translations wanted of each text")
+    document: bool = Field(False, description="split lines into sentences")
+    beam: Count | None = Field(None, description="beam size; 1 is greedy search")
+    n_best: Count = Field(1, description="number of translations per text")
     length_penalty: float | None = Field(None, ge=0, le=100)
-    prefix: str = Field("", description="how each translation begins")
-    attention: bool = Field(False, description="cross-attention of each token")
-    token_probabilities: bool = Field(False, description="log-probability of each token")
+    prefix: str = Field("", description="prefix of each translation")
+    attention: bool = Field(False, description="return each token's cross-attention")
+    token_probabilities: bool = Field(False, description="return each token's log-probability")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.text is None) == (self.texts is None):
-            raise ValueError("give either text or texts")
+            raise ValueError("Give either text or texts")
         return self
 
 
@@ -56,12 +56,12 @@ class NextTokensQuestion(Question):
 
     text: str
     prefix: str = Field("", description="the translation so far")
-    k: Count = Field(10, description="tokens wanted")
+    k: Count = Field(10, description="number of tokens")
 
 
 @router.post("/translate", openapi_extra=described(TranslateQuestion))
 async def translate(request: Request) -> Response:
-    """Translations of a text or of several, each with its sentences."""
+    """Translates one or several texts; returns each translation with its sentences."""
     question = await parsed(request, TranslateQuestion)
     texts = [question.text] if question.text is not None else question.texts or []
     check_texts(request, *texts, question.prefix, number=len(texts))
@@ -72,7 +72,7 @@ async def translate(request: Request) -> Response:
         beam=question.beam, n_best=question.n_best, length_penalty=question.length_penalty
     )
     config = batcher_of(request).model.config
-    options.width(config.decoding.beam)  # refuses too small a beam
+    options.width(config.decoding.beam)  # raises if the beam is smaller than n_best
     language = config.data.source_language if question.document else None
     found = await translated(request, texts, options, language=language, prefix=question.prefix)
     more: list[list[Details]] = [[] for _ in texts]
@@ -85,7 +85,7 @@ async def translate(request: Request) -> Response:
 
 @router.post("/next_tokens", openapi_extra=described(NextTokensQuestion))
 async def next_tokens(request: Request) -> Response:
-    """The likeliest tokens with which the translation of a sentence goes on."""
+    """Returns the most likely next tokens of a translation."""
     question = await parsed(request, NextTokensQuestion)
     check_texts(request, question.text, question.prefix)
     at_most("k", question.k, limits_of(request).next_tokens)
@@ -102,15 +102,15 @@ async def next_tokens(request: Request) -> Response:
 
 
 def at_most(name: str, value: int, limit: int) -> None:
-    """HTTPException 400 if a number is beyond this server's bound."""
+    """Raises HTTPException 400 if a number exceeds this server's limit."""
     if value > limit:
-        raise HTTPException(400, f"{name}: at most {limit} on this server")
+        raise HTTPException(400, f"{name} must be at most {limit} on this server.")
 
 
 async def _details(
     request: Request, texts: list[str], found: list[TranslatedText]
 ) -> list[list[Details]]:
-    """The details of each text's sentences."""
+    """Returns the details of each text's sentences."""
     each = [
         (text[slice(*sentence.source)], sentence.translations[0])
         for text, whole in zip(texts, found, strict=True)
@@ -125,7 +125,7 @@ async def _details(
 def _described(
     found: TranslatedText, more: list[Details], question: TranslateQuestion
 ) -> dict[str, Any]:
-    """A translation as JSON."""
+    """Returns a translation as a JSON object."""
     sentences: list[dict[str, Any]] = [
         {
             "source": list(sentence.source),

@@ -1,4 +1,4 @@
-"""`nmt serve`: a socket, uvicorn on it, and an end that lets the requests in hand finish."""
+"""`nmt serve`: a socket, uvicorn, and a shutdown that answers accepted requests first."""
 
 import gc
 import os
@@ -25,10 +25,10 @@ _BACKLOG = 2048
 
 
 class Server(uvicorn.Server):
-    """uvicorn without its signal handlers, which know two signals only."""
+    """uvicorn without its signal handlers, which handle only two signals."""
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """See uvicorn; the signals are handled by `run_serve`."""
+        """Does nothing; `run_serve` handles signals."""
         return nullcontext()
 
 
@@ -41,18 +41,18 @@ def run_serve(
     note: Note,
     allow_host: Sequence[str] = (),
 ) -> None:
-    """Serves until a signal comes, then finishes the requests in hand.
+    """Serves until a signal arrives, then answers the accepted requests.
 
     Args:
-        loads: what each of the model's processes loads, once the server listens.
-        port: 0: any that is free, which `note` is told.
-        note: is told what a person should read, a line at a time.
-        allow_host: names under which it answers, see `Hosts.of`.
+        loads: a function per model process that loads the model, once the server listens.
+        port: 0 for any free port, which `note` reports.
+        note: called with each user-facing message.
+        allow_host: host names to answer requests for, see `Hosts.of`.
 
     Raises:
-        ArgumentError: no such address, or it is in use.
-        InputError: as loading does.
-        Stopped: a signal has come.
+        ArgumentError: the address does not exist or is in use.
+        InputError: as the functions of `loads` do.
+        Stopped: a signal has ended the server.
     """
     listener = _listener(host, port)
     stopped: list[int] = []
@@ -60,8 +60,8 @@ def run_serve(
     def loaded(batcher: Batcher) -> None:
         if batcher.failure:
             server.should_exit = True
-        elif batcher.is_ready:  # else it was stopped in the meantime
-            gc.freeze()  # what lives as long as the server is not looked through again and again
+        elif batcher.is_ready:  # unless it was stopped meanwhile
+            gc.freeze()  # excludes permanent objects from garbage collection
             note("nmt: ready")
 
     hosts = Hosts.of(listener.getsockname()[0], allow_host)
@@ -70,7 +70,7 @@ def run_serve(
     server = Server(configuration(app, limits))
 
     def stop(number: int, _: FrameType | None) -> None:
-        if stopped:  # the second time; the model's processes end by themselves
+        if stopped:  # a second signal; model processes end with their parent
             os._exit(130 if number == signal.SIGINT else 143)
         server.should_exit = True
         stopped.append(number)
@@ -83,29 +83,32 @@ def run_serve(
         raise failure
     if stopped:
         cut_off = app.state.metrics.cut_off
-        how = f"{count(cut_off, 'request')} cut off" if cut_off else "after the requests in hand"
+        how = f"{count(cut_off, 'request')} cut off" if cut_off else "after answering all requests"
         raise Stopped(stopped[0], f"stopped{', ' if cut_off else ' '}{how}")
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """A socket that listens; ArgumentError if there is none to be had."""
+    """Returns a listening socket; ArgumentError if the address is unavailable."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except (OSError, UnicodeError, OverflowError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
-        reason = reason.partition(" (")[0]  # asyncio and socket add the address, which we name
-        raise ArgumentError("{}, {host} {} {port} {}, choose another", reason, host, port) from None
+        reason = reason.partition(" (")[0]  # asyncio and socket add the address
+        raise ArgumentError(
+            "Cannot listen on {host} {} {port} {}: {}. Choose another address or port.",
+            host, port, reason,
+        ) from None  # fmt: skip
 
 
 def configuration(app: FastAPI, limits: Limits) -> uvicorn.Config:
-    """How uvicorn runs the application: it logs nothing and adds nothing."""
+    """Returns uvicorn's configuration, without logging and extra headers."""
     return uvicorn.Config(
         app,
         http=Connection.of(limits),
         ws="none",
         lifespan="on",
-        log_config=None,  # it would log what clients ask for
+        log_config=None,  # it would log requests
         log_level="critical",
         access_log=False,
         server_header=False,

@@ -1,6 +1,6 @@
-"""Texts of several lines and sentences: cut for the model, and put together again.
+"""Cuts texts of several lines into sentences, and joins their translations.
 
-What stands between two sentences, line breaks above all, stays as it is.
+Whitespace between sentences, above all line breaks, is preserved.
 """
 
 import re
@@ -10,19 +10,19 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.documents.cutting import cut_once
 from nmt.documents.sentences import split_sentences
 
-Span = tuple[int, int]  # first character and the one after the last, in code points
+Span = tuple[int, int]  # start and end (exclusive), in code points
 
 _LINE = re.compile(r"[^\r\n]*\S[^\r\n]*")
-_SHORT = 8  # characters that are not cut, whatever the model takes
+_SHORT = 8  # texts of at most so many characters are never cut
 
 
 def spans(text: str, language: str | None) -> list[Span]:
-    """Where the sentences within lines begin and end; blank lines are left out.
+    """Returns the spans of the sentences within lines, without blank lines.
 
     spans("One. Two.\\n\\nThree.", "en") -> [(0, 4), (5, 9), (11, 17)]
 
     Args:
-        language: of the text; None: lines are not cut.
+        language: language of the text; None keeps lines whole.
     """
     found = []
     for line in _LINE.finditer(text):
@@ -36,9 +36,9 @@ def spans(text: str, language: str | None) -> list[Span]:
 
 
 def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
-    """A text in parts that the model takes, so that no long one keeps others waiting.
+    """Cuts a text into parts that fit the model, so that a long text does not block others.
 
-    They are those of `Cutter`; only where there is no space it cuts between characters.
+    The parts are those of `Cutter`, except that text without spaces is cut between characters.
     """
     tag, rest = tokenizer.split_tag(text)
     short = len(text) <= max_part or len(rest) <= _SHORT
@@ -51,7 +51,7 @@ def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
 
 
 def joined(text: str, sources: Sequence[Span], targets: Sequence[str]) -> tuple[str, list[Span]]:
-    """A text with its sentences replaced by their translations, and where those stand in it."""
+    """Replaces sentences by their translations; returns the text and the translations' spans."""
     parts: list[str] = []
     found: list[Span] = []
     length = after = 0

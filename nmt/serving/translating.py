@@ -1,4 +1,4 @@
-"""Texts of a request through the batcher: sentences in, whole texts out."""
+"""Translates the texts of a request through the batcher, in sentences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,21 +11,21 @@ from nmt.serving.model_process import Model
 from nmt.serving.requests import answer, aside, batcher_of
 from nmt.serving.texts import Span, joined, parts, spans
 
-_QUICKLY_CUT = 1000  # characters, whose tokens are found within half a millisecond
+_QUICKLY_CUT = 1000  # characters, which are tokenized within half a millisecond
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a text, or a line of it, and its translations, best first."""
+    """A sentence (or line) of a text, and its translations, best first."""
 
     source: Span
-    target: Span  # of the best, in the text's best translation
+    target: Span  # of the best translation, in the best translation of the text
     translations: list[Translation]
 
 
 @dataclass(frozen=True)
 class TranslatedText:
-    """A text's translations, best first: the n-th best of its sentences make up its n-th best."""
+    """A text's translations, best first: the n-th best joins the n-th best of its sentences."""
 
     texts: list[str]
     scores: list[float]
@@ -41,12 +41,12 @@ async def translated(
     prefix: str = "",
     tag: str = "",
 ) -> list[TranslatedText]:
-    """The translations of each text.
+    """Translates each text.
 
     Args:
-        language: of the texts, whose lines are cut into sentences; None: they are not.
-        prefix: how the translation of each text begins.
-        tag: goes before every sentence that the model sees, such as "<2de> ".
+        language: language in which lines are split into sentences; None keeps lines whole.
+        prefix: prefix of the translation of each text.
+        tag: put before every sentence, such as "<2de> ".
     """
     places = [spans(text, language) for text in texts]
     units = [
@@ -65,7 +65,7 @@ async def translated(
 async def n_best(
     request: Request, texts: Sequence[str], options: SearchOptions, prefixes: Sequence[str] = ()
 ) -> list[list[Translation]]:
-    """What `Translator.n_best` gives; a long text is queued in parts, and others come between."""
+    """Returns the n-best translations of each text; queues a long text in parts."""
     batcher = batcher_of(request)
     model = batcher.model
     cut = [[text] for text in texts]
@@ -92,15 +92,13 @@ def _cut(texts: Sequence[str], model: Model) -> list[list[str]]:
 
 
 def _whole(text: str, cut: list[str], found: list[list[Translation]]) -> list[Translation]:
-    """The translations of a text from those of its parts, whose alignments count from their own
-    first words.
-    """
+    """Joins the translations of a text's parts, and shifts their alignments to the whole text."""
     if len(cut) == 1:
         return found[0]
-    words = [number for number, word in enumerate(text.split()) for _ in word]  # of each character
+    words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
     before, moved = 0, []
     for part, some in zip(cut, found, strict=True):
-        first = words[min(before, len(words) - 1)]  # every part has the text's tag, if it has one
+        first = words[min(before, len(words) - 1)]  # every part begins with the text's tag, if any
         before += sum(map(len, part.split()))
         moved.append([
             each if each.alignment is None

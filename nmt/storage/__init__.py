@@ -1,1 +1,1 @@
-"""Files that appear whole or not at all: writing aside and renaming, manifests, locks."""
+"""Atomic writes, manifests, locks, and opening files."""

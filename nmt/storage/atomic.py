@@ -1,8 +1,8 @@
-"""Writing aside, syncing and renaming: what has its final name is whole.
+"""Atomic writes: a file or directory gets its final name only when it is complete.
 
-A power cut or `kill -9` at any moment leaves the old state or the new one, and at most a file or
-folder whose name begins with `PREFIX`, which the next writer in that place removes: nobody holds
-the lock on it any more, which shows that its own writer has gone.
+After a power cut or `kill -9`, either the old state or the new one is there, and at most a file or
+directory whose name begins with `PREFIX`. The next writer in that place removes it: its lock is
+free, which shows that its writer has ended.
 """
 
 import fcntl
@@ -20,13 +20,13 @@ from pathlib import Path
 from nmt.errors import InputError, naming
 from nmt.storage.opening import refuse_not_utf8
 
-PREFIX, LOCK = ".tmp-nmt-", ".lock"  # nobody else begins a name so
-_LOCKED = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # as `_locked_aside` names things
+PREFIX, LOCK = ".tmp-nmt-", ".lock"
+_LOCKED = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # names that `_locked_aside` makes
 _MAX_HOLDER_BYTES = 1000
 
 
 def sync(path: Path) -> None:
-    """Flushes a file or folder to the disk."""
+    """Flushes a file or directory to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -35,13 +35,13 @@ def sync(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes | str) -> None:
-    """Writes a file whole, see `new_file`."""
+    """Writes a file atomically, see `new_file`."""
     with new_file(path) as aside:
         aside.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 def write_if_changed(path: Path, data: bytes) -> None:
-    """`write_file`, unless the file has that content already."""
+    """Calls `write_file`, unless the file already has that content."""
     is_there = path.is_file() and path.stat().st_size == len(data)
     if not is_there or path.read_bytes() != data:
         write_file(path, data)
@@ -49,11 +49,11 @@ def write_if_changed(path: Path, data: bytes) -> None:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """A name to write to; the file is synced and renamed to `path` when the block ends.
+    """Yields a temporary path; when the block ends, it is synced and renamed to `path`.
 
-    What killed writers have left beside `path` is removed first. After an exception `path` is as
-    it was and nothing is left beside it. An OSError that does not say which file it is about, as
-    that of a full disk, is given the name.
+    Removes what killed writers left beside `path`. After an exception `path` is unchanged and the
+    temporary file is gone. An OSError that names no file, such as that of a full disk, is given
+    the name `path`.
     """
     with _locked_aside(path, Path.touch) as aside:
         mode = _mode_of_files(aside)
@@ -67,10 +67,10 @@ def new_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """A folder to fill, which is renamed to `path` when the block ends without an exception.
+    """Yields a temporary directory, which is renamed to `path` when the block ends.
 
-    Every file in it is synced first. `path` must not exist, or be empty. What killed writers have
-    left beside it is removed.
+    Syncs every file in it first. `path` must be missing or an empty directory. After an exception
+    the temporary directory is removed, as are those that killed writers left beside `path`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked_aside(path, Path.mkdir) as aside:
@@ -86,28 +86,28 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def _mode_of_files(aside: Path) -> int:
-    """The permissions that the umask gives to a file, read from `aside`, which was just made.
+    """Returns the permissions that the umask gives new files, read from the new `aside`.
 
-    Libraries may give others: what safetensors writes is readable for its owner alone.
+    Libraries may set others: safetensors makes files readable only by their owner.
     """
     return aside.stat().st_mode & 0o666
 
 
 def _give_mode(path: Path, mode: int) -> None:
-    if stat.S_IMODE(path.stat().st_mode) != mode:  # some file systems refuse any chmod
+    if stat.S_IMODE(path.stat().st_mode) != mode:  # some file systems refuse every chmod
         path.chmod(mode)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Removes what interrupted writers left in `folder`, not what a living process writes there."""
+    """Removes temporary files in `folder` whose writers have ended."""
     _remove_unlocked(folder.glob(f"{PREFIX}*"))
 
 
 def aside(path: Path, word: str) -> Path:
-    """A temporary name beside `path`, which `remove_leftovers` removes.
+    """Returns a temporary name beside `path`, which `remove_leftovers` removes.
 
     Args:
-        word: "new" for what will replace `path`, "former" for what it replaces.
+        word: "new" for the replacement of `path`, "former" for the replaced content.
     """
     return path.with_name(f"{PREFIX}{word}-{path.name}")
 
@@ -117,12 +117,12 @@ def _remove_unlocked(paths: Iterable[Path]) -> None:
         with suppress(OSError), ExitStack() as stack:
             descriptor = _open(path)
             stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer lives
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer runs
             remove(path)
 
 
 def remove(path: Path) -> None:
-    """Removes a folder, a file or a link, never what a link leads to; nothing there is fine.
+    """Removes a directory, a file or a link (not its target), if there is one.
 
     Raises:
         OSError: it, or something in it, cannot be removed.
@@ -134,32 +134,32 @@ def remove(path: Path) -> None:
 
 
 def free_name(path: Path, reason: str) -> Path:
-    """An unused name beside `path`: `REASON-NUMBER-NAME`."""
+    """Returns an unused name beside `path`: `REASON-NUMBER-NAME`."""
     names = (path.with_name(f"{reason}-{number}-{path.name}") for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 
 
 @contextmanager
 def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """A new file or folder beside `path`, locked and then removed, unless it was renamed.
+    """Yields a new locked file or directory beside `path`; removes it unless it was renamed.
 
-    On a file system without locks it is not locked, and no writer takes it for a leftover.
+    On a file system without locks it stays unlocked, and no writer removes it as a leftover.
     """
     _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
     while True:
-        # the end of the name tells a person what it is; all of it might make this one too long
+        # part of the name helps people to recognize it; the whole name might be too long
         aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
         with ExitStack() as stack:
-            stack.callback(_discard, aside)  # before it is there: a signal may come at any moment
+            stack.callback(_discard, aside)  # before `make`: a signal may come at any moment
             make(aside)
             try:
                 descriptor = _open(aside)
-            except FileNotFoundError:  # another writer took it for a leftover before it was locked
+            except FileNotFoundError:  # another writer removed it before it was locked
                 continue
             stack.callback(os.close, descriptor)
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if aside.exists():  # as above
+            if aside.exists():  # else another writer removed it, as above
                 yield aside
                 return
 
@@ -170,43 +170,44 @@ def _discard(path: Path) -> None:
 
 
 def _open(path: Path) -> int:
-    """Opens a file or folder so that it can be locked; the lock lasts until this is closed."""
-    return os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # NFS locks what can write
+    """Opens a file or directory so that it can be locked; closing it releases the lock."""
+    return os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # NFS locks need write access
 
 
 def refuse_link(path: Path) -> None:
-    """Raises InputError if a name that only nmt uses is a symbolic link, whose target is not ours.
+    """Raises InputError if `path`, a name that only nmt uses, is a symbolic link.
 
-    The directory that the name is in may be one.
+    `path.parent` may be a link.
     """
     if path.is_symlink():
-        raise InputError(f"a symbolic link, {path}, remove it; {path.parent} itself may be one")
+        raise InputError(f"{path} is a symbolic link. Remove it; {path.parent} itself may be one.")
 
 
 def refuse_existing(path: Path) -> None:
-    """Raises InputError if no folder can be made at `path`, or it is there and not empty.
+    """Raises InputError unless a directory can be made at `path`: it is missing or empty.
 
-    An empty one is replaced, which a link to it or a mounted one cannot be.
+    The new directory replaces an empty one, unless that is a link, a mount point or the current
+    directory.
     """
     refuse_not_utf8(path)
     if path.is_dir() and not any(path.iterdir()):
         if path.is_symlink() or path.is_mount() or path.samefile("."):
-            what = "a link, a mounted folder or the current one"
-            raise InputError(f"{what}, {path}, name a new folder in it")
+            what = "a link, a mount point or the current directory"
+            raise InputError(f"{path} is {what}. Name a new directory inside it.")
         return
     if path.exists() or path.is_symlink():
-        raise InputError(f"exists and is not an empty folder, {path}, name another output")
+        raise InputError(f"{path} exists and is not an empty directory. Name another output.")
 
 
 @contextmanager
 def lock(folder: Path, purpose: str) -> Iterator[None]:
-    """Holds `folder` for one writer; the operating system frees it if the process dies.
+    """Locks `folder` for one writer; the operating system releases it if the process dies.
 
     Args:
-        purpose: the command, "nmt train", for who finds the folder locked.
+        purpose: the command, such as "nmt train"; others who find the directory locked see it.
 
     Raises:
-        InputError: another process holds it, whose command, pid and host it names.
+        InputError: another process holds the lock; the message names its command, pid and host.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK
@@ -215,15 +216,15 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
         stack.callback(os.close, descriptor)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # nothing in it: not yet written
+        except BlockingIOError:  # the file may be empty: its holder has not written yet
             content = os.pread(descriptor, _MAX_HOLDER_BYTES, 0)
             by = content.decode(errors="replace").strip() or "another process"
-            raise InputError(f"{folder} is in use by {by}. Wait for it, or stop it.") from None
-        # `nmt prepare` removes the lock of a folder in which it leaves nothing
+            raise InputError(f"{folder} is in use by {by}. Wait for it or stop it.") from None
+        # `nmt prepare` removes the lock of a directory in which it leaves nothing
         if not path.exists() or not os.path.samestat(path.stat(), os.fstat(descriptor)):
             raise InputError(f"{folder} was in use by another process. Start this again.")
         stack.callback(os.ftruncate, descriptor, 0)
         holder = f"{purpose}, process {os.getpid()} on {socket.gethostname()}\n".encode()
-        with suppress(OSError):  # it is for a person alone
+        with suppress(OSError):  # the text is only for messages
             os.ftruncate(descriptor, os.pwrite(descriptor, holder, 0))
         yield

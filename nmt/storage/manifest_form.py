@@ -1,4 +1,4 @@
-"""The form of a manifest of each kind: what may be in it, so that its readers need not ask."""
+"""The form of each kind of manifest, checked when one is read."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ class _Form(BaseModel):
 
 def _inside(name: str) -> str:
     if not name.isprintable() or Path(name).is_absolute() or ".." in Path(name).parts:
-        raise ValueError("a name that leads outside, or cannot be printed")
+        raise ValueError("a file name outside the directory, or with unprintable characters")
     return name
 
 
@@ -26,7 +26,7 @@ class _Manifest(_Form):
 
 
 class _Trained(_Manifest):
-    """Of a model or checkpoint."""
+    """The manifest of a model or checkpoint."""
 
     step: Annotated[int, Field(ge=0)]
     tokenizer_sha256: str
@@ -90,7 +90,7 @@ _FORMS: dict[str, type[_Manifest]] = {
 
 
 def fault(kind: str, content: dict[str, Any]) -> str | None:
-    """What is wrong with the form of a manifest of that kind, in a few words; None: nothing."""
+    """Returns what is wrong with the form of a manifest of that kind; None if nothing is."""
     try:
         _FORMS[kind].model_validate(content)
     except ValidationError as error:

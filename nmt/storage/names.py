@@ -1,37 +1,37 @@
-"""The names of files and folders, each defined here or by the module of this room that writes it.
+"""The names of files and directories that more than one module uses.
 
-Where they are, and whether they are whole, is the business of `RunDirectory`, model directories and
-checkpoints (nmt/runs) and of prepared data (nmt/data). The configuration needs the names to refuse
+Where they are, and whether they are complete, is known to `RunDirectory`, model directories and
+checkpoints (nmt/runs) and to prepared data (nmt/data). The configuration needs the names to refuse
 directories that `nmt prepare` or `nmt train` would replace.
 """
 
 from nmt.storage.atomic import LOCK
 from nmt.storage.manifest import NAME as MANIFEST
 
-# of a model directory
+# Of a model directory
 CONFIG, TOKENIZER, WEIGHTS = "config.yaml", "tokenizer.model", "model.safetensors"
-SHORTLIST = "shortlist.safetensors"  # of prepared data too, if they have one
-# of exported models
+SHORTLIST = "shortlist.safetensors"  # of prepared data, too
+# Of exported models
 CTRANSLATE2_WEIGHTS, HUGGINGFACE_CONFIG = "model.bin", "config.json"
-# of a checkpoint, besides
+# Of a checkpoint, in addition
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
-# of a run
+# Of a run
 MODEL, CHECKPOINTS = "model", "checkpoints"
 LOG, TENSORBOARD = "log.jsonl", "tensorboard"
 EVALUATION, TEST_SCORES = "evaluation", "test.json"
-DATA_MANIFEST = "data.json"  # a copy of the data's
-# of prepared data
+DATA_MANIFEST = "data.json"  # a copy of the manifest of the prepared data
+# Of prepared data
 TRAIN, VALIDATION = "train", "validation"
 WORK, USED_BY = ".work", ".used-by"
-# of a run and of prepared data
+# Of a run and of prepared data
 TEST_SET = "test_set"
 
-# What `nmt train` and `nmt prepare` make, replace and remove in their directories, besides what
-# begins with `atomic.PREFIX`.
+# What `nmt train` and `nmt prepare` make, replace and remove in their directories, apart from names
+# that begin with `atomic.PREFIX`
 _IN_BOTH = {TEST_SET, TOKENIZER, LOCK}
 IN_DATA = frozenset(_IN_BOTH | {SHORTLIST, TRAIN, VALIDATION, MANIFEST, WORK, USED_BY})
 IN_RUN = frozenset(
     _IN_BOTH | {MODEL, CHECKPOINTS, TENSORBOARD, EVALUATION, CONFIG, DATA_MANIFEST, LOG}
 )
-# Beside a manifest: of data, of a model or of a checkpoint
+# Files that a manifest describes: of prepared data, a model or a checkpoint
 DESCRIBED = IN_DATA | {CONFIG, WEIGHTS, OPTIMIZER, STATE}

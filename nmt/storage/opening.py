@@ -1,6 +1,6 @@
-"""Opening files to read, and listing folders.
+"""Opening files to read, and listing directories.
 
-Whether a file is compressed is told by its content, not by its name.
+Compression is recognized by a file's content, not by its name.
 """
 
 import bz2
@@ -23,38 +23,38 @@ _DECOMPRESSORS: dict[bytes, tuple[str, Callable[..., Any]]] = {  # by a file's f
     b"BZh": ("bzip2", bz2.BZ2File),
     b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
 }
-_COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; the same text, the same bytes
+_COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; equal text gives equal bytes
     ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
     ".bz2": partial(bz2.BZ2File, mode="wb"),
     ".xz": partial(lzma.LZMAFile, mode="wb"),
 }
 _OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
-_LONGEST = 6  # bytes that tell what a file is
+_LONGEST = 6  # bytes of the longest signature above
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError)
 _BUFFER_BYTES = 1 << 18
 
-MAX_LINE_BYTES = 10_000_000  # a file without line ends must not fill the memory
+MAX_LINE_BYTES = 10_000_000  # bounds the memory that a file without line ends takes
 
 
 @contextlib.contextmanager
 def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
-    """A file open for reading; gzip, bzip2 and xz are decompressed, pipes and devices never.
+    """Opens a file for reading; decompresses gzip, bzip2 and xz, but not from pipes and devices.
 
     Args:
-        name: what messages call it; its path if None.
+        name: the file's name in messages; None for its path.
 
     Raises:
-        InputError: not there, a folder, or compressed by zip or zstd; while it is read, damaged or
-            truncated.
-        DeniedError: not permitted.
+        InputError: it is missing, a directory, or a zip or zstd file. Reading raises it if the file
+            is damaged or truncated.
+        DeniedError: no permission.
     """
     name = name or str(path)
     try:
         file = path.open("rb")
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"no such file, {name}, correct the path") from None
+        raise InputError(f"{name} does not exist. Correct the path.") from None
     except IsADirectoryError:
-        raise InputError(f"a folder, not a file, {name}, correct the path") from None
+        raise InputError(f"{name} is a directory, not a file. Correct the path.") from None
     except PermissionError as error:
         raise of_system(PermissionError(error.errno, error.strerror, name)) from None
     with file:
@@ -67,16 +67,16 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
 
 
 def refuse_not_utf8(path: Path) -> None:
-    """Raises InputError for a path that is not UTF-8: what reads and writes tensors takes none."""
+    """Raises InputError for a path that is not UTF-8, which safetensors cannot open."""
     try:
         os.fsencode(path).decode()
     except UnicodeDecodeError:
-        raise InputError(f"a path that is not UTF-8, {path}, rename it") from None
+        raise InputError(f"The path {path} is not UTF-8. Rename it.") from None
 
 
 @contextlib.contextmanager
 def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
-    """Compresses what is written into `file` as its name's suffix says: .gz, .bz2 or .xz."""
+    """Yields a file that compresses into `file` according to `suffix`: .gz, .bz2 or .xz."""
     if compress := _COMPRESSORS.get(suffix):
         with compress(file) as compressor:
             yield compressor
@@ -85,29 +85,29 @@ def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
 
 
 def small_file(path: Path, at_most: int) -> bytes:
-    """The bytes of a file that is expected to be small.
+    """Returns the bytes of a file that should be small.
 
-    Instead of it there may be a pipe, on which reading would wait, or a file that fills the memory.
+    Refuses a pipe, which reading would wait for, and a file that could fill the memory.
 
     Raises:
-        InputError: a pipe or device, or more than `at_most` bytes.
-        OSError: not there, or unreadable.
+        InputError: it is a pipe or device, or has more than `at_most` bytes.
+        OSError: it is missing or unreadable.
     """
     check_regular(path)
     with path.open("rb") as file:
         data = file.read(at_most + 1)
     if len(data) > at_most:
-        raise InputError(f"larger than {at_most:,} bytes, {path}, name the right file")
+        raise InputError(f"{path} is larger than {at_most:,} bytes. Name the right file.")
     return data
 
 
 def entries(folder: Path) -> list[Path]:
-    """What is in a folder, in the order of its names; nothing if there is no such folder.
+    """Returns the entries of a directory, sorted by name; none if there is no such directory.
 
-    `Path.glob` would take what it may not list, or cannot for want of descriptors, for empty.
+    Unlike this function, `Path.glob` returns nothing for a directory that it fails to list.
 
     Raises:
-        OSError: it cannot be listed.
+        OSError: the directory cannot be listed.
     """
     try:
         return sorted(folder.iterdir())
@@ -116,7 +116,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def below(folder: Path) -> Iterator[Path]:
-    """What is in a folder and in the folders below it, links not followed; as `entries`."""
+    """Yields all entries of a directory and of those below it, without following links."""
     for path in entries(folder):
         yield path
         if path.is_dir() and not path.is_symlink():
@@ -124,25 +124,25 @@ def below(folder: Path) -> Iterator[Path]:
 
 
 def check_regular(path: Path) -> None:
-    """Refuses what cannot be read twice, or on which reading would wait: pipes, devices, sockets.
+    """Refuses a pipe, device or socket: it cannot be read twice, and reading might wait.
 
     Raises:
-        InputError: it is there, and neither a regular file nor a folder.
+        InputError: `path` exists, but is neither a regular file nor a directory.
     """
     with contextlib.suppress(OSError, ValueError):
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise InputError(f"a pipe or device, {path}, save its content as a file and name that")
+            raise InputError(f"{path} is a pipe or device. Save its content as a file.")
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""The lines of a UTF-8 file, plain or compressed, without their ends (\n or \r\n).
+    r"""Yields the lines of a UTF-8 file, plain or compressed, without their ends (\n or \r\n).
 
-    Lines end at \n alone: the other characters that some readers take for line ends (U+2028,
-    VT, a lone \r and so on) would shift one side of a corpus against the other.
+    Lines end only at \n. Other characters that some readers take for line ends (U+2028, VT, a lone
+    \r) would shift one side of a corpus against the other.
 
     Raises:
-        InputError: not there, not UTF-8, or damaged; names file and line.
+        InputError: it is missing, not UTF-8, or damaged; the message names file and line.
     """
     number = 0
     with opened(path) as file:
@@ -150,22 +150,22 @@ def read_lines(path: Path) -> Iterator[str]:
             number += 1
             if len(line) > MAX_LINE_BYTES:
                 raise InputError(
-                    f"a line of more than {MAX_LINE_BYTES:,} bytes, {path}:{number}, "
-                    "check that this is text with one sentence a line"
+                    f"{path}:{number}: The line has more than {MAX_LINE_BYTES:,} bytes. Check that "
+                    "this is text with one sentence per line."
                 )
             try:
                 text = line.decode()
             except UnicodeDecodeError as error:
                 found = line[error.start : error.start + 1].hex()
                 raise InputError(
-                    f"not UTF-8 (byte 0x{found} at byte {error.start + 1} of the line), "
-                    f"{path}:{number}, convert the file to UTF-8"
+                    f"{path}:{number}: The line is not UTF-8 (byte 0x{found} at position "
+                    f"{error.start + 1}). Convert the file to UTF-8."
                 ) from None
             yield text.removesuffix("\n").removesuffix("\r")
 
 
 def count_lines(path: Path) -> int:
-    """How many lines `read_lines` gives, counted without decoding them."""
+    """Counts the lines that `read_lines` yields, without decoding them."""
     lines, last = 0, b"\n"
     with opened(path) as file:
         while block := file.read(1 << 20):
@@ -175,12 +175,12 @@ def count_lines(path: Path) -> int:
 
 def _compression(file: BinaryIO, name: str) -> tuple[str, Callable[..., Any] | None]:
     try:
-        begin = os.pread(file.fileno(), _LONGEST, 0)  # leaves the position where it is
-    except OSError:  # a pipe: its bytes come once
+        begin = os.pread(file.fileno(), _LONGEST, 0)  # does not move the file position
+    except OSError:  # a pipe, whose bytes can be read only once
         return "", None
     for first, kind in _OTHERS.items():
         if begin.startswith(first):
-            raise InputError(f"a {kind} file, {name}, unpack it, or pack it as gzip")
+            raise InputError(f"{name} is a {kind} file. Unpack it, or compress it with gzip.")
     for first, (kind, decompress) in _DECOMPRESSORS.items():
         if begin.startswith(first):
             return kind, decompress
@@ -200,7 +200,7 @@ class _Decompressed(io.RawIOBase):
         try:
             data = self._file.read(len(buffer))
         except OSError as error:
-            if error.errno is not None:  # of the system, not of the file's format
+            if error.errno is not None:  # an error of the system, not of the file's format
                 raise
             raise self._damaged(error) from None
         except _DAMAGE as error:
@@ -210,5 +210,5 @@ class _Decompressed(io.RawIOBase):
 
     def _damaged(self, error: Exception) -> InputError:
         return InputError(
-            f"damaged or truncated {self._kind} ({error}), {self._name}, copy it again"
+            f"{self._name} is a damaged or truncated {self._kind} file ({error}). Copy it again."
         )

@@ -1,10 +1,10 @@
-"""Translates a column of Parquet files by Ray Data, with as many workers as there is room for.
+"""Translates a column of Parquet files with Ray Data, by as many workers as fit.
 
     python recipes/at_scale/translate.py MODEL SOURCE OUTPUT [--workers N]
 
-OUTPUT becomes a folder of one file for each file of SOURCE, of the same name: the same columns and
-rows, and a column `translation`. A file appears when it is whole; those that are there are not made
-again, so that a job that was killed is simply started again.
+OUTPUT becomes a directory with a file per file of SOURCE, of the same name: the same columns and
+rows, and a column `translation`. A file appears when it is complete, and existing files are kept.
+To continue a job that was killed, start it again.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from nmt.translator import Translator
 
 @dataclass(frozen=True)
 class Job:
-    """What to translate, and how."""
+    """The input, the output and the resources of a translation."""
 
     model: str
-    source: Path  # a folder of Parquet files, or one
+    source: Path  # a Parquet file, or a directory of them
     output: Path
     column: str
     workers: int
-    cpus: float  # for each worker
+    cpus: float  # per worker
     gpus: float
-    batch_size: int  # rows
+    batch_size: int  # in rows
     options: SearchOptions
 
 
 class Worker:
-    """Holds the model in a process of its own, as Ray starts it on one machine or another."""
+    """A process with the model, which Ray starts on one of the machines."""
 
     def __init__(self, job: Job):
         self.job = job
@@ -48,24 +48,24 @@ class Worker:
         self.translator = Translator.load(job.model, device=device, precision="fp32")
 
     def __call__(self, rows: dict[str, Any]) -> dict[str, Any]:
-        """The rows with their translations; one line each, as `nmt translate` writes it."""
+        """Adds translations to rows, each a single line as `nmt translate` writes it."""
         texts = ["" if text is None else str(text) for text in rows[self.job.column]]
         found = self.translator.translate(texts, self.job.options)
         return rows | {"translation": [each.text for each in found]}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Translates what `argv` names."""
+    """Translates the files that `argv` names."""
     job = _arguments(argv)
     files = sorted(job.source.glob("*.parquet")) if job.source.is_dir() else [job.source]
     for file in files:
         _check(file, job.column)
     if not files:
-        raise InputError(f"no .parquet file, {job.source}, name another folder")
+        raise InputError(f"{job.source} has no .parquet files. Name another directory.")
     job.output.mkdir(parents=True, exist_ok=True)
     missing = [file for file in files if not (job.output / file.name).exists()]
     if len(missing) < len(files):
-        say(f"{len(files) - len(missing)} of {len(files)} files are there")
+        say(f"{len(files) - len(missing)} of {len(files)} files already exist.")
     if missing:
         _start_ray()
     for file in missing:
@@ -75,18 +75,18 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _arguments(argv: Sequence[str] | None) -> Job:
-    parser = argparse.ArgumentParser(description="Translates Parquet files by Ray Data.")
-    parser.add_argument("model", help="a model, checkpoint or run directory that all machines see")
-    parser.add_argument("source", type=Path, help="a Parquet file, or a folder of them")
+    parser = argparse.ArgumentParser(description="Translates Parquet files with Ray Data.")
+    parser.add_argument("model", help="model, checkpoint or run directory, shared by all machines")
+    parser.add_argument("source", type=Path, help="Parquet file, or a directory of them")
     parser.add_argument("output", type=Path, help="a folder")
-    parser.add_argument("--column", default="text", help="of the sentences (default: text)")
+    parser.add_argument("--column", default="text", help="column of the sentences (default: text)")
     parser.add_argument(
-        "--workers", type=int, default=2, help="as far as there is room (default: 2)"
+        "--workers", type=int, default=2, help="maximum number of workers (default: 2)"
     )
-    parser.add_argument("--cpus", type=float, default=1, help="for each worker (default: 1)")
-    parser.add_argument("--gpus", type=float, default=0, help="for each worker (default: none)")
+    parser.add_argument("--cpus", type=float, default=1, help="CPUs per worker (default: 1)")
+    parser.add_argument("--gpus", type=float, default=0, help="GPUs per worker (default: none)")
     parser.add_argument("--batch-size", type=int, default=2048, help="rows (default: 2048)")
-    parser.add_argument("--beam", type=int, help="1: greedy (default: the model's)")
+    parser.add_argument("--beam", type=int, help="beam size; 1 is greedy (default: the model's)")
     words = parser.parse_args(argv)
     return Job(
         str(Path(words.model).absolute()), words.source.absolute(), words.output.absolute(),
@@ -100,11 +100,14 @@ def _check(file: Path, column: str) -> None:
         names = parquet.read_schema(file).names
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"not a Parquet file ({reason}), {file}, name another") from None
+        raise InputError(f"{file} is not a Parquet file ({reason}). Name another.") from None
     if column not in names:
-        raise InputError(f"no column {column}, {file}, --column is one of {', '.join(names)}")
+        raise InputError(
+            f"{file} has no column {column}. Name one of its columns by --column: "
+            f"{', '.join(names)}."
+        )
     if "translation" in names:
-        raise InputError(f"has a column translation, {file}, rename it")
+        raise InputError(f"{file} already has a column translation. Rename that column.")
 
 
 def _start_ray() -> None:
@@ -112,16 +115,17 @@ def _start_ray() -> None:
         import ray
     except ImportError:
         raise InputError(
-            "ray is not installed, this recipe, pip install -r recipes/at_scale/requirements.txt"
+            "This recipe needs ray. Install it with: "
+            "pip install -r recipes/at_scale/requirements.txt"
         ) from None
     if not ray.is_initialized():
-        ray.init(logging_level="warning")  # or joins the cluster that RAY_ADDRESS names
+        ray.init(logging_level="warning")  # joins the cluster of RAY_ADDRESS, if that is set
 
 
 def _translate(job: Job, file: Path, place: Path) -> None:
-    """Translates one file; rows keep their order, whichever worker has translated them.
+    """Translates one file and keeps the order of its rows.
 
-    Ray starts a worker that dies again, wherever there is room, and gives its batch to another.
+    If a worker dies, Ray starts another wherever there is space, and gives it the batch.
     """
     import ray
 
@@ -129,7 +133,7 @@ def _translate(job: Job, file: Path, place: Path) -> None:
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False
     rows = ray.data.read_parquet(str(file))
-    # else a whole file, if it is small, would be one worker's
+    # otherwise a small file would be a single block, for one worker
     batches = rows.repartition(target_num_rows_per_block=job.batch_size)
     translated = batches.map_batches(
         Worker,
@@ -146,7 +150,7 @@ def _translate(job: Job, file: Path, place: Path) -> None:
     if writer:
         writer.close()
     else:
-        raise InputError(f"no rows, {file}, leave it out")
+        raise InputError(f"{file} has no rows. Leave it out.")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Halves parallel text: every other pair stays a pair, of the rest only the target side.
+"""Halves parallel text: keeps every other pair, and of the other pairs only the target side.
 
     python recipes/back_translation/halves.py text/a.train.en text/a.train.de text/a
 
-writes text/a.half.en, text/a.half.de and text/a.mono.de. So back-translation can
-be tried where the truth is known; what the whole text would have given is the most it can gain.
+writes text/a.half.en, text/a.half.de and text/a.mono.de. Back-translation can thus be tried where
+its upper bound is known: a model trained on the whole text.
 """
 
 import argparse
@@ -17,14 +17,14 @@ from nmt.storage.opening import read_lines
 def main(argv: Sequence[str] | None = None) -> None:
     """Writes the three files named in `argv`."""
     parser = argparse.ArgumentParser(description="Halves parallel text into pairs and one side.")
-    parser.add_argument("source", type=Path, help="a sentence a line, plain or compressed")
+    parser.add_argument("source", type=Path, help="one sentence per line, plain or compressed")
     parser.add_argument("target", type=Path, help="as many lines")
-    parser.add_argument("prefix", type=Path, help="of the files written: text/general")
+    parser.add_argument("prefix", type=Path, help="prefix of the output files: text/general")
     given = parser.parse_args(argv)
     source, target = list(read_lines(given.source)), list(read_lines(given.target))
     if len(source) != len(target):
-        found = f"{count(len(source), 'line')} and {count(len(target), 'line')}"
-        raise InputError(f"{found}, {given.source} and {given.target}, give as many of each")
+        found = f"{given.source} has {count(len(source), 'line')}, but {given.target} has"
+        raise InputError(f"{found} {count(len(target), 'line')}. Use aligned files.")
     language = {
         path: path.name.removesuffix(".gz").rpartition(".")[2]
         for path in (given.source, given.target)
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def write(prefix: Path, ending: str, lines: Sequence[str]) -> None:
-    """Writes PREFIX.ENDING, a line each."""
+    """Writes lines to PREFIX.ENDING."""
     path = prefix.with_name(f"{prefix.name}.{ending}")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

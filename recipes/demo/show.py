@@ -1,9 +1,9 @@
-"""How the demo's model translates sentences it has never seen: examples, and BLEU.
+"""Shows translations of the demo's test set: examples, and BLEU.
 
     python recipes/demo/show.py runs/demo
 
-The test sentences have combinations of words (verb and object, adjective and noun) that no training
-sentence has. For comparison, BLEU of a dictionary's word-for-word translation is printed as well.
+The test sentences contain combinations of words (verb and object, adjective and noun) that do not
+occur in training. For comparison, also prints BLEU of a word-for-word dictionary translation.
 """
 
 import argparse
@@ -19,15 +19,15 @@ from nmt.translator import Translator
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Translates the test sentences of the model named in `argv`, and prints the tables."""
-    parser = argparse.ArgumentParser(description="Shows what the demo's model has learnt.")
+    """Translates the test set of the model that `argv` names, and prints the tables."""
+    parser = argparse.ArgumentParser(description="Shows what the demo's model has learned.")
     parser.add_argument("model", nargs="?", default="runs/demo", help="default: runs/demo")
     model = parser.parse_args(argv).model
     keep_freed_memory()
     translator = Translator.load(model)
     pairs = test_pairs(translator)
     if not pairs:
-        raise InputError(f"no demo test set, {model}, name a run of configs/demo.yaml")
+        raise InputError(f"{model} has no demo test set. Name a run of configs/demo.yaml.")
     found = translator.translate([pair.source for pair in pairs])
     translations = [each.text for each in found]
     print_examples(pairs, translations)
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def test_pairs(translator: Translator) -> list[DemoPair]:
-    """The sentences that the model's configuration names as its test set."""
+    """Returns the test set of the model's configuration."""
     corpora = [
         corpus.settings for corpus in translator.config.data.test if isinstance(corpus, Demo)
     ]
@@ -48,9 +48,9 @@ def test_pairs(translator: Translator) -> list[DemoPair]:
 
 
 def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
-    """For each phenomenon the test sentence that shows the fewest others, with its translation.
+    """Prints a translated test sentence per phenomenon: the one with the fewest other phenomena.
 
-    A translation that is not the reference is marked.
+    Marks translations that differ from the reference.
     """
     print("held-out test sentences (* differs from the reference)\n")
     shown: set[int] = set()
@@ -64,7 +64,7 @@ def print_examples(pairs: list[DemoPair], translations: list[str]) -> None:
 
 
 def print_phenomena(pairs: list[DemoPair]) -> None:
-    """The share of the test sentences that show each phenomenon."""
+    """Prints the share of test sentences that have each phenomenon."""
     print("share of the test sentences that show it")
     for phenomenon in PHENOMENA:
         share = sum(phenomenon in pair.phenomena for pair in pairs) / len(pairs)

@@ -1,11 +1,11 @@
-"""A run's test set through nmt, CTranslate2 and transformers, side by side.
+"""Translates a run's test set with nmt, CTranslate2 and transformers, and compares them.
 
     python recipes/exports/compare.py RUN OUTPUT [--threads 2] [--rounds 3]
 
-exports the run's model into the folder OUTPUT, translates its test set by each, one after the other
-in alternating rounds, each round in a process of its own, and prints BLEU, chrF and the median of
-the seconds. OUTPUT/results.json has every round, OUTPUT/NAME.txt the translations. Exports that are
-there are used again.
+exports the run's model into the directory OUTPUT, translates its test set with each system in
+alternating rounds, each in a process of its own, and prints BLEU, chrF and the median of the
+seconds. OUTPUT/results.json has every round, OUTPUT/NAME.txt the translations. Existing exports
+are used again.
 """
 
 import argparse
@@ -31,7 +31,7 @@ EXPORTS = {
     "ct2-int8": ("ctranslate2", "int8"),
     "huggingface": ("huggingface", None),
 }
-SYSTEMS = {  # which program, which model, which arithmetic
+SYSTEMS = {  # program, model and number type
     "nmt fp32": ("nmt", None, "fp32"),
     "nmt bf16": ("nmt", None, "bf16"),
     "nmt int8": ("nmt", None, "int8"),
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for number in range(words.rounds):
         for name in SYSTEMS:
             seconds[name].append(_round(words, name, source, config.decoding))
-            say(f"round {number + 1}: {name} {seconds[name][-1]:.2f} s")
+            say(f"Round {number + 1}: {name} took {seconds[name][-1]:.2f} s.")
     found = {name: _result(words.output, name, each, references, config.data.target_language)
              for name, each in seconds.items()}  # fmt: skip
     facts = {"sentences": len(sources), "beam": words.beam, "batch": words.batch,
@@ -70,16 +70,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Compares a run's model with its exports.")
     parser.add_argument("run", type=Path, help="a trained run")
-    parser.add_argument("output", type=Path, help="a folder for exports and results")
+    parser.add_argument("output", type=Path, help="directory for exports and results")
     parser.add_argument("--beam", type=int, default=4, help="default: 4")
-    parser.add_argument("--batch", type=int, default=32, help="sentences, by length (default: 32)")
+    parser.add_argument("--batch", type=int, default=32, help="sentences per batch (default: 32)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: all cores")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     return parser.parse_args(argv)
 
 
 def _round(words: argparse.Namespace, name: str, source: Path, decoding: Any) -> float:
-    """Seconds in which a system translates the text, without its start; writes the translations."""
+    """Translates the text with a system and returns the seconds without its start."""
     program, folder, arithmetic = SYSTEMS[name]
     task = {
         "program": program, "model": str(words.output / folder if folder else words.run),
@@ -94,14 +94,12 @@ def _round(words: argparse.Namespace, name: str, source: Path, decoding: Any) ->
     )  # fmt: skip
     if done.returncode:
         *_, last = done.stderr.splitlines() or ["no message"]
-        raise InputError(
-            f"{name} ended with {done.returncode} ({last}), {task['model']}, see above"
-        )
+        raise InputError(f"{name} failed with status {done.returncode} on {task['model']}: {last}")
     return float(done.stdout.splitlines()[-1])
 
 
 def text_of(folder: Path, name: str) -> Path:
-    """The file of a system's translations."""
+    """Returns the file of a system's translations."""
     return folder / f"{name.replace(' ', '-')}.txt"
 
 
@@ -117,7 +115,7 @@ def _result(
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
-    """The results as a table in Markdown."""
+    """Returns the results as a Markdown table."""
     lines = ["| system | BLEU | chrF | seconds |", "| --- | --- | --- | --- |"]
     for name, each in found.items():
         figures = f"{each['bleu']:.2f} | {each['chrf']:.2f} | {each['median_seconds']:.2f}"

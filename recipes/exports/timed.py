@@ -1,8 +1,8 @@
-"""Translates a text once, timed; `compare.py` starts it for each system and round.
+"""Times one translation of a text; `compare.py` starts this script for each system and round.
 
-The seconds printed are those from texts to texts, tokenizing included: importing, reading the model
-and a first sentence, which sets up what is set up once, are not in them. All get batches of
-the same number of sentences, sorted by their number of characters.
+Prints the seconds from text to text, including tokenization. They exclude imports, loading the
+model and a first sentence, which initializes the system. All systems get batches with the same
+number of sentences, sorted by their number of characters.
 """
 
 import json
@@ -16,7 +16,7 @@ Translate = Callable[[Sequence[str]], list[str]]
 
 
 def main() -> None:
-    """Does the task that the argument describes in JSON, see `compare.py`."""
+    """Runs the task that the argument describes in JSON, see `compare.py`."""
     task = json.loads(sys.argv[1])
     lines = Path(task["source"]).read_text(encoding="utf-8").split("\n")[:-1]
     translate: Translate = globals()[f"by_{task['program']}"](task)
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def in_batches(translate: Translate, lines: Sequence[str], size: int) -> list[str]:
-    """The translations of lines, in their order; a blank line's is empty."""
+    """Translates lines in batches, and keeps their order; a blank line gives an empty one."""
     order = sorted(
         (i for i, line in enumerate(lines) if line.strip()), key=lambda i: -len(lines[i])
     )
@@ -42,7 +42,7 @@ def in_batches(translate: Translate, lines: Sequence[str], size: int) -> list[st
 
 
 def by_nmt(task: dict[str, Any]) -> Translate:
-    """By the run's own model."""
+    """Returns a function that translates with the run's own model."""
     import torch
 
     from nmt.cpu_memory import keep_freed_memory
@@ -52,13 +52,13 @@ def by_nmt(task: dict[str, Any]) -> Translate:
     keep_freed_memory()
     torch.set_num_threads(task["threads"])
     translator = Translator.load(task["model"], device="cpu", precision=task["arithmetic"])
-    # so large that no batch is cut
+    # so large that it splits no batch
     options = SearchOptions(beam=task["beam"], batch_tokens=1_000_000)
     return lambda texts: [each.text for each in translator.translate(list(texts), options)]
 
 
 def by_ctranslate2(task: dict[str, Any]) -> Translate:
-    """By the script that `nmt export` writes beside a model; OMP_NUM_THREADS is the task's."""
+    """Returns a function of the exported script; the task sets OMP_NUM_THREADS."""
     sys.path.insert(0, str(task["model"]))
     from translate import translate
 
@@ -66,7 +66,7 @@ def by_ctranslate2(task: dict[str, Any]) -> Translate:
 
 
 def by_transformers(task: dict[str, Any]) -> Translate:
-    """By `AutoModelForSeq2SeqLM` and `AutoTokenizer`."""
+    """Returns a function that translates with `AutoModelForSeq2SeqLM` and `AutoTokenizer`."""
     import torch
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 

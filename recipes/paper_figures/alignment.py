@@ -1,4 +1,4 @@
-"""§3.2.3: cross-attention as word alignment, against what the demo's lexicon knows."""
+"""§3.2.3: cross-attention as word alignment, compared with the demo's lexicon."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from nmt.evaluation.attention_maps import AttentionMaps, attention_of
 from nmt.translator import Translator
 from recipes.paper_figures.drawing import heat_map, name_ticks
 
-Link = tuple[int, int]  # the number of a source word and of a target word
+Link = tuple[int, int]  # indices of a source word and a target word
 
 _SPACE_SIGN = "▁"
 
 
 @dataclass
 class Counts:
-    """Links found, and how many of them are right; AER = 1 - (|A & S| + |A & P|) / (|A| + |S|).
+    """Counts of links for the alignment error rate, 1 - (|A & S| + |A & P|) / (|A| + |S|).
 
-    Och and Ney (2003): A are the links found, S the sure ones and P the possible ones, S among
-    them. 0 is perfect.
+    Och and Ney (2003): A are the predicted links, S the sure ones and P the possible ones, which
+    include S. An AER of 0 is perfect.
     """
 
     found: int = 0
-    sure: int = 0  # of the truth
+    sure: int = 0  # |S|
     hit_sure: int = 0
     hit_possible: int = 0
 
@@ -44,28 +44,28 @@ class Counts:
 
 
 def owners(pieces: Sequence[str], words: Sequence[str]) -> np.ndarray:
-    """For each piece of a text, the number of the word that it begins in; the end symbol has none.
+    """Returns the index of the word in which each piece of a text begins; EOS has none.
 
-    Pieces are matched by bytes, as some stand for single bytes.
+    Pieces are matched by bytes, because some are single bytes.
     """
     sizes = [1 if piece.startswith("<0x") else len(piece.replace(_SPACE_SIGN, "").encode())
              for piece in pieces if piece != "</s>"]  # fmt: skip
     begins = np.cumsum([0, *sizes[:-1]])
     ends = np.cumsum([len(word.encode()) for word in words])
     if sum(sizes) != ends[-1]:
-        raise ValueError(f"{pieces} are not the pieces of {words}")
+        raise ValueError(f"{pieces} are not the pieces of {words}.")
     return np.searchsorted(ends, begins, side="right")
 
 
 def word_weights(maps: AttentionMaps, truth: Alignment, read: bool = False) -> np.ndarray:
-    """Cross-attention between words, the mean over heads last: (layers, heads + 1, T, S) of words.
+    """Returns cross-attention between words, with the mean over heads last.
 
-    A source word has the weights of all its pieces, a target word the mean over its own. What goes
-    to the end symbol is left out.
+    The shape is (layers, heads + 1, T, S) in words. A source word has the sum of the weights of its
+    pieces, a target word the mean over its pieces. Ignores attention to the source EOS.
 
     Args:
-        read: take the weights of the step that reads a target piece and predicts the one after it,
-            not of the step that predicts it.
+        read: uses the step that reads a target piece and predicts the next one, instead of the step
+            that predicts the piece.
     """
     source, target = (
         owners(pieces, words)
@@ -78,18 +78,18 @@ def word_weights(maps: AttentionMaps, truth: Alignment, read: bool = False) -> n
     of_target = np.eye(len(truth.target))[target]
     steps = np.arange(len(target)) + read
     cross = maps.cross[:, :, steps, : len(source)] @ of_source
-    pieces = np.maximum(1, of_target.sum(0))  # none where a piece holds two words, such as "3."
+    pieces = np.maximum(1, of_target.sum(0))  # 0 if a piece contains two words, such as "3."
     cross = (of_target / pieces).T @ cross
     return np.concatenate([cross, cross.mean(1, keepdims=True)], axis=1)
 
 
 def strongest_links(weights: np.ndarray, truth: Alignment) -> set[Link]:
-    """For each target word of which the truth is known, the source word with most weight."""
+    """Returns the source word with the largest weight for each target word with known links."""
     return {(int(weights[t].argmax()), t) for t in {t for _, t in truth.possible}}
 
 
 def diagonal(truth: Alignment) -> np.ndarray:
-    """Weights of the baseline: word t of T looks at the word as far on in the source: (T, S)."""
+    """Returns a baseline: each target word attends to the same relative position: (T, S)."""
     length, width = len(truth.target), len(truth.source)
     at = np.arange(length) * (width - 1) / max(1, length - 1)
     return -np.abs(at[:, None] - np.arange(width))
@@ -98,9 +98,9 @@ def diagonal(truth: Alignment) -> np.ndarray:
 def error_rates(
     translator: Translator, pairs: Sequence[DemoPair], read: bool = False
 ) -> tuple[np.ndarray, float]:
-    """AER of each layer's heads and of their mean, the last column, and that of the diagonal.
+    """Returns the AER of each layer's heads, with their mean last, and the AER of the diagonal.
 
-    The model is led along the reference, whose links are known.
+    The decoder reads the reference translation, whose links are known.
     """
     heads = translator.config.model.heads + 1
     grid = [[Counts() for _ in range(heads)] for _ in range(translator.config.model.decoder_layers)]
@@ -116,7 +116,7 @@ def error_rates(
 
 
 def draw_error_rates(translator: Translator, pairs: Sequence[DemoPair], *panels: Any) -> list[str]:
-    """AER by layer and head, when a word is written and when it is read."""
+    """Plots AER by layer and head, for steps that write a word and for steps that read it."""
     lines = []
     for axes, read in zip(panels, (False, True), strict=True):
         rates, baseline = error_rates(translator, pairs, read)
@@ -135,7 +135,7 @@ def draw_error_rates(translator: Translator, pairs: Sequence[DemoPair], *panels:
 
 
 def draw_example(translator: Translator, pair: DemoPair, axes: Any) -> list[str]:
-    """The last layer's mean of heads for one pair, with the lexicon's links as rings."""
+    """Plots the mean of the last layer's heads for one pair, with rings at the lexicon's links."""
     truth = aligned(pair.source, pair.target)
     weights = word_weights(attention_of(translator, pair.source, pair.target), truth)[-1, -1]
     heat_map(axes, weights, "attention", cmap="Blues", vmin=0, vmax=1)

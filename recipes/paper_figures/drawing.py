@@ -1,4 +1,4 @@
-"""The frame of each picture, and the wish for matplotlib when it is missing."""
+"""Creates the figures of this recipe, and reports a missing matplotlib."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,16 +12,18 @@ from nmt.errors import InputError
 
 @contextmanager
 def figure(path: Path, panels: int = 1) -> Iterator[list[Any]]:
-    """The axes of `panels` panels side by side; the picture is saved at the end of the block.
+    """Yields the axes of `panels` panels side by side, and saves the figure after the block.
 
     Raises:
-        InputError: matplotlib, the extra "plots", is missing.
+        InputError: matplotlib (extra "plots") is missing.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
-        raise InputError("matplotlib is missing, this recipe, pip install -e '.[plots]'") from None
+        raise InputError(
+            "This recipe needs matplotlib. Install it with: pip install -e '.[plots]'"
+        ) from None
     picture = Figure(figsize=(8 if panels == 1 else 6 * panels, 5), dpi=110, layout="constrained")
     FigureCanvasAgg(picture)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,13 +32,13 @@ def figure(path: Path, panels: int = 1) -> Iterator[list[Any]]:
 
 
 def heat_map(axes: Any, values: Any, label: str, **options: Any) -> None:
-    """A matrix as an image, with a colour bar that says what the values are."""
+    """Draws a matrix as an image, with a labelled colour bar."""
     image = axes.imshow(np.asarray(values), interpolation="nearest", **options)
     axes.figure.colorbar(image, ax=axes, label=label, shrink=0.8)
 
 
 def name_ticks(axes: Any, columns: list[str], rows: list[str]) -> None:
-    """Words along the columns, upright unless they are short, and along the rows of an image."""
+    """Labels the columns and rows of an image with words; long column labels are vertical."""
     text = {"fontsize": 8, "parse_math": False}
     rotation = 90 if max(map(len, columns)) > 4 else 0
     axes.set_xticks(range(len(columns)), columns, rotation=rotation, **text)

@@ -1,4 +1,4 @@
-"""§3.4: what the embedding matrix of a trained model knows of words."""
+"""§3.4: the geometry of words in the embedding matrix of a trained model."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -19,23 +19,23 @@ _SPACE_SIGN = "▁"
 
 @dataclass(frozen=True)
 class Words:
-    """Those pieces of a vocabulary that are whole words, and their embeddings."""
+    """The pieces of a vocabulary that are whole words, and their embeddings."""
 
     names: list[str]
     vectors: Tensor  # (words, D) float32
 
     def at(self, name: str) -> int | None:
-        """The number of a word; None: it is no piece of its own."""
+        """Returns the index of a word; None if it is not a single piece."""
         return self.names.index(name) if name in self.names else None
 
     def neighbours(self, vector: Tensor, without: set[int]) -> list[int]:
-        """The numbers of all words but `without`, the most similar (by cosine) first."""
+        """Returns the indices of all words except `without`, most similar (by cosine) first."""
         cosines = torch.cosine_similarity(self.vectors, vector[None])
         return [i for i in cosines.argsort(descending=True).tolist() if i not in without]
 
 
 def whole_words(translator: Translator, known: Collection[str]) -> Words:
-    """The words among `known` that are one piece of a model's vocabulary."""
+    """Returns the words of `known` that are single pieces of a model's vocabulary."""
     vectors = translator.transformer.embedding.detach().float().cpu()
     pieces = translator.tokenizer.pieces(range(len(vectors)))
     found = [i for i, piece in enumerate(pieces) if piece[:1] == _SPACE_SIGN and piece[1:] in known]
@@ -43,22 +43,22 @@ def whole_words(translator: Translator, known: Collection[str]) -> Words:
 
 
 def words_of_demo(sentences: int = 5_000) -> set[str]:
-    """The words of the beginning of the demo's training text."""
+    """Returns the words of the first sentences of the demo's training text."""
     pairs = demo_pairs(sentences, 1, "train")
     return {word for pair in pairs for text in (pair.source, pair.target) for word in words(text)}
 
 
 def noun_pairs(vocabulary: Words) -> list[tuple[int, int]]:
-    """The numbers of English singulars and their plurals, where both are pieces."""
+    """Returns the indices of English singulars and plurals, if both are single pieces."""
     pairs = [(vocabulary.at(noun.english), vocabulary.at(noun.english_plural)) for noun in NOUNS]
     return [(s, p) for s, p in pairs if s is not None and p is not None and s != p]
 
 
 def plural_hits(vocabulary: Words, pairs: list[tuple[int, int]], use_offset: bool) -> float:
-    """The share of nouns whose plural is the nearest word to singular + (plural - singular).
+    """Returns the share of nouns whose plural is nearest to singular + (plural - singular).
 
-    The difference is the mean over all other nouns, never the noun's own; without `use_offset` it
-    is left out: the share of plurals that are nearest to their singular anyway.
+    The difference is the mean over all other nouns. Without `use_offset` it is zero, which counts
+    plurals that are nearest to their singular anyway.
     """
     singular, plural = (vocabulary.vectors[list(side)] for side in zip(*pairs, strict=True))
     differences = plural - singular
@@ -72,10 +72,10 @@ def plural_hits(vocabulary: Words, pairs: list[tuple[int, int]], use_offset: boo
 
 
 def plane(vocabulary: Words, pairs: list[tuple[int, int]]) -> Tensor:
-    """Singulars, then plurals, seen in a plane: (2 * pairs, 2).
+    """Projects singulars, then plurals, to a plane: (2 * pairs, 2).
 
-    The first axis is the mean difference of plural and singular; the second, at right angles to it,
-    the direction in which the words differ most.
+    The first axis is the mean difference of plural and singular. The second is the direction of
+    most variance at a right angle to it.
     """
     singular, plural = (vocabulary.vectors[list(side)] for side in zip(*pairs, strict=True))
     first = torch.nn.functional.normalize((plural - singular).mean(0), dim=0)
@@ -87,12 +87,12 @@ def plane(vocabulary: Words, pairs: list[tuple[int, int]]) -> Tensor:
 
 
 def draw_embeddings(translator: Translator, axes: Any) -> list[str]:
-    """Nouns and their plurals in a plane; returns neighbours and how often the plural is found."""
+    """Plots nouns and their plurals in a plane; returns neighbours and shares of plurals found."""
     vocabulary = whole_words(translator, words_of_demo())
     pairs = noun_pairs(vocabulary)
     if len(pairs) < 3:
-        raise InputError("too few nouns are whole pieces of its vocabulary, --model, name a run of "
-                         "configs/demo.yaml")  # fmt: skip
+        raise InputError("The vocabulary of --model has too few nouns as single tokens. Name a run "
+                         "of configs/demo.yaml.")  # fmt: skip
     points = plane(vocabulary, pairs)
     ends = points.view(2, len(pairs), 2)  # singular or plural, noun, axis
     shown = apart(ends[..., 1], float(ends[..., 1].max() - ends[..., 1].min()) / 32)
@@ -112,7 +112,7 @@ def draw_embeddings(translator: Translator, axes: Any) -> list[str]:
 
 
 def apart(heights: Tensor, distance: float) -> list[int]:
-    """Nouns whose labels do not overlap: (2, nouns), the heights of both ends of each."""
+    """Returns nouns whose labels do not overlap, from the heights of both ends: (2, nouns)."""
     chosen: list[int] = []
     for number in range(heights.shape[1]):
         gaps = (heights[:, chosen] - heights[:, number, None]).abs()

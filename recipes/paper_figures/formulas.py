@@ -1,4 +1,4 @@
-"""Eq. 3, the learning rate, and §3.2.1, why the dot products are scaled."""
+"""The learning rate (Eq. 3), and the scaling of dot products (§3.2.1)."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from nmt.training.schedule import inverse_square_root
 
 WARMUP = BASE["training.warmup_steps"]
 KEYS, QUERIES, SEEDS = 64, 256, 20
-SIZES = [2**n for n in range(11)]  # of d_k
+SIZES = [2**n for n in range(11)]  # values of d_k
 
 
 def draw_learning_rate(axes: Any) -> list[str]:
-    """Eq. 3 for base and big; returns both peaks."""
+    """Plots Eq. 3 for base and big, and returns both peaks."""
     steps, lines = range(1, 50_001, 25), []
     for name, d_model in (("base", BASE["model.d_model"]), ("big", BIG["model.d_model"])):
         rates = [inverse_square_root(step, d_model, WARMUP) for step in steps]
@@ -29,7 +29,7 @@ def draw_learning_rate(axes: Any) -> list[str]:
 
 
 def draw_scaling(variances: Any, norms: Any) -> list[str]:
-    """The variance of q·k, and the gradient through the softmax with and without the scale."""
+    """Plots the variance of q·k, and the softmax's gradient with and without scaling."""
     names = {True: "softmax(q·k / √d_k)", False: "softmax(q·k)"}
     measured = [score_variance(d_k) for d_k in SIZES]
     variances.loglog(SIZES, measured, marker="o", linestyle="", label="measured", base=2)
@@ -56,7 +56,7 @@ def draw_scaling(variances: Any, norms: Any) -> list[str]:
 
 
 def score_variance(d_k: int, seed: int = 0) -> float:
-    """The variance of q·k over random queries and keys; the paper's footnote says d_k."""
+    """Returns the variance of q·k over random queries and keys; d_k according to footnote 4."""
     query, key = _drawn(4 * QUERIES, d_k, seed)
     return float((query @ key.T).var())
 
@@ -70,7 +70,7 @@ def _quantiles(is_scaled: bool) -> tuple[Any, Any, Any]:
 
 
 def jacobian_norm(d_k: int, seed: int, is_scaled: bool) -> float:
-    """Median over queries of ||diag(p) - p p^T||, p the attention weights of a random query."""
+    """Returns the median over queries of ||diag(p) - p p^T|| for attention weights p."""
     query, key = _drawn(KEYS, d_k, seed)
     query = query if is_scaled else query * d_k**0.5
     p = attention_weights(query, key, Visibility())  # (QUERIES, KEYS)
@@ -78,7 +78,7 @@ def jacobian_norm(d_k: int, seed: int, is_scaled: bool) -> float:
 
 
 def _drawn(keys: int, d_k: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Queries (QUERIES, d_k) and keys (keys, d_k) with components from N(0, 1)."""
+    """Returns queries (QUERIES, d_k) and keys (keys, d_k) with components from N(0, 1)."""
     generator = torch.Generator().manual_seed(seed)
     query = torch.randn(QUERIES, d_k, generator=generator, dtype=torch.float64)
     return query, torch.randn(keys, d_k, generator=generator, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Table 1: layers of each type, timed, with their sequential operations and longest paths."""
+"""Table 1: times of the layer types, their sequential operations and longest paths."""
 
 import math
 import statistics
@@ -15,17 +15,17 @@ from nmt.model.attention import Cache, SelfAttention, Visibility, attention
 from nmt.model.kernels.dropout import Randomness
 from nmt.paper import TABLE_1
 
-# Table 1's d, r and k; the representation of size d is that of every layer type
+# Table 1's d, r and k; all layer types have the width d
 D_MODEL, HEADS, NEIGHBOURHOOD, KERNEL = 256, 4, 64, 3
 LENGTHS = (64, 128, 256, 512, 1024, 2048, 4096)
 REPEATS = 9
 
 
 class RestrictedSelfAttention(SelfAttention):
-    """Table 1's restricted self-attention: each position sees those at most r / 2 away.
+    """Table 1's restricted self-attention: each position can attend to positions within r / 2.
 
-    Queries in blocks of r / 2 attend to the keys of their own block and its two neighbours, in time
-    and memory of O(r n d); masking the scores of full attention would leave O(n^2 d).
+    Queries in blocks of r / 2 attend to the keys of their own block and its two neighbours, in
+    O(r n d) time and memory. A mask on the scores of full attention would take O(n^2 d).
     """
 
     def __init__(self, model: Model, randomness: Randomness):
@@ -33,7 +33,7 @@ class RestrictedSelfAttention(SelfAttention):
         self.window = model.attention_window
 
     def forward(self, x: Tensor, visibility: Visibility, cache: Cache | None = None) -> Tensor:
-        """(1, C, D) -> (1, C, D); C a multiple of r / 2. Nothing but the window restricts it."""
+        """(1, C, D) -> (1, C, D), with C a multiple of r / 2; only the window limits attention."""
         width, length = self.window // 2, x.shape[1]
         query, key, value = (part[0].transpose(0, 1) for part in self.project(x))  # (C, H, K)
         query = query.unflatten(0, (-1, width)).transpose(1, 2)  # (C / w, H, w, K)
@@ -64,7 +64,7 @@ class Convolutional(nn.Conv1d):
 
 
 def layers() -> dict[str, nn.Module]:
-    """The layer types of Table 1, by the paper's names."""
+    """Returns the layer types of Table 1, by the paper's names."""
     d_k = D_MODEL // HEADS
     model = Model(d_model=D_MODEL, heads=HEADS, d_k=d_k, d_v=d_k, attention_window=NEIGHBOURHOOD)
     return {
@@ -76,15 +76,16 @@ def layers() -> dict[str, nn.Module]:
 
 
 def sequential_operations(name: str, length: int) -> int:
-    """Steps that must wait for one another in a layer of a type, over `length` positions."""
+    """Returns the number of operations of a layer that must follow one another."""
     return length if name == "recurrent" else 1
 
 
 def longest_path(name: str, length: int) -> int:
-    """The most operations that a signal needs from one position to another.
+    """Returns the maximum number of operations between two positions.
 
-    A layer carries it to the positions it connects, a recurrent one to the next in each step. The
-    paper's O(log_k(n)) for convolutions is that of dilated kernels; these are contiguous, O(n/k).
+    A layer connects a position directly to those it computes with; a recurrent layer connects it
+    to the next one in each step. The paper's O(log_k(n)) for convolutions holds for dilated
+    kernels; contiguous ones, as here, have O(n/k).
     """
     reach = {"self-attention": length, "recurrent": 1, "convolutional": KERNEL // 2,
              "restricted self-attention": NEIGHBOURHOOD // 2}[name]  # fmt: skip
@@ -94,7 +95,7 @@ def longest_path(name: str, length: int) -> int:
 def draw_table1(
     axes: Any, paths_axes: Any, lengths: Sequence[int] = LENGTHS, repeats: int = REPEATS
 ) -> list[str]:
-    """Table 1 in seconds, forward and backward, against length; and its path lengths."""
+    """Plots the seconds of forward and backward passes by length, and the path lengths."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.manual_seed(1)
     medians = timed({name: layer.to(device) for name, layer in layers().items()}, lengths, repeats)
@@ -105,7 +106,7 @@ def draw_table1(
             power = 2 if name == "self-attention" else 1
             guide = [times[-1] * (length / lengths[-1]) ** power for length in lengths]
             axes.loglog(lengths, guide, color="grey", linestyle=":", base=2)
-        style = "--" if name == "convolutional" else "-"  # on top of the recurrent layer's line
+        style = "--" if name == "convolutional" else "-"  # it lies on the recurrent layer's line
         paths_axes.loglog(lengths, path_lengths[name], style, marker="o", label=name, base=2)
     where = "a GPU" if device.type == "cuda" else f"CPU, threads: {torch.get_num_threads()}"
     axes.set_yscale("log", base=10)
@@ -122,7 +123,7 @@ def draw_table1(
 def _table(
     medians: dict[str, list[float]], path_lengths: dict[str, list[int]], lengths: Sequence[int]
 ) -> list[str]:
-    """Table 1 with numbers for the shortest and the longest sequence."""
+    """Returns Table 1 with numbers for the shortest and the longest sequence."""
     ends = {0: lengths[0], -1: lengths[-1]}
     head = "".join(f"  {f'n = {n}: ops':>13}  {'path':>5}  {'ms':>7}" for n in ends.values())
     lines = [f"{'':>25}  {'per layer':>9}{head}"]
@@ -139,23 +140,23 @@ def _table(
 def timed(
     by_name: dict[str, nn.Module], lengths: Sequence[int], repeats: int
 ) -> dict[str, list[float]]:
-    """Median seconds of each layer at each length.
+    """Returns the median seconds of each layer at each length.
 
-    Every layer is timed once at every length before any is timed again, so that a
-    slow moment of the machine spoils single times and not a curve.
+    Times every layer once at every length before repeating any, so that a slow phase of the machine
+    affects single times, not a whole curve.
     """
     times: dict[tuple[str, int], list[float]] = {}
     for _ in range(repeats + 1):
         for length in lengths:
             for name, layer in by_name.items():
                 times.setdefault((name, length), []).append(seconds(layer, length))
-    return {  # the first of each has warmed up
+    return {  # without the first time of each, which warms up
         name: [statistics.median(times[name, length][1:]) for length in lengths] for name in by_name
     }
 
 
 def seconds(layer: nn.Module, length: int) -> float:
-    """The time of a layer's forward and backward pass over one sequence."""
+    """Times the forward and backward pass of a layer over one sequence."""
     device = next(layer.parameters()).device
     x = torch.randn(1, length, D_MODEL, device=device, requires_grad=True)
     began = time.perf_counter()

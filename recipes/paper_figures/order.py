@@ -1,4 +1,4 @@
-"""§3.5: without positions the encoder sees a set of words. §3.2.3: who may look at whom."""
+"""§3.5: without positions the encoder treats a sentence as a set. §3.2.3: attention masks."""
 
 import random
 from typing import Any
@@ -18,7 +18,7 @@ SENTENCE = [
 
 
 class NoPositions(nn.Module):
-    """Takes the place of a Transformer's positional encodings and adds nothing."""
+    """Replaces positional encodings by zeros."""
 
     max_length = None
 
@@ -28,7 +28,7 @@ class NoPositions(nn.Module):
 
 
 def random_transformer(seed: int = 0) -> Transformer:
-    """A small model with random weights; what is shown here holds for any."""
+    """Returns a small model with random weights; the results hold for any weights."""
     model = Model(d_model=64, d_ff=128, heads=4, d_k=16, d_v=16, encoder_layers=2, decoder_layers=2)
     transformer = Transformer(model, vocabulary_size=100, max_length=64)
     transformer.initialize(seed)
@@ -37,13 +37,14 @@ def random_transformer(seed: int = 0) -> Transformer:
 
 @torch.no_grad()
 def state_distances(transformer: Transformer, tokens: Tensor, order: list[int]) -> Tensor:
-    """Distances between the encoder's states of a sentence and of the same words shuffled.
+    """Returns distances between the encoder's states of a sentence and of the shuffled sentence.
 
     Args:
-        tokens: (C,) int64; order: for each place of the shuffled sentence the word that goes there.
+        tokens: (C,) int64.
+        order: index of the original word at each position of the shuffled sentence.
 
     Returns:
-        (C, C): rows are the words where they were, columns the places of the shuffled sentence.
+        (C, C): rows are positions of the original sentence, columns of the shuffled one.
     """
     states, shuffled = (
         transformer.encode(Tokens.of_rows(row[None]))[0] for row in (tokens, tokens[order])
@@ -52,7 +53,7 @@ def state_distances(transformer: Transformer, tokens: Tensor, order: list[int]) 
 
 
 def draw_order(*panels: Any) -> list[str]:
-    """The distances of a shuffled sentence, without positions and with them."""
+    """Plots the distances for a shuffled sentence, without and with positions."""
     order = random.Random(1).sample(range(len(SENTENCE)), len(SENTENCE))
     tokens = torch.arange(10, 10 + len(SENTENCE))
     shuffled = [SENTENCE[i] for i in order]
@@ -66,13 +67,13 @@ def draw_order(*panels: Any) -> list[str]:
         heat_map(axes, distances, "distance of states", cmap="Blues_r", vmin=0)
         name_ticks(axes, shuffled, SENTENCE)
         axes.set(title=f"Encoder {name}", xlabel="the shuffled sentence", ylabel="the sentence")
-        moved = distances[order, range(len(order))]  # of each word to itself in the other sentence
+        moved = distances[order, range(len(order))]  # between the two states of each word
         lines.append(f"{name}: a word's state moves by at most {moved.max():.1e}")
     return lines
 
 
 def masks(length: int) -> dict[str, Tensor]:
-    """What each query (row) sees of the keys (columns), by the name of the rule: (C, C) bool."""
+    """Returns the keys (columns) that each query (row) can attend to, by rule: (C, C) bool."""
     at = torch.arange(length)[None]
     half = 1 + (at >= length // 2).long()
     sees = {
@@ -80,12 +81,12 @@ def masks(length: int) -> dict[str, Tensor]:
         "two sentences in one row": Visibility((half, half)),
         "restricted, r = 4 (§4)": Visibility(positions=(at, at), window=4),
     }
-    flat = torch.zeros(1, 1, length, 1)  # equal scores: the weights show the mask alone
+    flat = torch.zeros(1, 1, length, 1)  # equal scores, so that weights show only the mask
     return {name: attention_weights(flat, flat, rule)[0, 0] > 0 for name, rule in sees.items()}
 
 
 def draw_masks(*panels: Any) -> list[str]:
-    """Each rule as a picture: dark where attention is allowed."""
+    """Plots each mask; dark cells are allowed."""
     found = masks(len(SENTENCE))
     for axes, (name, sees) in zip(panels, found.items(), strict=True):
         axes.imshow(sees.numpy(), cmap="Blues", vmin=0, vmax=1.4, interpolation="nearest")

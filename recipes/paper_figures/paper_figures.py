@@ -1,8 +1,8 @@
-"""What a reader of the paper wants to see: pictures and numbers, measured with this code.
+"""Pictures and numbers that illustrate the paper, measured with this code.
 
     python recipes/paper_figures/paper_figures.py figures --model runs/demo
 
-docs/understanding.md explains them. Pictures that need a trained model are left out without one.
+docs/understanding.md explains them. Without a model, pictures that need one are omitted.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # run by its path, Python looks beside it only
+sys.path.insert(0, str(Path(__file__).parents[2]))  # as a script, Python only adds its directory
 
 from nmt.cli.terminal import run_script
 from nmt.config import Demo
@@ -24,11 +24,11 @@ from recipes.paper_figures.drawing import figure
 
 Draw = Callable[..., Iterable[str]]  # takes the panels, returns the numbers as lines
 
-PAIRS = 300  # of the test set, at most
+PAIRS = 300  # maximum pairs of the test set
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Draws the pictures into the folder named in `argv` and prints their numbers."""
+    """Draws the pictures into the directory that `argv` names, and prints their numbers."""
     given = arguments(argv)
     folder, model = given.folder, given.model
     keep_freed_memory()
@@ -39,20 +39,20 @@ def main(argv: Sequence[str] | None = None) -> None:
             lines = list(draw(*axes))
         print(path, *(f"    {line}" for line in lines), sep="\n", flush=True)
     if not model:
-        print("beyond, embeddings, alignment and example need a trained model: run make demo, then "
-              "add --model runs/demo")  # fmt: skip
+        print("beyond, embeddings, alignment and example need a trained model. Run make demo, then "
+              "add --model runs/demo.")  # fmt: skip
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The folder, and the model or None."""
-    parser = argparse.ArgumentParser(description="Shows what the paper says, measured.")
+    """Parses the output directory and the optional model."""
+    parser = argparse.ArgumentParser(description="Draws pictures that illustrate the paper.")
     parser.add_argument("folder", type=Path, nargs="?", default="figures", help="default: figures")
-    parser.add_argument("--model", type=Path, help="a run of configs/demo.yaml, such as runs/demo")
+    parser.add_argument("--model", type=Path, help="run of configs/demo.yaml, such as runs/demo")
     return parser.parse_args(argv)
 
 
 def of_formulas() -> list[tuple[str, int, Draw]]:
-    """Name, number of panels and drawing of the pictures that need no model."""
+    """Returns name, number of panels and drawing function of each picture without a model."""
     return [
         ("order", 2, order.draw_order),
         ("masks", 3, order.draw_masks),
@@ -65,16 +65,16 @@ def of_formulas() -> list[tuple[str, int, Draw]]:
 
 
 def of_model(path: Path) -> list[tuple[str, int, Draw]]:
-    """The same of the pictures of a trained model.
+    """Returns name, number of panels and drawing function of each picture of a trained model.
 
     Raises:
-        NoModelError: there is no sound model.
-        InputError: it is not one of the demo language.
+        NoModelError: there is no usable model.
+        InputError: the model was not trained on the demo language.
     """
     translator = Translator.load(path, precision="fp32")
     pairs = test_pairs(translator)
     if not pairs:
-        raise InputError(f"no demo test set, {path}, name a run of configs/demo.yaml")
+        raise InputError(f"{path} has no demo test set. Name a run of configs/demo.yaml.")
     return [
         ("beyond", 2, partial(positions.draw_beyond, translator, pairs)),
         ("embeddings", 1, partial(embeddings.draw_embeddings, translator)),
@@ -84,14 +84,14 @@ def of_model(path: Path) -> list[tuple[str, int, Draw]]:
 
 
 def test_pairs(translator: Translator) -> list[DemoPair]:
-    """The first sentences of the test set that the model's configuration names."""
+    """Returns the first sentence pairs of the model's test set."""
     corpora = [c.settings for c in translator.config.data.test if isinstance(c, Demo)]
     pairs = [pair for c in corpora for pair in demo_pairs(c.pairs, c.seed, "test")]
     return pairs[:PAIRS]
 
 
 def telling(pairs: Sequence[DemoPair]) -> DemoPair:
-    """The pair whose word order differs most: with most links that cross another."""
+    """Returns the pair whose word orders differ most: with the most crossing links."""
 
     def crossings(pair: DemoPair) -> int:
         links = aligned(pair.source, pair.target).sure

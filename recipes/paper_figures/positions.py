@@ -1,4 +1,4 @@
-"""§3.5: positions as rotations, their similarity, and a model beyond those it knows."""
+"""§3.5: positions as rotations, their similarity, and extrapolation to unseen positions."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ JOINED = (1, 2, 3, 4, 6, 8)
 
 
 def draw_positions(axes: Any) -> list[str]:
-    """The positional encodings, sines and cosines interleaved."""
+    """Plots the positional encodings, with sines and cosines interleaved."""
     table = sinusoids(128, 128)
     heat_map(axes, table, "PE", aspect="auto", cmap="RdBu", vmin=-1, vmax=1)
     axes.set(xlabel="dimension", ylabel="position", title="Positional encodings (§3.5)")
@@ -31,10 +31,10 @@ def draw_positions(axes: Any) -> list[str]:
 
 
 def rotation(offset: int, d_model: int) -> Tensor:
-    """The matrix M with PE(pos + offset) = M PE(pos) for every pos: (d_model, d_model) float64.
+    """Returns the matrix M with PE(pos + offset) = M PE(pos): (d_model, d_model) float64.
 
-    Each pair of dimensions (2i, 2i + 1) is turned by the angle offset / 10000^(2i / d_model), since
-    sin(a + b) = sin a cos b + cos a sin b and cos(a + b) = cos a cos b - sin a sin b.
+    It rotates each pair of dimensions (2i, 2i + 1) by the angle offset / 10000^(2i / d_model),
+    because sin(a + b) = sin a cos b + cos a sin b and cos(a + b) = cos a cos b - sin a sin b.
     """
     even = torch.arange(0, d_model, 2, dtype=torch.float64)
     angles = offset * torch.exp(even * (-math.log(10_000.0) / d_model))
@@ -44,14 +44,14 @@ def rotation(offset: int, d_model: int) -> Tensor:
 
 
 def similarity(d_model: int, distances: Sequence[int], position: int = 1000) -> list[float]:
-    """The cosine of PE(position) and PE(position + distance); the same at any position."""
+    """Returns the cosine of PE(position) and PE(position + distance), equal at all positions."""
     table = sinusoids(position + max(distances) + 1, d_model)
     at = [position + distance for distance in distances]
     return torch.cosine_similarity(table[at], table[position][None]).tolist()
 
 
 def draw_rotation(matrix: Any, cosines: Any) -> list[str]:
-    """PE(pos + 3) as a matrix times PE(pos), and how alike positions are."""
+    """Plots the matrix M with PE(pos + 3) = M PE(pos), and the similarity of positions."""
     offset, d_model = 3, 32
     heat_map(matrix, rotation(offset, d_model), "entry", cmap="RdBu", vmin=-1, vmax=1)
     matrix.set(
@@ -76,7 +76,7 @@ def draw_rotation(matrix: Any, cosines: Any) -> list[str]:
 
 
 class Moved(nn.Module):
-    """Positional encodings that begin at another position than 0."""
+    """Positional encodings that start at a position other than 0."""
 
     max_length = None
 
@@ -91,7 +91,7 @@ class Moved(nn.Module):
 
 @contextmanager
 def moved(transformer: Transformer, by: int) -> Iterator[Transformer]:
-    """Within the block both stacks number their positions from `by` on."""
+    """Makes both stacks number their positions from `by` on within the block."""
     own = transformer.positions
     transformer.positions = Moved(own, by)
     try:
@@ -101,7 +101,7 @@ def moved(transformer: Transformer, by: int) -> Iterator[Transformer]:
 
 
 def nll(transformer: Transformer, pairs: Sequence[TokenPair]) -> float:
-    """Nats per target token of given translations, the end symbols counted."""
+    """Returns nats per target token of given translations, including EOS."""
     found = [value for some in log_probabilities(transformer, pairs) for value in some]
     return -math.fsum(found) / len(found)
 
@@ -109,7 +109,7 @@ def nll(transformer: Transformer, pairs: Sequence[TokenPair]) -> float:
 def pairs_of_ids(
     translator: Translator, pairs: Sequence[DemoPair], joined: int = 1
 ) -> list[TokenPair]:
-    """Sentence pairs as token ids, `joined` of them at a time as if they were one sentence."""
+    """Returns sentence pairs as token ids, joining `joined` sentences into one."""
     groups = [pairs[i : i + joined] for i in range(0, len(pairs) - joined + 1, joined)]
     texts = [(" ".join(p.source for p in some), " ".join(p.target for p in some))
              for some in groups]  # fmt: skip
@@ -120,8 +120,8 @@ def pairs_of_ids(
 def nll_when_moved(
     translator: Translator, pairs: Sequence[TokenPair], moves: Sequence[int]
 ) -> dict[int, float]:
-    """Nats per token with the first word at each of these positions that the model has."""
-    limit = translator.transformer.max_length or math.inf  # learned positions end somewhere
+    """Returns nats per token by the position of the first word, for positions the model has."""
+    limit = translator.transformer.max_length or math.inf  # learned positions are limited
     longest = max(len(side) for pair in pairs for side in pair)
     found = {}
     for by in moves:
@@ -134,7 +134,7 @@ def nll_when_moved(
 def nll_when_joined(
     translator: Translator, pairs: Sequence[DemoPair], joined: Sequence[int]
 ) -> dict[float, float]:
-    """Nats per token by the mean length of the target, with so many sentences made one."""
+    """Returns nats per token by mean target length, for several numbers of joined sentences."""
     limit = translator.transformer.max_length or math.inf
     found = {}
     for count in joined:
@@ -148,7 +148,7 @@ def nll_when_joined(
 def draw_beyond(
     translator: Translator, pairs: Sequence[DemoPair], by_move: Any, by_length: Any
 ) -> list[str]:
-    """How the model fares at positions, and at lengths, that it has never been trained on."""
+    """Plots the loss at positions and lengths that do not occur in training."""
     plain = pairs_of_ids(translator, pairs)
     longest = max(len(target) for _, target in plain)
     moves = nll_when_moved(translator, plain, MOVES)

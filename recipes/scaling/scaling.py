@@ -1,8 +1,8 @@
-"""How time and memory grow with the size of what is trained, translated and prepared.
+"""Measures how time and memory grow with the size of training, translation and preparation.
 
     python recipes/scaling/scaling.py figures/scaling
 
-measures one curve for each size and writes scaling.json and a page of pictures, scaling.html.
+measures a curve per kind of size, and writes scaling.json and a page of plots, scaling.html.
 """
 
 import argparse
@@ -42,30 +42,30 @@ SMALL_MODEL = [
     "model.d_model=16", "model.d_ff=16", "model.heads=2", "model.d_k=8", "model.d_v=8",
     "training.precision=fp32", "training.batch_tokens=256",
 ]  # fmt: skip
-SENTENCES, SMALL_SENTENCES = 60, 3  # translated for each beam
+SENTENCES, SMALL_SENTENCES = 60, 3  # translated per beam size
 MANY_PAIRS, FEW_PAIRS = 32_000, 300  # prepared by several processes
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A size, and what is measured for each of its values."""
+    """A kind of size, its values, and what is measured for each."""
 
     name: str
-    label: str  # of the size
-    unit: str  # of the time
+    label: str  # of the size axis
+    unit: str  # of the time axis
     sizes: Sequence[int]
-    measure: Callable[..., dict[str, float]]  # size, configuration, folder, the gate's best so far
-    is_apart: bool = True  # measured in a process of its own, so that peak memory is its own
+    measure: Callable[..., dict[str, float]]  # size, configuration, folder, the gate's best rate
+    is_apart: bool = True  # whether a process of its own measures it, for its peak memory
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measures all curves into the folder named in `argv`."""
+    """Measures all curves and writes them to the directory that `argv` names."""
     parser = argparse.ArgumentParser(description="Measures how time and memory grow with sizes.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--small", action="store_true",
-                        help="in half a minute, to see that it works; in one process, so that "
-                             "memory is that of all sizes so far")  # fmt: skip
-    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="of the model measured")
+                        help="tiny sizes, in half a minute, to try the script; in one process, so "
+                             "that peak memory includes earlier sizes")  # fmt: skip
+    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help="settings of the model")
     arguments = parser.parse_intermixed_args(argv)
     arguments.folder.mkdir(parents=True, exist_ok=True)
     is_small = arguments.small
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def curves(is_small: bool) -> list[Curve]:
-    """All curves; the small ones have two sizes each."""
+    """Returns all curves; small ones have two sizes each."""
     cores = default_processes()
     token, sentence, whole = "ms a target token", "ms a sentence", "s"
     everything = [
@@ -115,7 +115,7 @@ def curves(is_small: bool) -> list[Curve]:
 def _point(
     curve: Curve, size: int, config: Config, found: dict[str, Any], is_small: bool
 ) -> dict[str, float]:
-    """Seconds and bytes of one size; the gate knows how fast the machine was before."""
+    """Measures the seconds and bytes of one size, with the gate's best rate so far."""
     with tempfile.TemporaryDirectory() as name:
         call = (curve, size, config, Path(name), found["best_probe"], is_small)
         if curve.is_apart and not is_small:
@@ -130,19 +130,19 @@ def _point(
 def measure_into(
     curve: Curve, size: int, config: Config, folder: Path, best: float, is_small: bool
 ) -> None:
-    """Measures a point and writes it into `folder`."""
+    """Measures a point and writes it to `folder`."""
     point = curve.measure(size, config, folder, best, is_small)
     (folder / "point.json").write_text(json.dumps(point))
 
 
 def changed(config: Config, **sections: dict[str, Any]) -> Config:
-    """A configuration with other values, by section and key."""
+    """Returns a configuration with other values, by section and key."""
     parts = {name: getattr(config, name).model_copy(update=new) for name, new in sections.items()}
     return config.model_copy(update=parts)
 
 
 def by_length(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Training on pairs of one length, as many tokens a step for each length."""
+    """Measures training on pairs of one length, with the same number of tokens per step."""
     tokens = config.training.batch_tokens
     lengths = np.full((2, max(1, 10 * tokens // size)), size)
     config = changed(config, data={"max_length": size})
@@ -150,23 +150,23 @@ def by_length(size: int, config: Config, folder: Path, best: float, is_small: bo
 
 
 def by_batch(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Training with drawn sentences and larger steps."""
+    """Measures training on random sentences with larger steps."""
     return trained(changed(config, training={"batch_tokens": size}), best)
 
 
 def by_vocabulary(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Training with drawn sentences of more pieces."""
+    """Measures training on random sentences with a larger vocabulary."""
     return trained(changed(config, tokenizer={"vocabulary_size": size}), best)
 
 
 def by_layers(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Training with deeper stacks."""
+    """Measures training with more layers."""
     model = {"encoder_layers": size, "decoder_layers": size}
     return trained(changed(config, model=model), best)
 
 
 def trained(config: Config, best: float, lengths: np.ndarray | None = None) -> dict[str, float]:
-    """Seconds of training for each target token, and peak memory."""
+    """Returns the seconds of training per target token, and peak memory."""
     shard = (
         drawn_shard(config)
         if lengths is None
@@ -189,7 +189,7 @@ def _gate(ranks: Ranks, best: float) -> Gate:
 
 
 def by_beam(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Translating drawn sentences with more hypotheses."""
+    """Measures translation of random sentences with a larger beam."""
     found = benchmark_translation(
         config,
         options=SearchOptions(beam=size),
@@ -200,17 +200,17 @@ def by_beam(size: int, config: Config, folder: Path, best: float, is_small: bool
 
 
 def by_corpus(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Preparing more pairs, in one process."""
+    """Measures preparation of more pairs in one process."""
     return prepared(size, 1, folder)
 
 
 def by_processes(size: int, config: Config, folder: Path, best: float, is_small: bool):
-    """Preparing the same pairs by more processes."""
+    """Measures preparation of the same pairs with more processes."""
     return prepared(FEW_PAIRS if is_small else MANY_PAIRS, size, folder)
 
 
 def prepared(pairs: int, processes: int, folder: Path) -> dict[str, float]:
-    """Seconds of preparing pairs of the demo's language, and the memory of this process."""
+    """Returns the seconds of preparing demo pairs, and the memory of this process."""
     config = load(
         CONFIG,
         [f"data.train=[{{demo: {{pairs: {pairs}}}}}]", f"data.directory={folder / 'data'}",
@@ -224,10 +224,9 @@ def prepared(pairs: int, processes: int, folder: Path) -> dict[str, float]:
 
 
 def measured_quadratic_length(points: Sequence[dict[str, float]]) -> float | None:
-    """Tokens at which the part of a token's time that grows with length is as great as the rest.
+    """Returns the sentence length at which the length-dependent part of the time is half of it.
 
-    The time is fitted as a + b * length, each point with the same relative weight; None if it does
-    not grow.
+    Fits the time per token as a + b * length with equal relative weights. None if it does not grow.
     """
     lengths = np.array([point["size"] for point in points], dtype=float)
     seconds = np.array([point["seconds"] for point in points])
@@ -237,7 +236,7 @@ def measured_quadratic_length(points: Sequence[dict[str, float]]) -> float | Non
 
 
 def page(found: dict[str, Any]) -> str:
-    """All curves as one HTML page."""
+    """Returns an HTML page with all curves."""
     lengths = found["quadratic_length"]
     measured = f"{lengths['measured']:,.0f}" if lengths["measured"] else "not reached"
     parts = [
@@ -249,9 +248,9 @@ def page(found: dict[str, Any]) -> str:
         "h2{font-size:1.1em;margin:0}svg{width:100%;height:auto}</style>",
         f"<h1>Cost against size</h1><p>{escape(found['device'])}; "
         f"<code>{escape(' '.join(found['settings']))}</code></p>",
-        f"<p>Attention's products cost as much as all others at {lengths['by_formula']:,.0f} "
-        f"tokens a sentence by formula; the part of the time that grows with length is as great "
-        f"as the rest at {measured}.</p><main>",
+        f"<p>By formula, attention's products cost as much as all others at a sentence length of "
+        f"{lengths['by_formula']:,.0f} tokens. The measured length at which half of the time "
+        f"depends on length is {measured}.</p><main>",
     ]
     for name, curve in found["curves"].items():
         sizes = [point["size"] for point in curve["points"]]
@@ -265,12 +264,12 @@ def page(found: dict[str, Any]) -> str:
 
 
 def scale(unit: str) -> float:
-    """Seconds or bytes in a unit, by its first word."""
+    """Returns the seconds or bytes in a unit, by its first word."""
     return {"ms": 1e-3, "s": 1.0, "GiB": 2**30}[unit.split()[0]]
 
 
 def chart(sizes: Sequence[float], values: Sequence[float]) -> str:
-    """A curve with both axes logarithmic where its values are far enough apart."""
+    """Draws a curve; an axis is logarithmic if its values differ enough."""
     across = value_axis(sizes, from_zero=False, is_log=True)
     up = value_axis(values, from_zero=True, is_log=True)
     places = [(across.place(x), up.place(y)) for x, y in zip(sizes, values, strict=True)]

@@ -1,9 +1,9 @@
-"""Many clients at once against `nmt serve`, beside `nmt translate` of the same sentences.
+"""Loads `nmt serve` with many concurrent clients, and compares it with `nmt translate`.
 
     python recipes/serving_load/load.py runs/demo --input test.en
 
-Both run one after the other, twice, in processes of their own. A client has one connection; it
-sends a sentence, waits for the answer, and sends the next.
+Both run alternately, twice, in processes of their own. Each client has one connection; it sends a
+sentence, waits for the answer, and sends the next sentence.
 """
 
 import argparse
@@ -31,16 +31,16 @@ from nmt.errors import InputError
 from nmt.storage.opening import read_lines
 
 _ROUNDS = 2
-_SETTLE_S = 3.0  # in which connections are made and batches find their size
-_AT_LEAST_S = 10.0  # of translating in one go
+_SETTLE_S = 3.0  # time to connect and to reach a stable batch size
+_AT_LEAST_S = 10.0  # minimum seconds of one translation
 
 
 @dataclass
 class Load:
-    """What clients have seen."""
+    """The answers that the clients received."""
 
     seconds: float = 0.0
-    statuses: Counter[int] = field(default_factory=Counter)  # of the answers in that time
+    statuses: Counter[int] = field(default_factory=Counter)  # of the answers in the measured time
     latencies: list[float] = field(default_factory=list)  # seconds
 
     @property
@@ -48,14 +48,14 @@ class Load:
         return self.statuses[200] / self.seconds
 
     def percentile(self, share: float) -> float:
-        """The latency that this share of the answers does not exceed."""
+        """Returns the latency that this share of the answers does not exceed."""
         return sorted(self.latencies)[
             min(int(share * len(self.latencies)), len(self.latencies) - 1)
         ]
 
 
 class _Client(asyncio.Protocol):
-    """Sends the next request as soon as the last is answered."""
+    """Sends the next request as soon as the previous one is answered."""
 
     def __init__(self, requests: Iterator[bytes], load: Load, until: float):
         self.requests, self.load, self.until = requests, load, until
@@ -90,7 +90,7 @@ class _Client(asyncio.Protocol):
 
 
 async def load(port: int, sentences: Sequence[str], clients: int, seconds: float) -> Load:
-    """What so many clients see in so many seconds; a lost connection counts as status 0."""
+    """Runs clients for some seconds; a lost connection counts as status 0."""
     found, loop = Load(seconds), asyncio.get_running_loop()
     requests = cycle([_request(sentence) for sentence in sentences])
     until = time.perf_counter() + seconds
@@ -110,19 +110,19 @@ def _request(sentence: str) -> bytes:
 
 @contextmanager
 def server(model: Path) -> Iterator[int]:
-    """`nmt serve` as a process; yields its port when it is ready."""
+    """Starts `nmt serve` and yields its port when it is ready."""
     command = [sys.executable, "-m", "nmt", "serve", str(model), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
-        told, port = "", 0
+        output, port = "", 0
         for line in process.stderr:
-            told += line
+            output += line
             if found := re.search(r":(\d+), loading", line):
                 port = int(found[1])
             if line == "nmt: ready\n":
                 break
         else:
-            raise InputError(f"the server did not start, {model}, see: {told}")
+            raise InputError(f"nmt serve {model} did not start: {output}")
         try:
             yield port
         finally:
@@ -131,7 +131,7 @@ def server(model: Path) -> Iterator[int]:
 
 
 def sentences_per_second(model: Path, sentences: Sequence[str]) -> float:
-    """Of `nmt translate` without its start: from the seconds for a text and for three of it."""
+    """Returns the rate of `nmt translate` without its start: of three texts against one."""
     number = len(sentences)
     while True:
         once, thrice = (_translate_s(model, sentences, times * number) for times in (1, 3))
@@ -154,11 +154,11 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add_model(parser)
     parser.add_argument("--input", type=Path, metavar="F",
-                        help="sentences, one a line (default: its own test set)")  # fmt: skip
+                        help="one sentence per line (default: the model's test set)")  # fmt: skip
     parser.add_argument("--clients", type=positive, default=200, metavar="N",
-                        help="at once (default: 200)")  # fmt: skip
+                        help="concurrent clients (default: 200)")  # fmt: skip
     parser.add_argument("--seconds", type=positive, default=30, metavar="N",
-                        help="of load, twice (default: 30)")  # fmt: skip
+                        help="seconds of load per round, in two rounds (default: 30)")  # fmt: skip
     return parser.parse_args(words)
 
 
@@ -169,12 +169,12 @@ def main(words: Sequence[str] | None = None) -> None:
     rates, loads = [], []
     for number in range(1, _ROUNDS + 1):
         rates.append(sentences_per_second(arguments.model, sentences))
-        say(f"round {number}: nmt translate, {rates[-1]:.0f} sentences per second")
+        say(f"Round {number}: nmt translate, {rates[-1]:.0f} sentences per second.")
         with server(arguments.model) as port:
             asyncio.run(load(port, sentences, arguments.clients, _SETTLE_S))
             found = asyncio.run(load(port, sentences, arguments.clients, arguments.seconds))
         loads.append(found)
-        say(f"round {number}: nmt serve, {found.per_second:.0f} sentences per second")
+        say(f"Round {number}: nmt serve, {found.per_second:.0f} sentences per second.")
     statuses = sum((each.statuses for each in loads), Counter[int]())
     served = statistics.mean(each.per_second for each in loads)
     rate = statistics.mean(rates)

@@ -1,4 +1,4 @@
-"""The clock of the comparison: times only what begins and ends while the machine is fast."""
+"""A clock that measures only in fast phases of the machine."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,11 +14,11 @@ CPU = torch.device("cpu")
 
 
 class Clock:
-    """Times work by the gate of `nmt benchmark`.
+    """Times work with the gate of `nmt benchmark`.
 
     Args:
-        best: the known product's rate in earlier visits, FLOPs per second; 0 if there are none.
-        is_trial: whether the time does not matter, so that no phase is too slow.
+        best: the probe's rate in earlier visits, in FLOPs per second; 0 if there are none.
+        is_trial: whether times do not matter, so that no phase counts as slow.
     """
 
     def __init__(self, best: float = 0.0, *, is_trial: bool = False):
@@ -42,9 +42,9 @@ class Clock:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Returns the known product's rates, FLOPs per second, and how much work was repeated."""
+        """Returns the probe's rates in FLOPs per second, and how much work was repeated."""
         return {
-            "slowest_product": self.slowest,  # around the work that counts
+            "slowest_product": self.slowest,  # around the work that was kept
             "best_product": self.gate.best,
             "repeated": self.repeated,
         }

@@ -1,13 +1,13 @@
-"""nmt beside other systems: the same work, on this machine, in one run.
+"""Compares nmt with other systems on the same work and machine.
 
     python -m recipes.speed.compare train [--peers fairseq,sockeye] [--precision bf16] [--pairs 5]
     python -m recipes.speed.compare translate
     python -m recipes.speed.compare text MODEL SOURCE REFERENCE
 
-Each pair is a visit to nmt and one to a peer, processes that follow each other at once, so that
-both meet the machine in the same state; who comes first alternates. Pairs are added to
-OUTPUT/pairs.jsonl as they are done: the same command continues an interrupted run. At the end
-OUTPUT/table.md and OUTPUT/speed.png show all that is there.
+A pair consists of a visit to nmt and a visit to a peer, in processes that follow each other
+immediately, so that both find the machine in the same state. Their order alternates. Each pair is
+appended to OUTPUT/pairs.jsonl, and the same command continues an interrupted run. At the end,
+OUTPUT/table.md and OUTPUT/speed.png show all pairs.
 """
 
 import argparse
@@ -42,9 +42,9 @@ PRECISIONS = {
     "translate": ("fp32", "bf16", "int8"),
     "text": ("fp32", "bf16", "int8"),
 }
-_HAS_NOT = {("ctranslate2", "bf16"): "fp32"}  # what a peer lacks, and what it does instead
-_TRIES = 2  # pairs are measured at most so many times as often as are wanted
-_LIMIT_S = 1800.0  # for a visit
+_HAS_NOT = {("ctranslate2", "bf16"): "fp32"}  # unsupported precision -> replacement
+_TRIES = 2  # maximum measured pairs per wanted one
+_LIMIT_S = 1800.0  # per visit
 
 Visit = Callable[
     [str, Path, str, float], dict[str, Any]
@@ -53,20 +53,20 @@ Visit = Callable[
 
 @dataclass(frozen=True)
 class Setting:
-    """What pairs have in common."""
+    """What a series of pairs has in common."""
 
     task: str
     peer: str
-    precision: str  # nmt's
+    precision: str  # of nmt
     peer_precision: str
-    work: dict[str, Any]  # its size, and on which machine
+    work: dict[str, Any]  # its size, and the machine
 
     def as_json(self) -> dict[str, Any]:
         return vars(self)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Measures the pairs that are missing, and writes table and picture."""
+    """Measures the missing pairs, and writes the table and the picture."""
     arguments = _arguments(argv)
     pairs = Pairs(arguments.output / "pairs.jsonl")
     try:
@@ -91,22 +91,23 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
                           default=PRECISIONS[name])  # fmt: skip
         task.add_argument("--pairs", type=positive, default=5, metavar="N")
         task.add_argument("--steps", type=positive, default=5, metavar="N",
-                          help="of training in a visit")  # fmt: skip
+                          help="training steps per visit")  # fmt: skip
         task.add_argument("--threads", type=positive, default=torch.get_num_threads(), metavar="N")
         task.add_argument("--output", type=Path, default=Path("runs/speed"), metavar="DIR")
         task.add_argument("--environments", type=Path, default=ENVIRONMENTS, metavar="DIR",
-                          help="of the peers, which are installed there")  # fmt: skip
+                          help="directory with the peers' environments")  # fmt: skip
         task.add_argument("--small", action="store_true",
-                          help="a trial: a tiny model, whatever the phase")  # fmt: skip
+                          help="a trial with a tiny model, in any phase")  # fmt: skip
     arguments = parser.parse_args(argv)
     if unknown := set(arguments.peers) - set(PEERS[arguments.task]):
         known = ", ".join(PEERS[arguments.task])
-        raise InputError(f"no such peer, --peers {','.join(sorted(unknown))}, choose from {known}")
+        unknown_peers = ",".join(sorted(unknown))
+        raise InputError(f"--peers {unknown_peers}: Unknown peer. Choose from {known}.")
     return arguments
 
 
 class Pairs:
-    """The pairs of a file, to which those measured are added."""
+    """The pairs in a file; adding one appends it to the file."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -121,16 +122,16 @@ class Pairs:
             print(json.dumps(line), file=file, flush=True)
 
     def of(self, setting: Setting) -> list[dict[str, Any]]:
-        """All of one setting."""
+        """Returns the pairs of a setting."""
         return [line for line in self.lines if line["setting"] == setting.as_json()]
 
     def missing(self, setting: Setting, wanted: int) -> int:
-        """How many more are needed until enough of them count."""
+        """Returns how many more pairs a setting needs."""
         return wanted - sum(line in self.of(setting) for line in counted(self.lines))
 
 
 def _measure(arguments: argparse.Namespace, pairs: Pairs) -> None:
-    """Round by round, one pair of each setting that has too few."""
+    """Measures in rounds, with one pair per round for each setting that needs more."""
     settings = list(_settings(arguments))
     visit = _visits_of_text(arguments, settings) if arguments.task == "text" else _visits(arguments)
     for _ in range(_TRIES * arguments.pairs):
@@ -144,14 +145,14 @@ def _measure(arguments: argparse.Namespace, pairs: Pairs) -> None:
             try:
                 found = {index: visit(*visits[index], best) for index in order}
             except InputError as error:
-                say(f"{setting.peer}, {setting.precision}: left out: {error}")
+                say(f"{setting.peer}, {setting.precision}: Left out. {error}")
                 settings.remove((setting, python))
                 continue
             pairs.add(setting, found[0], found[1])
-            say(_told(setting, found[0], found[1], missing))
+            say(_rates_line(setting, found[0], found[1], missing))
 
 
-def _told(setting: Setting, nmt: dict[str, Any], peer: dict[str, Any], missing: int) -> str:
+def _rates_line(setting: Setting, nmt: dict[str, Any], peer: dict[str, Any], missing: int) -> str:
     rates = [
         f"{name} {_rounded(nmt['results'][name]['rate'])} : "
         f"{_rounded(peer['results'][name]['rate'])}"
@@ -165,7 +166,7 @@ def _rounded(rate: float | None) -> str:
 
 
 def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
-    """All that is to be measured, with the peers' Pythons; a line for each peer left out."""
+    """Yields all settings with the peers' Pythons; reports each peer that cannot be installed."""
     threads = arguments.threads
     work: dict[str, Any] = {
         "machine": Ranks(0, 1, torch.device("cpu")).device_name.rpartition(",")[0],
@@ -180,7 +181,7 @@ def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
         try:
             python = installed(peer, arguments.environments)
         except InputError as error:
-            say(f"{peer}: left out: {error}")
+            say(f"{peer}: Left out. {error}")
             continue
         for precision in arguments.precision:
             theirs = _HAS_NOT.get((peer, precision), precision)
@@ -188,7 +189,7 @@ def _settings(arguments: argparse.Namespace) -> Iterator[tuple[Setting, Path]]:
 
 
 def _visits(arguments: argparse.Namespace) -> Visit:
-    """Visits in processes of their own, see `recipes.speed.visit`."""
+    """Returns a function that makes a visit in a process of its own, see `recipes.speed.visit`."""
 
     def visit(system: str, python: Path, precision: str, best: float) -> dict[str, Any]:
         command = [
@@ -204,14 +205,16 @@ def _visits(arguments: argparse.Namespace) -> Visit:
 
 
 def _output(command: Sequence[str], threads: int) -> str:
-    """What a child prints, with this project's code and so many threads."""
+    """Returns the output of a child process with this project's code and `threads` threads."""
     variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(threads)}
     try:
         done = subprocess.run(
             command, env=os.environ | variables, capture_output=True, text=True, timeout=_LIMIT_S
         )
     except subprocess.TimeoutExpired:
-        raise InputError(f"no end after {_LIMIT_S:.0f} s, {command[4]}, free the machine") from None
+        raise InputError(
+            f"{command[4]} did not end within {_LIMIT_S:.0f} s. Check that the machine is free."
+        ) from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
         raise InputError(last)
@@ -219,9 +222,9 @@ def _output(command: Sequence[str], threads: int) -> str:
 
 
 def _visits_of_text(arguments: argparse.Namespace, settings: list[tuple[Setting, Path]]) -> Visit:
-    """Visits that are commands from text to text, once both translate alike; see `text`."""
+    """Returns visits that translate text to text, after checking equal outputs; see `text`."""
     if not settings:
-        raise InputError("no system to compare with, this machine, see the lines above")
+        raise InputError("No system to compare with is installed. See the messages above.")
     _, python = settings[0]
     threads, convert = arguments.threads, "recipes.speed.ctranslate2_model"
     run = text.Run(

@@ -1,11 +1,11 @@
-"""An nmt model as CTranslate2 reads it, with the same weights.
+"""Converts an nmt model to CTranslate2, with the same weights.
 
     python -m recipes.speed.ctranslate2_model MODEL FOLDER
 
-run where `ctranslate2` is installed, writes the model directory MODEL as FOLDER, beside it the
-tokenizer. `random` as MODEL stands for the workload's model with its first weights.
+writes the model directory MODEL and its tokenizer to FOLDER, in an environment with `ctranslate2`.
+`random` as MODEL stands for the workload's model with its initial weights.
 
-`nmt export` does it for a person, with a comparison; here it is done once a visit.
+Unlike `nmt export`, it does not compare translations, because it runs once per visit.
 """
 
 import argparse
@@ -27,8 +27,8 @@ _SPECIAL = "<pad>", "<s>", "</s>", "<unk>"
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Converts the model named in `argv`."""
-    parser = argparse.ArgumentParser(description="Writes an nmt model as CTranslate2 reads it.")
-    parser.add_argument("model", help="a model or run directory; random, small")
+    parser = argparse.ArgumentParser(description="Converts an nmt model to CTranslate2.")
+    parser.add_argument("model", help="a model or run directory; random; small")
     parser.add_argument("folder", type=Path)
     arguments = parser.parse_args(argv)
     shape = {"random": BASE, "small": SMALL}.get(arguments.model)
@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def convert_random(shape: Shape, folder: Path) -> None:
-    """The model that `peers.nmt` translates with."""
+    """Converts the random model that `peers.nmt` translates with."""
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
     pieces = [*_SPECIAL, *(f"w{number}" for number in range(len(_SPECIAL), shape.vocabulary))]
@@ -47,7 +47,7 @@ def convert_random(shape: Shape, folder: Path) -> None:
 
 
 def convert_directory(model: Path, folder: Path) -> None:
-    """A model directory and its tokenizer."""
+    """Converts a model directory and its tokenizer."""
     loaded = load_model(model, device=torch.device("cpu"))
     pieces = loaded.tokenizer.pieces(range(loaded.tokenizer.vocabulary_size))
     write(loaded.transformer, pieces, folder)
@@ -55,7 +55,7 @@ def convert_directory(model: Path, folder: Path) -> None:
 
 
 def write(transformer: Transformer, pieces: Sequence[str], folder: Path) -> None:
-    """Writes a model into a folder, which is made if it is missing."""
+    """Writes a model into a directory, which is created if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     write_ctranslate2(transformer, pieces, folder, "float32")
 

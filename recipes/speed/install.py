@@ -1,10 +1,10 @@
-"""The peers' environments: one virtual environment each, all with this project's own PyTorch.
+"""Installs the peers: one virtual environment each, all with this project's own PyTorch.
 
     python -m recipes.speed.install [--environments DIR] [PEER ...]
 
-What the peers pin often excludes today's PyTorch, and another build of it would take gigabytes. So
-an environment sees the packages of the one that runs this, after its own, and where a peer's pins
-exclude them, it is installed without its dependencies and those it needs are named here.
+The versions that peers pin often exclude the current PyTorch, and another build of it would take
+gigabytes. So an environment also sees the packages of the environment that runs this script. If a
+peer's pins exclude them, it is installed without dependencies, and those it needs are listed here.
 """
 
 import argparse
@@ -35,9 +35,9 @@ class Packages:
     variables: dict[str, str] = field(default_factory=dict)
 
 
-_ALONE = ("--no-deps", "--no-build-isolation")  # whose pins exclude what is here
+_ALONE = ("--no-deps", "--no-build-isolation")  # for peers whose pins exclude installed packages
 
-# Without an entry a system needs nothing that this project does not have.
+# A system without an entry needs only this project's packages
 PACKAGES = {
     "marian": Packages(("transformers==5.23.0",)),
     "ctranslate2": Packages(("ctranslate2==4.8.5",)),
@@ -50,13 +50,13 @@ PACKAGES = {
         ("fairseq==0.12.2", "hydra-core==1.0.7", "omegaconf==2.0.6", "bitarray==3.12.3",
          "antlr4-python3-runtime==4.8", "cffi==2.1.1", "pycparser==3.12"),
         _ALONE,
-        {"READTHEDOCS": "1"},  # its C++ parts, which training does not need, do not compile
+        {"READTHEDOCS": "1"},  # skips C++ parts, which do not compile and training does not need
     ),
 }  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Installs the peers named in `argv`."""
+    """Installs the peers that `argv` names."""
     parser = argparse.ArgumentParser(description="Installs the peers of the comparison.")
     parser.add_argument("peers", nargs="*", metavar="PEER", default=sorted(PACKAGES))
     parser.add_argument("--environments", type=Path, default=ENVIRONMENTS, metavar="DIR")
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def installed(system: str, environments: Path) -> Path:
-    """The Python that has a system, installed first if need be.
+    """Returns the Python of a system's environment, after installing it if necessary.
 
     Raises:
         InputError: pip cannot install it here.
@@ -74,19 +74,19 @@ def installed(system: str, environments: Path) -> Path:
     wanted = PACKAGES.get(system)
     if wanted is None:
         return Path(sys.executable)
-    # as it is called, not where links lead: that tells Python its environment
+    # without resolving links, because Python finds its environment by the path
     folder = Path(os.path.abspath(environments)) / system  # noqa: PTH100
     python, content = folder / "bin" / "python", "\n".join((*wanted.packages, *_base()))
     done = folder / _DONE
     if not (done.is_file() and done.read_text() == content):
-        say(f"installing {system} in {folder}")
+        say(f"Installing {system} in {folder}.")
         _install(wanted, folder, python, folder.with_suffix(".log"))
         atomic.write_file(done, content)
     return python
 
 
 def _base() -> list[str]:
-    """The folders that this environment's packages are in."""
+    """Returns the directories of this environment's packages."""
     return sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 
 
@@ -103,7 +103,9 @@ def _install(wanted: Packages, folder: Path, python: Path, log: Path) -> None:
             stderr=subprocess.STDOUT,
         ).returncode
     if status:
-        raise InputError(f"pip cannot install it, {log} says why, leave it out or mend that")
+        raise InputError(
+            f"pip cannot install it, see {log}. Solve the problem, or leave the peer out."
+        )
 
 
 if __name__ == "__main__":

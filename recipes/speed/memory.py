@@ -1,10 +1,10 @@
-"""Memory and kernels of a training step of the paper's models on a GPU, computed without one.
+"""Computes memory and kernels of a training step of the paper's models on a GPU, without a GPU.
 
     python -m recipes.speed.memory
 
 takes steps of `nmt train` with configs/transformer_base.yaml and configs/transformer_big.yaml on a
-simulated GPU (`simulated/device.py`) and prints the table of docs/speed.md. It takes a quarter of
-a minute, and needs Linux, a CPU build of PyTorch and a C++ compiler.
+simulated GPU (`simulated/device.py`), and prints the table of docs/speed.md. It takes some 15
+seconds, and needs Linux, a CPU build of PyTorch and a C++ compiler.
 """
 
 from nmt.cli.terminal import run_script
@@ -14,7 +14,7 @@ from recipes.speed.simulated import stub
 def main() -> None:
     """Prints the table."""
     stub.load()
-    from recipes.speed.simulated.training import table  # imports torch, after the stub
+    from recipes.speed.simulated.training import table  # imports torch after the stub
 
     for line in table():
         print(line, flush=True)

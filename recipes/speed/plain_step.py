@@ -1,4 +1,4 @@
-"""A training step around a library's model and loss, as its own loop has it on one CPU."""
+"""A training step around a library's model and loss, like its own loop on one CPU."""
 
 from collections.abc import Callable
 
@@ -11,10 +11,10 @@ Step = Callable[[Batch], float]
 
 
 def plain_step(model: nn.Module, loss: Callable[[Batch], Tensor], precision: str) -> Step:
-    """Forward, backward, torch's Adam with the paper's settings; bf16 is torch's autocast.
+    """Returns a step: forward, backward, Adam with the paper's settings; bf16 by autocast.
 
     Args:
-        loss: mean over target tokens, nats.
+        loss: returns the mean over target tokens, in nats.
     """
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
 

@@ -1,4 +1,4 @@
-"""What the pairs show: which count, their medians, a table and a picture."""
+"""Summarizes the pairs: which of them count, their medians, a table and a picture."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from nmt.benchmark.gate import FAST
 from nmt.errors import count
 from recipes.paper_figures.drawing import figure
 
-Line = dict[str, Any]  # a pair: `setting`, and the visits `nmt` and `peer`
+Line = dict[str, Any]  # a pair: its `setting`, and the visits `nmt` and `peer`
 _TITLES = {"train": "Training", "translate": "Translating", "text": "Text to text"}
 _UNITS = {"train": "target tokens/s"}
 _SENTENCES = "sentences/s"
@@ -21,8 +21,8 @@ class Row:
     """One system at one kind of work."""
 
     name: str
-    rates: list[float]  # of its visits
-    ratios: list[float]  # nmt's rate by this system's, pair by pair; none for nmt itself
+    rates: list[float]  # one per visit
+    ratios: list[float]  # nmt's rate divided by this system's, per pair; empty for nmt
     peak_gib: float  # median over visits
     bleu: float | None = None
 
@@ -32,15 +32,15 @@ class Row:
 
 
 def reference_rate(lines: Iterable[Line]) -> float:
-    """Returns the known product's rate in a fast phase, FLOPs per second; 0 if only trials ran."""
+    """Returns the probe's rate in a fast phase, in FLOPs per second; 0 if only trials ran."""
     timed = [line for line in lines if not line["setting"]["work"]["small"]]
     return median([visit["best_product"] for visit in _visits(timed)] or [0.0])
 
 
 def counted(lines: Iterable[Line]) -> list[Line]:
-    """The pairs of which every step was made in a fast phase, by all that is known in the end.
+    """Returns the pairs whose steps all ran in fast phases, judged by the final reference rate.
 
-    Of trials all: they show that everything runs, not how fast.
+    Keeps all trials, which only show that everything runs.
     """
     lines = list(lines)
     least = FAST * reference_rate(lines)
@@ -61,7 +61,7 @@ def _visits(lines: Iterable[Line]) -> list[dict[str, Any]]:
 
 
 def rows(lines: Iterable[Line]) -> dict[str, list[Row]]:
-    """For each kind of work, by its title: nmt, then the others, the fastest first."""
+    """Returns the rows of each kind of work by its title: nmt first, then the fastest peers."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for line in counted(lines):
         for name in line["nmt"]["results"]:
@@ -115,12 +115,12 @@ def _rate(visit: dict[str, Any], work: str) -> float:
 
 
 def table(lines: Iterable[Line]) -> str:
-    """All that counts in Markdown: medians, ranges in brackets."""
+    """Returns a Markdown table of the counted pairs: medians, with ranges in brackets."""
     lines = list(lines)
     content = []
     for title, ranked in rows(lines).items():
         has_bleu = ranked[0].bleu is not None
-        head = ["system", "median (range)", "nmt is faster, times", "pairs", "peak GiB"]
+        head = ["system", "median (range)", "nmt is faster by a factor of", "pairs", "peak GiB"]
         head += ["BLEU"] if has_bleu else []
         content += [f"**{title}**", "", _cells(head), "| --- " * len(head) + "|"]
         for row in ranked:
@@ -133,8 +133,8 @@ def table(lines: Iterable[Line]) -> str:
         content.append("")
     dropped = len(lines) - len(counted(lines))
     content.append(
-        f"Known product in fast phases: {reference_rate(lines) / 1e9:.0f} GFLOP/s; "
-        f"pairs that a slow phase has touched, left out: {dropped}."
+        f"Probe in fast phases: {reference_rate(lines) / 1e9:.0f} GFLOP/s; "
+        f"pairs left out because of slow phases: {dropped}."
     )
     return "\n".join(content) + "\n"
 
@@ -150,7 +150,7 @@ def _range(values: list[float], form: str) -> str:
 
 
 def draw(lines: Iterable[Line], path: Path) -> None:
-    """The medians as bars, with their ranges, each system's as a share of nmt's."""
+    """Draws the medians as bars, with their ranges, relative to nmt's."""
     kinds = rows(lines)
     n_bars = sum(map(len, kinds.values()))
     with figure(path) as [axes]:

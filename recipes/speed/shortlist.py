@@ -1,11 +1,11 @@
-"""What a shortlist saves: the base model's search with it and without, alternating.
+"""Measures what a shortlist saves: the base model's search with and without it, alternating.
 
     python -m recipes.speed.shortlist
 
-32 random sentences of 25 tokens, translations forced to 30. A shortlist is 2,000, 4,000, 8,000 or
-12,000 random ids, another one for each batch, as the rows of the output layer are for real ones.
-Prints a line for each precision, beam and size: CPU seconds of a batch on one thread, and the
-ratio's median and range over the pairs.
+Translates 32 random sentences of 25 tokens into exactly 30 tokens. A shortlist has 2,000, 4,000,
+8,000 or 12,000 random ids, different for each batch like those of real text. Prints a line per
+precision, beam and size: CPU seconds per batch on one thread, and the median and range of the ratio
+over the pairs.
 """
 
 import argparse
@@ -28,10 +28,10 @@ SIZES = (2_000, 4_000, 8_000, 12_000)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the lines."""
+    """Prints the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--small", action="store_true", help="a tiny model, to see that it runs")
+    parser.add_argument("--small", action="store_true", help="tiny model, to try the script")
     options = parser.parse_args(arguments)
     keep_freed_memory()
     torch.set_num_threads(1)
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def compare(shape: Shape, precision: str, sizes: Sequence[int], pairs: int) -> None:
-    """Prints the lines of a precision."""
+    """Prints the results for a precision."""
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
     prepack(transformer.eval(), precision)
@@ -62,7 +62,7 @@ def compare(shape: Shape, precision: str, sizes: Sequence[int], pairs: int) -> N
     for beam in (4, 1):
         for size in sizes:
             both = []
-            for pair in range(-1, pairs):  # the first warms up
+            for pair in range(-1, pairs):  # the first pair warms up
                 src = torch.from_numpy(random.integers(4, shape.vocabulary, (SENTENCES, LENGTH)))
                 order = (None, size) if pair % 2 else (size, None)
                 taken = {each: seconds(src, beam, each) for each in order}

@@ -1,7 +1,7 @@
-"""Text to text: `nmt translate` as a process beside CTranslate2 in one, on the same weights.
+"""Compares `nmt translate` with CTranslate2 from text to text, with the same weights.
 
-A process is started on the whole text and on its first line alone. The second has hardly more to
-do than to start, so that their difference is the time without start-up.
+Each process runs once on the whole text and once on its first line. The difference is the time
+without start-up.
 """
 
 import os
@@ -26,12 +26,12 @@ from recipes.speed.install import ROOT
 _SCRIPT = Path(__file__).with_name("ctranslate2_text.py")
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
 _CHECKED = 200  # lines whose greedy translations are compared
-_LEAST_ALIKE = 0.98  # of them; rounding decides where two pieces are almost equally likely
+_LEAST_ALIKE = 0.98  # minimum share; rounding decides between almost equally likely tokens
 
 
 @dataclass
 class Run:
-    """A model and a text with its reference."""
+    """A model, and a text with its reference."""
 
     path: Path  # of the nmt model
     source: Path
@@ -57,7 +57,7 @@ class Run:
         return self.output / "ctranslate2" / self.path.resolve().name
 
     def visit(self, system: str, python: Path, precision: str, clock: Clock) -> dict[str, Any]:
-        """One system's time for the text, and how good its translation is."""
+        """Returns one system's rates for the text, and the BLEU of its translation."""
         beam = self.decoding.beam
         command = self.command(system, python, precision, beam)
         outputs: list[str] = []
@@ -87,7 +87,7 @@ class Run:
         } | clock.facts
 
     def command(self, system: str, python: Path, precision: str, beam: int) -> list[str]:
-        """A process that translates standard input."""
+        """Returns the command line of a process that translates standard input."""
         if system == "nmt":
             options = ["--beam", str(beam), "--precision", precision, "--device", "cpu"]
             return [str(python), "-m", "nmt", "translate", str(self.model), *options]
@@ -97,10 +97,10 @@ class Run:
         return [str(python), str(_SCRIPT), str(self.converted), *options]
 
     def check(self, python: Path) -> str:
-        """Says how alike the two systems' greedy translations in fp32 are.
+        """Returns how many greedy translations of the two systems in fp32 are equal.
 
         Raises:
-            InputError: they are not: something other than speed differs.
+            InputError: too few, so that the systems differ in more than speed.
         """
         lines = self.lines[:_CHECKED]
         ours, theirs = (
@@ -108,13 +108,15 @@ class Run:
             for system, path in (("nmt", Path(sys.executable)), ("ctranslate2", python))
         )
         n = n_alike(ours, theirs)
-        said = f"greedy translations in fp32: {n} of {len(lines)} alike"
+        said = f"{n} of {len(lines)} greedy translations in fp32 are equal."
         if n < _LEAST_ALIKE * len(lines):
-            raise InputError(f"{said}, {self.model} and {self.converted}, their rates say nothing")
+            raise InputError(
+                f"{said} {self.model} and {self.converted} are too different to compare speed."
+            )
         return said
 
     def _translated(self, command: Sequence[str], lines: Sequence[str]) -> tuple[str, float]:
-        """What a process makes of lines, and its peak of memory, GiB."""
+        """Returns the output of a process for lines, and its peak memory in GiB."""
         variables = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": str(self.threads)}
         with (
             tempfile.TemporaryFile() as given,
@@ -141,11 +143,11 @@ class Run:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines end at LF alone, as for `nmt translate`."""
+    """Splits at LF only, like `nmt translate`."""
     return text.removesuffix("\n").split("\n")
 
 
 def n_alike(ours: Sequence[str], theirs: Sequence[str]) -> int:
-    """How many translations are the same, up to the limit of either."""
+    """Returns how many translations are equal up to the length limit of either system."""
     pairs = zip(ours, theirs, strict=True)
     return sum(b.startswith(a) or a.startswith(b) for a, b in pairs)

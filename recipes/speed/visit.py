@@ -1,12 +1,12 @@
-"""One visit: a process of its own in which one system does the work, and is timed.
+"""One visit: a process in which one system does the work and is timed.
 
     python -m recipes.speed.visit marian train --precision bf16
 
-prints a JSON object. Systems are modules of `peers`, each with some of
+prints a JSON object. Systems are modules of `peers`, which have some of these functions:
 
     version() -> str
-    training_step(shape, precision) -> a function: Batch -> loss, nats per token
-    translation(shape, precision) -> a function: Sources, beam -> tokens of every translation
+    training_step(shape, precision) -> a function: Batch -> loss, in nats per token
+    translation(shape, precision) -> a function: Sources, beam -> number of tokens per translation
 """
 
 import argparse
@@ -24,7 +24,7 @@ from nmt.errors import InputError
 from recipes.speed.clock import CPU, Clock
 from recipes.speed.workload import BASE, SMALL, Sources, sources, training_batches
 
-WARM_UP = 2  # steps that are not timed
+WARM_UP = 2  # untimed steps
 TASKS = "train", "translate"
 
 
@@ -34,11 +34,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("system")
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("--precision", default="fp32")
-    parser.add_argument("--steps", type=int, default=5, help="of training that are timed")
+    parser.add_argument("--steps", type=int, default=5, help="timed training steps")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--best", type=float, default=0.0, metavar="FLOPS",
-                        help="a second that the known product reached before")  # fmt: skip
-    parser.add_argument("--small", action="store_true", help="a tiny model, to see that it runs")
+                        help="highest rate of the probe so far, per second")  # fmt: skip
+    parser.add_argument("--small", action="store_true", help="tiny model, to try the script")
     arguments = parser.parse_args(argv)
     torch.set_num_threads(arguments.threads)
     print(json.dumps(visit(**vars(arguments))))
@@ -47,11 +47,11 @@ def main(argv: Sequence[str] | None = None) -> None:
 def visit(
     system: str, task: str, precision: str, steps: int, threads: int, best: float, small: bool
 ) -> dict[str, Any]:
-    """What a system did and how fast.
+    """Times a system.
 
     Returns:
-        `results` has for each kind of work its rate, tokens or sentences a second, or None if the
-        machine was slow all the time; the rest is of `Clock.facts`.
+        `results` has the rate of each kind of work, in tokens or sentences per second, or None if
+        the machine was always slow. The other keys are those of `Clock.facts`.
     """
     module = _module(system)
     clock = Clock(best, is_trial=small)
@@ -70,7 +70,7 @@ def visit(
 
 
 def _module(system: str) -> ModuleType:
-    """How a system trains or translates; only its own environment can import it."""
+    """Imports a system's module; only its own environment can import it."""
     match system:
         case "nmt":
             from recipes.speed.peers import nmt as module
@@ -89,14 +89,14 @@ def _module(system: str) -> ModuleType:
         case "torch_transformer":
             from recipes.speed.peers import torch_transformer as module
         case _:
-            raise ValueError(f"no such system: {system}")
+            raise ValueError(f"Unknown system: {system}.")
     return module
 
 
 def _train(
     module: ModuleType, precision: str, steps: int, clock: Clock, small: bool
 ) -> dict[str, Any]:
-    """Every system's visits train on the same batches, in the same order."""
+    """Times training on batches that are equal, and in the same order, for all systems."""
     shape, tokens = (SMALL, 200) if small else (BASE, 2_400)
     by_length = getattr(module, "BY_LENGTH", True)
     n = WARM_UP + steps
@@ -112,7 +112,7 @@ def _train(
     timed = batches[WARM_UP:]
     seconds = clock.times([partial(work, batch) for batch in timed])
     if not all(map(math.isfinite, losses)):
-        raise InputError(f"loss {losses}, {module.__name__}, its figures mean nothing; mend it")
+        raise InputError(f"{module.__name__} has a loss of {losses}. Its speed means nothing.")
     amount = sum(batch.target_tokens for batch in timed)
     return {"training": _result(amount, seconds) | {"losses": [losses[0], losses[-1]]}}
 
@@ -123,7 +123,7 @@ def _translate(module: ModuleType, precision: str, clock: Clock, small: bool) ->
     translate = module.translation(shape, precision)
     results = {}
     for name, beam in (("beam 4", 4), ("greedy", 1)):
-        translate(batches[-1], beam)  # the smallest batch, of the longest sentences
+        translate(batches[-1], beam)  # the smallest batch, with the longest sentences
         seconds = clock.times([_forced(translate, batch, beam) for batch in batches])
         results[name] = _result(n, seconds)
     return results
@@ -136,8 +136,8 @@ def _forced(
         lengths = set(translate(batch, beam))
         if lengths != {batch.output_length}:
             raise InputError(
-                f"translations of {lengths} tokens, beam {beam}, "
-                f"all must have {batch.output_length} to be compared"
+                f"With beam {beam}, translations have {lengths} tokens, but must have "
+                f"{batch.output_length} to be comparable."
             )
 
     return work

@@ -1,10 +1,9 @@
-"""The work that every system does: the same tensors, from fixed seeds.
+"""The workload of all systems: the same tensors, from fixed seeds.
 
-Lengths are those of sentences, lognormal with a mean of 25 tokens and 100 at most; ids are as
-frequent as words are (Zipf), so that gradients of embeddings meet repeats. Training batches hold
-sentences of like length, at most 2,400 tokens with padding on either side; sources to translate
-are sorted by length, and every output has the same forced length: of a random model, which would
-otherwise stop anywhere.
+Sentence lengths are lognormal with a mean of 25 and a maximum of 100 tokens. Ids follow Zipf's law,
+so that gradients of embeddings have repeats as in text. Training batches contain sentences of
+similar length, at most 2,400 tokens with padding per side. Sources to translate are sorted by
+length. Outputs have a forced length, because a random model could stop anywhere.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-_FIRST = 4  # the first id that is no special one
+_FIRST = 4  # the first id that is not a special token
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Shape:
     d_model: int = 512
     d_ff: int = 2_048
     heads: int = 8
-    layers: int = 6  # of the encoder, and of the decoder
+    layers: int = 6  # of the encoder and of the decoder
     dropout: float = 0.1
 
 
@@ -38,9 +37,9 @@ SMALL = Shape(vocabulary=400, d_model=32, d_ff=64, heads=2, layers=2)
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentence pairs to train on, one a row, padded with PAD; all tensors int64."""
+    """Sentence pairs to train on, one per row, padded with PAD; all tensors are int64."""
 
-    src: Tensor  # (R, S), each sentence to EOS
+    src: Tensor  # (R, S), each sentence ends with EOS
     tgt_in: Tensor  # (R, T), from BOS
     tgt_out: Tensor  # (R, T), to EOS
     src_lengths: Tensor  # (R,)
@@ -48,15 +47,15 @@ class Batch:
 
     @property
     def target_tokens(self) -> int:
-        """Padding not counted."""
+        """Number of target tokens without padding."""
         return int(self.tgt_lengths.sum())
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Sentences to translate, and how long each translation is, its end counted."""
+    """Sentences to translate, and the length of each translation with EOS."""
 
-    src: Tensor  # (R, S) int64, each sentence to EOS, padded with PAD
+    src: Tensor  # (R, S) int64, each sentence ends with EOS, padded with PAD
     src_lengths: Tensor  # (R,)
     output_length: int
 
@@ -64,22 +63,22 @@ class Sources:
 def training_batches(
     shape: Shape, *, n: int = 20, tokens: int = 2_400, by_length: bool = True
 ) -> list[Batch]:
-    """Batches of at most `tokens` tokens a side, padding counted.
+    """Returns batches of at most `tokens` tokens per side, with padding.
 
     Args:
-        by_length: False: sentences in random order, so that padding takes most of a batch unless
+        by_length: False for sentences in random order, so that most of a batch is padding unless
             they are packed.
     """
     random = np.random.default_rng(1)
     src, tgt = _lengths(random, 60_000)
     order = np.lexsort((src, tgt)) if by_length else random.permutation(len(src))
-    *groups, _ = _groups(order, np.maximum(src, tgt), tokens)  # the last is not full
+    *groups, _ = _groups(order, np.maximum(src, tgt), tokens)  # the last group is not full
     chosen = [groups[i] for i in random.permutation(len(groups))[:n]]
     return [_batch(random, shape, src[group], tgt[group]) for group in chosen]
 
 
 def sources(shape: Shape, *, n: int = 200, tokens: int = 1_024, longer: int = 5) -> list[Sources]:
-    """`n` sentences in batches of at most `tokens` tokens, outputs `longer` than the longest."""
+    """Returns `n` sentences in batches; outputs exceed the longest source by `longer` tokens."""
     random = np.random.default_rng(7)
     lengths, _ = _lengths(random, n)
     sentences = [_ended(_ids(random, shape, length - 1)) for length in lengths]
@@ -95,7 +94,7 @@ def sources(shape: Shape, *, n: int = 200, tokens: int = 1_024, longer: int = 5)
 
 
 def _lengths(random: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths of n pairs, ends counted: the two of a pair are alike."""
+    """Returns the lengths of n pairs, with EOS; both lengths of a pair are similar."""
     mean, sigma, least, most = 25.0, 0.6, 3, 100
     src = random.lognormal(np.log(mean) - sigma**2 / 2, sigma, n)
     src = np.clip(np.round(src), least, most).astype(int)
@@ -104,7 +103,7 @@ def _lengths(random: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarra
 
 
 def _groups(order: Sequence[int], lengths: np.ndarray, tokens: int) -> Iterator[list[int]]:
-    """Cuts `order` so that the longest of a group times its size is at most `tokens`."""
+    """Splits `order` so that each group's size times its longest sentence is at most `tokens`."""
     group: list[int] = []
     longest = 0
     for index in order:
@@ -117,7 +116,7 @@ def _groups(order: Sequence[int], lengths: np.ndarray, tokens: int) -> Iterator[
 
 
 def _ids(random: np.random.Generator, shape: Shape, n: int) -> np.ndarray:
-    """The id of rank r is drawn about 1 / r as often as the first."""
+    """Samples ids; the one of rank r is about 1 / r as likely as the first."""
     ranks = np.exp(random.random(n) * np.log(shape.vocabulary - _FIRST)).astype(int)
     return np.clip(ranks + _FIRST - 1, _FIRST, shape.vocabulary - 1)
 

@@ -1,12 +1,12 @@
-"""Table 3 of Vaswani et al. (2017): trains rows of it, with several seeds, and prints the table.
+"""Table 3 of Vaswani et al. (2017): trains rows with several seeds, and prints the table.
 
     python recipes/table3/table3.py base a_heads_1 --seeds 1 2 3
 
-A row is a configuration of `--configs`, by its file's name. Every run has a directory
-OUTPUT/ROW/seed-N; the data are prepared once, for all. The same command continues what was
-interrupted: finished runs are kept, and a stopped one is resumed. The protocol is the paper's
-(§6.2): one checkpoint, the last; perplexity per piece, unsmoothed, and BLEU on the configuration's
-validation set, which is its test set as well.
+A row is a configuration in the directory `--configs`, named after its file. Each run has a
+directory OUTPUT/ROW/seed-N; all runs share the prepared data. The same command continues an
+interrupted one: finished runs are kept, and a stopped run is resumed. The protocol is the paper's
+(§6.2): only the last checkpoint is used; perplexity (unsmoothed, per token) and BLEU are measured
+on the configuration's validation set, which is also its test set.
 """
 
 import argparse
@@ -36,11 +36,11 @@ from nmt.storage import atomic, manifest
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "table3"
 RESULT, SECONDS = "table3.json", "seconds"  # in each run's directory
-_TICK_S = 10.0  # how often the seconds are written down
+_TICK_S = 10.0  # interval at which the seconds are saved
 
 PAPER = {row.name: row for row in TABLE_3}
 
-# Student's t at 97.5% for 1, 2, ... degrees of freedom; the last for more, which is cautious
+# Student's t at 97.5% for 1, 2, ... degrees of freedom; the last one also for more (conservative)
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
@@ -53,12 +53,12 @@ class Result:
     changes: dict[str, Any]  # settings that differ from the row base, by dotted key
     parameters: int
     steps: int
-    minutes: float  # of nmt train, its validations and checkpoints included
-    ppl: float  # per piece, unsmoothed
+    minutes: float  # of nmt train, with validations and checkpoints
+    ppl: float  # per token, unsmoothed
     bleu: float
     bleu_interval: tuple[float, float]  # 95%, over sentences
     bleu_signature: str
-    paper_bleu: float | None  # counted as the paper does, where nmt evaluate says it
+    paper_bleu: float | None  # with the paper's tokenization, if nmt evaluate reports it
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -70,9 +70,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     base = load(arguments.configs / "base.yaml", overrides)
     paths = {row: arguments.configs / f"{row}.yaml" for row in rows}
     changes = {row: _changes(base, load(path, overrides)) for row, path in paths.items()}
-    for name in ("validation", "test"):  # before hours of training
+    for name in ("validation", "test"):  # check before hours of training
         if not getattr(base.data, name):
-            raise InputError(f"no data.{name}, the row base, name one: it is what is measured")
+            raise InputError(f"The row base has no data.{name}, which is measured. Set it.")
     prepare(base, note=say)
     results: list[Result] = []
     runs = [(row, seed) for seed in arguments.seeds for row in rows]
@@ -99,14 +99,15 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Trains and measures rows of Table 3.")
     parser.add_argument("words", nargs="*", metavar="ROW|KEY=VALUE",
-                        help="rows, all if none is named; settings to override")  # fmt: skip
+                        help="rows (default: all), and settings to override")  # fmt: skip
     parser.add_argument("--configs", type=Path, default=CONFIGS, metavar="DIR",
-                        help="a configuration for each row; default: configs/table3")  # fmt: skip
+                        help="directory with a configuration per row "
+                             "(default: configs/table3)")  # fmt: skip
     parser.add_argument("--seeds", type=int, nargs="+", default=[1], metavar="N")
     parser.add_argument("--minutes", type=float, default=math.inf, metavar="M",
-                        help="stop each run after so long")  # fmt: skip
+                        help="maximum training time per run")  # fmt: skip
     parser.add_argument("--output", type=Path, default=Path("runs/table3"), metavar="DIR",
-                        help="receives the runs, table.md and table.json")  # fmt: skip
+                        help="directory for the runs, table.md and table.json")  # fmt: skip
     return parser.parse_intermixed_args(argv)
 
 
@@ -125,7 +126,7 @@ def _changes(base: Config, config: Config) -> dict[str, Any]:
 
 
 def _finished(run: Path, config: Config, minutes: float) -> Result | None:
-    """The result of an earlier call, if the run has had all its steps or minutes."""
+    """Returns the result of an earlier call, if the run has reached its steps or minutes."""
     if not (run / RESULT).exists():
         return None
     result = Result(**json.loads((run / RESULT).read_text()))
@@ -133,19 +134,21 @@ def _finished(run: Path, config: Config, minutes: float) -> Result | None:
         return None
     for key, (old, new) in differences(load(RunDirectory(run).config), config).items():
         if key not in ("training.max_steps", "training.run_directory"):
-            raise InputError(f"{key} is {new}, the run had {old}, {run}, name another --output")
+            raise InputError(
+                f"{key} is {new}, but run {run} was trained with {old}. Name another --output."
+            )
     return result
 
 
 def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
-    """Calls `nmt train` until it is done or out of time; then the run has its finished model.
+    """Calls `nmt train` until the run is finished or its time is over, with a finished model.
 
-    A run out of time is stopped by SIGTERM, upon which it saves itself, and is then finished at the
-    step that it has reached.
+    When the time is over, SIGTERM stops the run, which saves itself and is then finished at the
+    step it has reached.
 
     Args:
-        arguments: of `nmt train`, the configuration and its overrides.
-        minutes: of training, over all calls.
+        arguments: arguments of `nmt train`: the configuration and overrides.
+        minutes: training time, over all calls.
     """
     from nmt.runs.checkpoint import sound_checkpoints
 
@@ -153,14 +156,14 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
     if status and _seconds(run) >= 60 * minutes:
         checkpoints = sound_checkpoints(RunDirectory(run), 1, say)
         if not checkpoints:
-            raise InputError(f"no step within {minutes:g} minutes, {run}, give it more --minutes")
+            raise InputError(f"{run} took no step within {minutes:g} minutes. Raise --minutes.")
         status = _run([*arguments, f"training.max_steps={checkpoints[0][0]}"], run, math.inf)
     if status:
-        raise InputError(f"nmt train ended with status {status}, {run}, see its message above")
+        raise InputError(f"nmt train failed with status {status} in {run}. See its message above.")
 
 
 def _run(arguments: Sequence[str], run: Path, seconds: float) -> int:
-    """The exit status of `nmt train` on every GPU, which is stopped when its time is over."""
+    """Runs `nmt train` on all GPUs, stops it when its time is over, and returns its status."""
     import torch
 
     gpus = torch.cuda.device_count()
@@ -185,13 +188,13 @@ def _run(arguments: Sequence[str], run: Path, seconds: float) -> int:
 
 
 def _seconds(run: Path) -> float:
-    """How long the run has been trained, over all calls."""
+    """Returns the seconds of training so far, over all calls."""
     path = run / SECONDS
     return float(path.read_text()) if path.exists() else 0.0
 
 
 def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Result:
-    """The figures of a finished run, which are kept in its directory."""
+    """Measures a finished run, and saves the result in its directory."""
     import torch
 
     from nmt.evaluation.evaluate import evaluate
@@ -200,7 +203,7 @@ def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Res
     model = RunDirectory(run).model
     facts = manifest.read(model, "model")
     scores = evaluate(model, note=say).as_json()
-    torch.cuda.empty_cache()  # the next run may train there; without a GPU this does nothing
+    torch.cuda.empty_cache()  # frees memory for the next run; does nothing without a GPU
     result = Result(
         row=row,
         seed=config.training.seed,
@@ -219,7 +222,7 @@ def measure(run: Path, config: Config, row: str, changes: dict[str, Any]) -> Res
 
 
 def perplexity(model: Path, config: Config) -> float:
-    """Of the validation set per piece, in fp32 whatever the run was trained in."""
+    """Returns the perplexity per token of the validation set, in fp32 for any precision."""
     from nmt.data.prepared_data import PreparedData
     from nmt.data.shards import pairs_of
     from nmt.decoding.score import log_probabilities
@@ -227,7 +230,7 @@ def perplexity(model: Path, config: Config) -> float:
 
     translator = Translator.load(model, precision="fp32")
     shards = PreparedData.of(config).shards("validation")
-    limit = translator.transformer.max_length or math.inf  # as training validates
+    limit = translator.transformer.max_length or math.inf  # as in validation during training
     everything = pairs_of(shards, np.arange(sum(map(len, shards))))
     pairs = [pair for pair in everything if max(map(len, pair)) <= limit]
     found = list(chain.from_iterable(log_probabilities(translator.transformer, pairs)))
@@ -235,7 +238,7 @@ def perplexity(model: Path, config: Config) -> float:
 
 
 def table(results: Sequence[Result]) -> str:
-    """Table 3 in Markdown, ours beside the paper's."""
+    """Returns Table 3 in Markdown, with our figures beside the paper's."""
     rows = sorted({result.row for result in results}, key=_order)
     by_row = [[result for result in results if result.row == row] for row in rows]
     lines = [
@@ -244,15 +247,15 @@ def table(results: Sequence[Result]) -> str:
         "| --- " * 10 + "|",
         *(f"| {' | '.join(_cells(row))} |" for row in by_row),
         "",
-        "95% intervals: over seeds (Student's t) where a row has several, else over sentences.",
-        f"BLEU: {results[0].bleu_signature}; beside it as the paper counts it, and the paper's.",
+        "95% intervals: over seeds (Student's t) if a row has several, otherwise over sentences.",
+        f"BLEU: {results[0].bleu_signature}; then with the paper's tokenization, and the paper's.",
         "The paper's figures: WMT14 EN-DE, newstest2013.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _cells(results: Sequence[Result]) -> list[str]:
-    """A row of the table from its runs."""
+    """Returns a row of the table from its runs."""
     first = results[0]
     paper = PAPER.get(first.row)
     changes = ", ".join(f"{key.split('.')[1]} {value}" for key, value in first.changes.items())
@@ -273,7 +276,7 @@ def _cells(results: Sequence[Result]) -> list[str]:
 
 
 def _estimate(values: Sequence[float], alone: tuple[float, float] | None = None) -> str:
-    """Mean and 95% interval over seeds; `alone` is the interval of a single value, if it has one.
+    """Formats the mean and 95% interval over seeds; `alone`: the interval of a single value.
 
     >>> _estimate([1.0, 2.0, 3.0])
     '2.00 (-0.48 to 4.48)'

@@ -1,9 +1,9 @@
-"""Writes text files to try the recipe with: the demo grammar's sentences, in two domains.
+"""Writes text files to try the recipe with: sentences of the demo grammar, in two domains.
 
     python recipes/your_own_text/stand_in.py text
 
 writes text/general.SPLIT.en and .de, sentences without questions, and text/questions.SPLIT.en and
-.de, questions alone; SPLIT is train, valid or test.
+.de, only questions. SPLIT is train, valid or test.
 """
 
 import argparse
@@ -17,11 +17,11 @@ SIZES = {
     "general": {"train": 20_000, "valid": 200, "test": 200},
     "questions": {"train": 1_000, "valid": 200, "test": 200},
 }
-_SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # as the grammar calls them
+_SPLITS = {"train": "train", "valid": "validation", "test": "test"}  # values: the grammar's names
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Writes the files into the folder named in `argv`."""
+    """Writes the files into the directory that `argv` names."""
     parser = argparse.ArgumentParser(description="Writes sentences of two domains as text files.")
     parser.add_argument("folder", type=Path, nargs="?", default="text", help="default: text")
     folder = parser.parse_args(argv).folder

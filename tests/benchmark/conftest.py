@@ -1,4 +1,4 @@
-"""A machine that is always fast, and little to measure."""
+"""A machine that is always fast, with small products and copies to measure."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`nmt benchmark train`: what it prints, of which steps, and what it refuses."""
+"""`nmt benchmark train`: its output, the steps it measures, and wrong arguments."""
 
 import itertools
 import json
@@ -54,11 +54,11 @@ def test_what_json_holds(words: list[str], config: str, tmp_path: Path, capsys):
     assert found["ceiling_share"] == pytest.approx(found["flops_per_second"] / best)
     assert found["steps"] == {"timed": 5, "dropped": 0}
     assert found["precision"] == ("bf16" if "training.precision=bf16" in words else "fp32")
-    assert not (tmp_path / "run").exists()  # nothing is kept
+    assert not (tmp_path / "run").exists()  # the benchmark saves nothing
 
 
 def test_the_parts_are_the_time_between_what_is_reported(config: str, capsys, monkeypatch):
-    """By a clock that goes on by a second whenever it is read."""
+    """The simulated clock advances by a second at each reading."""
     clock = SimpleNamespace(perf_counter=itertools.count().__next__)
     monkeypatch.setattr(training, "time", clock)
     assert main(["benchmark", "train", config, "--json", "training.micro_batches=3"]) == 0
@@ -113,7 +113,7 @@ def test_each_shape_is_timed_once_with_its_gradients():
 
 
 def test_steps_are_those_of_training(settings, monkeypatch):
-    """The same plan, tokens and rates as a run's on the same pairs, and as much work counted."""
+    """The plan, the tokens and the learning rates equal those of a run on the same pairs."""
     config, results = settings(training__batch_tokens=500), []
     step = training.optimizer_step
 
@@ -130,7 +130,7 @@ def test_steps_are_those_of_training(settings, monkeypatch):
     assert [each.learning_rate for each in results] == [
         learning_rate(config, n + 1) for n in range(7)
     ]
-    assert results[0].nll > results[-1].nll > 0  # it learns
+    assert results[0].nll > results[-1].nll > 0  # the loss falls
     for timed, plan in zip(found.timed.kept, plans[2:], strict=True):
         assert (timed.source_tokens, timed.target_tokens) == (
             plan.source_tokens,
@@ -160,16 +160,16 @@ def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):
     for words in ("target tokens per second", "  backward", "5 timed, 0 dropped", "GB/s", "GiB"):
         assert words in said
     texts = ["".join(each.itertext()) for each in ET.parse(picture).iter() if "text" in each.tag]
-    assert {*PARTS, "all work"} <= set(texts)
+    assert {*PARTS, "total"} <= set(texts)
     assert len(list(ET.parse(picture).iter("{http://www.w3.org/2000/svg}rect"))) > 10
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--picture", "a.png"], "not .svg, --picture a.png, name such a file"),
+        (["--picture", "a.png"], "--picture a.png must end in .svg"),
         (["--picture", "none/a.svg"], "/none for --picture does not exist"),
-        (["--precision", "bf16"], "no option --precision, command line, write training.precision"),
+        (["--precision", "bf16"], "--precision is not an option. Write training.precision"),
         (["training.precision=fp8"], "training.precision"),
     ],
 )
@@ -184,7 +184,7 @@ def test_no_such_configuration_and_no_second_process(config: str, capsys, monkey
     assert "nowhere.yaml" in capsys.readouterr().err
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert main(["benchmark", "train", config]) == 2
-    assert "one process is measured, torchrun" in capsys.readouterr().err
+    assert "without torchrun" in capsys.readouterr().err
 
 
 def test_memory_is_read_and_copies_are_counted():

@@ -1,4 +1,4 @@
-"""`nmt benchmark translate`: what it prints, of which work, and what it refuses."""
+"""`nmt benchmark translate`: its output, its workloads, and wrong arguments."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -85,7 +85,7 @@ def test_a_model_with_drawn_sentences_and_with_a_text(tmp_path: Path, capsys):
     text.write_text("The dog sees a cat.\n\nThe man reads.\nThe dog reads.\n")
     natural = found(capsys, str(RUN), "--input", str(text), "--sentences", "3")
     assert natural.keys() == KEYS
-    assert (natural["lengths"], natural["sentences"]) == ("natural", 2)  # one line is blank
+    assert (natural["lengths"], natural["sentences"]) == ("natural", 2)  # skips a blank line
 
 
 def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):
@@ -95,19 +95,19 @@ def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):
     for words in ("sentences per second", "decoding step, sentences: 1", "forced lengths", "GiB"):
         assert words in said
     texts = ["".join(each.itertext()) for each in ET.parse(picture).iter() if "text" in each.tag]
-    assert {"first sentence", "all work", "logits"} <= set(texts)
+    assert {"first sentence", "total", "logits"} <= set(texts)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("CONFIG --input CONFIG", "random weights translate no text, --input "),
+        ("CONFIG --input CONFIG", " needs a trained model"),
         ("CONFIG --device tpu", "--device tpu is not available. Choose one of cpu"),
         ("CONFIG --device cuda", "--device cuda is not available"),
         ("CONFIG --beam 2000", "--beam must be at most 1000, not 2000"),
-        ("RUN model.heads=3", "a model's settings cannot change"),
-        ("RUN --input nowhere", "no such file, nowhere"),
-        ("RUN --input EMPTY", "nothing to translate, "),
+        ("RUN model.heads=3", "Leave out KEY=VALUE"),
+        ("RUN --input nowhere", "nowhere does not exist"),
+        ("RUN --input EMPTY", "has no text to translate"),
         ("nowhere", "nowhere"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What is drawn has the promised lengths and ids, and is the same everywhere."""
+"""The random workload has the stated lengths and ids, and is the same on every machine."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def test_no_sentence_is_longer_than_the_model_takes():
 def test_the_seed_decides():
     assert (workload.lengths(50) == workload.lengths(50)).all()
     assert (workload.lengths(50) != workload.lengths(50, seed=2)).any()
-    # as it was: figures of different versions are compared
+    # unchanged, because figures of different versions are compared
     assert workload.lengths(4)[0].tolist() == [29, 12, 21, 16]
 
 

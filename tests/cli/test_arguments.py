@@ -1,4 +1,4 @@
-"""Every option of every command arrives where it is used, with its value."""
+"""Every option of every command reaches the library with its value."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ ALL = "--beam 7 --length-penalty 1.5 --batch-tokens 99 --device cpu --precision 
 SEARCH = {"beam": 7, "length_penalty": 1.5, "batch_tokens": 99}
 ON = {"device": "cpu", "precision": "bf16"}
 
-# command line, function called, and what it is given
+# command line, called function, and expected arguments
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     f"translate M --input i --output o --n-best 3 --strict {ALL}": (
         "nmt.lines.translate.run_translate",
@@ -124,7 +124,7 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Answer(list):
-    """Stands for what any of the functions returns."""
+    """A return value that fits all the functions."""
 
     def as_json(self) -> dict:
         return {"is": "json"}
@@ -168,7 +168,7 @@ def test_the_model_that_is_served_is_loaded_as_asked(monkeypatch):
     assert main(words) == 0
     assert served == [["translator"] * 2, ["translator"] * 3]
     assert all(path == (Path("M"),) and named.items() >= ON.items() for path, named in calls)
-    assert sum(named["note"] is say for _, named in calls) == 2  # one process of each server
+    assert sum(named["note"] is say for _, named in calls) == 2  # in one process of each server
     gpu = torch.device("cuda")
     monkeypatch.setattr("nmt.translator.choose_device", lambda name: gpu)
     assert main(["serve", "M"]) == 0 and main(["serve", "M", "--processes", "2"]) == 0
@@ -182,7 +182,7 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def test_no_option_is_forgotten_here():
-    """A new one needs a reason, and a line above."""
+    """A new option needs a line in the table above."""
     actions = new_parser(COMMANDS)._actions
     (commands,) = [a for a in actions if isinstance(a, argparse._SubParsersAction)]
     for name, parser in commands.choices.items():
@@ -193,11 +193,11 @@ def test_no_option_is_forgotten_here():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--max-steps 10", "no option --max-steps, command line, write training.max_steps=10"),
-        ("--max_steps=10", "no option --max_steps, command line, write training.max_steps=10"),
-        ("--model.heads 2", "no option --model.heads, command line, write model.heads=2"),
-        ("--beam", "no option --beam, command line, write decoding.beam=..."),
-        ("--nothing 3", "unrecognized arguments: --nothing 3, command line, see nmt train --help"),
+        ("--max-steps 10", "--max-steps is not an option. Write training.max_steps=10."),
+        ("--max_steps=10", "--max_steps is not an option. Write training.max_steps=10."),
+        ("--model.heads 2", "--model.heads is not an option. Write model.heads=2."),
+        ("--beam", "--beam is not an option. Write decoding.beam=...."),
+        ("--nothing 3", "Unrecognized arguments: --nothing 3. See nmt train --help."),
     ],
 )
 def test_a_setting_taken_for_an_option(words: str, message: str, capsys):
@@ -207,9 +207,7 @@ def test_a_setting_taken_for_an_option(words: str, message: str, capsys):
 
 def test_a_file_without_its_option_is_told_where_it_goes(capsys):
     assert main(["translate", "runs/demo", "news.en"]) == 2
-    assert "unexpected news.en, command line, name a file as --input news.en" in (
-        capsys.readouterr().err
-    )
+    assert "Name a file as --input news.en" in (capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("value", ["-0.1", "100.1", "1e308", "nan", "inf", "x"])
@@ -223,14 +221,14 @@ def test_the_length_penalty_has_the_configurations_bounds(value: str, capsys):
 
 
 def test_defaults_are_those_that_help_names_and_the_papers(capsys):
-    """§6.1: beam 4, alpha 0.6, 50 tokens more than the source has; five checkpoints."""
+    """§6.1: beam 4, alpha 0.6, 50 tokens more than the source; five checkpoints."""
     assert Decoding() == Decoding(beam=4, length_penalty=0.6, max_extra_length=50)
     assert Training.model_fields["average_last"].default == 5
     with pytest.raises(SystemExit):
         main(["translate", "--help"])
     text = capsys.readouterr().out
     least, most = batched_search._CPU_BATCH_TOKENS, batched_search._MOST_CPU_BATCH_TOKENS
-    assert f"{least} on a CPU, up to {most} for a model smaller" in " ".join(text.split())
+    assert f"{least} on a CPU, up to {most} for models smaller" in " ".join(text.split())
     assert f"{batched_search._GPU_BATCH_TOKENS} on a GPU" in " ".join(text.split())
     assert "divided by the length penalty" in " ".join(text.split())
     with pytest.raises(SystemExit):

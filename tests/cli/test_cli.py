@@ -1,4 +1,4 @@
-"""The command as a user runs it: results, exit statuses, one line for each mistake."""
+"""The command as users run it: results, exit statuses, and one line per error."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.training import children
 
 @pytest.fixture(scope="module")
 def model(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of two steps: it translates badly, but it translates."""
+    """A run of two steps, whose translations are bad."""
     from nmt.config import validate
     from tests.tiny import tiny_settings
 
@@ -50,7 +50,7 @@ print([int(main(words)) for words in commands], file=sys.stderr)
 
 
 def in_turn(*commands: tuple[object, ...], before: Sequence[str] = (), **options):
-    """Runs commands in one new interpreter; the last line that it says has their exit statuses."""
+    """Runs commands in one new interpreter; the last line on stderr has their exit statuses."""
     words = [str(word) for command in commands for word in (*command, "then")][:-1]
     return subprocess.run(
         [*before, sys.executable, "-c", SEVERAL, *words],
@@ -59,14 +59,14 @@ def in_turn(*commands: tuple[object, ...], before: Sequence[str] = (), **options
 
 
 def done(capsys, *arguments: object) -> str:
-    """What a command prints that must succeed, run in this process."""
+    """Runs a command in this process, which must succeed, and returns its standard output."""
     capsys.readouterr()
     assert main(list(map(str, arguments))) == 0
     return capsys.readouterr().out
 
 
 def refused(capsys, *arguments: object) -> tuple[int, list[str]]:
-    """Exit status and error lines of a command that must fail without a traceback."""
+    """Runs a command that must fail without a traceback; returns its status and error lines."""
     status = main(list(map(str, arguments)))
     captured = capsys.readouterr()
     lines = [line for line in captured.err.splitlines() if line.startswith("nmt: error: ")]
@@ -95,7 +95,7 @@ def test_help_is_prompt_and_names_an_example(capsys):
 
 
 def test_help_loads_no_library():
-    """None that takes its time; what the interpreter brings and our own light modules alone."""
+    """Loads only what the interpreter loads itself, and our own light modules."""
     code = """if True:
         import sys
         before = set(sys.modules)
@@ -117,7 +117,7 @@ def test_translate_gives_a_line_for_each_line(model: Path, tmp_path: Path, capsy
     files = ("--input", tmp_path / "in", "--output", tmp_path / "out")
     done(capsys, "translate", model, "--beam", 2, *files)
     lines = (tmp_path / "out").read_bytes().split(b"\n")
-    assert len(lines) == 6  # five lines in, the last of them unterminated
+    assert len(lines) == 6  # five input lines, of which the last has no line end
     assert lines[1] == lines[2] == lines[5] == b""
     done(capsys, "translate", model, "--n-best", 2, *files)
     best = (tmp_path / "out").read_text(encoding="utf-8").split("\n")[:-1]
@@ -130,9 +130,9 @@ NO_UTF8 = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0",
 
 
 def test_r20_the_locale_does_not_matter(model: Path, settings, tmp_path: Path, capsys):
-    """Text, standard streams and names of files are bytes, whatever Python makes of them.
+    """Text, standard streams and file names are handled as bytes in any locale.
 
-    What a locale cannot hold at all is said in a line.
+    A file name that the locale cannot represent gives a one-line error.
     """
     path = tmp_path / "mödel"
     path.symlink_to(model)
@@ -155,7 +155,7 @@ def test_r20_the_locale_does_not_matter(model: Path, settings, tmp_path: Path, c
     assert found.stdout.startswith(expected)
     assert "▁".encode() in found.stdout[len(expected) :]  # the pieces, with their scores
     assert b" has 1 line with invalid UTF-8" in found.stderr
-    assert error.startswith(b"nmt: error: no file can be called 'gr\\xf6\\xdfe.en'")
+    assert error.startswith(b"nmt: error: The locale (")
     assert found.stderr.count(b"error") == 1 and b"Traceback" not in found.stderr
 
 
@@ -204,7 +204,7 @@ def test_r21_a_closed_pipe_is_silent(model: Path, tmp_path: Path):
 
 
 def test_r21_closed_streams(model: Path, tmp_path: Path):
-    """Nobody hears the notes: no matter. Nowhere to write: one line. A full device: one line."""
+    """Closed standard error is ignored; closed or full standard output gives a one-line error."""
     code = "from nmt.cli import main; main(['x']); print(open('/dev/null').fileno() > 2)"
     closed = f'{sys.executable} -c "{code}" 2>&-'
     assert subprocess.run(["bash", "-c", closed], capture_output=True).stdout == b"True\n"
@@ -216,7 +216,7 @@ def test_r21_closed_streams(model: Path, tmp_path: Path):
     text = tmp_path / "text"
     text.write_text("The dog.\n")
     for fault, status, error in (
-        (without_output, 2, "standard output is closed"),
+        (without_output, 2, "Standard output is closed"),
         (write_to_a_full_device, 5, "No space left"),
     ):
         child = children.nmt("translate", model / "model", "--beam", 1, "--input", text,
@@ -230,7 +230,7 @@ def test_r21_closed_streams(model: Path, tmp_path: Path):
     [("--help", 1, 5), ("config", 1, 5), ("config none", 2, 2)],
 )
 def test_r21_status_of_full_streams(words: str, stream: int, status: int):
-    """Not the interpreter's 120, which it has if it cannot write at its end."""
+    """The interpreter's own status would be 120, if it cannot write at its end."""
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [sys.executable, "-m", "nmt", *words.split()],
@@ -241,12 +241,12 @@ def test_r21_status_of_full_streams(words: str, stream: int, status: int):
         )
     assert ended.returncode == status
     if stream == 1:
-        assert ended.stderr.startswith(b"nmt: error: No space left on device, standard output, ")
+        assert ended.stderr.startswith(b"nmt: error: No space left on device: standard output. ")
         assert ended.stderr.count(b"\n") == 1
 
 
 def without_output() -> None:
-    """As an interpreter finds and leaves it that is started with `>&-`."""
+    """Leaves the process as `>&-` does in a shell."""
     os.close(1)
     sys.stdout = None
 
@@ -257,7 +257,7 @@ def write_to_a_full_device() -> None:
 
 @pytest.fixture
 def two_steps(settings, tmp_path: Path) -> Path:
-    """A configuration whose run has made two of its four steps, with a checkpoint."""
+    """A configuration whose run has taken two of its four steps, with a checkpoint."""
     changes = {"training__checkpoint_every": 2, "training__validate_every": 100}
     config = settings(**changes, training__max_steps=2)
     train(config, lambda line: None)
@@ -271,7 +271,7 @@ def bytes_of(checkpoint: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("kind", ["a limit on the size of files", "a full file system"])
 def test_r11_a_full_disk_leaves_the_former_checkpoint(two_steps: Path, tmp_path: Path, kind: str):
-    """Exit status 5, nothing half written, and with room again the same bytes as ever."""
+    """Exit status 5 and no partial files; with free space again, the run gives the same bytes."""
     run, small = tmp_path / "run", tmp_path / "small"
     small.mkdir()
     size = (run / "checkpoints/step-00000002/optimizer.safetensors").stat().st_size
@@ -320,7 +320,7 @@ def test_r12_a_full_disk_leaves_no_half_translation(two_steps: Path, tmp_path: P
 
 
 def test_r27_awkward_places(settings, tmp_path: Path):
-    """Spaces, Unicode, line ends and links in paths, no home, files for their owner alone."""
+    """Spaces, Unicode, line ends and links in paths, no home directory, umask 077."""
     place = tmp_path / "a b\nü\u2028😀"
     place.mkdir()
     (tmp_path / "link").symlink_to(place)
@@ -346,9 +346,9 @@ def without_home() -> None:
 
 
 def test_r27_a_run_that_may_not_be_written(two_steps: Path, tmp_path: Path):
-    """Training says so in a line; translating needs no permission to write."""
+    """Training reports it in one line; translation needs no write permission."""
     powerless: list[str] = []
-    if os.geteuid() == 0:  # who may write anywhere, unless that power is given up
+    if os.geteuid() == 0:  # root may write anywhere, unless it drops its privileges
         powers = "-dac_override,-dac_read_search"
         powerless = ["setpriv", f"--bounding-set={powers}", f"--inh-caps={powers}"]
         if not shutil.which("setpriv") or subprocess.run([*powerless, "true"]).returncode:
@@ -364,7 +364,7 @@ def test_r27_a_run_that_may_not_be_written(two_steps: Path, tmp_path: Path):
             path.chmod(path.stat().st_mode | 0o200)
     error, *_, statuses = found.stderr.splitlines()
     assert statuses == b"[5, 0]" and found.stdout.count(b"\n") == 1
-    assert error.startswith(b"nmt: error: Permission denied, ")
+    assert error.startswith(b"nmt: error: Permission denied: ")
     assert found.stderr.count(b"error") == 1
 
 
@@ -372,8 +372,8 @@ def test_configuration_mistakes(capsys, settings, tmp_path: Path):
     path = saved(settings(), tmp_path)
     status, lines = refused(capsys, "train", path, "training.max_stepps=3", "model.d_model=big")
     assert status == 2
-    assert "did you mean max_steps?" in lines[0] + lines[1]
-    expected = 'model.d_model must be a whole number from 1 to 100,000, found "big"'
+    assert "Did you mean max_steps?" in lines[0] + lines[1]
+    expected = 'model.d_model must be a whole number from 1 to 100,000, not "big"'
     assert expected in lines[0] + lines[1]
     assert refused(capsys, "train", tmp_path / "none.yaml")[0] == 2
     assert not Path(settings().training.run_directory).exists()

@@ -1,4 +1,4 @@
-"""`nmt evaluate` names the flags that do not go together, before anything is read."""
+"""`nmt evaluate` names the flags that exclude each other, before it reads anything."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_the_librarys_parameters_are_named_as_flags(line: str, message: str, cap
 
 
 def test_model_may_stand_behind_the_references(capsys, tmp_path, monkeypatch):
-    """A folder is no reference: `--reference F MODEL` means what it did when there was but one."""
+    """A directory is not a reference, so `--reference F MODEL` works with several references."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "r").write_text("Ja.\n")
     for references in ("r", "r r"):

@@ -1,4 +1,4 @@
-"""Every line for a person is one line that cannot command the terminal, worded in one way."""
+"""Every message is one line without control characters, in a consistent form."""
 
 import ast
 import re
@@ -8,24 +8,24 @@ import pytest
 
 import nmt
 from nmt.cli import main
-from nmt.errors import InputError, count, told
+from nmt.errors import InputError, count, one_line
 from nmt.training.run_log import RunLog
 
 HOSTILE = "a\x1b]0;title\x07\r\nb\u202ec\u2066d\u200fe\u061cf\x85g\u2028h"
 HARMLESS = "a ]0;title  b c d e f g h"
 
 
-def test_what_is_told_keeps_letters_and_loses_commands():
-    assert told(HOSTILE) == HARMLESS
+def test_one_line_keeps_letters_and_loses_commands():
+    assert one_line(HOSTILE) == HARMLESS
     assert InputError(HOSTILE).problems == (HARMLESS,)
     fine = "größe 漢字 שלום 👩\u200d👩 e\u0301"
-    assert told(fine) == fine
-    assert all(told(chr(n)).isprintable() for n in range(0xA0))
+    assert one_line(fine) == fine
+    assert all(one_line(chr(n)).isprintable() for n in range(0xA0))
 
 
 @pytest.mark.parametrize("command", ["translate", "average", "prepare"])
 def test_names_of_files_do_not_command_the_terminal(command: str, settings, tmp_path: Path, capfd):
-    """In notes (of a corpus that is cleaned) as in errors (of what is no model)."""
+    """Neither in notes (of a cleaned corpus) nor in errors (of a missing model)."""
     place = tmp_path / "p\x1b[31m\u202el"
     place.mkdir()
     (place / "en").write_text("a b c\n")
@@ -74,4 +74,4 @@ def test_warnings_are_worded_alike():
 def test_a_wrong_option_names_the_help_of_its_own_command(words, capsys):
     assert main([*words, "--nothing"]) == 2
     program = " ".join(word for word in words if word != "m")
-    assert f"see nmt {program} --help" in capsys.readouterr().err
+    assert f"See nmt {program} --help" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Where `--output` may not lead."""
+"""Paths that `--output` refuses."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ WORDS = {
 
 
 def refusal(capsys, command: str, output: Path) -> str:
-    """The one line with which a command refuses an output, before it has looked for its model."""
+    """Returns the error line for a refused output; the model does not exist, so it comes first."""
     assert main([command, "none", *WORDS[command], str(output)]) == 2
     [line] = capsys.readouterr().err.splitlines()
     return line
@@ -29,7 +29,7 @@ def files(folder: Path) -> dict[Path, bytes]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run and its data, as far as their names go."""
+    """The files of a run and its data, without valid content."""
     run = tmp_path / "run"
     for name in ("config.yaml", "log.jsonl", "model/model.safetensors", "exp/train/x.arrow",
                  "exp/test_set/target.txt", "exp/tokenizer.model"):  # fmt: skip
@@ -66,7 +66,7 @@ def test_files_of_a_run_or_of_data_are_no_output(run: Path, capsys, command: str
     "name", ["checkpoints/step-00000099", "model/new", "exp/train", "exp/train/new"]
 )
 def test_a_mean_of_checkpoints_is_not_put_among_them(run: Path, capsys, name: str):
-    """There every later command would pass it over as a damaged checkpoint."""
+    """Later commands would take the directory for a damaged checkpoint."""
     if name == "exp/train":
         (run / name / "x.arrow").unlink()
     before = files(run)

@@ -1,4 +1,4 @@
-"""The end of a recipe's script."""
+"""How scripts of recipes end."""
 
 import errno
 import os
@@ -14,7 +14,8 @@ from nmt.errors import InputError, Status
     [
         (InputError("a, b, c"), Status.INPUT, "x: error: a, b, c\n"),
         (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "f"), Status.STORAGE,
-         "x: error: No space left on device, f, check path, permission and room on the disk\n"),
+         "x: error: No space left on device: f. Check the path, its permissions and the free disk "
+         "space.\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Configuration files of tests, and what is said of them."""
+"""Configuration files for tests, and the problems found in them."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def problems(path: Path, *overrides: str) -> list[str]:
 
 
 def refused(capfd: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
-    """The error lines of `nmt train`, which must end in exit status 2 and say nothing else."""
+    """Runs `nmt train`, which must end with status 2, and returns its error lines."""
     assert main(["train", *arguments]) == 2
     found = capfd.readouterr().err.splitlines()
     assert all(line.startswith("nmt: error: ") for line in found), found

@@ -1,4 +1,4 @@
-"""No directory lies where `nmt prepare` or `nmt train` would remove it."""
+"""No directory may be inside one that `nmt prepare` or `nmt train` replaces."""
 
 from pathlib import Path
 
@@ -16,12 +16,12 @@ from tests.config.files import GOOD, problems, write
         ("exp", "exp/run", "exp/model", None),
         ("exp/data", "exp", "exp/former/model", None),
         ("trainer", "trainer/training", None, None),
-        ("exp", "exp/train", None, "training.run_directory is exp/train, in what nmt prepare"),
-        ("exp", "exp/validation/x/y", None, "in what nmt prepare replaces in data.directory exp"),
+        ("exp", "exp/train", None, "training.run_directory is exp/train, inside what nmt prepare"),
+        ("exp", "exp/validation/x/y", None, "what nmt prepare replaces in data.directory exp"),
         ("exp", "exp/.work", None, "training.run_directory is exp/.work"),
         ("exp", "link", None, "training.run_directory is link"),
-        ("exp/model", "exp", None, "data.directory is exp/model, in what nmt train replaces in"),
-        ("exp/checkpoints/x", "exp", None, "in what nmt train replaces in training.run_directory"),
+        ("exp/model", "exp", None, "data.directory is exp/model, inside what nmt train replaces"),
+        ("exp/checkpoints/x", "exp", None, "what nmt train replaces in training.run_directory"),
         ("exp/tensorboard", "exp", None, "data.directory is exp/tensorboard"),
         ("exp/evaluation", "./exp/../exp", None, "data.directory is exp/evaluation"),
         ("exp", "run", "exp/train/model", "training.initialize_from is exp/train/model"),
@@ -32,12 +32,12 @@ from tests.config.files import GOOD, problems, write
 def test_no_directory_lies_where_another_is_replaced(
     tmp_path: Path, monkeypatch, data: str, run: str, origin: str | None, problem: str | None
 ):
-    """`nmt prepare` into exp would else remove a run in exp/train, checkpoints and all."""
+    """Otherwise `nmt prepare` into exp would remove a run in exp/train with its checkpoints."""
     monkeypatch.chdir(tmp_path)
     Path("exp/train/run").mkdir(parents=True)
     Path("link").symlink_to("exp/train/run")
     path = write(tmp_path, GOOD.replace("runs/x", run).replace("data/x", data))
-    # both sections, so that nothing is inherited from a model that is not there
+    # both sections, so that nothing is inherited from the missing model
     whole = ["model={}", "tokenizer={}"]
     overrides = [f"training.initialize_from={origin}", *whole] if origin else []
     if problem is None:

@@ -1,4 +1,4 @@
-"""A configuration from its file, the `base:` of that, and overrides."""
+"""Loading a configuration from its file, its `base:` and overrides."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_a_corpus_is_of_the_kind_that_it_names(tmp_path: Path):
 
 
 def test_a_single_override_is_not_read_letter_by_letter():
-    with pytest.raises(InputError, match=r"one override, overrides model\.heads=2, give"):
+    with pytest.raises(InputError, match=r"overrides is the string model\.heads=2"):
         load("none.yaml", "model.heads=2")
 
 
@@ -36,16 +36,17 @@ def test_base_and_overrides(tmp_path: Path):
 
 
 def test_a_mistake_is_told_where_the_value_that_counts_stands(tmp_path: Path):
-    """Each of these keys is wrong in the base too."""
+    """Each of these keys is wrong in the base, too."""
     below = write(tmp_path, GOOD + "  max_steps: 0\n  log_every: 0\n  validate_every: 0\n")
     lines = below.read_text().count("\n")
     above = write(
         tmp_path, "base: c.yaml\ntraining: {max_steps: -1, log_every: -1}\n", "above.yaml"
     )
-    told = {line.split()[0]: line for line in problems(above, "training.log_every=-2")}
-    assert f"found -1, {above}:2, " in told["training.max_steps"]
-    assert "found -2, overrides, " in told["training.log_every"]
-    assert f"found 0, {below}:{lines}, " in told["training.validate_every"]
+    found = [line.partition(": ") for line in problems(above, "training.log_every=-2")]
+    places = {text.split()[0]: (place, text.split()[-1]) for place, _, text in found}
+    assert places["training.max_steps"] == (f"{above}:2", "-1.")
+    assert places["training.log_every"] == ("overrides", "-2.")
+    assert places["training.validate_every"] == (f"{below}:{lines}", "0.")
 
 
 def test_paths_are_relative_to_where_the_command_is_run_and_base_to_its_file(
@@ -70,15 +71,15 @@ def test_r18_a_base_that_leads_back(tmp_path: Path):
 
 
 BAD_FILES = [
-    ("", "no settings found"),
-    ("# nothing\n", "no settings found"),
-    ("- a\n", "no settings found"),
+    ("", "c.yaml has no settings"),
+    ("# nothing\n", "c.yaml has no settings"),
+    ("- a\n", "c.yaml has no settings"),
     ("base: c.yaml\n", "leads back to this file"),
-    ("base: none.yaml\n", "no such file, none.yaml"),
-    ('base: "a\\0b"\n', "no such file"),
-    ('base: "\\ud800"\n', "no such file"),
-    ("base: .\n", "a folder"),
-    ("base: [c.yaml]\n", "base must be a file name, c.yaml:1"),
+    ("base: none.yaml\n", "none.yaml does not exist"),
+    ('base: "a\\0b"\n', "does not exist"),
+    ('base: "\\ud800"\n', "does not exist"),
+    ("base: .\n", "is a directory"),
+    ("base: [c.yaml]\n", "c.yaml:1: base must be a file name"),
 ]
 
 
@@ -91,17 +92,17 @@ def test_r18_bad_files(tmp_path: Path, monkeypatch, capfd, text: str, expected: 
 
 
 def test_r18_files_that_cannot_be_read(tmp_path: Path):
-    assert "no such file" in problems(tmp_path / "none.yaml")[0]
-    assert "a folder" in problems(tmp_path)[0]
-    os.mkfifo(tmp_path / "pipe.yaml")  # opening it would wait for ever
-    assert "a pipe or device" in problems(tmp_path / "pipe.yaml")[0]
+    assert "does not exist" in problems(tmp_path / "none.yaml")[0]
+    assert "is a directory" in problems(tmp_path)[0]
+    os.mkfifo(tmp_path / "pipe.yaml")  # opening it would block
+    assert "is a pipe or device" in problems(tmp_path / "pipe.yaml")[0]
     (tmp_path / "loop.yaml").symlink_to("loop.yaml")
     with pytest.raises(OSError, match="symbolic links"):
         load(tmp_path / "loop.yaml")
 
 
 def test_what_may_change_when_a_run_goes_on_is_what_is_promised():
-    """Steps, how often it saves and measures, and decoding; and a run may be moved."""
+    """Number of steps, intervals, decoding, and the run directory, because a run may be moved."""
     training = {"max_steps", "max_hours", "checkpoint_every", "keep_checkpoints", "average_last",
                 "validate_every", "log_every", "early_stopping", "finished_model",
                 "run_directory"}  # fmt: skip

@@ -1,4 +1,4 @@
-"""The shipped configurations: all load, and hold what the paper states."""
+"""The shipped configurations: all load, and have the paper's settings."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_every_shipped_configuration_loads(path: Path):
 
 
 def test_shipped_configurations_with_one_data_directory_agree_on_its_content():
-    """Otherwise the second would prepare anew what a run of the first was trained on."""
+    """Otherwise `nmt prepare` for one of them would replace the data of the other."""
     found: dict[str, list[tuple]] = {}
     for path in [*CONFIGS.rglob("*.yaml"), *RECIPES.rglob("*.yaml")]:
         config = load(path)
@@ -45,7 +45,7 @@ def test_the_shipped_configurations_that_others_name_are_there():
 
 @pytest.mark.parametrize(("language", "size"), PAPERS)
 def test_the_papers_models_are_those_of_the_paper(language: str, size: str):
-    """bf16 alone differs; each is headed by its BLEU."""
+    """Only bf16 differs; each begins with its BLEU."""
     path = CONFIGS / f"{PAPERS[language, size]}.yaml"
     precision = {"training.precision": {"ours": "bf16", "paper": "fp32"}}
     assert differences_from_paper(load(path)) == (size, precision)
@@ -55,10 +55,10 @@ def test_the_papers_models_are_those_of_the_paper(language: str, size: str):
 
 
 def test_the_defaults_are_the_papers_base_model():
-    """What transformer_base.yaml does not write out is what the paper does not have."""
+    """Settings that transformer_base.yaml leaves out are those that the paper does not use."""
     required = yaml.safe_load(GOOD)
     required["training"].pop("label_smoothing")
-    required["data"]["target_language"] = "de"  # "no", to a YAML 1.1 reader false
+    required["data"]["target_language"] = "de"  # a YAML 1.1 reader takes "no" for false
     assert differences_from_paper(validate(required, {}, "x")) == ("base", {})
     written = yaml.safe_load((CONFIGS / "transformer_base.yaml").read_text(encoding="utf-8"))
     written = {f"{section}.{key}" for section, keys in written.items() for key in keys}

@@ -1,4 +1,4 @@
-"""YAML 1.2, strictly: what is no plain configuration is refused with its line."""
+"""YAML 1.2, strictly: anything but a plain configuration is refused with its line."""
 
 from pathlib import Path
 
@@ -23,27 +23,27 @@ def test_what_is_written_out_reads_back_the_same(tmp_path: Path):
 
 
 BAD_YAML: list[tuple[str | bytes, str]] = [
-    ("data: {directory: a\n", "not valid YAML"),
-    ("\tdata: 1\n", "not valid YAML"),
+    ("data: {directory: a\n", "Invalid YAML"),
+    ("\tdata: 1\n", "Invalid YAML"),
     ("data:\n\tdirectory: x\n", "c.yaml:2"),
-    ("--- 1\n--- 2\n", "not valid YAML (but found another document)"),
-    ("data: \x00\n", "not valid YAML"),
-    (b"a: 1\nb: \xe4\n", "not valid UTF-8, c.yaml:2"),
-    ("data: 1\n".encode("utf-16"), "not valid UTF-8"),
-    ("data: 1\ndata: 2\nmodel: 3\nmodel: 4\n", "duplicate key data (first on line 1), c.yaml:2"),
-    ("data: 1\ndata: 2\nmodel: 3\nmodel: 4\n", "duplicate key model (first on line 3), c.yaml:4"),
-    ("data: {a: 1, a: 2}\n", "duplicate key data.a"),
-    ("a: !!python/object/apply:os.system [touch canary]\n", "not valid YAML"),
-    ("a: !!python/name:os.system\n", "not valid YAML"),
-    ("a: !!bool maybe\n", "not valid YAML (the tag !!bool is not supported), c.yaml:1"),
-    ("a:\n- !!set {b, c}\n", "not valid YAML (the tag !!set is not supported), c.yaml:2"),
-    ("a: 1\nb: &x [1]\n", "not valid YAML (anchors and aliases are not supported), c.yaml:2"),
-    ("a: 1\nb:\n- *x\n", "not valid YAML (anchors and aliases are not supported), c.yaml:3"),
-    ("? [a, b]\n: 1\n", "a key that is not a word"),
-    (GOOD + "1.5: 2\n", "a key that is not a word, c.yaml:15"),
+    ("--- 1\n--- 2\n", "Invalid YAML (but found another document)"),
+    ("data: \x00\n", "Invalid YAML"),
+    (b"a: 1\nb: \xe4\n", "c.yaml:2: The line is not UTF-8"),
+    ("data: 1\n".encode("utf-16"), "is not UTF-8"),
+    ("data: 1\ndata: 2\nmodel: 3\nmodel: 4\n", "c.yaml:2: Duplicate key data, first on line 1"),
+    ("data: 1\ndata: 2\nmodel: 3\nmodel: 4\n", "c.yaml:4: Duplicate key model, first on line 3"),
+    ("data: {a: 1, a: 2}\n", "Duplicate key data.a"),
+    ("a: !!python/object/apply:os.system [touch canary]\n", "Invalid YAML"),
+    ("a: !!python/name:os.system\n", "Invalid YAML"),
+    ("a: !!bool maybe\n", "c.yaml:1: Invalid YAML (the tag !!bool is not supported)"),
+    ("a:\n- !!set {b, c}\n", "c.yaml:2: Invalid YAML (the tag !!set is not supported)"),
+    ("a: 1\nb: &x [1]\n", "c.yaml:2: Invalid YAML (anchors and aliases are not supported)"),
+    ("a: 1\nb:\n- *x\n", "c.yaml:3: Invalid YAML (anchors and aliases are not supported)"),
+    ("? [a, b]\n: 1\n", "A key is not a word"),
+    (GOOD + "1.5: 2\n", "c.yaml:15: A key is not a word"),
     ("x: " + "1" * 10_000_000, "larger than"),
-    ("x: 1" + "0" * 5000, "not valid YAML (Exceeds the limit"),
-    ("[" * 100_000, "nested too deep, c.yaml, flatten it"),
+    ("x: 1" + "0" * 5000, "Invalid YAML (Exceeds the limit"),
+    ("[" * 100_000, "c.yaml: The YAML is nested too deeply"),
 ]
 
 

@@ -217,7 +217,7 @@ def test_a_damaged_one_is_refused(models: Path, capsys):
     manifest.write(models / "with", "model", facts)
     assert "not a shortlist of 400 pieces" in refused(models / "with", capsys, status=3)
     path.unlink()
-    assert "missing file" in refused(models / "with", capsys, status=3)
+    assert "shortlist.safetensors is missing" in refused(models / "with", capsys, status=3)
 
 
 def test_it_goes_from_the_data_into_all_models_of_a_run(settings: Settings, tmp_path, capsys):

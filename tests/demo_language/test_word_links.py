@@ -1,4 +1,4 @@
-"""Word links: by hand for each kind of word, and for what a corpus has."""
+"""Word links, checked by hand for each kind of word and by counts in a corpus."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ import pytest
 
 from nmt.demo_language import aligned, demo_pairs
 
-PAIRS = [  # English, German, sure links, links that are only possible
+PAIRS = [  # English, German, sure links, further possible links
     (
         "The boys bought an old key and put it on the table.",
         "Die Jungen kauften einen alten Schlüssel und legten ihn auf den Tisch.",
@@ -33,7 +33,7 @@ PAIRS = [  # English, German, sure links, links that are only possible
     ),
     ("Water is cheap.", "Wasser ist billig.", "Water-Wasser cheap-billig", ""),
     ("The man greets the man.", "Der Mann begrüßt den Mann.", "greets-begrüßt", ""),
-    # ziehen is of "take off" and of "put on", so it is neither's, nor has "take" a link
+    # ziehen belongs to both "take off" and "put on", so neither it nor "take" has a link
     (
         "They take this beautiful jacket and put it on.",
         "Sie nehmen diese schöne Jacke und ziehen sie an.",
@@ -56,7 +56,7 @@ def test_links_by_hand(source: str, target: str, sure: str, possible: str | None
 
 
 def test_nearly_every_noun_of_a_corpus_has_its_link():
-    """German writes nouns, and nothing else within a sentence, with a capital (but Sie and Ihr)."""
+    """In German, only nouns have a capital within a sentence (except Sie and Ihr)."""
     linked = nouns = 0
     for pair in demo_pairs(300, 1, "test"):
         found = aligned(pair.source, pair.target)
@@ -70,7 +70,7 @@ def test_nearly_every_noun_of_a_corpus_has_its_link():
 
 
 def test_no_link_between_different_entries():
-    """The links of a sentence with the German of another are few: chance words in common."""
+    """A sentence and the German of another one share few links, by chance."""
     pairs = list(demo_pairs(200, 1, "test"))
     own = sum(len(aligned(pair.source, pair.target).sure) for pair in pairs)
     of_others = sum(len(aligned(pair.source, other.target).sure) for pair, other in pairwise(pairs))

@@ -62,7 +62,7 @@ def test_a_run_is_evaluated_wherever_it_is(run: Path, model: str, capsys):
 def test_a_report_of_a_moved_run_has_its_data_and_its_test_set(run: Path, capsys):
     assert main(["report", str(run), "--output", "page.html"]) == 0
     page = Path("page.html").read_text()
-    assert "left out of the report" not in capsys.readouterr().err
+    assert "The report is incomplete" not in capsys.readouterr().err
     assert "pairs read" in page and PAIRS[1][1] in page
 
 
@@ -77,7 +77,7 @@ def test_an_averaged_model_elsewhere_has_no_text(run: Path, tmp_path: Path, caps
 def test_kept_text_that_is_damaged_or_of_other_settings(run: Path, capsys):
     (run / "test_set/target.txt").write_text("Nein.\nNie.\n")
     assert main(["evaluate", str(run)]) == 3
-    assert "damaged file" in capsys.readouterr().err
+    assert "target.txt is damaged" in capsys.readouterr().err
     shutil.rmtree(run / "model")
     configure(run / "checkpoints/step-00000002", [{"jsonl": {
         "path": "other", "source_column": "a", "target_column": "b"}}])  # fmt: skip

@@ -1,4 +1,4 @@
-"""A model in the formats of other programs: it translates there as it does here."""
+"""Models in the formats of other programs translate as in nmt."""
 
 import itertools
 import json
@@ -44,7 +44,7 @@ LEARNED = {"model__positions": "learned", "model__encoder_layers": 3}
 
 
 def saved(config: Config, folder: Path) -> str:
-    """A model whose biases and norms are random, too."""
+    """Saves a model whose biases and norms are random, too."""
     transformer = new_transformer(config)
     transformer.initialize(1)
     torch.manual_seed(1)
@@ -67,30 +67,30 @@ def export(model: str, format: str, output: Path, *more: str) -> int:
 def test_ctranslate2_gives_our_translations(changes, settings, tmp_path: Path, capsys):
     model = saved(settings(**changes), tmp_path / "model")
     assert export(model, "ctranslate2", tmp_path / "out") == 0
-    assert "40 greedy translations equal ours" in capsys.readouterr().err
+    assert "40 greedy translations equal nmt's" in capsys.readouterr().err
     found = {path.name for path in (tmp_path / "out").iterdir()}
     assert found >= {"model.bin", "config.json", "tokenizer.model", "translate.py"}
 
 
 @pytest.mark.parametrize("changes", [{}, PRE, PRE | LEARNED], ids=str)
 def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, capsys, caplog):
-    """As written, and as transformers writes it again."""
+    """As exported, and after transformers has saved it again."""
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     model = saved(settings(**EQUAL_HEADS | changes), tmp_path / "model")
     out, again = tmp_path / "out", tmp_path / "again"
     assert export(model, "huggingface", out) == 0
     assert not [each for each in caplog.records if each.name.startswith("transformers")]
-    assert "40 greedy translations equal ours" in capsys.readouterr().err
+    assert "40 greedy translations equal nmt's" in capsys.readouterr().err
     theirs = AutoModelForSeq2SeqLM.from_pretrained(out).eval()
-    # with True their search would end once it has as many hypotheses as beams
+    # with True, the search would end as soon as it has as many hypotheses as beams
     assert theirs.generation_config.early_stopping == "never"
     tokenizer = AutoTokenizer.from_pretrained(out)
     theirs.save_pretrained(again)
     tokenizer.save_pretrained(again)
     tokens = tokenizer(["the man reads a book", "the dog"], return_tensors="pt", padding=True)
     assert set(tokens) == {"input_ids", "attention_mask"}
-    assert tokenizer("<s> the </s>").input_ids.count(EOS_ID) == 1  # text, whatever it looks like
+    assert tokenizer("<s> the </s>").input_ids.count(EOS_ID) == 1  # special tokens are plain text
     other = AutoModelForSeq2SeqLM.from_pretrained(again).eval()
     with torch.inference_mode():
         read = torch.tensor([[1, 300, 301], [1, 302, 303]])
@@ -125,7 +125,7 @@ def test_the_tokenizers_library_gives_our_ids_and_texts(tiny_data: Path):
     tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
     made = tokenizer_json(tokenizer)
     theirs = type(made).from_str(made.to_str())
-    theirs.encode_special_tokens = True  # as tokenizer_config.json asks for
+    theirs.encode_special_tokens = True  # set by tokenizer_config.json, too
     drawn = random.Random(1)
     texts = ["".join(drawn.choices(CHARACTERS, k=drawn.randint(0, 30))) for _ in range(2000)]
     texts += ["".join(drawn.choices(WORDS, k=drawn.randint(0, 9))) for _ in range(500)]
@@ -145,7 +145,7 @@ def test_symbols_are_not_for_the_tokenizers_library(tmp_path: Path):
 
 
 def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: Path):
-    """Where neither nmt nor torch is to be had."""
+    """In an environment without nmt and torch."""
     config = settings(decoding__beam=1)
     model = saved(config, tmp_path / "model")
     out, lines = tmp_path / "out", tmp_path / "lines"
@@ -165,10 +165,10 @@ def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: 
     exact = tmp_path / "exact"
     assert export(model, "ctranslate2", exact) == 0
     sizes = [(folder / "model.bin").stat().st_size for folder in (out, exact)]
-    assert sizes[1] - sizes[0] > 100_000  # bytes: in int8 it takes less
+    assert sizes[1] - sizes[0] > 100_000  # bytes that int8 saves
     namespace = runpy.run_path(str(exact / "translate.py"))
     ours = [each.text for each in Translator.load(model, device="cpu").translate(texts)]
-    each = [namespace["translate"]([text])[0] for text in texts]  # a batch has one limit for all
+    each = [namespace["translate"]([text])[0] for text in texts]  # a batch has a single limit
     assert each == ours
 
 
@@ -183,7 +183,7 @@ def test_what_differs_from_our_translations_is_found():
 
 
 def test_nothing_is_exported_among_a_runs_own_files(tmp_path: Path, monkeypatch, capsys):
-    """There it would be taken for a model of the run, and a damaged one."""
+    """Later commands would take it for a damaged model of the run."""
     run = shutil.copytree(TRAINED / "run", tmp_path / "run")
     monkeypatch.setattr(exporting, "load_model", None)
     for name in ("model/out", "checkpoints/step-00000099"):
@@ -206,7 +206,7 @@ def test_a_difference_exports_nothing(settings, tmp_path: Path, monkeypatch, cap
 
 
 def test_r12_a_full_disk_leaves_no_half_export(settings, tmp_path: Path, capsys):
-    """Wherever it ends: in the tokenizer's files, the model's or the configuration."""
+    """Wherever space runs out: in files of the tokenizer, the model or the configuration."""
     model = saved(settings(**EQUAL_HEADS), tmp_path / "model")
     for format, room in itertools.product(("ctranslate2", "huggingface"), (100, 10_000, 100_000)):
         with full_disk(room):
@@ -219,11 +219,11 @@ def test_r12_a_full_disk_leaves_no_half_export(settings, tmp_path: Path, capsys)
 @pytest.mark.parametrize(
     ("format", "changes", "reason"),
     [
-        ("ctranslate2", {"model__attention_window": 4}, "attention_window, CTranslate2 has none"),
-        ("huggingface", {"model__attention_window": 4} | EQUAL_HEADS, "an attention window"),
-        ("huggingface", {}, "heads whose size is not d_model / heads"),
-        ("huggingface", {"model__d_k": 8, "model__d_v": 8}, "heads whose size is not d_model"),
-        ("huggingface", LEARNED | EQUAL_HEADS, "learned positions with post-norm"),
+        ("ctranslate2", {"model__attention_window": 4}, "model.attention_window"),
+        ("huggingface", {"model__attention_window": 4} | EQUAL_HEADS, "model.attention_window"),
+        ("huggingface", {}, "model.d_k"),
+        ("huggingface", {"model__d_k": 8, "model__d_v": 8}, "model.d_k"),
+        ("huggingface", LEARNED | EQUAL_HEADS, "model.positions"),
     ],
     ids=str,
 )
@@ -241,16 +241,17 @@ def test_what_cannot_be_expressed_is_refused(format, changes, reason, settings, 
 def test_a_missing_extra_is_told(format, package, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, package, None)
     assert export(str(tmp_path), format, tmp_path / "out") == 2
-    assert f"{package} is not installed, --format {format}, pip install" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{package} is not installed, but --format {format}" in said and "pip install" in said
 
 
 def test_a_quantization_is_ctranslate2s(tmp_path, capsys):
     assert export(str(tmp_path), "huggingface", tmp_path / "out", "--quantization", "int8") == 2
-    assert "only for ctranslate2, --quantization int8" in capsys.readouterr().err
+    assert "Only ctranslate2 supports --quantization int8" in capsys.readouterr().err
 
 
 def test_the_model_cards_table_has_three_cells_a_row():
-    """Signatures hold signs that end a cell."""
+    """Signatures contain "|", which ends a cell."""
     scores = {"bleu": 31.5, "bleu_signature": "nrefs:1|case:mixed|tok:13a"}
     *_, row, _ = _evaluation(scores)
     assert len(re.findall(r"(?<!\\)\|", row)) == 4, row
@@ -265,7 +266,7 @@ def test_the_model_card_says_what_the_run_says(settings, tmp_path: Path, monkeyp
     assert metadata["language"] == ["en", "de"] and metadata["pipeline_tag"] == "translation"
     assert "model-index" not in metadata and "Not evaluated" in body
     assert "demo 200 pairs" in body and "1 steps" in body
-    assert "up to 59 tokens" in body  # and the end symbol
+    assert "up to 59 tokens" in body  # and EOS
 
     def settings_in(name: str) -> dict:
         return json.loads((tmp_path / "out" / name).read_text())
@@ -279,7 +280,7 @@ def test_the_model_card_says_what_the_run_says(settings, tmp_path: Path, monkeyp
 
 
 def test_the_scores_on_a_card_are_those_kept_of_that_very_model(tmp_path: Path, monkeypatch):
-    """Nothing is translated for it; a checkpoint's card has not the scores of the run's model."""
+    """The export translates nothing, and a checkpoint's card has no scores of the run's model."""
     monkeypatch.setattr(run_record, "evaluate", None)
     run = RunDirectory(shutil.copytree(TRAINED / "run", tmp_path / "run"))
     shutil.copytree(TRAINED / "data", tmp_path / "data")
@@ -304,8 +305,9 @@ def test_the_scores_on_a_card_are_those_kept_of_that_very_model(tmp_path: Path, 
 
 
 def test_all_systems_are_compared_on_the_same_text(settings, tmp_path: Path, monkeypatch, capsys):
-    """All translate the run's test set, in its order, and are scored. Here, where transformers,
-    which takes seconds to import, is imported already.
+    """All systems translate the run's test set in its order and are scored.
+
+    transformers is imported in this process already, which saves seconds.
     """
     monkeypatch.setattr(check, "_NUMBER", 3)
     model = saved(settings(**EQUAL_HEADS, decoding__max_extra_length=0), tmp_path / "model")

@@ -1,4 +1,4 @@
-"""An exported directory behind Translator's calls, for where there is no torch."""
+"""An exported directory with the methods of Translator, for environments without torch."""
 
 import os
 import runpy
@@ -60,13 +60,13 @@ def test_greedy_translations_are_the_models_own(both):
         assert [(each.text, each.parts, each.tokens, each.pieces) for each in found] == [
             (expected.text, expected.parts, expected.tokens, expected.pieces)
         ]
-        # this model, of random numbers, gives some probability to what CTranslate2 leaves out
+        # this random model gives some probability to tokens that CTranslate2 suppresses
         assert found[0].log_probability == pytest.approx(expected.log_probability, rel=0.02)
         assert found[0].score == pytest.approx(expected.score, rel=0.02)
 
 
 def test_limits_and_prefixes_are_the_models_own(both, monkeypatch):
-    """Of parts as long as can be, and where a prefix alone fills the limit; in small batches."""
+    """Parts of the maximum length, and prefixes that fill the limit, in small batches."""
     ours, theirs = both
     monkeypatch.setattr(exported, "_BATCH", 2)
     assert theirs.max_part == ours.max_part
@@ -98,7 +98,7 @@ def test_options_are_obeyed(both):
 
 
 def test_symbols_of_no_target_and_the_unknown_piece_are_never_generated(settings, tmp_path):
-    """Not by the export, nor by its script, though the model would; nor more than it can read."""
+    """Neither by the export nor by its script, and no longer text than it can read."""
     config = settings(
         **PRE, **LEARNED, **EQUAL_HEADS, tokenizer__symbols=["<2de>", "<note>"],
         decoding__max_extra_length=70, decoding__beam=1,
@@ -167,7 +167,7 @@ def test_what_may_come_next_is_what_the_model_says(both):
 def test_what_an_export_cannot_do_is_refused(both):
     _, theirs = both
     for options in ({"sample": True}, {"mbr": 3}, {"align": True}, {"attention": True}):
-        with pytest.raises(ArgumentError, match="not of an exported model"):
+        with pytest.raises(ArgumentError, match="exported model does not support"):
             theirs.n_best(["the man"], SearchOptions(**options))
     with pytest.raises(ArgumentError, match="n_best 9"):
         theirs.beam(SearchOptions(n_best=9))

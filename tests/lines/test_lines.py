@@ -383,11 +383,11 @@ def test_a_pipe_of_links_whose_reader_has_gone_is_told(run):
 @pytest.mark.parametrize(
     ("source", "target", "message"),
     [
-        ("none", "out", "no such file, none, correct the path"),
-        (".", "out", "a folder, not a file, ., correct the path"),
+        ("none", "out", "none does not exist"),
+        (".", "out", "is a directory, not a file"),
         ("in", "none/out", "/none for output "),
         ("in", ".", r"^output \. is a directory"),
-        ("bad.gz", "out", "damaged or truncated gzip .*, bad.gz, copy it again"),
+        ("bad.gz", "out", "bad.gz is a damaged or truncated gzip file"),
     ],
 )
 def test_files_that_cannot_be_used(run, source, target, message):

@@ -1,4 +1,4 @@
-"""Translating a corpus in parts: nothing lost, nothing made twice, what one process gives."""
+"""Translating a corpus in parts gives the result of one process, without gaps or repetition."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ head -n $((lines * i / n)) "$input" | tail -n +$((lines * (i - 1) / n + 1)) > "$
 
 
 def array_task(folder: Path, i: int, n: int) -> int:
-    """Runs one task of the array as Slurm does."""
+    """Runs one task of a Slurm array."""
     slurm = {"SLURM_ARRAY_TASK_ID": str(i), "SLURM_ARRAY_TASK_COUNT": str(n)}
     command = ["bash", str(SCRIPTS / "translate.sbatch"), "runs/demo", "news.en", "news.de"]
     return subprocess.run(command, cwd=folder, env={"PATH": "/usr/bin:/bin"} | slurm).returncode
@@ -69,7 +69,7 @@ def test_the_parts_of_a_slurm_array_are_the_whole_each_made_once(tmp_path: Path)
 
 
 def written(folder: Path) -> list[Path]:
-    """Two Parquet files with the lines."""
+    """Writes two Parquet files with the lines."""
     folder.mkdir()
     paths = [folder / "a.parquet", folder / "b.parquet"]
     for path, lines in zip(paths, (LINES[:10], LINES[10:]), strict=True):
@@ -78,7 +78,7 @@ def written(folder: Path) -> list[Path]:
 
 
 def expected(path: Path) -> list[str]:
-    """What one process gives."""
+    """Returns the translations by a single process."""
     translator = Translator.load(MODEL, device="cpu", precision="fp32")
     texts = parquet.read_table(path)["text"].to_pylist()
     return [each.text for each in translator.translate(texts, SearchOptions(beam=1))]
@@ -104,7 +104,7 @@ def test_files_that_cannot_be_translated_are_refused_at_once(names, problem, tmp
     with pytest.raises(InputError, match=problem):
         translate.main([MODEL, str(tmp_path), str(tmp_path / "out")])
     path.write_bytes(b"PAR1")
-    with pytest.raises(InputError, match="not a Parquet file"):
+    with pytest.raises(InputError, match="is not a Parquet file"):
         translate.main([MODEL, str(tmp_path), str(tmp_path / "out")])
     assert not (tmp_path / "out").exists()
 
@@ -112,13 +112,13 @@ def test_files_that_cannot_be_translated_are_refused_at_once(names, problem, tmp
 def test_without_ray_one_line_says_so(tmp_path: Path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     written(tmp_path / "in")
-    with pytest.raises(InputError, match="ray is not installed"):
+    with pytest.raises(InputError, match="needs ray"):
         translate.main([MODEL, str(tmp_path / "in"), str(tmp_path / "out")])
     assert not list((tmp_path / "out").iterdir())
 
 
 def test_a_killed_worker_loses_nothing(tmp_path: Path):
-    """Two workers, one killed while it translates; then the same line again does nothing."""
+    """One of two workers is killed while it translates; repeating the command does nothing."""
     pytest.importorskip("ray", reason="Ray is not installed, see recipes/at_scale")
     paths, out = written(tmp_path / "in"), tmp_path / "out"
     command = [sys.executable, str(SCRIPTS / "translate.py"), MODEL, str(tmp_path / "in"), str(out),
@@ -138,11 +138,11 @@ def test_a_killed_worker_loses_nothing(tmp_path: Path):
         assert table["id"].to_pylist() == list(range(len(table)))
         assert table["translation"].to_pylist() == expected(path)
     again = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert again.stderr == "2 of 2 files are there\n"
+    assert again.stderr == "2 of 2 files already exist.\n"
 
 
 def workers_of(driver: int) -> list[int]:
-    """The workers that Ray has started below a process and that hold a model."""
+    """Returns the workers below a process that Ray has started and that have a model."""
     parents, found = {}, []
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,4 +1,4 @@
-"""The comparison of exports; tests/export/test_export.py makes a whole one."""
+"""The table of exports; tests/export/test_export.py makes a complete comparison."""
 
 import pytest
 

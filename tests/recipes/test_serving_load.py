@@ -1,4 +1,4 @@
-"""recipes/serving_load: its clients see what a server answers."""
+"""The clients of recipes/serving_load count a server's answers."""
 
 import asyncio
 import json

@@ -1,11 +1,11 @@
-"""The demo's table shows each phenomenon by a sentence that makes it plain."""
+"""The demo's table shows a clear example of each phenomenon."""
 
 from nmt.demo_language import PHENOMENA, demo_pairs
 from recipes.demo import show
 
 
 def test_examples_show_little_beside_their_phenomenon(capsys):
-    pairs = list(demo_pairs(500, 1, "test"))  # as configs/demo.yaml has them
+    pairs = list(demo_pairs(500, 1, "test"))  # as in configs/demo.yaml
     translations = [pair.target for pair in pairs]
     by_source = {pair.source: i for i, pair in enumerate(pairs)}
     wrong = by_source["In the evening the boss finds the magazine."]

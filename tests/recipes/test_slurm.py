@@ -1,6 +1,6 @@
-"""The Slurm script: what starts each rank, and when a job goes back into the queue.
+"""The Slurm script: how it starts each rank, and when it requeues a job.
 
-`srun` and `scontrol` are small programs in a folder on PATH, `nmt` one that ends as told.
+`srun`, `scontrol` and `nmt` are small stand-ins in a directory on PATH.
 """
 
 import subprocess
@@ -44,7 +44,7 @@ exit $(( RANK == 1 ? FAILS : 0 ))
 
 
 def submit(folder: Path, **environment: str) -> tuple[int, list[str]]:
-    """Runs the script as Slurm does; its status, and what was asked of scontrol."""
+    """Runs the script as Slurm does; returns its status and the calls of scontrol."""
     (folder / ".venv" / "bin").mkdir(parents=True)
     for path, text in (("srun", SRUN), ("scontrol", SCONTROL), (".venv/bin/nmt", NMT)):
         (folder / path).write_text(text)

@@ -1,4 +1,4 @@
-"""Parameter counts, FLOPs and learning rate against the paper and by hand."""
+"""Parameter counts, FLOPs and learning rates, compared with the paper and manual calculations."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ BASE, BIG = CONFIGS / "transformer_base.yaml", CONFIGS / "transformer_big.yaml"
 
 
 def by_hand(d: int, ff: int, layers: int, vocabulary: int) -> int:
-    """Tied embedding, biases on all linears, post-norm, h * d_k = h * d_v = d."""
+    """Counts for a tied embedding, biases on all linears, post-norm, h * d_k = h * d_v = d."""
     attention, norm = 4 * (d * d + d), 2 * d
     feed_forward = d * ff + ff + ff * d + d
     encoder = layers * (attention + feed_forward + 2 * norm)
@@ -64,19 +64,19 @@ def test_flops_and_learning_rate():
 
 
 def test_the_peak_is_the_one_that_the_run_will_reach(capsys):
-    """Shortened in the natural way, warm-up and all, a run goes wrong: 1.5 / sqrt(128 * 250)."""
+    """With warm-up shortened in proportion, a run diverges: 1.5 / sqrt(128 * 250)."""
     captions, shorter = CONFIGS / "multi30k.yaml", ["training.max_steps=700"]
     content = info(load(captions, shorter))
     rate = content["learning_rate"]
     assert (rate["peak_step"], rate["warning"]) == (700, None)
     assert rate["peak"] == pytest.approx(1.5 * 128**-0.5 * 700 * 2000**-1.5)
-    assert "1.038e-03  at its peak, step 700, the last; the warm-up of 2,000" in as_text(content)
+    assert (
+        "1.038e-03  peak, at step 700, the last; the warm-up would rise until step 2,000"
+        in as_text(content)
+    )
     assert main(["info", str(captions), *shorter, "training.warmup_steps=250"]) == 0
     said = capsys.readouterr().out
-    assert (
-        "8.385e-03  at its peak, step 250\n  warning: the learning rate will rise to 8.4e-03"
-        in said
-    )
+    assert "8.385e-03  peak, at step 250\n  warning: the learning rate will rise to 8.4e-03" in said
     assert "training.warmup_steps 250" in said
 
 
@@ -101,12 +101,12 @@ def test_what_differs_from_the_paper_is_computed():
             "tokenizer.vocabulary_size": {"ours": 32_000, "paper": 37_000},
         },
     )
-    assert "as the paper's base model" in as_text(info(load(BASE, in_fp32)))
+    assert "those of the paper's base model" in as_text(info(load(BASE, in_fp32)))
     assert "model.d_k" in as_text(info(changed))
 
 
 def test_what_no_setting_says_is_told_besides():
-    biases, in_bf16 = "biases", "(the residual stream) are bf16 too"
+    biases, in_bf16 = "biases", "the residual stream is bf16"
     for precision, told in (("fp32", (True, False)), ("bf16", (True, True))):
         content = info(load(BASE, [f"training.precision={precision}"]))
         for text in ("\n".join(content["paper"]["besides"]), as_text(content)):

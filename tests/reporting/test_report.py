@@ -1,4 +1,4 @@
-"""The page of `nmt report`: its figures are the run's, it is whole and safe, bad runs are said."""
+"""The page of `nmt report` shows the run's figures, is self-contained and safe, names errors."""
 
 import json
 import os
@@ -34,7 +34,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 def row(page: Page, name: str) -> list[str]:
-    """The cells beside the row of that name."""
+    """Returns the cells of the row with that name."""
     return next(cells[1:] for cells in page.rows if cells[0] == name)
 
 
@@ -47,7 +47,7 @@ def page_of(*runs: Path) -> tuple[Page, list[str]]:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of 12 steps with data of its own, its test set translated."""
+    """A finished run of 12 steps with its own data and a translated test set."""
     directory = tmp_path_factory.mktemp("report")
     config = validate(tiny_settings(directory), {}, "tiny")
     prepare(config, note=lambda line: None)
@@ -58,7 +58,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A copy to change."""
+    """A copy of the run, which a test may change."""
     shutil.copytree(trained, tmp_path / "run")
     return tmp_path / "run"
 
@@ -86,7 +86,7 @@ def test_figures_are_the_runs(trained: Path):
 
 
 def test_each_chart_draws_its_own_quantity(trained: Path):
-    """Title -> keys of the log that training's and validation's lines are drawn from."""
+    """Title -> log keys of the training and validation lines."""
     keys = {
         "Negative log-likelihood": ("nll", "nll"), "BLEU": (None, "bleu"), "Loss": ("loss", "loss"),
         "Perplexity": (None, "ppl"), "Learning rate": ("learning_rate", None),
@@ -119,7 +119,7 @@ def test_the_page_is_whole_and_asks_for_nothing_outside(trained: Path):
             assert attributes["href"][0] == "#"
             assert attributes["href"][1:] in ids
     assert not re.search(r"//[a-z]|@import|url\(", "".join(page.texts["style"]))
-    scripts = "".join(page.texts["script"]).replace("http://www.w3.org/2000/svg", "")  # a name
+    scripts = "".join(page.texts["script"]).replace("http://www.w3.org/2000/svg", "")  # a namespace
     scripts = scripts.replace("https://arxiv.org/html/1706.03762", "")  # a link
     assert not re.search(r"https?:|fetch\(|XMLHttp|import\(", scripts)
     policy = [
@@ -142,7 +142,7 @@ def test_text_is_never_markup(run: Path):
     run.rename(harmless)
     page, _ = page_of(harmless)
     tags = [tag for tag, _ in page.tags]
-    assert tags.count("script") == 4  # charts and attention, data and code of each
+    assert tags.count("script") == 4  # data and code, for charts and for attention
     assert "img" not in tags
     assert f"{hostile} translations" in page.text
     assert harmless.name in page.text
@@ -173,14 +173,14 @@ def test_a_model_is_translated_with_once(run: Path, monkeypatch):
     assert not calls
     kept = run / "evaluation/test.json"
     former = json.loads(kept.read_text()) | {"model_sha256": "of a former model"}
-    other = json.loads(kept.read_text())  # as an earlier version counted
+    other = json.loads(kept.read_text())  # counted as by an earlier version
     other["scores"]["paper_bleu_convention"] = "straight quotes on both sides"
     texts = (json.dumps(former), json.dumps(other), kept.read_text()[:-9], "{}")
     for number, text in enumerate(texts, start=1):
         kept.write_text(text)
         page, said = page_of(run)
         assert len(calls) == number
-    assert "no such file, test.en, restore it" in page.text  # and the rest stands
+    assert "no such file, test.en, restore it" in page.text  # the rest of the page is there
     assert any("no such file" in line for line in said)
     assert len(page.charts) == 7
 
@@ -207,7 +207,7 @@ def damaged_model(run: Path):
 
 
 def model_of_a_former_end(run: Path):
-    """As while `training.max_steps` was raised and the run goes on."""
+    """As if `training.max_steps` was raised and the run continues."""
     with (run / "log.jsonl").open("a") as log:
         log.write(json.dumps({"step": 20, "loss": 1.0, "nll": 1.0}) + "\n")
 
@@ -222,8 +222,11 @@ def lost_data(run: Path):
         (no_log, "nothing is logged yet"),
         (one_step_in_a_torn_log, "not finished: step 1 of 12"),
         (odd_values, "Steps12of 12"),
-        (damaged_model, "damaged manifest"),
-        (model_of_a_former_end, "scores of step 20: the finished model is of step 12"),
+        (damaged_model, "manifest.json is damaged"),
+        (
+            model_of_a_former_end,
+            "scores of step 20: the finished model, and all figures from it, are of step 12",
+        ),
         (lost_data, "no data.json"),
     ],
 )
@@ -267,7 +270,7 @@ def test_odd_lines_of_a_log_spoil_no_page(run: Path, line: str):
      ("baseline", '{"bleu": {}}'), ("other", "[" * 50 + "]" * 50)],
 )  # fmt: skip
 def test_odd_figures_of_kept_scores_spoil_no_page(run: Path, key: str, value: str):
-    """No figure is taken that cannot be shown; without BLEU the test set is translated again."""
+    """Invalid figures are not shown; without BLEU the test set is translated again."""
     path = run / "evaluation/test.json"
     kept = json.loads(path.read_text())
     bleu = kept["scores"]["bleu"]
@@ -282,7 +285,7 @@ def test_odd_figures_of_kept_scores_spoil_no_page(run: Path, key: str, value: st
 def test_kept_scores_are_a_file(run: Path):
     (run / "evaluation/test.json").unlink()
     os.mkfifo(run / "evaluation/test.json")
-    _, said = page_of(run)  # and does not wait for a writer
+    _, said = page_of(run)  # without waiting for a writer
     assert any("translating the test set" in line for line in said)
 
 
@@ -295,18 +298,18 @@ def test_odd_facts_of_a_model_spoil_no_page(run: Path, changes: dict):
     manifest.rewrite(run / "model", manifest.read(run / "model", "model") | changes)
     page, said = page_of(run)
     assert row(page, "model.d_model") == ["32", "512"]
-    assert any("damaged manifest" in line for line in said) == ("step" in changes)
+    assert any("manifest.json is damaged" in line for line in said) == ("step" in changes)
 
 
 @pytest.mark.parametrize(
     ("runs", "output", "found"),
     [
-        (["gone"], "page.html", "no such run directory"),
+        (["gone"], "page.html", "gone does not exist"),
         (["run/model"], "page.html", "not a run directory"),
         ([""], "page.html", "not a run directory"),
         (["run"], "no/page.html", "/no for --output does not exist"),
         (["run"], "run", "--output run is a directory"),
-        (["run"], "page.pdf", "the page is HTML, --output "),
+        (["run"], "page.pdf", "Name a .html file"),
     ],
 )
 def test_wrong_arguments_are_one_line(run: Path, capsys, runs, output, found):
@@ -347,7 +350,7 @@ def test_the_papers_figures_stand_beside_with_difference_and_interval():
     assert [cells[0].rpartition(": ")[2] for cells in beside] == [
         "paper BLEU", "sacreBLEU at step 100,000", "perplexity at step 100,000",
     ]  # fmt: skip
-    assert "sacreBLEU compares with the paper's BLEU only roughly" in page.text
+    assert "sacreBLEU is only roughly comparable with the paper's BLEU" in page.text
     assert [cells[1:] for cells in beside] == [
         ["27.00", "27.3", "−0.30", "−1.10 to +0.50"],
         ["25.50", "25.8", "−0.30", ""],
@@ -355,7 +358,7 @@ def test_the_papers_figures_stand_beside_with_difference_and_interval():
     ]
     assert row(page, "FLOPs by the paper&#39;s method") == ["3.28 × 10¹⁸"]
     counted = info(run.config)["flops"]["per_token_pair"] * 2.5e9
-    assert row(page, "FLOPs counted by formula")[0].startswith(f"{counted:.2e}"[:4])
+    assert row(page, "FLOPs by formula")[0].startswith(f"{counted:.2e}"[:4])
     assert row(page, "Training time, validation included") == ["12 h"]
 
 
@@ -382,9 +385,9 @@ def test_warnings_of_training_are_on_the_page_as_text():
     run.model["warnings"] = ["the mean is worse <b>", 7]
     page = render([run, replace(run, name="other", model=None)], print)
     assert "<li>wmt: the mean is worse &lt;b&gt;</li>" in page and "<li>wmt: 7" not in page
-    assert "Training warned of" in page
+    assert "Warnings of training" in page
     run.model["warnings"] = "not a list"
-    assert "Training warned of" not in render([run], print)
+    assert "Warnings of training" not in render([run], print)
 
 
 def test_corpora_of_other_weight_are_told_apart():
@@ -396,11 +399,11 @@ def test_corpora_of_other_weight_are_told_apart():
 
 
 def test_steps_behind_the_last_logged_one_count_too():
-    """As where early stopping ended the run between two lines of the log."""
+    """As after early stopping between two lines of the log."""
     line = {"step": 100, "source_tokens": 10, "target_tokens": 10}
     run = wmt_record([line, {"event": "validation", "step": 150}], ONE, bleu=1.0)
     cells = dict(cost_table([replace(run, model=None)]).rows)
-    assert cells["Target tokens seen, about"] == "1.50 × 10³"
+    assert cells["Target tokens in training, about"] == "1.50 × 10³"
 
 
 def test_the_median_speed_is_in_the_middle_by_size():
@@ -416,7 +419,7 @@ def test_data_of_several_runs_are_told_once_under_the_first(trained: Path):
 
 
 def test_large_figures_are_the_finished_models(trained: Path):
-    """Without a test set those of the validation set."""
+    """Without a test set, the figures are those of the validation set."""
     [run] = read_runs([trained], print)
     run.model["validation"] |= {"bleu": 12.34, "ppl": 5.678}
     large = Page(render([replace(run, test=None)], print)).texts["dl"][0]
@@ -424,7 +427,7 @@ def test_large_figures_are_the_finished_models(trained: Path):
 
 
 def test_samples_are_best_median_and_worst():
-    """Twenty sentences, each with one more wrong letter; of two without fault the longer first."""
+    """Each of 20 sentences has one more wrong letter; of two perfect ones, the longer is first."""
     references = [chr(97 + i) * 20 for i in range(20)]
     texts = {
         "sources": ["a"] * 20,
@@ -504,7 +507,7 @@ def test_time_goes_on_where_the_checkpoint_left_it(settings):
     directory, _ = trained_to(settings(training__max_steps=4))
     saved = directory / "checkpoints/step-00000004/state.json"
     before = json.loads(saved.read_text())["elapsed_s"]
-    assert 0 < before <= read_log(directory)[-1]["elapsed_s"]  # the log's is of after validation
+    assert 0 < before <= read_log(directory)[-1]["elapsed_s"]  # the log's time includes validation
     with RunLog(directory, 4, 4, 8, 3600.0, {"device": "P100", "world_size": 8}) as log:
         log.model(settings(training__max_steps=4), {"step": 4})
         assert log.elapsed_s >= 3600

@@ -1,4 +1,4 @@
-"""`nmt config`: no setting without meaning, and shipped configurations that stand alone."""
+"""`nmt config`: every setting has a meaning, and shipped configurations are complete."""
 
 import re
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_all_shipped_configurations_are_named(capsys):
 
 @pytest.mark.parametrize("name", shipped())
 def test_a_shipped_configuration_stands_alone(name: str):
-    """Whatever its `base:` is, what is printed means the same in any directory."""
+    """Without its `base:`, the printed configuration means the same in any directory."""
     content, _ = strict_yaml.parse(shipped_text(name), name)
     assert "base" not in content
     assert validate(content, {}, name) == load(CONFIGS / f"{name}.yaml")
@@ -70,10 +70,10 @@ def test_a_printed_configuration_keeps_its_comments(capsys):
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("dmo", "did you mean demo?"), ("demo.yaml", "did you mean demo?"),
-     ("../pyproject", "nmt config lists them"), ("/etc/passwd", "nmt config lists them")],
+    [("dmo", "Did you mean demo?"), ("demo.yaml", "Did you mean demo?"),
+     ("../pyproject", "nmt config lists them."), ("/etc/passwd", "nmt config lists them.")],
 )  # fmt: skip
 def test_an_unknown_name_is_one_line(capsys, name: str, hint: str):
     assert main(["config", name]) == 2
     said = capsys.readouterr().err
-    assert said == f"nmt: error: no shipped configuration, NAME {name}, {hint}\n"
+    assert said == f"nmt: error: There is no shipped configuration {name}. {hint}\n"

@@ -173,8 +173,8 @@ def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(
     if name != checkpoints.STATE:  # which translating does not need
         assert main(["translate", str(tmp_path), "--input", os.devnull]) == 5
         assert capsys.readouterr().err == (
-            f"nmt: error: Permission denied, {refused}, "
-            "check its permissions and those of its folder\n"
+            f"nmt: error: Permission denied: {refused}. "
+            "Check its permissions and those of its directory.\n"
         )
 
 

@@ -170,16 +170,16 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
         (f"tensor {biased} has shape none", tensors({biased: None})),
         (f"tensor {biased} has shape (1, ", tensors({biased: weights[biased][None]})),
         ("has shape none, the configuration asks for", sparse_file),
-        ("no ordinary file", no_file),
-        ("no ordinary file", endless),
+        ("not a regular file", no_file),
+        ("not a regular file", endless),
         ("model.d_model must be", config("d_model: 32", "d_model: 1000000000")),
         ("100000", config("d_model: 32", "d_model: 100000")),
         ("tensor decoder.10.", config("decoder_layers: 2", "decoder_layers: 20")),
         ("model.encoder_layers must be", config("encoder_layers: 2", "encoder_layers: 100000000")),
         ("decoding.beam must be", config("beam: 2", "beam: 100000000")),
         ("extra_length must be", config("max_extra_length: 10", f"max_extra_length: {10**12}")),
-        ("not valid YAML", config("beam: 2", f"beam: {run_canary}")),
-        ("unknown key base", config("decoding:", "base: /dev/tty\ndecoding:")),
+        ("Invalid YAML", config("beam: 2", f"beam: {run_canary}")),
+        ("Unknown key base", config("decoding:", "base: /dev/tty\ndecoding:")),
         ("damaged tokenizer", lambda folder: (folder / "tokenizer.model").write_bytes(pickled)),
     ]
     made = {}
@@ -213,8 +213,8 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
         content = manifest.read(folder, "model") | changes
         content["sha256"] = manifest.value_hash({k: v for k, v in content.items() if k != "sha256"})
         (folder / manifest.NAME).write_text(json.dumps(content))
-        kinds = {"step": "manifest (step: ", "tokenizer_sha256": "(tokenizer_", "kind": "a  [2J"}
-        made[str(folder)] = kinds.get(next(iter(changes)), "damaged manifest")
+        kinds = {"step": "damaged (step: ", "tokenizer_sha256": "(tokenizer_", "kind": "a  [2J"}
+        made[str(folder)] = kinds.get(next(iter(changes)), "manifest.json is damaged")
     return made
 
 
@@ -331,7 +331,7 @@ def test_r30_a_newer_format_stops_and_names_both_versions(
     version: int,
 ):
     """Nothing older is taken instead: neither another checkpoint nor the finished model."""
-    expected = f"format version {version} is newer than {manifest.FORMAT_VERSION}, "
+    expected = f"format version {version}; this nmt reads up to {manifest.FORMAT_VERSION}"
     run = tmp_path / "run"
     for step in (1, 2):
         save_step(run, step, config, files, hashes)
@@ -357,7 +357,7 @@ def test_r30_newer_data(settings, tiny_data: Path, tmp_path: Path, capsys):
     for command in ("train", "prepare"):
         assert main([command, str(tmp_path / "config.yaml")]) == 2
         [line] = capsys.readouterr().err.splitlines()
-        assert "format version 7 is newer than 1" in line
-    with pytest.raises(NoModelError, match="damaged manifest"):
+        assert "format version 7; this nmt reads up to 1" in line
+    with pytest.raises(NoModelError, match=r"manifest\.json is damaged"):
         manifest.rewrite(tmp_path / "data", content | {"format_version": 0})
         manifest.read(tmp_path / "data", "data")

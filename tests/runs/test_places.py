@@ -48,4 +48,4 @@ def test_a_path_that_is_not_utf_8_is_told_as_that(tmp_path: Path, capfd, command
     }[command]
     assert main([str(word) for word in words]) == 2
     [line] = capfd.readouterr().err.splitlines()
-    assert line.startswith("nmt: error: a path that is not UTF-8, ")
+    assert line.startswith("nmt: error: The path ") and "not UTF-8" in line

@@ -1,4 +1,4 @@
-"""A translator that a process of its own loads quickly: without torch."""
+"""A translator without torch, which a process of its own loads quickly."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from nmt.errors import ArgumentError, NoModelError
 
 
 class Far:
-    """Translates into capitals, batch by batch, until it finds a word that it obeys."""
+    """Translates into capitals in batches, and reacts to special words."""
 
     config, tokenizer, max_part = SimpleNamespace(), SimpleNamespace(), 7
 
@@ -69,6 +69,6 @@ def greedy(translator: Any) -> None:
 
 
 class Threaded(Far):
-    """As a model that computes with torch."""
+    """A translator that computes with torch."""
 
     transformer = None

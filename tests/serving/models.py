@@ -1,4 +1,4 @@
-"""A model without training that nevertheless comes to an end."""
+"""An untrained model whose translations end."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from nmt.translator import Translator
 
 
 def ending_translator(config: Config, data: Path) -> Translator:
-    """Random weights, with an end symbol that is as likely as the likeliest others."""
+    """Returns a model with random weights whose EOS is as likely as the most likely tokens."""
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
     end = transformer.embedding[EOS_ID]
@@ -38,7 +38,7 @@ PAIRS = {
 
 
 def learnt_translator(config: Config, data: Path) -> Translator:
-    """A model that knows a few sentences by heart."""
+    """Returns a model that has memorized a few sentences."""
     translator = ending_translator(config, data)
     transformer, tokenizer = translator.transformer, translator.tokenizer
     transformer.initialize(1)

@@ -19,13 +19,13 @@ from tests.patience import PATIENCE_S, wait_until
 
 
 class Shouting:
-    """Translates into capitals; waits while it is held, and fails at some texts.
+    """Translates into capitals; waits while it is held, and fails for some texts.
 
     Attributes:
         batches: the texts of each call so far.
     """
 
-    transformer = None  # as a model that is no exported one
+    transformer = None  # an exported model lacks the attribute
     max_part = 100  # words
 
     def __init__(self, symbols: Sequence[str] = ()):
@@ -75,7 +75,7 @@ class Shouting:
 
 
 class Here:
-    """A translator in this process, with the calls of a ModelProcess."""
+    """A translator in this process, with the methods of a ModelProcess."""
 
     def __init__(self, translator: Any):
         self.translator = translator
@@ -106,7 +106,7 @@ class Here:
 
 @contextmanager
 def served(translator: Any, notes: list[str] | None = None, **limits: Any) -> Iterator[int]:
-    """The port of a server that is ready."""
+    """Yields the port of a server that is ready."""
     bounds = Limits(**limits)
     told = [].append if notes is None else notes.append
     app = create_app([lambda: Here(translator)], bounds, note=told)
@@ -125,7 +125,7 @@ def served(translator: Any, notes: list[str] | None = None, **limits: Any) -> It
 
 
 def ask(port: int, path: str, question: Any = None, **headers: str) -> tuple[int, Any]:
-    """Status and content of an answer; without a question it is a GET."""
+    """Returns status and content of an answer; sends GET without a question."""
     connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     if question is None:
         connection.request("GET", path)

@@ -1,4 +1,4 @@
-"""Answers over HTTP: what is right, what is refused and how, and what stays of it."""
+"""HTTP answers: results, refusals and their reasons, and what the server keeps."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def shouting():
 
 @pytest.fixture(scope="module")
 def real():
-    """A translator, and the port of a server of it."""
+    """A translator, and the port of its server."""
     translator = Translator.load(TRAINED / "run", device="cpu", precision="fp32")
     with served(translator) as port:
         yield translator, port
@@ -66,7 +66,7 @@ def test_a_server_without_its_model_lives_but_is_not_ready():
         assert client.post("/api/translate", json={"text": "a"}).status_code == 503
         loads.set()
         wait_until(lambda: client.get("/ready").status_code == 200)
-    assert client.get("/ready").status_code == 503  # ended
+    assert client.get("/ready").status_code == 503  # the process has ended
 
 
 def test_a_dead_thread_is_no_life(monkeypatch):
@@ -134,16 +134,16 @@ def test_next_tokens(real):
 WRONG = [
     (b"", "body"), (b"{", "body"), (b"\xff\xfe\xfa", "body"), (b"[" * 100_000, "body"),
     (b"1" * 10_000, "body"), (b'{"text": "\xe4"}', "body"), ([], "valid"),
-    ({"text": 1}, "text: must be a text"), ({"text": "a", "texts": ["a"]}, "either"),
-    ({}, "give either text or texts"),
-    ({"text": "a", "bean": 3}, "unknown field 'bean'"), ({"text": "a", "beam": 0}, "beam: "),
-    ({"text": "a", "beam": 17}, "beam: at most 16"), ({"text": "a", "beam": True}, "beam: "),
-    ({"text": "a", "n_best": 17}, "n_best: at most 16"),
+    ({"text": 1}, "text must be a string"), ({"text": "a", "texts": ["a"]}, "either"),
+    ({}, "Give either text or texts"),
+    ({"text": "a", "bean": 3}, "Unknown field 'bean'"), ({"text": "a", "beam": 0}, "beam: "),
+    ({"text": "a", "beam": 17}, "beam must be at most 16"), ({"text": "a", "beam": True}, "beam: "),
+    ({"text": "a", "n_best": 17}, "n_best must be at most 16"),
     (b'{"text": "a", "length_penalty": NaN}', "length_penalty: "),
     ({"text": "a", "length_penalty": -1}, "length_penalty: "),
-    ({"text": "a" * 20_001}, "more than 20,000 characters"),
-    ({"text": "a", "prefix": "a" * 20_000}, "more than 20,000 characters"),
-    ({"texts": [""] * 257}, "more than 256 texts"), ({"texts": ["a"] * 300_000}, "more than"),
+    ({"text": "a" * 20_001}, "at most 20,000 characters"),
+    ({"text": "a", "prefix": "a" * 20_000}, "at most 20,000 characters"),
+    ({"texts": [""] * 257}, "at most 256 texts"), ({"texts": ["a"] * 300_000}, "more than"),
     ({"texts": ["good", "wrong"]}, "too long, prefix, shorten it"),
 ]  # fmt: skip
 
@@ -164,7 +164,7 @@ def test_pages_and_probes_have_heads(shouting: int):
         assert answer.status == 200 and answer.read() == b""
         assert int(answer.headers["content-length"]) > 0
         connection.close()
-    assert ask(shouting, "/health/")[0] == 404  # and no redirection
+    assert ask(shouting, "/health/")[0] == 404  # without a redirect
 
 
 def test_other_refusals(shouting: int):
@@ -183,7 +183,7 @@ def test_other_refusals(shouting: int):
 
 
 def test_a_long_line_is_queued_in_parts_and_lets_others_pass():
-    """What it comes to is what the library makes of it: see the test of a real model."""
+    """A test with a real model compares the result with the library's."""
     translator, answers = Shouting(), {}
 
     def client(text: str):
@@ -202,7 +202,7 @@ def test_a_long_line_is_queued_in_parts_and_lets_others_pass():
             thread.join()
     assert answers[long][1]["translations"][0]["text"].split() == ["A"] * 9990
     place = [number for number, batch in enumerate(translator.batches) if "short" in batch]
-    assert place[0] < len(translator.batches) - 1 > 1  # not after all of it
+    assert place[0] < len(translator.batches) - 1 > 1  # not after the whole long line
     assert max(len(text.split()) for batch in translator.batches for text in batch) <= 100
 
 
@@ -215,7 +215,7 @@ def test_a_long_line_is_translated_as_the_library_does(real, piece: str):
     [best, *_] = translator.n_best([text], SearchOptions(n_best=2), prefix="Der")[0]
     found = answer["translations"][0]
     assert status == 200 and found["text"].startswith("Der")
-    if piece != "x":  # else it is cut between characters, not between tokens
+    if piece != "x":  # otherwise it is cut between characters, not between tokens
         assert found["text"] == best.text and found["score"] == pytest.approx(best.score)
 
 

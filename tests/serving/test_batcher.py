@@ -1,4 +1,4 @@
-"""The queue before the model: who shares a batch, who waits, who is let go."""
+"""The queue before the model: shared batches, waiting, and cancellation."""
 
 import asyncio
 import sys
@@ -123,7 +123,7 @@ def test_one_request_does_not_fill_a_batch_that_others_wait_for():
     _, begin, then, *alone = translator.batches
     assert sum("many" in text for text in begin) <= 16
     assert sum("other" in text for text in begin + then) == 100
-    assert max(map(len, alone)) <= 64  # a newcomer would wait for all of it
+    assert max(map(len, alone)) <= 64  # a new request would wait for the whole batch
 
 
 def test_a_long_request_lets_others_pass():
@@ -155,14 +155,14 @@ def test_a_full_queue_takes_no_more_until_there_is_room():
             batcher.translate(["text"], PLAIN)
         with pytest.raises(FullQueueError):
             batcher.call(print)
-        futures.pop().cancel()  # its client has gone
+        futures.pop().cancel()  # its client has disconnected
         await asyncio.sleep(0)
         futures.append(batcher.translate(["text"], PLAIN))
         translator.free.set()
         await asyncio.gather(*futures)
         assert batcher.waiting == 0 and 1 <= batcher.patience_s <= 60
         batcher.seconds, batcher.translated = 40.0, 10
-        assert batcher.patience_s == 12  # of one process, for three requests
+        assert batcher.patience_s == 12  # for three requests in one process
 
     batched(translator, scene, queue=3)
     assert sum(map(len, translator.batches)) == 4
@@ -222,7 +222,7 @@ def test_calls_run_alone_on_the_same_thread():
 
 def test_a_model_that_cannot_be_loaded_and_an_end_are_no_model():
     async def scene():
-        broken = Here(None)  # no model has none of a model's attributes
+        broken = Here(None)  # has no attributes of a model
         batcher, loaded = Batcher([lambda: broken], 5), asyncio.Event()
         batcher.start(loaded.set)
         await loaded.wait()
@@ -238,7 +238,7 @@ def test_a_model_that_cannot_be_loaded_and_an_end_are_no_model():
         first = batcher.translate(["first"], PLAIN)
         await begun(translator)
         waits = batcher.translate(["waits"], PLAIN)
-        batcher.stop()  # though nobody sets the translator free
+        batcher.stop()  # although the translator is still held
         assert waits.cancelled() and not batcher.is_ready and not batcher.has_died
         await first
 
@@ -324,7 +324,7 @@ def test_one_request_of_many_texts_is_worked_off_by_all_processes():
 
 
 class Sharing(Here):
-    """Knows among how many processes the cores were to be shared."""
+    """Records among how many processes the cores are shared."""
 
     asked: list[int]
 
@@ -340,7 +340,7 @@ def test_a_lone_request_has_all_cores():
     async def scene(batcher):
         await batcher.translate(["alone"] * 3, PLAIN)
         assert asked == [1]
-        while batcher._busy:  # the answer comes a little earlier
+        while batcher._busy:  # the answer arrives a little earlier
             await asyncio.sleep(0.001)
         for translator in both:
             hold(translator)
@@ -359,7 +359,7 @@ def test_a_lone_request_has_all_cores():
 
 
 class Mortal(Here):
-    """Is killed by a word."""
+    """A process that a certain word kills."""
 
     def n_best(self, texts, *others, **more):
         if "kill" in texts:
@@ -384,7 +384,7 @@ def test_after_a_process_that_was_killed_comes_another():
         assert made[0].is_closed and not made[1].is_closed
         assert batcher.is_ready and not batcher.has_died
         [note] = notes
-        assert "another is started" in note
+        assert "Another one is starting" in note
 
     batched(Shouting(), scene, new=new, note=notes.append)
 

@@ -1,4 +1,4 @@
-"""docs/serving.md: its calls are answered, and its bounds are those of the server."""
+"""The calls in docs/serving.md are answered, and its limits are those of the server."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The Host header: a page from elsewhere whose name points to this machine reads nothing."""
+"""The Host header: a foreign page whose host name resolves to this machine cannot read answers."""
 
 import re
 from http.client import HTTPConnection
@@ -60,7 +60,7 @@ def answer(port: int, host: str, path: str) -> tuple[int, str]:
 
 
 def test_a_server_on_this_machine_alone_is_asked_by_no_page_from_elsewhere(monkeypatch):
-    """The whole of it, without a model: while one is loaded, probes and the page are answered."""
+    """Without a model: probes and the page are answered while a model is loading."""
     notes: list[str] = []
     found: dict[tuple[str, str], tuple[int, str]] = {}
 
@@ -83,11 +83,11 @@ def test_a_server_on_this_machine_alone_is_asked_by_no_page_from_elsewhere(monke
         ("loca", "/"): 200, ("loca", "/health"): 200,
         ("a.b", "/"): 200, ("a.b", "/health"): 200,
     }  # fmt: skip
-    message = "not served under this name, Host, have it allowed when the server is started"
+    message = "The server does not answer for this Host. Allow it when starting."
     assert found["evil", "/"][1] == f'{{"error":"{message}"}}'
 
 
 @pytest.mark.parametrize("name", ["http://a.b", "a.b:80", "", "*.a.b", "a b"])
 def test_what_is_no_name_is_refused(name: str, capsys):
     assert main(["serve", "M", "--allow-host", name]) == 2
-    assert "--allow-host: must be a host's name alone" in capsys.readouterr().err
+    assert "--allow-host: must be only a host name" in capsys.readouterr().err

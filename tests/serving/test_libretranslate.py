@@ -84,7 +84,7 @@ def test_languages_and_settings(port: int):
 def test_an_exported_model_has_no_html_and_no_microscope(monkeypatch):
     monkeypatch.delattr(Shouting, "transformer")
     with served(Shouting()) as port:
-        refused = 400, {"error": "format: only text with an exported model"}
+        refused = 400, {"error": "With an exported model, format must be text."}
         assert ask(port, "/translate", question("<b>a</b>", format="html")) == refused
         assert ask(port, "/frontend/settings")[1]["microscope"] is False
 
@@ -115,7 +115,7 @@ def test_html_is_read_and_written_outside_the_event_loop(port: int, monkeypatch)
     assert len(threads) == 2 and not {*threads} & {*loop}
     monkeypatch.setattr(libretranslate, "Markup", cannot)
     status, answer = ask(port, "/translate", question("<b>a</b>", format="html"))
-    assert status == 400 and answer == {"error": "q: HTML that cannot be read"}
+    assert status == 400 and answer == {"error": "q is not valid HTML."}
 
 
 def test_a_beam_is_asked_for_only_where_the_models_is_too_narrow(port: int, monkeypatch):
@@ -135,13 +135,13 @@ def test_a_beam_is_asked_for_only_where_the_models_is_too_narrow(port: int, monk
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"source": "en", "target": "de"}, "q: is missing"),
+        ({"source": "en", "target": "de"}, "q is missing"),
         (question(source="fr"), "'fr' is not supported"),
         (question(target="en"), "'en' is not supported"),
         (question(target="<script>" * 9), "is not supported"),
-        (question(format="odt"), "only text and html"),
-        (question([1]), "q: must be a text or a list of texts"),
-        (question(alternatives=16), "alternatives: at most 15"),
+        (question(format="odt"), "format must be text or html"),
+        (question([1]), "q must be a string or a list of strings"),
+        (question(alternatives=16), "alternatives must be at most 15"),
         (question(alternatives=-1), "alternatives: "),
     ],
 )

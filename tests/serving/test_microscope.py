@@ -1,4 +1,4 @@
-"""What the page shows of a model is what the model does."""
+"""What the page shows of a model agrees with the model."""
 
 from itertools import pairwise
 
@@ -73,14 +73,14 @@ def test_tokens_spell_the_text(translator, text):
     assert (end["piece"], end["bytes"], end["text"]) == ("</s>", [], "")
     spelt = b"".join(bytes(token["bytes"]) for token in content).decode()
     pieces = translator.tokenizer.encode(side["text"])
-    if "▁" not in text and "\U000f2581" not in text:  # those are spelt with escapes
+    if "▁" not in text and "\U000f2581" not in text:  # these are spelled with escapes
         assert spelt == f" {side['text']}"
     assert len(content) == len(pieces)
 
 
 @pytest.mark.parametrize("text", ["😀", "\ufffd", "\ufffd\ufffdé\ufffd"])
 def test_a_character_of_several_bytes_belongs_to_the_last(translator, text):
-    """Also the one that stands for bytes that are none."""
+    """Also the replacement character for invalid bytes."""
     tokens = inspect(translator, text, "x")["source"]["tokens"]
     assert [token["bytes"] for token in tokens if token["piece"].startswith("<0x")] == [
         [byte] for byte in text.encode()
@@ -139,7 +139,7 @@ def test_every_hypothesis_of_a_step_goes_on_from_one_that_lived(translator):
 
 
 def _pieces(steps: list, one: dict) -> list[str]:
-    """Those on the way to an end symbol, and itself."""
+    """Returns the pieces of a finished hypothesis, with EOS."""
     pieces, index = [], one["index"]
     for step in reversed(steps[: one["step"] + 1]):
         pieces.append(step[index]["piece"])
@@ -150,14 +150,14 @@ def _pieces(steps: list, one: dict) -> list[str]:
 
 def test_what_is_too_long_or_empty_is_refused(translator, monkeypatch):
     for call in (inspect, search_tree):
-        with pytest.raises(ArgumentError, match="an empty sentence"):
+        with pytest.raises(ArgumentError, match="text is empty"):
             call(translator, " \u200b")
-        with pytest.raises(ArgumentError, match=r"more than \d+ tokens, text"):
+        with pytest.raises(ArgumentError, match=r"text has more than \d+ tokens"):
             call(translator, "man " * 100)
-    with pytest.raises(ArgumentError, match=r"more than \d+ tokens, prefix, shorten it"):
+    with pytest.raises(ArgumentError, match=r"prefix has more than \d+ tokens"):
         search_tree(translator, "The man.", prefix="Mann " * 100)
     monkeypatch.setattr(microscope, "_MAX_WEIGHTS", 1000)
-    with pytest.raises(ArgumentError, match="too long to look into"):
+    with pytest.raises(ArgumentError, match="text is too long"):
         inspect(translator, SOURCE, TARGET)
 
 
@@ -170,11 +170,11 @@ def test_the_calls_answer_with_the_same_and_have_bounds(translator):
         question |= {"beam": 2, "prefix": "Der"}
         assert ask(port, "/api/search", question) == (200, search_tree(translator, **question))
         for path, wrong, said in (
-            ("inspect", {"text": " "}, "an empty sentence"),
+            ("inspect", {"text": " "}, "text is empty"),
             ("inspect", {"text": "man " * 100}, "more than 59 tokens"),
-            ("inspect", {"text": "m" * 60_000}, "characters in one request"),
-            ("search", {"text": "man", "beam": 99}, "beam: at most 16"),
-            ("search", {"text": "man", "prefix": "Mann " * 100}, "more than 59 tokens, prefix"),
+            ("inspect", {"text": "m" * 60_000}, "at most 20,000 characters"),
+            ("search", {"text": "man", "beam": 99}, "beam must be at most 16"),
+            ("search", {"text": "man", "prefix": "Mann " * 100}, "prefix has more than 59 tokens"),
             ("search", {"text": "man", "steps": 1}, "steps"),
         ):
             status, answer = ask(port, f"/api/{path}", wrong)

@@ -1,4 +1,4 @@
-"""The page in headless Chromium, as a person uses it. Skipped where there is none."""
+"""The page in headless Chromium, as people use it. Skipped without Chromium."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ WORDS = "#target .unit"
 
 @pytest.fixture(scope="module")
 def server(tiny_data, tmp_path_factory) -> Iterator[str]:
-    """The address of a server on a small model."""
+    """The address of a server with a small model."""
     config = make_settings(tiny_data, tmp_path_factory.mktemp("page"), decoding__beam=4)
     with served(learnt_translator(config, tiny_data)) as port:
         yield f"http://127.0.0.1:{port}/"
@@ -42,7 +42,7 @@ def browser():
 
 @pytest.fixture
 def visit(browser, server):
-    """Opens the page; afterwards, nothing may have gone wrong in it or left the server."""
+    """Opens the page; afterwards, there must be no errors and no requests to other servers."""
     contexts, wrong = [], []
 
     def opened(fragment: str = "", **options):
@@ -64,18 +64,18 @@ def visit(browser, server):
 
 
 def translate(page, text: str) -> None:
-    """Types a text and waits until its translation is under the microscope."""
+    """Types a text and waits until the microscope shows its translation."""
     page.fill("#source", text)
     expect(page.locator("#target")).to_have_text(PAIRS.get(text, re.compile(".")))
     page.wait_for_selector("#tokens .chip")
 
 
 def held(page, text: str):
-    """Types a text and holds its request back; it is the caller's to continue or abort."""
+    """Types a text and holds its request, which the caller continues or aborts."""
     requests: list = []
     page.route("**/api/translate", lambda route: requests.append(route))
     page.fill("#source", text)
-    while not requests:  # the handler runs only while the page is waited for
+    while not requests:  # the handler runs only while waiting for the page
         page.wait_for_timeout(20)
     return requests[0]
 
@@ -87,7 +87,7 @@ def pause(page) -> None:
 
 
 def asked(page, path: str) -> list:
-    """From now on, what the page asks of a call."""
+    """Returns the list of the page's later requests to a path."""
     found: list = []
     page.on("request", lambda sent: sent.url.endswith(path) and found.append(sent))
     return found
@@ -100,7 +100,7 @@ def test_typing_is_translated_when_it_pauses_and_stale_answers_are_dropped(visit
     sent = asked(page, "/api/translate")
     page.locator("#source").press_sequentially(" A dog")
     page.clock.run_for(249)
-    expect(page.locator("#target")).to_have_class("stale")  # the old answer, dimmed
+    expect(page.locator("#target")).to_have_class("stale")  # the dimmed old answer
     expect(page.locator("#target")).to_have_text(PAIRS[READS])
     assert sent == []
     held: list = []
@@ -126,7 +126,7 @@ def test_a_text_that_is_too_long_stays_whole_and_is_not_sent(visit):
     translate(page, READS)
     sent = asked(page, "/api/translate")
     page.fill("#source", "ä" * 20_001)
-    expect(page.get_by_role("alert")).to_contain_text("20,001 characters, of which at most 20,000")
+    expect(page.get_by_role("alert")).to_contain_text("20,001 characters, but at most 20,000")
     assert len(page.input_value("#source")) == 20_001 and sent == []
     expect(page.locator("#belongs")).to_have_text(f"Still the translation of {READS}")
     expect(page.locator("#microscope")).to_have_class("stale")
@@ -183,7 +183,7 @@ def test_an_article_keeps_its_paragraphs_and_shows_which_sentence_is_which(visit
     page.locator("#target").get_by_role("button", name="schläft").hover()
     expect(page.locator("#target .sentence.chosen")).to_have_text(PAIRS[SLEEPS])
     expect(page.locator("#backdrop .sentence.chosen")).to_have_text(SLEEPS)
-    expect(page.locator("#which")).to_contain_text("Sentence 1 of 4")  # pointing moves nothing
+    expect(page.locator("#which")).to_contain_text("Sentence 1 of 4")  # pointing does not change it
     page.locator("#target").get_by_role("button", name="schläft").click()
     page.keyboard.press("Escape")
     expect(page.locator("#which")).to_contain_text("Sentence 3 of 4")
@@ -197,16 +197,16 @@ def test_pointing_shows_where_the_model_looked(visit):
     page = visit()
     translate(page, READS)
     page.locator(WORDS, has_text="Buch").hover()
-    expect(page.locator("#says")).to_contain_text("To write “Buch” the model looked at “")
+    expect(page.locator("#says")).to_contain_text("To write “Buch”, the model attended to “")
     expect(page.locator("#says")).to_contain_text("cross-attention, layer 2, mean of the heads")
     weights = page.locator("#backdrop .unit").evaluate_all(
         "all => all.map((one) => Number(one.style.getPropertyValue('--weight')))"
     )
     assert 0.5 < sum(weights) <= 1.01
-    # the same from the other side, where a text area covers what is marked
+    # the same on the source side, where a text area covers the marks
     box = page.locator("#backdrop .unit").nth(1).bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    expect(page.locator("#says")).to_contain_text("“man” was looked at")
+    expect(page.locator("#says")).to_contain_text("“man” received")
     expect(page.locator("[aria-labelledby=tokens-source] .chip.marked")).not_to_have_count(0)
     page.mouse.move(1, 1)
     expect(page.locator("#says")).to_have_text("")
@@ -242,7 +242,7 @@ def test_no_alternative_to_an_old_translation_takes_the_place_of_the_new_one(vis
     translate(page, READS)
     route = held(page, SLEEPS)
     expect(page.locator("#target")).to_have_class(re.compile("stale"))
-    page.locator(WORDS).nth(1).click()  # of the old translation
+    page.locator(WORDS).nth(1).click()  # a word of the old translation
     page.locator(WORDS).nth(1).press("Enter")
     expect(page.locator(".menu")).to_have_count(0)
     route.continue_()
@@ -273,7 +273,7 @@ def test_attention_by_layer_and_head_and_as_a_table(visit):
     page = visit()
     translate(page, SLEEPS)
     thumbs = page.locator(".thumb")
-    expect(thumbs).to_have_count(2 * (2 + 1))  # layers, heads and their mean
+    expect(thumbs).to_have_count(2 * (2 + 1))  # per layer: two heads and their mean
     page.get_by_label("Decoder", exact=True).check()
     expect(page.locator(".triangle")).to_be_visible()
     expect(page.locator(".large")).to_contain_text("causal mask")
@@ -288,7 +288,7 @@ def test_attention_by_layer_and_head_and_as_a_table(visit):
     for place, (_, *cells) in enumerate(rows):
         weights = [float(cell.strip("%< ")) for cell in cells]
         assert sum(weights) == pytest.approx(100, abs=3)
-        assert not any(weights[place + 1 :])  # of what is not written yet
+        assert not any(weights[place + 1 :])  # later tokens are masked
     painted = page.locator(".map canvas").evaluate("""canvas => {
         const {width, height} = canvas, pixels = canvas.getContext("2d");
         const at = (x, y) => pixels.getImageData(x * width, y * height, 1, 1).data[3];
@@ -390,7 +390,7 @@ def test_when_the_server_is_gone_it_is_said_kindly_and_tried_again(visit):
     assert page.locator("#source").input_value() == SLEEPS
     expect(page.locator("#target")).to_have_text(PAIRS[READS])
     page.unroute("**/api/**")
-    expect(page.locator("#target")).to_have_text(PAIRS[SLEEPS])  # by itself
+    expect(page.locator("#target")).to_have_text(PAIRS[SLEEPS])  # without user action
     expect(alert).to_be_hidden()
     refusal = {"error": "too many requests wait"}
     page.route("**/api/**", lambda route: route.fulfill(status=429, json=refusal))
@@ -420,7 +420,7 @@ def test_a_link_holds_the_text_and_text_is_never_markup(visit):
     assert page.url.endswith("#text=abc")
     page.evaluate(f"location.hash = 'text={quote(READS)}'")
     expect(page.locator("#source")).to_have_value(READS)
-    page.evaluate("location.hash = 'text=%E0%A4%A'")  # no UTF-8: nothing happens
+    page.evaluate("location.hash = 'text=%E0%A4%A'")  # invalid UTF-8 is ignored
     expect(page.locator("#source")).to_have_value(READS)
 
 
@@ -473,7 +473,7 @@ def test_it_fits_a_telephone(visit):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nobody_is_shut_out(visit, scheme):
-    """axe-core knows most of what the guidelines for accessible content ask of a page."""
+    """axe-core checks most accessibility guidelines for web pages."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = visit(color_scheme=scheme)
     translate(page, ARTICLE)
@@ -497,7 +497,7 @@ def test_nobody_is_shut_out(visit, scheme):
 
 
 def serious(axe, page) -> list[str]:
-    """What is wrong for somebody, and where."""
+    """Returns the serious violations, and where they are."""
     return [
         f"{each['id']}: {node['html'][:150]} {node['failureSummary'][:200]}"
         for each in axe.run(page).response["violations"]

@@ -1,4 +1,4 @@
-"""`nmt serve` as a process: it says where it is, serves, and ends as it promises."""
+"""`nmt serve` as a process: it reports its address, serves, and stops cleanly."""
 
 import builtins
 import os
@@ -26,7 +26,7 @@ RUN = TRAINED / "run"
 
 
 def started(*words: str) -> tuple[subprocess.Popen, int]:
-    """The process and its port, once it is ready."""
+    """Starts a server; returns the process and its port when it is ready."""
     process = subprocess.Popen(
         [sys.executable, "-m", "nmt", "serve", str(RUN), "--port", "0", "--device", "cpu", *words],
         stderr=subprocess.PIPE,
@@ -56,7 +56,7 @@ def test_requests_in_hand_are_finished_when_it_is_told_to_stop():
     [(status, answer)] = answers
     _, told = process.communicate()
     assert (status, process.returncode) == (200, 143)
-    assert told == "nmt: stopped after the requests in hand\n"  # and nothing of any text
+    assert told == "nmt: stopped after answering all requests\n"  # and no text of a client
     translator = Translator.load(RUN, device="cpu", precision="fp32")
     found = [each["text"] for each in answer["translations"][:5]]
     assert found == [each.text for each in translator.translate(texts[:5])]
@@ -97,7 +97,7 @@ def test_what_cannot_be_served_is_one_line(capsys, tmp_path: Path):
         status, line = refusal(capsys, str(RUN), "--port", port)
         assert status == 2
         where = f"--host 127.0.0.1 --port {port}"
-        assert line == f"nmt: error: Address already in use, {where}, choose another"
+        assert "Address already in use" in line and where in line
     status, line = refusal(capsys, str(RUN), "--host", "300.1.1.1", "--port", "0")
     assert status == 2 and "--host 300.1.1.1" in line
     status, line = refusal(capsys, str(RUN), "--port", "65536")
@@ -115,9 +115,9 @@ def test_a_missing_extra_is_named(capsys, monkeypatch):
         return original(name, *others)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    assert refusal(capsys, str(RUN)) == (
-        2, "nmt: error: uvicorn is not installed, nmt serve, pip install 'nmt[serve]'",
-    )  # fmt: skip
+    status, line = refusal(capsys, str(RUN))
+    assert status == 2
+    assert "uvicorn is not installed" in line and line.endswith("pip install 'nmt[serve]'")
 
 
 def test_one_that_is_stopped_while_it_loads_is_never_ready(monkeypatch):
@@ -162,4 +162,4 @@ def test_requests_that_the_end_cuts_off_are_told_so(monkeypatch):
     for thread in threads:
         thread.join()
     assert stopped.value.status == 130
-    assert answers == [(503, {"error": "the server ends"})]
+    assert answers == [(503, {"error": "The server is stopping."})]

@@ -1,4 +1,4 @@
-"""Texts are cut and put together so that nothing runs into its neighbour, and all of it fits."""
+"""Cutting and joining texts: sentences stay apart, and all parts fit the model."""
 
 from types import SimpleNamespace
 

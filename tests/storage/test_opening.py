@@ -1,4 +1,4 @@
-"""Files that are ours to read whole."""
+"""Small files that are read at once."""
 
 import os
 from pathlib import Path
@@ -13,12 +13,12 @@ def test_a_small_file_is_regular_and_small(tmp_path: Path):
     path = tmp_path / "note.json"
     path.write_bytes(b"x" * 100)
     assert small_file(path, 100) == b"x" * 100
-    with pytest.raises(InputError, match=r"larger than 99 bytes, .*note\.json"):
+    with pytest.raises(InputError, match=r"note\.json is larger than 99 bytes"):
         small_file(path, 99)
-    os.truncate(path, 1 << 40)  # sparse: as much as it says would not fit into memory
+    os.truncate(path, 1 << 40)  # a sparse file, whose stated size exceeds the memory
     with pytest.raises(InputError, match="larger than 99 bytes"):
         small_file(path, 99)
     path.unlink()
-    os.mkfifo(path)  # opening it would wait for ever
-    with pytest.raises(InputError, match="a pipe or device"):
+    os.mkfifo(path)  # opening it would block
+    with pytest.raises(InputError, match="is a pipe or device"):
         small_file(path, 99)

@@ -1,4 +1,4 @@
-"""Whole or not at all: writing aside, manifests, locks."""
+"""Atomic writes, manifests and locks."""
 
 import fcntl
 import json
@@ -58,7 +58,7 @@ def test_a_name_may_be_as_long_as_the_file_system_has_it(tmp_path: Path, name: s
 
 
 def test_r22_leftovers_of_a_killed_writer_are_removed_but_no_living_ones(tmp_path: Path):
-    """As when a run begins in whose directory another process writes a translation."""
+    """As when a run begins while another process writes a translation into its directory."""
     code = (
         "import sys, time; from pathlib import Path; from nmt.storage import atomic\n"
         "folder = Path(sys.argv[1])\n"
@@ -85,7 +85,7 @@ def test_r22_leftovers_of_a_killed_writer_are_removed_but_no_living_ones(tmp_pat
 
 
 def test_a_later_writer_removes_what_killed_ones_left_and_nothing_else(tmp_path: Path):
-    """Also where a person keeps things of other programs."""
+    """Also where people keep files of other programs."""
     others = [".tmp-other", ".tmp-01234567-a", "tmp-nmt-01234567-a", ".tmp-nmt-new-a"]
     for name in others:
         (tmp_path / name).touch()
@@ -104,7 +104,7 @@ def test_a_later_writer_removes_what_killed_ones_left_and_nothing_else(tmp_path:
 
 
 def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path):
-    """Whatever a library gives them: safetensors has 0600, which a colleague cannot read."""
+    """Not the mode of the library: safetensors uses 0600, which colleagues cannot read."""
     former = os.umask(0o027)
     try:
         with atomic.new_directory(tmp_path / "d") as folder:
@@ -121,7 +121,7 @@ def test_files_have_the_mode_that_the_umask_gives(tmp_path: Path):
 
 @pytest.fixture
 def order(monkeypatch, tmp_path: Path) -> list[tuple[str, str]]:
-    """What is synced, and what is renamed, with its path below `tmp_path`, in order."""
+    """Records syncs and renames in order, with paths below `tmp_path`."""
     done: list[tuple[str, str]] = []
     fsync, replace = os.fsync, os.replace
 
@@ -143,7 +143,7 @@ def order(monkeypatch, tmp_path: Path) -> list[tuple[str, str]]:
 
 
 def test_r2_what_is_renamed_has_been_synced_and_the_rename_is(order, tmp_path: Path):
-    """Else a power cut may leave the new name over content that never reached the disk."""
+    """Otherwise a power cut may leave the new name with content that never reached the disk."""
     atomic.write_file(tmp_path / "f", "x")
     assert order == [("sync", "aside-f"), ("rename", "aside-f"), ("sync", ".")]
     order.clear()
@@ -163,7 +163,7 @@ def test_outputs_that_exist_are_refused(tmp_path: Path):
     atomic.refuse_existing(tmp_path / "new")
     (tmp_path / "empty" / "x").write_text("")
     for path in (tmp_path / "empty", tmp_path / "empty" / "x"):
-        with pytest.raises(InputError, match="not an empty folder"):
+        with pytest.raises(InputError, match="not an empty directory"):
             atomic.refuse_existing(path)
 
 
@@ -172,11 +172,11 @@ def test_an_empty_folder_that_cannot_be_replaced_is_refused_at_once(tmp_path: Pa
     (tmp_path / "link").symlink_to("empty")
     monkeypatch.chdir(tmp_path / "empty")
     for path in (tmp_path / "link", tmp_path / "empty", Path()):
-        with pytest.raises(InputError, match="name a new folder in it"):
+        with pytest.raises(InputError, match="Name a new directory inside it"):
             atomic.refuse_existing(path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "empty")
-    with pytest.raises(InputError, match=r"a mounted folder.*, empty, name a new folder in it"):
+    with pytest.raises(InputError, match=r"empty is .* a mount point"):
         atomic.refuse_existing(Path("empty"))
 
 
@@ -250,7 +250,7 @@ def test_any_flipped_bit_is_found(described: Path, data):
     flipped[bit // 8] ^= 1 << bit % 8
     path.write_bytes(flipped)
     try:
-        # white space in the JSON is not part of what it says
+        # white space between JSON tokens has no meaning
         same = path.name == "manifest.json" and _parsed(flipped) == _parsed(content)
         if not same:
             with pytest.raises(InputError):
@@ -268,27 +268,27 @@ def _parsed(content: bytes):
 
 def test_truncated_and_missing_files_are_named(described: Path):
     (described / "a").write_bytes(b"short")
-    with pytest.raises(InputError, match="5 bytes, 256 in the manifest") as error:
+    with pytest.raises(InputError, match="5 bytes, but 256 in the manifest") as error:
         check(described)
     assert error.value.status == Status.NO_MODEL
     (described / "a").unlink()
-    with pytest.raises(InputError, match="missing file"):
+    with pytest.raises(InputError, match="a is missing"):
         check(described)
     (described / "manifest.json").unlink()
-    with pytest.raises(NoModelError, match=r"no manifest\.json"):
+    with pytest.raises(NoModelError, match=r"has no manifest\.json"):
         check(described)
 
 
 def test_r16_other_kinds_and_names_that_lead_outside(described: Path):
-    with pytest.raises(NoModelError, match="a model directory"):
+    with pytest.raises(NoModelError, match="is a model directory, not a checkpoint directory"):
         manifest.read(described, "checkpoint")
     content = manifest.read(described, "model")
     entry = content["files"]["a"]
     for name in ("../secret", "/etc/passwd"):
         manifest.rewrite(described, content | {"files": {name: entry}})
-        with pytest.raises(NoModelError, match="damaged manifest"):
+        with pytest.raises(NoModelError, match=r"manifest\.json is damaged"):
             manifest.read(described, "model")
     (described / "manifest.json").unlink()
-    os.mkfifo(described / "manifest.json")  # reading it would wait for ever
-    with pytest.raises(NoModelError, match="damaged manifest"):
+    os.mkfifo(described / "manifest.json")  # reading it would block
+    with pytest.raises(NoModelError, match=r"manifest\.json is damaged"):
         manifest.read(described, "model")

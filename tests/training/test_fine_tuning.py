@@ -124,9 +124,9 @@ def test_a_model_of_other_languages_is_told(first: Path, tmp_path: Path, target:
 def test_a_model_that_is_not_there(first: Path, tmp_path: Path, capsys):
     path = second(tmp_path, tmp_path / "none")
     assert main(["info", str(path)]) == 2
-    assert f"no model to fine-tune, training.initialize_from {tmp_path / 'none'}, {path}:" in (
-        capsys.readouterr().err
-    )
+    said = capsys.readouterr().err
+    assert said.startswith(f"nmt: error: {path}:")
+    assert f"training.initialize_from {tmp_path / 'none'} has no model to fine-tune" in said
     whole = {"model": {"d_model": 8}, "tokenizer": {"vocabulary_size": 500}}
     assert load(second(tmp_path, tmp_path / "none", **whole)).model.d_model == 8
 

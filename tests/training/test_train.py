@@ -140,7 +140,7 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
     for folder in (straight / "model", tmp_path / "averaged"):
         for name, tensor in load_file(folder / "model.safetensors").items():
             torch.testing.assert_close(tensor, (parts[0][name] + parts[1][name]) / 2)
-    with pytest.raises(InputError, match="not an empty folder"):
+    with pytest.raises(InputError, match="not an empty directory"):
         average(straight, 2, tmp_path / "averaged", print)
     assert average(straight, 3, tmp_path / "three", print) == [4, 8, 12]  # not 6, the best
     with pytest.raises(InputError, match=r"only 3 checkpoints to average\. Lower last to 3"):
@@ -255,7 +255,7 @@ def test_r13_a_broken_checkpoint_is_named_passed_over_and_left(
     data[len(data) // 2] ^= 1
     broken.write_bytes(data)
     directory, said = run(settings(training__micro_batches=2))
-    assert any("damaged file" in line and "step-00000012" in line for line in said)
+    assert any("is damaged" in line and "step-00000012" in line for line in said)
     assert fingerprint(directory, 12) == fingerprint(straight, 12)  # from step 8 again
     assert (copy / "checkpoints/broken-1-step-00000012").is_dir()
     for folder in (copy / "checkpoints").glob("step-*"):

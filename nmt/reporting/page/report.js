@@ -1,4 +1,4 @@
-// Values under the pointer, or under the arrow keys; the page reads as well without.
+// Shows values under the pointer, or by arrow keys.
 "use strict";
 const charts = JSON.parse(document.getElementById("data-of-charts").textContent);
 
@@ -51,7 +51,7 @@ function answer(plot, chart) {
     shown = [cursor, tip];
     lines.forEach((line, number) => {
       const point = nearest[number];
-      // a line that has no point near here says nothing
+      // skips lines without a point nearby
       if (Math.abs(along(point) - chosen) > view.end / 100) return;
       tip.append(element("div", "run-" + (line.run % 6), line.label + " " + figure(point[2])));
       const dot = element("span", "dot run-" + (line.run % 6));

@@ -1,10 +1,10 @@
-// At a word of the translation: the likeliest next tokens. One that is chosen is where it goes on from.
+// The menu of most likely next tokens at a word. The translation continues from a chosen token.
 
 import { newest, post } from "./api.js";
 import { button, element, find, percent, roving, stop } from "./dom.js";
 import { following } from "./text.js";
 
-const TAIL = 24; // characters of what stands before
+const TAIL = 24; // characters of the prefix in the heading
 
 const where = (prefix) => (prefix ? `After “${prefix.length > TAIL ? "…" : ""}${prefix.slice(-TAIL)}”` : "At the beginning");
 
@@ -23,13 +23,13 @@ export function alternatives(page, { force, end }) {
 
   async function open(sentence, unit, at) {
     close();
-    if (page.get().stale) return; // going on from an old translation would drop the new text
+    if (page.get().stale) return; // an old translation does not belong to the new text
     word = at;
     const { source, target } = page.get().sentences[sentence];
     const prefix = target.slice(0, unit.begin).trimEnd();
     menu = element("div", { class: "menu", onkeydown: keys },
-      element("p", {}, where(prefix), " the likeliest tokens, the one that stands there in bold. A token is a word or a piece that begins one; "
-        + "the model completes what you choose."),
+      element("p", {}, where(prefix), ", the most likely tokens. The current one is bold. A token is a word or a part of one; "
+        + "the model completes the translation from your choice."),
       element("p", { class: "quiet" }, "…"));
     word.setAttribute("aria-expanded", "true");
     find("#translator").append(menu);
@@ -46,7 +46,7 @@ export function alternatives(page, { force, end }) {
     const items = tokens.map((token) => {
       const isEnd = token.piece === "</s>";
       const now = !isEnd && target.startsWith(token.text) && token.text.length > prefix.length;
-      const broken = token.text.includes("\ufffd"); // the first bytes of a character are no text to go on from
+      const broken = token.text.includes("\ufffd"); // a token of an incomplete character cannot be a prefix
       const choose = () => {
         if (broken) return;
         close();
@@ -63,7 +63,7 @@ export function alternatives(page, { force, end }) {
       made.style.setProperty("--share", token.probability);
       return made;
     });
-    const list = element("div", { role: "menu", "aria-label": "What could stand here", onkeydown: (event) =>
+    const list = element("div", { role: "menu", "aria-label": "Alternatives", onkeydown: (event) =>
       roving(items, event, { across: "ArrowDown", back: "ArrowUp" }) }, ...items);
     menu.lastChild.replaceWith(list);
     if (!items.length) return;

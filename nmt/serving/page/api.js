@@ -1,6 +1,6 @@
-// Calls of the server. An answer that is no longer wanted is aborted by its signal.
+// Calls to the server. A signal aborts a call whose answer is no longer needed.
 
-/** The server said no, or nothing at all: `gone`. `again` if it is worth another try. */
+/** A failed call. `gone`: the server did not answer. `again`: the call may be repeated. */
 class Problem extends Error {
   constructor(message, { gone = false, again = gone } = {}) {
     super(message);
@@ -20,7 +20,7 @@ async function call(path, options, signal) {
   } catch (error) {
     if (signal?.aborted) throw error;
     if (response && error instanceof SyntaxError) {
-      throw new Problem("The server gave an answer that cannot be read.", { again: response.status >= 500 });
+      throw new Problem("The server sent an invalid answer.", { again: response.status >= 500 });
     }
     throw new Problem("The server does not answer.", { gone: true });
   }
@@ -32,7 +32,7 @@ async function call(path, options, signal) {
 function reason(answer) {
   const said = answer.error ?? answer.detail;
   if (Array.isArray(said)) return said.map((each) => each.msg).join("; ");
-  return typeof said === "string" ? said : said?.message ?? "The server refused.";
+  return typeof said === "string" ? said : said?.message ?? "The server refused the request.";
 }
 
 export const get = (path, signal) => call(path, {}, signal);
@@ -40,7 +40,7 @@ export const post = (path, body, signal) => call(path, {
   method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
 }, signal);
 
-/** Runs the newest of a kind of request only: a new one aborts the one before. */
+/** Returns a runner for one kind of request; a new request aborts the previous one. */
 export function newest() {
   let controller = null;
   return {

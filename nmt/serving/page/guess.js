@@ -1,4 +1,4 @@
-// A challenge: which token comes next? The answer is what the model has written, step by step.
+// A game: guess each next token of the model's translation.
 
 import { button, element, find, percent } from "./dom.js";
 import { following } from "./text.js";
@@ -13,7 +13,7 @@ export function guessView(page) {
     document.body.classList.remove("guessing");
     game = null;
     box.replaceChildren(button("Play with this sentence", begin),
-      element("p", { class: "quiet" }, "Its translation above is covered while you play."));
+      element("p", { class: "quiet" }, "The translation above is hidden while you play."));
   }
 
   function begin() {
@@ -25,7 +25,7 @@ export function guessView(page) {
     ask();
   }
 
-  /** What was likely at the place, and what was written there; the likeliest first. */
+  /** Returns the likely tokens at the current position and the actual one, most likely first. */
   function likely() {
     const { piece, likeliest, log_probability: log } = game.tokens[game.at];
     const others = likeliest.filter((each) => each.piece !== piece);
@@ -36,7 +36,7 @@ export function guessView(page) {
     const { piece } = game.tokens[game.at];
     const all = likely();
     const offered = [all.find((each) => each.piece === piece), ...all.filter((each) => each.piece !== piece)]
-      .slice(0, CHOICES).sort((a, b) => (a.piece < b.piece ? -1 : 1)); // not by rank
+      .slice(0, CHOICES).sort((a, b) => (a.piece < b.piece ? -1 : 1)); // in alphabetical order, which hides the ranks
     const buttons = offered.map((each) => button(following(each.piece), () => reveal(all, each), { class: "guess" }));
     show(buttons[0], element("p", { id: "question" }, "What comes next?"),
       element("div", { class: "choices", role: "group", "aria-labelledby": "question" }, ...buttons));
@@ -54,10 +54,10 @@ export function guessView(page) {
         element("span", { class: "number" }, percent(each.probability)));
     });
     const says = right ? `Yes: “${following(piece)}”.`
-      : `The model wrote “${following(piece)}”; to yours it gave ${percent(guess.probability)}.`;
+      : `The model wrote “${following(piece)}”. It gave your choice ${percent(guess.probability)}.`;
     const on = game.at < game.tokens.length ? button("Next token", ask) : button("To the end", over);
     show(on, element("p", { role: "status", class: right ? "right" : null }, says),
-      element("ol", { class: "bars", "aria-label": "The model's likeliest" }, ...rows), element("div", { class: "choices" }, on));
+      element("ol", { class: "bars", "aria-label": "The model's most likely tokens" }, ...rows), element("div", { class: "choices" }, on));
   }
 
   function over() {

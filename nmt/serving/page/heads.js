@@ -1,4 +1,4 @@
-// The attention of the sentence under the microscope; pointing at it is pointing at the text.
+// The attention of the chosen sentence. Pointing at a row selects its token in the text, too.
 
 import { attentionView, QUERIES } from "./attention.js";
 import { find } from "./dom.js";

@@ -1,11 +1,11 @@
-// The one selection: which tokens are looked at, and where their attention goes on the other side.
+// The selected tokens, and their attention on the other side.
 
 import { newest, post } from "./api.js";
 import { weightsOf } from "./attention.js";
 import { looked, same } from "./store.js";
 import { tokensOf, units } from "./text.js";
 
-const KEPT = 24; // inspections, so that a sentence that comes back is shown at once
+const KEPT = 24; // inspections kept in a cache
 
 export function looking(page) {
   const cache = new Map();
@@ -27,7 +27,7 @@ export function looking(page) {
     return seen;
   }
 
-  /** Puts a sentence under the microscope. */
+  /** Chooses the sentence that the microscope shows. */
   async function choose(index) {
     if (page.get().chosen !== index) page.set({ chosen: index });
     try {
@@ -43,14 +43,14 @@ export function looking(page) {
   });
 
   let wanted = null;
-  /** Looks at a unit of the text: `kind` is "pointed", for as long as the pointer is there, or "token". */
+  /** Selects a unit of the text. `kind`: "pointed" while the pointer is on it, or "token". */
   async function look(kind, sentence, side, unit) {
     const mine = wanted = {};
     if (kind === "token") choose(sentence);
     try {
       await inspect(sentence, kind === "token" ? chosen : other);
     } catch {
-      return; // what is pointed at in vain needs no message; what is chosen has had it
+      return; // `choose` shows the error; pointing needs no message
     }
     const range = placed(page.get(), sentence, side)?.[unit]?.tokens;
     if (wanted !== mine || page.get().stale || !range) return;
@@ -70,7 +70,7 @@ export function looking(page) {
 }
 
 const places = new WeakMap();
-/** The units of a side of a sentence, each with its tokens; null before it was inspected. */
+/** Returns the units of one side of a sentence with their tokens; null before its inspection. */
 export function placed(state, index, side) {
   const seen = state.inspected.get(index);
   if (!seen) return null;
@@ -84,13 +84,13 @@ export function placed(state, index, side) {
   return known[side].units;
 }
 
-/** Which cross-attention tints the other side: the one that is open, or else the last layer's mean. */
+/** Returns the cross-attention that tints the other side: the open view, otherwise the last layer's mean. */
 function crossView(state, layers) {
   const { kind, layer, head } = state.view;
   return kind === "cross" ? { layer: layer < 0 ? layers - 1 : layer, head } : { layer: layers - 1, head: null };
 }
 
-/** Cross-attention between the tokens looked at and each token of the other side. */
+/** Returns the cross-attention between the selected tokens and each token of the other side. */
 export function across(state) {
   const look = looked(state);
   const seen = look && state.inspected.get(look.sentence);
@@ -104,7 +104,7 @@ export function across(state) {
   return { look, view, values, seen, other: look.side === "target" ? "source" : "target" };
 }
 
-/** How strongly each unit of a side is tinted, 0 to 1; the marks of those looked at themselves. */
+/** Returns the tint of each unit of a side, 0 to 1, and whether it is selected itself. */
 export function tints(state, index, side, found = across(state)) {
   const all = placed(state, index, side) ?? [];
   if (!found || found.look.sentence !== index) return all.map(() => ({}));

@@ -1,4 +1,4 @@
-// Puts the page together.
+// Connects the parts of the page.
 
 import { get } from "./api.js";
 import { alternatives } from "./alternatives.js";
@@ -14,8 +14,8 @@ import { tokensView } from "./tokens.js";
 import { translating, whole } from "./translating.js";
 
 const EXAMPLE = "The old man who lives here reads a good book. His daughter does not see the small dog.";
-const SETTLED = 1000; // ms after which an answer is read out
-const SHOWN = 80; // characters of an older text
+const SETTLED = 1000; // ms before screen readers announce an answer
+const SHOWN = 80; // characters quoted of the previous text
 const LONGEST_LINK = 4000; // characters
 
 const page = store({ ...empty, problem: null, blind: null, undo: null });
@@ -43,17 +43,17 @@ function problem(found) {
   if (!found) return;
   const kept = found.gone ? " Your text is still here." : "";
   const again = found.again && button("Try now", () => found.again());
-  box.replaceChildren(element("p", {}, found.message, kept, again ? " I keep trying." : ""), ...(again ? [again] : []));
+  box.replaceChildren(element("p", {}, found.message, kept, again ? " The page keeps trying." : ""), ...(again ? [again] : []));
 }
 
-/** The microscope, or that there is none. */
+/** Shows the microscope, or the reason why there is none. */
 function inside({ sentences, microscope }) {
   find("#microscope").hidden = !sentences.length || !microscope;
   find("#no-microscope").hidden = microscope !== false;
   for (const one of document.querySelectorAll(".of-inside")) one.hidden = microscope === false;
 }
 
-/** What is on the screen while the answer to the newest text is not. */
+/** Marks the page while it waits for the translation of the current text. */
 function waiting({ text, sentences, stale, problem: found }) {
   find("#working").hidden = !stale || Boolean(found) || !text.trim();
   find("#microscope").classList.toggle("stale", stale);
@@ -87,7 +87,7 @@ function heading({ sentences, chosen, blind }) {
 
 let settling = 0;
 const read = new Set();
-/** Reads out the finished sentences of an answer that has stayed for a while. */
+/** Announces the finished sentences of an answer to screen readers, once it is stable. */
 function settle() {
   clearTimeout(settling);
   settling = setTimeout(() => {
@@ -111,7 +111,7 @@ async function copy(text, at) {
     await navigator.clipboard.writeText(text);
     at.textContent = "Copied";
   } catch {
-    at.textContent = "Not allowed here";
+    at.textContent = "Not permitted";
   }
   setTimeout(() => { at.textContent = before; }, 1500);
 }
@@ -146,10 +146,10 @@ async function languages() {
     }
     find("#example").hidden = language.source.code !== "en";
   } catch {
-    setTimeout(languages, 3000); // the names are no great loss meanwhile
+    setTimeout(languages, 3000); // until then the panes have neutral names
   }
 }
 languages();
-const typed = find("#source").value; // what the browser kept, or was typed before this ran
+const typed = find("#source").value; // restored by the browser, or typed before this script ran
 if (typed) translator.type(typed);
 else restore();

@@ -1,13 +1,13 @@
-// The two panes: what is typed, with marks behind it, and its translation, word by word.
+// The two panes: the source text, with marks behind it, and the words of its translation.
 
 import { element, find, percent, roving, stop } from "./dom.js";
 import { across, placed, tints } from "./looking.js";
 import { looked } from "./store.js";
 import { units } from "./text.js";
 
-const LEAST = 0.02; // weights below are not shown
+const LEAST = 0.02; // smaller weights are not shown
 
-/** A text's sentences and units as elements; `drawn` gets each unit. */
+/** Returns the element of a sentence, and adds its units to `drawn`. */
 function drawSentence(index, state, side, drawn, make) {
   const text = state.sentences[index][side];
   const box = element("span", { class: index === state.chosen ? "sentence chosen" : "sentence" });
@@ -63,7 +63,7 @@ export function sourcePane(page, look, type) {
     else look.choose(index);
   });
 
-  /** The unit under the pointer; a text area does not tell, the backdrop behind it does. */
+  /** Returns the unit under the pointer, from the backdrop behind the text area. */
   function under({ clientX: x, clientY: y }) {
     return drawn.find(({ element: one }) => [...one.getClientRects()].some((box) =>
       box.left <= x && x <= box.right && box.top <= y && y <= box.bottom));
@@ -88,7 +88,7 @@ export function sourcePane(page, look, type) {
   });
 }
 
-/** The sentence in which, or before which, a place of the text lies. */
+/** Returns the index of the last sentence that begins at or before a place of the text. */
 const sentenceAt = (state, place) => state.sentences.findLastIndex(({ begin }) => begin <= place);
 
 export function targetPane(page, look, open) {
@@ -129,7 +129,7 @@ export function targetPane(page, look, open) {
   });
 }
 
-/** What the tints show, in words. */
+/** Describes the tints in words. */
 function says(state) {
   const found = across(state);
   if (!found) return "";
@@ -145,6 +145,6 @@ function says(state) {
     .map(([weight, word]) => `“${word}” ${percent(weight)}`).join(", ");
   const where = `layer ${view.layer + 1}, ${view.head === null ? "mean of the heads" : `head ${view.head + 1}`}`;
   return look.side === "target"
-    ? `To write “${name}” the model looked at ${best} (cross-attention, ${where}).`
-    : `“${name}” was looked at ${best ? `for ${best}` : "hardly at all"} (cross-attention, ${where}).`;
+    ? `To write “${name}”, the model attended to ${best} (cross-attention, ${where}).`
+    : `“${name}” received ${best ? `attention for ${best}` : "hardly any attention"} (cross-attention, ${where}).`;
 }

@@ -1,15 +1,15 @@
-// What is known of a search, without the page: scores, paths, texts.
+// Scores, paths and texts of hypotheses.
 
 /** Wu et al., 2016, Eq. 14; the paper's §6.1. */
 const score = (logProbability, length, alpha) => logProbability / ((5 + length) / 6) ** alpha;
 
-/** Finished hypotheses with their scores for an alpha, best first. */
+/** Returns the finished hypotheses with their scores for an alpha, best first. */
 export function ranked(finished, alpha) {
   return finished.map((each) => ({ ...each, score: score(each.log_probability, each.length, alpha) }))
     .sort((a, b) => b.score - a.score);
 }
 
-/** Indices of a hypothesis in its steps, from the first to the one that is given. */
+/** Returns the index of a hypothesis in each step up to the given one. */
 export function path(steps, { step, index }) {
   const found = [];
   for (let at = step, place = index; at >= 0; at--) {
@@ -20,7 +20,7 @@ export function path(steps, { step, index }) {
 }
 
 const BYTE = /^<0x([0-9A-F]{2})>$/;
-/** The text of pieces, bytes put together. */
+/** Returns the text of pieces, with bytes decoded. */
 export function spelt(pieces) {
   const bytes = pieces.filter((piece) => piece !== "</s>").flatMap((piece) => {
     const byte = BYTE.exec(piece);

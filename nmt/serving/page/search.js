@@ -1,4 +1,4 @@
-// How beam search found the translation, and what another alpha would have chosen.
+// The beam search of a translation, and its ranking with another length penalty.
 
 import { newest, post } from "./api.js";
 import { asTable, button, decimal, element, find } from "./dom.js";
@@ -11,7 +11,7 @@ const SHOWN = 8; // finished hypotheses in the list
 export function searchView(page) {
   const box = find("#search");
   const request = newest();
-  let seen = false; // whether the section has ever been on the screen
+  let seen = false; // whether the section has ever been visible
   let asked = "";
   let beam = null;
   let tree = null;
@@ -25,7 +25,7 @@ export function searchView(page) {
   const slider = element("input", { type: "range", id: "alpha", min: "0", max: "2", step: "0.05",
     oninput: () => rank(Number(slider.value)) });
   const beams = element("select", { id: "beam", onchange: () => { beam = Number(beams.value); ask(); } });
-  const table = asTable("All hypotheses that were compared",
+  const table = asTable("All compared hypotheses",
     ["step", "rank", "token", "state", "log P", "text so far"], () => tree.steps.flatMap((step, at) => step.map((node, index) => [
       String(at + 1), String(index + 1), node.piece, node.state, decimal(node.log_probability), text({ step: at, index })])));
   const controls = element("div", { class: "controls" },
@@ -48,15 +48,15 @@ export function searchView(page) {
     slider.setAttribute("aria-valuetext", `alpha ${value.toFixed(2)}`);
     const order = ranked(tree.finished, alpha);
     list.replaceChildren(...order.slice(0, SHOWN).map((each) => element("li", {},
-      button(each.text || "(nothing)", () => pick(each)),
+      button(each.text || "(empty)", () => pick(each)),
       element("span", { class: "figures" }, `${decimal(each.score)} = ${decimal(each.log_probability)} / ((5 + ${each.length}) / 6)`,
         element("sup", {}, alpha.toFixed(2))))));
     if (order.length) {
       mark(order[0]);
-      says.textContent = `At α = ${alpha.toFixed(2)} the first of ${order.length} finished is “${order[0].text}”.`;
+      says.textContent = `With α = ${alpha.toFixed(2)}, the best of ${order.length} finished hypotheses is “${order[0].text}”.`;
     } else {
       mark({ step: tree.steps.length - 1, index: 0 });
-      says.textContent = "None finished: the likeliest was cut at the greatest length.";
+      says.textContent = "No hypothesis finished. The most likely one was cut at the maximum length.";
     }
   }
 

@@ -1,4 +1,4 @@
-// What the page knows. Views listen; only `set` changes it.
+// The state of the page. `set` changes it and notifies the views.
 
 import { FIRST } from "./attention.js";
 
@@ -17,18 +17,18 @@ export function store(state) {
 
 export const empty = {
   text: "", // of the source
-  sentences: [], // {begin, end: in `text`; source, target, gap: the text before it; prefix: "" or forced}
-  limit: 20_000, // characters that are translated at once
-  microscope: null, // whether the server's model can be looked into; null: not known yet
-  stale: false, // the answer is not for `text`
-  chosen: 0, // the sentence under the microscope
-  inspected: new Map(), // sentence -> what /api/inspect says
+  sentences: [], // {begin, end: in `text`; source, target; gap: text before it; prefix: forced, or ""}
+  limit: 20_000, // maximum characters per request
+  microscope: null, // whether the server provides attention; null: not known yet
+  stale: false, // whether `sentences` belong to an older text
+  chosen: 0, // the sentence that the microscope shows
+  inspected: new Map(), // sentence -> answer of /api/inspect
   token: null, // {sentence, side, begin, end}: chosen tokens
-  pointed: null, // likewise: those under the pointer
-  view: FIRST, // which attention; head null: the mean of all
+  pointed: null, // likewise, under the pointer
+  view: FIRST, // the open attention; head null: mean of all heads
 };
 
-/** The tokens that are looked at: those pointed at, or else those chosen. */
+/** Returns the selected tokens: those under the pointer, otherwise those chosen. */
 export const looked = (state) => state.pointed || state.token;
 
 export const same = (a, b) => a === b || (a && b && a.sentence === b.sentence && a.side === b.side

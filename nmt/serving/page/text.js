@@ -1,6 +1,6 @@
-// Places in texts: sentences, words, tokens. Indices are JavaScript's, in UTF-16.
+// Positions of words and tokens in texts. Indices count UTF-16 code units.
 
-/** The server counts code points; this turns its ranges into ours. */
+/** Returns a function that converts the server's ranges, in code points, to UTF-16. */
 export function ranges(text) {
   const at = [];
   let index = 0;
@@ -18,7 +18,7 @@ function segments(text, granularity) {
   return [...segmenters.get(granularity).segment(text)];
 }
 
-/** Words and marks of a text, without white space: [{begin, end}]. */
+/** Returns the words and punctuation marks of a text: [{begin, end}]. */
 export function units(text) {
   return segments(text, "word").filter(({ segment }) => segment.trim())
     .map(({ segment, index }) => ({ begin: index, end: index + segment.length }));
@@ -28,7 +28,7 @@ const UNSEEN = /^[\s\p{Cc}\p{Cf}]*$/u;
 const graphemes = (text) => segments(text, "grapheme").filter(({ segment }) => !UNSEEN.test(segment))
   .map(({ segment, index }) => ({ begin: index, end: index + segment.length }));
 
-/** The tokens of each unit of a text, as [begin, end) or null; the model may have seen it normalized. */
+/** Returns the tokens of each unit as [begin, end), or null; `side.text` may be normalized. */
 export function tokensOf(found, text, side) {
   const spans = tokenSpans(side.tokens);
   const place = text === side.text ? (unit) => unit : between(text, side.text);
@@ -42,7 +42,7 @@ export function tokensOf(found, text, side) {
   });
 }
 
-/** Where each token stands; a character's first bytes stand where its last one does. */
+/** Returns the span of each token; all bytes of a character have the span of its last byte. */
 function tokenSpans(tokens) {
   const spans = [];
   let at = 0;
@@ -56,7 +56,7 @@ function tokenSpans(tokens) {
   return spans;
 }
 
-/** Maps places of one text to those of another with the same visible characters. */
+/** Returns a map of positions to a text with the same visible characters. */
 function between(from, to) {
   const [ours, theirs] = [graphemes(from), graphemes(to)];
   if (ours.length !== theirs.length) return () => null;
@@ -67,13 +67,13 @@ function between(from, to) {
   };
 }
 
-/** A piece as a person reads it: a space as ▁, a byte as its two digits. */
+/** Returns a readable form of a piece: ▁ for a space, two digits for a byte. */
 export function shown(piece) {
   const byte = /^<0x([0-9A-F]{2})>$/.exec(piece);
   return byte ? byte[1] : piece === "</s>" ? "end" : piece === "<s>" ? "start" : piece;
 }
 
-/** The same where it follows a text: a word that it begins, or the rest of one. */
+/** Returns a readable form of a piece after a text: the start of a word, or the rest of one. */
 export const following = (piece) => (piece === "</s>" ? "end of the sentence"
   : piece.startsWith("▁") ? piece.slice(1) || "a space" : shown(piece) === piece && /^\p{L}/u.test(piece) ? `…${piece}`
     : /^<0x/.test(piece) ? `byte ${shown(piece)}` : piece);

@@ -1,12 +1,12 @@
-// Both sentences as the model has them: pieces, bytes, and how sure it was of each.
+// The tokens of both sentences: pieces, bytes and probabilities.
 
 import { asTable, decimal, element, find, percent, roving, stop } from "./dom.js";
 import { across } from "./looking.js";
 import { looked } from "./store.js";
 import { hex, isByte, shown } from "./text.js";
 
-const SURE = 0.1; // nats: a finer line is not drawn
-const LINE = 6; // px: of a token that the model gave 5% or less
+const SURE = 0.1; // nats: surer tokens have the thinnest line
+const LINE = 6; // px: line of a token with a probability of 5% or less
 
 export function tokensView(page, look) {
   const box = find("#tokens");
@@ -42,7 +42,7 @@ export function tokensView(page, look) {
     return made;
   }
 
-  /** Left and right along a row, up and down between the two. */
+  /** Moves the focus: left and right along a row, up and down between the two rows. */
   function crossing(event, side) {
     const other = { ArrowDown: "target", ArrowUp: "source" }[event.key];
     if (!other) return roving(drawn[side], event);
@@ -62,7 +62,7 @@ export function tokensView(page, look) {
       });
     }
     const at = looked(state);
-    detail.textContent = at?.sentence === state.chosen ? told(seen, at) : "Choose a token.";
+    detail.textContent = at?.sentence === state.chosen ? describe(seen, at) : "Choose a token.";
   }
 
   page.on((state, before) => {
@@ -79,23 +79,23 @@ function label(token) {
   return token.log_probability === undefined ? piece : `${piece}, ${percent(Math.exp(token.log_probability))} sure`;
 }
 
-/** What there is to say of the tokens looked at. */
-function told(seen, { side, begin, end }) {
+/** Describes the selected tokens. */
+function describe(seen, { side, begin, end }) {
   return seen[side].tokens.slice(begin, end).map((token, index) => {
     const bytes = token.bytes.length ? `, ${token.bytes.length === 1 ? "byte" : "bytes"} ${hex(token.bytes)}` : "";
     const part = isByte(token) ? `, part of “${character(seen[side].tokens, begin + index)}”` : "";
     const p = token.log_probability;
     const sure = p === undefined ? "" : `, probability ${percent(Math.exp(p))}, log ${decimal(p)}`;
-    return `${token.piece === "</s>" ? "the end symbol" : isByte(token) ? "a byte" : `“${token.piece}”`}${bytes}${part}${sure}`;
+    return `${token.piece === "</s>" ? "EOS (end of sentence)" : isByte(token) ? "a byte" : `“${token.piece}”`}${bytes}${part}${sure}`;
   }).join(" · ");
 }
 
-/** The character to which a byte belongs: what the byte that completes it adds to the text. */
+/** Returns the character that a byte belongs to: the text that its last byte adds. */
 const character = (tokens, index) => tokens.slice(index).find((token) => token.text)?.text ?? "?";
 
 function table(seen) {
   const rows = () => ["source", "target"].flatMap((side) => seen[side].tokens.map((token, index) => [
     side === "source" ? "read" : "written", String(index + 1), token.piece, hex(token.bytes), token.text,
     token.log_probability === undefined ? "" : percent(Math.exp(token.log_probability))]));
-  return asTable("Tokens of both sentences", ["side", "place", "piece", "bytes (UTF-8)", "adds to the text", "probability"], rows);
+  return asTable("Tokens of both sentences", ["side", "position", "piece", "bytes (UTF-8)", "adds to the text", "probability"], rows);
 }

@@ -1,4 +1,4 @@
-// From the text typed to its translation: what is sent when, and what is done if no answer comes.
+// Requests translations while the user types, and repeats failed requests.
 
 import { newest, post } from "./api.js";
 import { empty } from "./store.js";
@@ -17,7 +17,7 @@ export function translating(page) {
     timer = setTimeout(what, ms);
   }
 
-  /** The text has changed: nothing that is under way is wanted any more. */
+  /** Handles a change of the text: drops the current request and starts another after a pause. */
   function type(text) {
     request.stop();
     page.set({ text, stale: true, pointed: null, token: null, undo: null });
@@ -34,7 +34,7 @@ export function translating(page) {
     return ask({ text, document: true }, (found) => ({ ...sentencesOf(text, found), undo: null }));
   }
 
-  /** Translates one sentence again, beginning as given; null: as the model likes. */
+  /** Translates one sentence again with a prefix; null for none. */
   async function force(index, prefix) {
     const { text, sentences } = page.get();
     page.set({ stale: true });
@@ -46,7 +46,7 @@ export function translating(page) {
     return ask(body, (found) => replaced(found.text), () => force(index, prefix));
   }
 
-  /** Takes a translation as it stands, without asking the model. */
+  /** Ends a translation at the chosen point, without calling the model. */
   function end(index, target) {
     const { sentences } = page.get();
     page.set({ ...reset(sentences.with(index, { ...sentences[index], target, prefix: target })), undo: index });
@@ -68,8 +68,8 @@ export function translating(page) {
   return { type, translate, force, end };
 }
 
-const tooLong = (length, limit) => `This text has ${length.toLocaleString("en")} characters, of which at most `
-  + `${limit.toLocaleString("en")} are translated at once. Shorten it, or translate it in parts.`;
+const tooLong = (length, limit) => `This text has ${length.toLocaleString("en")} characters, but at most `
+  + `${limit.toLocaleString("en")} can be translated at once. Shorten it, or translate it in parts.`;
 
 const reset = (sentences) => ({ sentences, stale: false, inspected: new Map(), token: null, pointed: null });
 

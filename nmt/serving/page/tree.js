@@ -1,4 +1,4 @@
-// The tree of a beam search: a column for each step, the likeliest on top.
+// The tree of a beam search: a column per step, the most likely candidate on top.
 
 import { decimal, element, roving, stop, svg } from "./dom.js";
 import { path } from "./ranking.js";
@@ -10,7 +10,7 @@ const cut = (piece) => ([...piece].length > LETTERS ? `${[...piece].slice(0, LET
 const x = (step) => step * COLUMN + 1;
 const y = (index) => TOP + index * ROW + 1;
 
-/** Draws a search; `pick` is called with the node that is chosen. Returns what marks a path. */
+/** Draws a search; calls `pick` with a chosen node. Returns a function that marks a path. */
 export function drawTree(box, { steps }, pick) {
   const nodes = steps.map((step, at) => step.map((node, index) => drawNode(node, at, index)));
   const links = steps.map((step, at) => step.map((node, index) => (node.parent === null ? null : drawLink(at, node, index))));
@@ -67,7 +67,7 @@ export function drawTree(box, { steps }, pick) {
   };
 }
 
-/** What the three kinds of nodes look like. */
+/** Returns the legend for the three kinds of nodes. */
 export const legend = () => element("ul", { class: "legend" },
-  ...[["live", "survivor: goes on"], ["pruned", "pruned: not among the best of its step"], ["finished", "finished: ended here"]]
+  ...[["live", "live: continued in the next step"], ["pruned", "pruned: not among the best of its step"], ["finished", "finished: ends here"]]
     .map(([state, text]) => element("li", {}, element("span", { class: `key ${state}`, "aria-hidden": "true" }), text)));

@@ -1,12 +1,12 @@
-"""Checks and measures one GPU in a call of less than eight minutes: a JSON line for each result.
+"""Checks and measures one GPU in less than eight minutes; prints a JSON line per result.
 
     python -m recipes.speed.gpu > gpu.jsonl
 
-First come the checks: whether the GPU computes what a CPU computes, whether compiled layers and
-CUDA graphs agree with plain code, and whether a small run resumes exactly; with a second GPU also
-translation on it and training on both. Then come the measurements, the most valuable figures first.
-Each part has a deadline, and an error ends only its own part. The exit status is 1 if a check has
-failed. `--device cpu --small` runs all parts in tiny sizes.
+First come the checks: whether the GPU computes the same as a CPU, whether compiled layers and CUDA
+graphs agree with plain code, and whether a small run resumes exactly; with a second GPU, also
+translation on it and training on both. Then come the measurements, the most valuable first. Each
+part has a deadline, and an error ends only its own part. The exit status is 1 if a check failed.
+`--device cpu --small` runs all parts in tiny sizes.
 """
 
 import argparse
@@ -24,16 +24,16 @@ from recipes.speed.gpu.measures import MEASURES
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs all parts; returns the exit status."""
+    """Runs all parts and returns the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m recipes.speed.gpu", description="Checks and measures nmt on a GPU."
     )
     parser.add_argument("--device", default="cuda", type=torch.device)
-    parser.add_argument("--small", action="store_true", help="tiny sizes, to see that all runs")
+    parser.add_argument("--small", action="store_true", help="tiny sizes, to try the command")
     arguments = parser.parse_args(argv)
     if arguments.device.type == "cuda" and not torch.cuda.is_available():
         parser.error("There is no GPU here. To try the command, add --device cpu --small.")
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read at the first product
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it at first use
     with process_group(600) if arguments.device.type == "cuda" else nullcontext():  # sets it up
         bench = Bench(arguments.device, arguments.small)
         failed = run(bench, CHECKS)
@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _report(failed)
         run(bench, MEASURES)
     if failed:
-        _report(failed)  # again, where it is seen
+        _report(failed)  # again, at the end of the output
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""What all parts of the command share: the device, deadlines, and steps of training."""
+"""What all parts share: the device, deadlines, and training steps."""
 
 import json
 import signal
@@ -26,35 +26,35 @@ from recipes.speed.peers.nmt import configuration, packed
 from recipes.speed.workload import BASE, SMALL, Shape, training_batches
 
 BIG = replace(BASE, d_model=1024, d_ff=4096, heads=16, dropout=0.3)
-TOKENS = 25_000  # on either side in a training step
+TOKENS = 25_000  # per side in a training step
 MEAN_LENGTH, LONGEST = 25, 100  # tokens of the workload's sentences
-ROW = 256  # columns of a packed row, as `data.max_length` of the paper's configurations makes it
+ROW = 256  # columns of a packed row, as for `data.max_length` of the paper's configurations
 
 Result = dict[str, Any]
 
 
 class LateError(Exception):
-    """A part has not ended by its deadline."""
+    """A part has exceeded its deadline."""
 
 
 @dataclass
 class Bench:
-    """The device, and what parts learn of it."""
+    """The device, and results that later parts use."""
 
     device: torch.device
     small: bool
-    ceiling: float | None = None  # FLOP/s of the fastest bf16 product found
+    ceiling: float | None = None  # FLOP/s of the fastest bf16 product
 
     @property
     def is_gpu(self) -> bool:
         return self.device.type == "cuda"
 
     def shape(self, shape: Shape) -> Shape:
-        """Returns that shape, or a tiny one."""
+        """Returns `shape`, or a tiny shape in a small run."""
         return replace(SMALL, layers=1) if self.small else shape
 
     def seconds(self, work: Callable[[], object], repeats: int = 5, warm_up: int = 2) -> float:
-        """Returns the median seconds of `work`, until the device has done it."""
+        """Returns the median seconds of `work`, including the device's work."""
         times = []
         for number in range(1 if self.small else warm_up + repeats):
             self.wait()
@@ -66,7 +66,7 @@ class Bench:
         return statistics.median(times)
 
     def wait(self) -> None:
-        """Waits until the device has done all that it was given."""
+        """Waits until the device has finished all its work."""
         if self.is_gpu:
             torch.cuda.synchronize()
 
@@ -78,7 +78,7 @@ def run(bench: Bench, parts: Sequence[tuple[Part, float]]) -> list[str]:
     """Prints the results of each part, and how it ended.
 
     Returns:
-        The names of the parts that failed: an error, a deadline, or a result that is not `ok`.
+        The names of failed parts: with an error, a missed deadline, or a result that is not `ok`.
     """
     failed = []
     for part, limit_s in parts:
@@ -89,7 +89,7 @@ def run(bench: Bench, parts: Sequence[tuple[Part, float]]) -> list[str]:
                 for result in part(bench):
                     is_ok &= result.get("ok", True)
                     _print(part.__name__, result)
-        except Exception as error:  # whatever it is, the other parts are worth having
+        except Exception as error:  # after any error, the other parts still run
             ended["error"] = f"{type(error).__name__}: {str(error)[:500]}"
         if bench.is_gpu:
             torch.cuda.empty_cache()
@@ -105,10 +105,10 @@ def _print(part: str, result: Result) -> None:
 
 @contextmanager
 def _deadline(limit_s: float) -> Iterator[None]:
-    """Raises LateError in the block after so many seconds."""
+    """Raises LateError in the block after `limit_s` seconds."""
 
     def late(signal_number: int, frame: FrameType | None) -> None:
-        raise LateError(f"no end after {limit_s:.0f} s")
+        raise LateError(f"The part did not end within {limit_s:.0f} s.")
 
     before = signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, limit_s)
@@ -125,14 +125,14 @@ class Training:
     def __init__(self, bench: Bench, shape: Shape, path: FastPath = "eager"):
         self.bench, self.shape = bench, bench.shape(shape)
         self.config = configuration(self.shape, "bf16")
-        # sentences of any length: in a batch as many as have so many tokens in the mean
+        # sentences of random lengths, as many as have `tokens` tokens on average
         tokens = 400 if bench.small else TOKENS // MEAN_LENGTH * LONGEST
         batches = training_batches(self.shape, n=4, tokens=tokens, by_length=False)
         rows = layout.Shape(ROW, ROW)
         if is_compiled(path):
             rows = layout.fixed_shape(tokens if bench.small else TOKENS, 1, ROW)
         tensors = [packed(batch, rows, bench.device) for batch in batches]
-        if is_compiled(path):  # batches of one shape, so that layers are compiled once
+        if is_compiled(path):  # batches of one shape, to compile layers once
             (common, _), *_ = Counter(each.tgt_out.shape for each in tensors).most_common()
             kept = [n for n, each in enumerate(tensors) if each.tgt_out.shape == common]
             batches, tensors = [batches[n] for n in kept], [tensors[n] for n in kept]
@@ -146,7 +146,7 @@ class Training:
         self.taken, self.unread = 0, list[StepResult]()
 
     def step(self) -> None:
-        """Takes a step, then reads the result of the step before, as `nmt train` does."""
+        """Takes a step, then reads the previous step's result, as `nmt train` does."""
         place = self.taken % len(self.batches)
         self.taken += 1
         result = optimizer_step(
@@ -158,7 +158,7 @@ class Training:
         self.unread.append(result)
 
     def measured(self) -> Result:
-        """Measures milliseconds, share of the ceiling, memory."""
+        """Measures milliseconds per step, share of the ceiling, and memory."""
         if self.bench.is_gpu:
             torch.cuda.reset_peak_memory_stats()
         self.bench.wait()

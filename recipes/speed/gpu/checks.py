@@ -1,4 +1,4 @@
-"""Whether a GPU computes what a CPU and plain code compute; each result says whether it is `ok`."""
+"""Checks that a GPU computes the same as a CPU and plain code; each result has the key `ok`."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ from recipes.speed.workload import BASE, SMALL, Batch, Shape, sources, training_
 
 DEMO = CONFIG.with_name("demo.yaml")
 CPU = torch.device("cpu")
-_ROUNDING = 1e-3  # relative, of gradients in fp32 whose sums are in another order
+_ROUNDING = 1e-3  # relative, for fp32 gradients summed in another order
 
 
 def parity(bench: Bench) -> Iterator[Result]:
@@ -67,7 +67,7 @@ def _loss_and_gradients(
     loss, _ = module(packed(batch, layout.Shape(ROW, ROW), device))
     loss.backward()
     gradients = {name: p.grad.cpu() for name, p in module.named_parameters() if p.grad is not None}
-    # a key's bias has no true gradient: it adds the same to all scores of a query
+    # the gradient of a key bias is zero, because it shifts all scores of a query equally
     for name, each in gradients.items():
         if name.endswith("query_key_value.bias"):
             each[len(each) // 3 : 2 * len(each) // 3] = 0
@@ -82,7 +82,7 @@ def difference(a: Tensor, b: Tensor) -> float:
 
 
 def _translated(shape: Shape, beam: int, device: torch.device) -> list[list[int]]:
-    """Tokens of translations in fp32, by plain steps."""
+    """Returns the tokens of translations in fp32, by plain steps."""
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
     src = sources(shape, n=16, tokens=4_000)[0].src.to(device)
@@ -99,7 +99,7 @@ def searched(
 
 
 def against_fp64(bench: Bench) -> Iterator[Result]:
-    """Compares attention over packed rows, and the loss, with the same in fp64 on the CPU."""
+    """Compares attention over packed rows, and the loss, with fp64 on the CPU."""
     torch.manual_seed(1)
     rows, length, d_k = (2, 24, 8) if bench.small else (8, ROW, 64)
     segments = torch.arange(length).expand(rows, -1) // 20 + 1
@@ -133,7 +133,7 @@ def against_fp64(bench: Bench) -> Iterator[Result]:
 
 
 def graphs(bench: Bench) -> Iterator[Result]:
-    """Compares captured steps with plain ones in fp32: the same translations."""
+    """Compares translations by captured steps with those by plain steps, in fp32."""
     shape, length, n = bench.shape(BASE), 4 if bench.small else 30, 4 if bench.small else 32
     transformer = new_transformer(configuration(shape, "fp32"))
     transformer.initialize(1)
@@ -157,7 +157,7 @@ def training_paths(bench: Bench) -> Iterator[Result]:
     batch, config = steps.tensors[0], steps.config
     reference = Reference.of(steps.loss_module, batch, config)
     paths: list[FastPath] = ["eager"]
-    if not bench.small:  # compiling takes a while, on a GPU some 20 s
+    if not bench.small:  # compiling takes some 20 s on a GPU
         paths += ["compiled", "flex"] if flex_suits(config.model, bench.device) else ["compiled"]
     for path in paths:
         began = time.perf_counter()
@@ -168,7 +168,7 @@ def training_paths(bench: Bench) -> Iterator[Result]:
 
 
 def bf16_run(bench: Bench) -> Iterator[Result]:
-    """Trains a small model in bf16, with validation; once more with a stop; translates with it."""
+    """Trains a small model in bf16 with validation, again with an interruption, and translates."""
     last = 4 if bench.small else 40
     with tempfile.TemporaryDirectory() as folder:
         for run, stops in (("straight", [last]), ("resumed", [last // 2, last])):
@@ -203,9 +203,9 @@ def _logged(run: Path) -> list[float]:
 
 
 def second_gpu(bench: Bench) -> Iterator[Result]:
-    """Compares translations on the second GPU, if there is one, with those on the first."""
+    """Compares translations on a second GPU, if there is one, with those on the first."""
     if torch.cuda.device_count() < 2:
-        yield {"skipped": "There is one GPU at most."}
+        yield {"skipped": "The machine has fewer than two GPUs."}
         return
     found = [_translated(SMALL, 4, torch.device("cuda", n)) for n in (0, 1)]
     alike = sum(map(eq, *found))
@@ -213,9 +213,9 @@ def second_gpu(bench: Bench) -> Iterator[Result]:
 
 
 def two_ranks(bench: Bench) -> Iterator[Result]:
-    """Trains on two GPUs, if there are two, and on one: the same losses to rounding."""
+    """Compares losses of training on two GPUs, if there are two, with those on one."""
     if torch.cuda.device_count() < 2:
-        yield {"skipped": "There is one GPU at most."}
+        yield {"skipped": "The machine has fewer than two GPUs."}
         return
     with tempfile.TemporaryDirectory() as folder:
         losses = []
@@ -234,7 +234,7 @@ def two_ranks(bench: Bench) -> Iterator[Result]:
         yield {"steps": len(losses[0]), "difference": error, "ok": error < _ROUNDING}
 
 
-# with their deadlines in seconds
+# Parts with their deadlines in seconds
 CHECKS: list[tuple[Part, float]] = [
     (parity, 20.0),
     (against_fp64, 10.0),

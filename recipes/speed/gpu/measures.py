@@ -1,4 +1,4 @@
-"""How fast a GPU trains and translates, beside its own limits."""
+"""Measures the speed of training and translation on a GPU, and the GPU's limits."""
 
 import hashlib
 import platform
@@ -32,7 +32,7 @@ from recipes.speed.workload import BASE, Shape
 
 
 def versions(bench: Bench) -> Iterator[Result]:
-    """Software and hardware."""
+    """Reports software and hardware versions."""
     found: Result = {"nmt": nmt.__version__, "torch": torch.__version__}
     found |= {"python": platform.python_version(), "small": bench.small}
     if bench.is_gpu:
@@ -43,7 +43,7 @@ def versions(bench: Bench) -> Iterator[Result]:
 
 
 def ceilings(bench: Bench) -> Iterator[Result]:
-    """Copying memory, and the products of base and big; TB/s and TFLOP/s."""
+    """Measures memory copies and the products of base and big, in TB/s and TFLOP/s."""
     size = 1 << (20 if bench.small else 30)
     source = torch.ones(size, dtype=torch.uint8, device=bench.device)
     seconds = bench.seconds(lambda: source.clone())
@@ -66,19 +66,19 @@ def ceilings(bench: Bench) -> Iterator[Result]:
 
 
 def base_step(bench: Bench) -> Iterator[Result]:
-    """A step of the base model, the fastest way first."""
+    """Measures a step of the base model, the fastest path first."""
     for path in (*_compiled(bench, BASE), "eager"):
         yield {"path": path} | Training(bench, BASE, path).measured()
 
 
 def big_step(bench: Bench) -> Iterator[Result]:
-    """A step of the big model, the fastest way."""
+    """Measures a step of the big model on the fastest path."""
     for path in _compiled(bench, BIG)[:1]:
         yield {"path": path} | Training(bench, BIG, path).measured()
 
 
 def _compiled(bench: Bench, shape: Shape) -> list[FastPath]:
-    """The paths with compiled layers, the fastest first; tiny models are not compiled."""
+    """Returns the paths with compiled layers, fastest first; tiny models are not compiled."""
     if bench.small:
         return []
     config = configuration(shape, "bf16")
@@ -86,7 +86,7 @@ def _compiled(bench: Bench, shape: Shape) -> list[FastPath]:
 
 
 def decoding(bench: Bench) -> Iterator[Result]:
-    """Beam search in bf16, every output of the same length: step by step, and by graphs."""
+    """Measures beam search in bf16 with outputs of equal length, by plain steps and by graphs."""
     shape, length = bench.shape(BASE), 4 if bench.small else 30
     transformer = new_transformer(configuration(shape, "bf16"))
     transformer.initialize(1)
@@ -117,9 +117,9 @@ def decoding(bench: Bench) -> Iterator[Result]:
 
 
 def test_set(bench: Bench) -> Iterator[Result]:
-    """As many sentences as newstest2014 has, in bf16, outputs about as long as sources.
+    """Translates as many sentences as newstest2014 has, in bf16, with outputs of similar length.
 
-    One batch at a time and two in turn; the first pass captures graphs, the second has them.
+    Measures one batch at a time and two in turn. The first pass captures graphs for the second.
     """
     shape = bench.shape(BASE)
     transformer = new_transformer(configuration(shape, "bf16"))
@@ -145,7 +145,7 @@ def test_set(bench: Bench) -> Iterator[Result]:
 
 
 def deterministic(bench: Bench) -> Iterator[Result]:
-    """The same four steps twice in deterministic mode: the weights' hashes, and the cost."""
+    """Repeats four steps in deterministic mode; reports hashes of the weights, and the cost."""
     torch.use_deterministic_algorithms(True)
     try:
         hashes = []
@@ -168,7 +168,7 @@ def _hash(module: torch.nn.Module) -> str:
 
 
 def profiled(bench: Bench) -> Iterator[Result]:
-    """Where the time of an eager step goes: the first 15."""
+    """Profiles an eager step: the 15 operations that take the most time."""
     steps = Training(bench, BASE)
     steps.step()
     bench.wait()
@@ -185,7 +185,7 @@ def profiled(bench: Bench) -> Iterator[Result]:
                "share": round(spent / total, 4)}  # fmt: skip
 
 
-# with their deadlines in seconds; together with those of the checks less than eight minutes
+# Parts with their deadlines in seconds; all deadlines, with the checks', sum to under 8 minutes
 MEASURES: list[tuple[Part, float]] = [
     (versions, 5.0),
     (ceilings, 15.0),

@@ -1,4 +1,4 @@
-"""CTranslate2, which only translates, with the weights that this project has."""
+"""CTranslate2, which only translates, with this project's weights."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import torch
 
 from recipes.speed.workload import BASE, Shape, Sources
 
-# bf16 is not among what it can do on a CPU
+# It does not support bf16 on a CPU
 _COMPUTE_TYPES = {"fp32": "float32", "int8": "int8"}
 
 
@@ -20,7 +20,7 @@ def version() -> str:
 
 def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[int]]:
     with tempfile.TemporaryDirectory() as folder:
-        # in a process of its own: this one's peak of memory is measured
+        # in another process, because this process's peak memory is measured
         name = "random" if shape == BASE else "small"
         convert = [sys.executable, "-m", "recipes.speed.ctranslate2_model", name, folder]
         subprocess.run(convert, check=True, stdout=subprocess.DEVNULL)
@@ -50,7 +50,7 @@ def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[i
 
 
 def _tokens(batch: Sources) -> list[list[str]]:
-    """Without the end, which it adds itself."""
+    """Returns sources without EOS, which CTranslate2 adds."""
     return [
         [f"w{number}" for number in ids[: length - 1].tolist()]
         for ids, length in zip(batch.src, batch.src_lengths.tolist(), strict=True)

@@ -1,7 +1,6 @@
 """fairseq's Transformer and its label-smoothed loss.
 
-Its ids differ: BOS 0, padding 1, end 2; sources are padded on the left and targets begin with
-the end symbol.
+Its ids differ: BOS 0, padding 1, EOS 2. Sources are padded on the left, and targets begin with EOS.
 """
 
 import dataclasses
@@ -14,7 +13,7 @@ from torch import Tensor
 from recipes.speed.plain_step import Step, plain_step
 from recipes.speed.workload import EOS, PAD, Batch, Shape
 
-# since Python 3.11 dataclasses refuse defaults without a hash, and those of fairseq's have none
+# since Python 3.11 dataclasses refuse unhashable defaults, which fairseq has
 _dataclass = dataclasses.dataclass
 dataclasses.dataclass = partial(_dataclass, unsafe_hash=True)
 try:
@@ -54,7 +53,7 @@ def training_step(shape: Shape, precision: str) -> Step:
 
 
 def _model(shape: Shape) -> TransformerModel:
-    dictionary = Dictionary()  # with four special symbols
+    dictionary = Dictionary()  # has four special tokens
     for number in range(shape.vocabulary - len(dictionary)):
         dictionary.add_symbol(f"w{number}")
     settings = Namespace(
@@ -76,7 +75,7 @@ def _model(shape: Shape) -> TransformerModel:
 
 
 def _renumbered(ids: Tensor) -> Tensor:
-    """0 and 1, which are padding and BOS of the workload, change places."""
+    """Exchanges 0 and 1, the workload's padding and BOS."""
     return torch.where(ids <= 1, 1 - ids, ids)
 
 

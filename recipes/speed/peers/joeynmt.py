@@ -65,7 +65,7 @@ def _model(shape: Shape) -> Model:
 
 
 def _vocabulary(size: int) -> Vocabulary:
-    """Without its constructor, whose time grows with the square of the size."""
+    """Avoids the constructor, whose time grows with the square of the size."""
     vocabulary = object.__new__(Vocabulary)
     vocabulary.specials = ["<pad>", "<s>", "</s>", "<unk>"]
     vocabulary.lang_tags = []

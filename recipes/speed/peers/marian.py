@@ -1,4 +1,4 @@
-"""Hugging Face's `MarianMTModel`, with the smoothed loss of its `Trainer`."""
+"""Hugging Face's `MarianMTModel`, with the label-smoothed loss of its `Trainer`."""
 
 import torch
 import transformers
@@ -32,7 +32,7 @@ def training_step(shape: Shape, precision: str) -> Step:
 
 
 def _config(shape: Shape) -> MarianConfig:
-    """The library's default attention; no dropout where the other systems have none."""
+    """Uses the library's default attention, and dropout only where the other systems have it."""
     torch.manual_seed(1)
     return MarianConfig(
         vocab_size=shape.vocabulary,

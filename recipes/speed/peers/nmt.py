@@ -34,7 +34,7 @@ def version() -> str:
 def training_step(
     shape: Shape, precision: str, of_batch: Callable[[Batch], layout.Batch] | None = None
 ) -> Step:
-    """Everything a user's run does in a step: schedule, finite check, Adam."""
+    """Returns a function for a complete training step: schedule, finite check, Adam."""
     of_batch = of_batch or one_per_row
     keep_freed_memory()
     config = configuration(shape, precision)
@@ -58,7 +58,7 @@ def training_step(
 
 
 def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[int]]:
-    """The weights that `configuration` and seed 1 give, which other systems are given too."""
+    """Returns a translator with the weights of seed 1, which other systems also get."""
     keep_freed_memory()
     config = configuration(shape, "fp32")
     transformer = new_transformer(config)
@@ -76,7 +76,7 @@ def translation(shape: Shape, precision: str) -> Callable[[Sources, int], list[i
 
 
 class Endless(Stepper):
-    """Steps at which no sentence ends, so that all translations have the greatest length."""
+    """Steps that never choose EOS, so that all translations have the maximum length."""
 
     def step(self, last_tokens: torch.Tensor, parents: torch.Tensor) -> torch.Tensor:
         logits = super().step(last_tokens, parents)
@@ -85,7 +85,7 @@ class Endless(Stepper):
 
 
 def configuration(shape: Shape, precision: str) -> Config:
-    """The paper's base model, in the workload's shape."""
+    """Returns the paper's base model with the workload's shape."""
     d_k = shape.d_model // shape.heads
     return load(
         CONFIG,
@@ -105,12 +105,12 @@ def configuration(shape: Shape, precision: str) -> Config:
 
 
 def one_per_row(batch: Batch) -> layout.Batch:
-    """The workload's own rows."""
+    """Returns a batch with the workload's own rows."""
     return layout.Batch(Tokens.of_rows(batch.src), Tokens.of_rows(batch.tgt_in), batch.tgt_out)
 
 
 def packed(batch: Batch, shape: layout.Shape, device: torch.device = CPU) -> layout.Batch:
-    """The same pairs, several in a row."""
+    """Returns the same pairs, several per row."""
     sides = (batch.src, batch.src_lengths), (batch.tgt_out, batch.tgt_lengths)
     src, tgt = ([ids[:n].numpy() for ids, n in zip(*side, strict=True)] for side in sides)
     pairs = list(map(Pair, src, tgt))

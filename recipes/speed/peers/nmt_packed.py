@@ -1,4 +1,4 @@
-"""This project as `nmt train` arranges sentences: of any length, several packed into a row."""
+"""This project with sentences of random lengths, several packed into a row as in `nmt train`."""
 
 from functools import partial
 

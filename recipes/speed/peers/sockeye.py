@@ -1,4 +1,4 @@
-"""Sockeye's Transformer and its default loss, eager where its trainer would trace."""
+"""Sockeye's Transformer and its default loss, in eager mode, whereas its trainer traces."""
 
 import sockeye
 import torch
@@ -37,7 +37,7 @@ def training_step(shape: Shape, precision: str) -> Step:
 
 
 def _lengths(lengths: Tensor) -> Tensor:
-    """Beside each length the number of tokens that are a prefix, none."""
+    """Adds the number of prefix tokens, zero, to each length."""
     return torch.stack([lengths, torch.zeros_like(lengths)], dim=1).int()
 
 

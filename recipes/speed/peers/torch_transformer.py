@@ -1,7 +1,6 @@
-"""`torch.nn.Transformer` as PyTorch's tutorials train it, with tied embeddings.
+"""`torch.nn.Transformer` as in PyTorch's tutorials, with tied embeddings.
 
-It drops attention weights and hidden units of the feed-forward networks too, which the other
-systems do not.
+Unlike the other systems, it also has dropout on attention weights and in feed-forward networks.
 """
 
 import math

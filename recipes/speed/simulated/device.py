@@ -1,18 +1,18 @@
-"""A GPU for the program, simulated on a CPU: tensors on "cuda:0", and a log of what they cost.
+"""A GPU simulated on a CPU: tensors on "cuda:0", and a log of their cost.
 
 What the program does on a GPU depends on `tensor.device`, on autocast's rules for CUDA and on
-when a copy arrives. All of that can be shown without one. Inside the block of a `SimulatedGpu`,
-tensors on "cuda:0" have their values in the memory of the CPU, or have none ("meta"), so that a
-step of the big model takes seconds and no memory. The block
+when a copy arrives. All of that can be simulated. Inside the block of a `SimulatedGpu`, tensors on
+"cuda:0" have their values in CPU memory, or have none ("meta"), so that a step of the big model
+takes seconds and no memory. The block
 
 * refuses operations that a GPU refuses, for devices and types (`rules`);
 * logs where the host waits for the device: blocking copies, `.item()`, indexing by a mask;
-* delays copies to the host that do not block: their values arrive when the program waits for an
-  event recorded after the copy, and are garbage before;
-* counts kernels and the bytes of living tensors, rounded up to 512 as torch's allocator does.
+* delays non-blocking copies to the host: their values are garbage until the program waits for an
+  event that it recorded after the copy;
+* counts kernels, and the bytes of live tensors, rounded up to 512 as by torch's allocator.
 
-Kernels are operations of ATen other than views, as eager mode calls them; a fused optimizer
-counts as one. Streams, several devices, NCCL, CUDA graphs and compiled code are not simulated.
+Kernels are operations of ATen other than views, as in eager mode; a fused optimizer counts as one.
+Streams, several devices, NCCL, CUDA graphs and compiled code are not simulated.
 """
 
 import os
@@ -29,7 +29,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-import torch._dynamo  # which looks at `torch.cuda`, and would be imported inside the block
+import torch._dynamo  # which reads `torch.cuda`, and would be imported inside the block
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils import _foreach_utils
@@ -39,7 +39,7 @@ import nmt
 from recipes.speed.simulated import rules
 
 DEVICE = torch.device("cuda", 0)
-_GARBAGE = 0x7F  # in each byte of memory that a copy has not reached yet
+_GARBAGE = 0x7F  # each byte of memory whose copy has not arrived
 _ROUNDED_TO = 512  # bytes
 _MEMORY = 80 << 30  # bytes
 _PROGRAM = str(Path(nmt.__file__).parent) + os.sep
@@ -47,7 +47,7 @@ aten = torch.ops.aten
 
 
 class GpuTensor(Tensor):
-    """A tensor that says it is on the simulated GPU; `inner` is on the CPU or "meta"."""
+    """A tensor on the simulated GPU; `inner` is on the CPU or "meta"."""
 
     inner: Tensor
 
@@ -63,7 +63,7 @@ class GpuTensor(Tensor):
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
         if func is torch.ops.prim.device.default:
             return DEVICE
-        raise RuntimeError(f"{func} outside of the block of the simulated GPU")
+        raise RuntimeError(f"{func} was called outside the block of the simulated GPU.")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         copied = self.detach().clone().requires_grad_(self.requires_grad)
@@ -81,41 +81,41 @@ class GpuTensor(Tensor):
 
 @dataclass(frozen=True)
 class Wait:
-    """The host waited for the device."""
+    """A wait of the host for the device."""
 
     what: str  # the operation
     place: str  # file:line of the program
-    callers: tuple[str, ...]  # names of the functions on the stack, the innermost first
-    is_explicit: bool = False  # asked for by an event or a stream
+    callers: tuple[str, ...]  # names of the functions on the stack, innermost first
+    is_explicit: bool = False  # whether an event or a stream was waited for
 
     def __str__(self) -> str:
         return f"{self.place} {self.what}"
 
 
 class SimulatedGpu(TorchDispatchMode):
-    """The device, in a block.
+    """The device, for a block.
 
     Attributes:
         waits: where the host waited for the device, in order.
-        kernels: calls of each operation.
-        bytes, peak: of tensors on the device, now and at most.
+        kernels: number of calls by operation.
+        bytes, peak: current and maximum bytes of tensors on the device.
     """
 
     def __init__(self, *, has_values: bool):
-        """`has_values`: whether to compute, on the CPU; otherwise the host reads zeros."""
+        """`has_values`: whether to compute values, on the CPU; otherwise the host reads zeros."""
         super().__init__()
         self.has_values, self.host = has_values, torch.device("cpu" if has_values else "meta")
         self.waits: list[Wait] = []
         self.kernels: Counter[str] = Counter()
         self.bytes = self.peak = 0
         self._storages: dict[int, weakref.ref] = {}
-        self._copies: list[tuple[Tensor, Tensor]] = []  # to the host; those that are under way
-        self._issued = 0  # copies to the host since the beginning
+        self._copies: list[tuple[Tensor, Tensor]] = []  # pending copies to the host
+        self._issued = 0  # copies to the host so far
         self._stack = ExitStack()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled in the block, and the check takes time
+        return False  # nothing in the block is compiled, and the check takes time
 
     def __enter__(self):
         self._stack.enter_context(_cuda(self))
@@ -134,16 +134,16 @@ class SimulatedGpu(TorchDispatchMode):
             super().__exit__(None, None, None)
 
     def restart(self) -> None:
-        """Forgets what was counted; tensors that live now begin the new peak."""
+        """Resets the counts; live tensors start the new peak."""
         self.waits, self.kernels, self.peak = [], Counter(), self.bytes
 
     @property
     def implicit_waits(self) -> list[Wait]:
-        """Those that nobody asked for."""
+        """Returns the waits that were not requested by an event or a stream."""
         return [wait for wait in self.waits if not wait.is_explicit]
 
     def wait(self, what: str, copies: int | None = None, *, is_explicit: bool = False) -> None:
-        """Logs that the host waits until the device has done `copies` copies; None: all."""
+        """Logs a wait until the device has done `copies` copies, or all if it is None."""
         self.waits.append(Wait(what, *_caller(), is_explicit))
         done = len(self._copies) - self._issued + (self._issued if copies is None else copies)
         for there, values in self._copies[: max(0, done)]:
@@ -159,7 +159,7 @@ class SimulatedGpu(TorchDispatchMode):
         to_here = target is not None and torch.device(target).type == "cuda"
         if not (to_here or any(type(each) is GpuTensor for each in tensors)):
             return func(*args, **kwargs)
-        if _is_composite(func):  # in inference mode these are not taken apart before
+        if _is_composite(func):  # inference mode does not decompose these earlier
             with self._on():
                 return func.decompose(*args, **kwargs)
         if func is aten._to_copy.default or func is aten.copy_.default:
@@ -172,7 +172,7 @@ class SimulatedGpu(TorchDispatchMode):
         return self._computed(func, args, kwargs)
 
     def _computed(self, func, args, kwargs) -> Any:
-        """Calls an operation on the inner tensors; what comes out is on the device."""
+        """Calls an operation on the inner tensors, and puts the results on the device."""
         outer: dict[int, Tensor] = {}
 
         def inner(tensor: Tensor) -> Tensor:
@@ -205,7 +205,7 @@ class SimulatedGpu(TorchDispatchMode):
         self.bytes -= size
 
     def _count(self, func, args, found) -> None:
-        """Counts a kernel unless the operation only made a view, or memory without values."""
+        """Counts a kernel, unless the operation only made a view or allocated memory."""
         if func.is_view:
             return
         name, schema = func._schema.name.removeprefix("aten::"), func._schema
@@ -218,7 +218,7 @@ class SimulatedGpu(TorchDispatchMode):
             self.kernels[name] += 1
 
     def _copied(self, func, args, kwargs) -> Tensor:
-        """Calls `_to_copy` or `copy_`, within the device or from one side to the other."""
+        """Calls `_to_copy` or `copy_`, within the device or between device and host."""
         is_new = func is aten._to_copy.default
         source = args[0] if is_new else args[1]
         is_from_here = to_here = type(source) is GpuTensor
@@ -233,7 +233,7 @@ class SimulatedGpu(TorchDispatchMode):
         return self._fetched(func, source, args, kwargs)
 
     def _sent(self, func, source: Tensor, args, kwargs) -> Tensor:
-        """Copies to the device, which only page-locked memory allows without a wait."""
+        """Copies to the device; only page-locked memory avoids a wait."""
         if source.numel() and not (_is_non_blocking(args, kwargs) and source.is_pinned()):
             self.wait(f"copy of {tuple(source.shape)} to the device")
         self.kernels["copy to the device"] += 1
@@ -243,7 +243,7 @@ class SimulatedGpu(TorchDispatchMode):
         return args[0]
 
     def _fetched(self, func, source: GpuTensor, args, kwargs) -> Tensor:
-        """Copies to the host, at once or, if nothing waits for the copy, later."""
+        """Copies to the host, immediately or, without blocking, later."""
         self.kernels["copy to the host"] += 1
         if self.has_values:
             values = source.inner.detach().clone()
@@ -264,7 +264,7 @@ class SimulatedGpu(TorchDispatchMode):
 
 
 def _is_non_blocking(args, kwargs) -> bool:
-    """Of the arguments of `_to_copy` or `copy_`."""
+    """Returns the argument `non_blocking` of `_to_copy` or `copy_`."""
     return bool(kwargs.get("non_blocking", args[2] if len(args) > 2 else False))
 
 
@@ -275,7 +275,7 @@ def _is_composite(func) -> bool:
 
 
 def _mapped(change: Callable[[Tensor], Tensor], value: Any) -> Any:
-    """`value` with each tensor in it changed."""
+    """Returns `value` with each tensor in it changed."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, list | tuple):
@@ -299,7 +299,7 @@ def _caller() -> tuple[str, tuple[str, ...]]:
 
 
 class _Event:
-    """Recorded after some copies to the host; waiting for it waits for those."""
+    """An event after some copies to the host; synchronizing waits for those copies."""
 
     def __init__(self, gpu: SimulatedGpu):
         self._gpu, self._copies = gpu, 0
@@ -317,7 +317,7 @@ class _Event:
 
 @contextmanager
 def _cuda(gpu: SimulatedGpu) -> Iterator[None]:
-    """Puts stand-ins in the place of what the program uses of `torch.cuda`."""
+    """Replaces the parts of `torch.cuda` that the program uses."""
 
     def nothing(*args: object, **kwargs: object) -> None:
         pass
@@ -327,7 +327,7 @@ def _cuda(gpu: SimulatedGpu) -> Iterator[None]:
         yield
 
     def graph(*args: object, **kwargs: object) -> None:
-        raise RuntimeError("a simulated GPU captures no graphs")
+        raise RuntimeError("A simulated GPU captures no graphs.")
 
     def synchronize(*args: object) -> None:
         gpu.wait("device", is_explicit=True)
@@ -360,8 +360,8 @@ def _cuda(gpu: SimulatedGpu) -> Iterator[None]:
         patch.object(F, "scaled_dot_product_attention", attention),
         patch.object(_foreach_utils, "_foreach_supported_types", [Tensor, GpuTensor]),
     ):
-        # `inner` moves along when a module is converted; `torch.tensor` makes its copy explicit;
-        # a backward pass stays in this thread, where the program's lines can be seen
+        # `inner` moves when a module is converted; `torch.tensor` copies explicitly; a backward
+        # pass stays in this thread, where the program's lines are on the stack
         torch.__future__.set_swap_module_params_on_conversion(True)
         torch._C._set_only_lift_cpu_tensors(True)
         try:

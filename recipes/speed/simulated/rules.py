@@ -1,7 +1,7 @@
-"""What a GPU's kernels refuse, and which operations make the host wait.
+"""The operations that a GPU refuses, and those for which the host waits.
 
 A CPU's kernels, and those without values, accept some tensors that CUDA's refuse. The rules are
-those of ATen's CUDA kernels (torch 2.13); errors are worded as torch words them.
+those of ATen's CUDA kernels (torch 2.13), and the errors have torch's wording.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 aten = torch.ops.aten
 
-# their shape, or a number that the host needs, depends on values
+# operations whose shape, or a number that the host needs, depends on values
 _READ_BY_THE_HOST = {
     "_local_scalar_dense", "_unique2", "equal", "is_nonzero", "masked_select", "nonzero",
     "unique_consecutive", "unique_dim",
 }  # fmt: skip
-# (name, arguments by place): all of one type
+# (name, argument positions): arguments that must have the same type
 _OF_ONE_TYPE = {
     "addmm": (0, 1, 2), "baddbmm": (0, 1, 2), "bmm": (0, 1), "mm": (0, 1), "addbmm": (0, 1, 2),
     "gather": (0, "out"), "index_add": (0, 3), "index_add_": (0, 3), "index_copy": (0, 3),
@@ -34,7 +34,7 @@ _OF_ONE_TYPE = {
 
 
 def tensors_of(values: Iterable[Any]) -> list[Tensor]:
-    """The tensors among the arguments or results of an operation, also those in lists."""
+    """Returns the tensors among the arguments or results of an operation, also in lists."""
     found = []
     for value in values:
         if isinstance(value, Tensor):
@@ -48,8 +48,8 @@ def check(func: Any, args: Any, kwargs: Any, on_cpu: Sequence[Tensor]) -> None:
     """Raises RuntimeError if a GPU refuses to call `func` with these devices and types.
 
     Args:
-        on_cpu: the arguments that are not on the device. One without dimensions, a number, need
-            not be there, except in lists and as a keyword argument.
+        on_cpu: the arguments on the CPU. A tensor without dimensions (a number) is allowed there,
+            except in lists and as a keyword argument.
     """
     name = _name(func)
     far = [each for each in on_cpu if each.dim() or not any(each is one for one in args)]
@@ -69,7 +69,7 @@ def check(func: Any, args: Any, kwargs: Any, on_cpu: Sequence[Tensor]) -> None:
 
 
 def waits(func: Any, args: Any, kwargs: Any) -> str | None:
-    """Returns what the host has to wait for before `func` returns; None if it need not."""
+    """Returns what the host waits for before `func` returns; None if it does not wait."""
     name = _name(func)
     if name in _READ_BY_THE_HOST:
         return name
@@ -86,10 +86,10 @@ def waits(func: Any, args: Any, kwargs: Any) -> str | None:
 
 
 def attention_by(gpu: "SimulatedGpu", otherwise: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """`F.scaled_dot_product_attention` with a bias, as a GPU computes it.
+    """Returns `F.scaled_dot_product_attention` with a bias, as a GPU computes it.
 
-    Of CUDA's fused kernels only the memory-efficient one takes a bias: it keeps no weights, and
-    needs rows of the bias that begin at multiples of 8 elements.
+    Of CUDA's fused kernels, only the memory-efficient one takes a bias. It keeps no weights, and
+    the rows of the bias must begin at multiples of 8 elements.
     """
 
     def attention(
@@ -140,5 +140,5 @@ def _of_one_type(func: object, values: Any) -> None:
 
 
 def _copies_indices(name: str) -> bool:
-    """Whether the operation is an indexing that copies indices to the device itself."""
+    """Returns whether the operation is an indexing that copies indices to the device itself."""
     return name in ("index", "index_put", "index_put_", "_unsafe_index", "_index_put_impl_")

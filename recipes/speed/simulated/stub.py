@@ -1,7 +1,7 @@
-"""Builds and loads a stub of CUDA for a CPU build of PyTorch; `device` explains what it is for.
+"""Builds and loads a stub of CUDA for a CPU build of PyTorch; `device` explains its purpose.
 
-The stub must be loaded before `torch` is imported, which keeps what it finds, and stays for the
-whole process. So this module does not import torch.
+The stub must be loaded before `torch` is imported, because torch looks for CUDA only once, and it
+stays loaded. This module therefore does not import torch.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ SOURCE = Path(__file__).with_name("cuda_stub.cpp")
 
 @cache
 def load() -> None:
-    """Makes torch, imported after this call, believe that the machine has one CUDA device.
+    """Makes torch, if imported later, find one CUDA device.
 
     Raises:
         InputError: torch is not a CPU build, torch has been imported, or the stub cannot be
@@ -59,13 +59,13 @@ def _compiler() -> str | None:
 
 
 def _built() -> Path:
-    """Compiles the stub, which takes some three seconds, unless that was done for this torch."""
+    """Compiles the stub (about three seconds), unless that was done for this torch before."""
     key = f"{metadata.version('torch')} {_torch()} {SOURCE.read_text()}"
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nmt"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         made = Path(tempfile.mkdtemp(dir=folder))
-    except OSError:  # no home that can be written to
+    except OSError:  # the home directory is missing or read-only
         folder = made = Path(tempfile.mkdtemp())
     library = folder / f"cuda_stub_{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
     try:

@@ -1,6 +1,6 @@
-"""Training steps of the shipped configurations on a simulated GPU, and what they take.
+"""Measures training steps of the shipped configurations on a simulated GPU.
 
-Layers are not compiled, but slots have the shape that compiled layers are given.
+Layers are not compiled, but slots have the same shape as with compiled layers.
 """
 
 from collections.abc import Iterator
@@ -21,20 +21,20 @@ from nmt.training.step import optimizer_step
 from recipes.speed.simulated.device import DEVICE, SimulatedGpu
 
 CONFIGS = Path(__file__).parents[3] / "configs"
-SLOTS = {"base": [1, 4], "big": [1, 2, 4, 8]}  # into which the printed steps are cut
+SLOTS = {"base": [1, 4], "big": [1, 2, 4, 8]}  # slots per printed step
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a step takes."""
+    """The cost of a step."""
 
     peak: int  # bytes of tensors on the device
     kernels: int
-    waits: int  # of the host, within the step
+    waits: int  # of the host for the device, within the step
 
 
 class Training:
-    """Steps of a shipped configuration on the simulated GPU, whose block the caller has entered."""
+    """Steps of a shipped configuration; the caller has entered the simulated GPU's block."""
 
     def __init__(self, gpu: SimulatedGpu, model: str):
         """`model`: "base" or "big"."""
@@ -49,8 +49,8 @@ class Training:
         """Takes a step.
 
         Args:
-            slots: into which the step is cut.
-            first: take only so many of them. From the second slot on, all have the same peak.
+            slots: number of slots of the step.
+            first: take only the first slots. From the second slot on, all have the same peak.
         """
         settings, pair = self.config.training, Pair(*[np.array([EOS_ID], np.int32)] * 2)
         shape = fixed_shape(settings.batch_tokens, slots, self.config.data.max_length)
@@ -77,5 +77,5 @@ def table() -> Iterator[str]:
     for model, cuts in SLOTS.items():
         with SimulatedGpu(has_values=False) as gpu:
             training = Training(gpu, model)
-            training.step(1)  # makes what later steps keep: Adam's moments, positions
+            training.step(1)  # allocates Adam's moments and positions, which later steps keep
             yield from map(training.line, cuts)
