@@ -82,8 +82,8 @@ _SOURCE_NAME = "name of the source column; a dot reaches into a struct: translat
 _TARGET_NAME = "name of the target column"
 _LOSS_WEIGHT: Any = Field(
     default=None,
-    description="column with a loss weight for each pair, a finite number >= 0 by which the loss of "
-    "its target tokens is multiplied. Without it every weight is 1. (weight is how often a pair "
+    description="column with a loss weight for each pair, a finite number >= 0: the loss of its "
+    "target tokens is multiplied by it. Without it every weight is 1. (weight is how often a pair "
     "occurs)",
 )
 _WEIGHT: Any = Field(default=1.0, description="how often each pair occurs in an epoch")
