@@ -1,8 +1,8 @@
-"""Writes docs/reference.md: the library's names as their docstrings describe them, every setting.
+"""Writes docs/reference.md: the public Python interface and every setting.
 
     python docs/reference.py > docs/reference.md
 
-A page of stubs, read from the source: signatures as they are written there, with their comments.
+The page consists of stubs: signatures, comments and docstrings as they are written in the source.
 """
 
 import ast
@@ -17,26 +17,26 @@ from nmt.reporting.settings import settings_text
 _HEAD = """\
 # Reference
 
-Made from the source by `python docs/reference.py`; a test holds it to that. What is listed here is
-what `import nmt` offers. Other modules can be imported as well, but change without notice;
-[The code](code.md) is their map. Every option of a command: `nmt COMMAND --help`.
+This page is generated from the source by `python docs/reference.py`. It lists the public Python
+interface, the names in `nmt`, and every setting. Other modules ([the code](code.md)) may change
+without notice. `nmt COMMAND --help` lists the options of a command.
 """
 _SETTINGS = """\
 ## Settings
 
-What `nmt config` prints. [Your data](data.md) has examples.
+`nmt config` prints this list. [Your data](data.md) has examples.
 """
 
 
 def page() -> str:
-    """The whole page."""
+    """Returns the page."""
     names = [name for name in nmt.__all__ if not name.startswith("_")]
     parts = [_HEAD, *map(_section, sorted(names, key=_rank)), _SETTINGS, _fenced(settings_text())]
     return "\n".join(parts)
 
 
 def _rank(name: str) -> tuple[bool, bool, str]:
-    """The Translator first, errors last."""
+    """Sorts the Translator first and errors last."""
     return name.endswith("Error"), name != "Translator", name
 
 
@@ -51,7 +51,7 @@ def _section(name: str) -> str:
     heading = f"## {name}\n\n<!-- not run: stubs -->\n"
     import_line = f"from nmt import {name}\n\n\n"
     stub = _stub(node, source.splitlines())
-    if name != thing.__name__:  # which may make the line too long
+    if name != thing.__name__:  # the longer name may need another line
         stub = re.sub(r"def \w+\((.+)\) -> (.+):", rf"def {name}(\n    \1\n) -> \2:", stub, count=1)
     stub = re.sub(r" *# type: ignore\S*", "", stub)
     return f"{heading}\n{_fenced(import_line + stub, 'python')}"
@@ -62,12 +62,12 @@ def _fenced(text: str, language: str = "text") -> str:
 
 
 def _stub(node: ast.ClassDef | ast.FunctionDef, lines: list[str]) -> str:
-    """Signature and docstring; of a class also its fields, with comments, and public methods."""
+    """Returns signature and docstring, and for a class its fields and public methods."""
     first = node.body[0]
     begin = min([node.lineno, *(each.lineno for each in node.decorator_list)])
     is_one_line = lines[first.lineno - 1].endswith(": ...")
     head = lines[begin - 1 : first.lineno - (not is_one_line)]
-    if not ast.get_docstring(node):  # __init__, whose class says it; or an overload
+    if not ast.get_docstring(node):  # an overload, or __init__, which the class documents
         return textwrap.dedent("\n".join(head)).removesuffix(" ...") + " ..."
     parts = [textwrap.dedent("\n".join([*head, *lines[first.lineno - 1 : first.end_lineno]]))]
     members = node.body[1:] if isinstance(node, ast.ClassDef) else []
