@@ -305,7 +305,7 @@ def test_odd_facts_of_a_model_spoil_no_page(run: Path, changes: dict):
         (["run/model"], "page.html", "not a run directory"),
         ([""], "page.html", "not a run directory"),
         (["run"], "no/page.html", "/no for --output does not exist"),
-        (["run"], "run", "--output run is a directory"),
+        (["run"], "run", "run is a directory"),
         (["run"], "page.pdf", "the page is HTML, --output "),
     ],
 )
