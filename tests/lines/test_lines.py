@@ -447,7 +447,7 @@ def test_links_are_written_beside_the_translations(run):
     Path("in").write_bytes(b"a b\n")
     run(files={"alignment": "links"}, search=SearchOptions(n_best=3), numbered=True)
     assert Path("links").read_bytes() == b"0-0 1-1\n" * 3
-    with pytest.raises(InputError, match=r"alignment and output are the same file \./out"):
+    with pytest.raises(InputError, match="alignment and output are the same file out"):
         run(files={"alignment": "./out"})
 
 
@@ -576,7 +576,7 @@ def test_more_shards_than_lines_and_the_numbers_of_lines(run, capsys):
     assert [Path(f"out.{i}").read_bytes() for i in range(1, 5)] == [
         b"", b"A\n", b"", "B \ufffd\n".encode()
     ]  # fmt: skip
-    with pytest.raises(InputError, match="in:2,"):
+    with pytest.raises(InputError, match="in:2 is not valid UTF-8"):
         run(strict=True, files={"shard": (2, 2)})
     with pytest.raises(InputError, match=r"shard 1/2 .* input"):
         run(None, files={"shard": (1, 2)})
