@@ -54,8 +54,8 @@ class Guard:
         except asyncio.CancelledError:  # the server is stopping and waits no longer
             self.metrics.cut_off += 1
             if not status:
-                error = {"error": "The server is stopping."}
-                refusal = json_response(error, 503, {"Retry-After": "1"})
+                body = {"error": "The server is stopping."}
+                refusal = json_response(body, 503, {"Retry-After": "1"})
                 await refusal(scope, receive, sent)
         except Exception as error:
             place = str(error) if isinstance(error, FailedError) else where(error)

@@ -66,8 +66,8 @@ def test_a_forged_manifest_is_one_line(config, tmp_path: Path, name: str, capsys
 
 @pytest.mark.parametrize(
     ("number", "told"),
-    [(errno.EACCES, "Permission denied, .*arrow, check its permissions"),
-     (errno.EMFILE, "Too many open files, .*arrow, raise the limit")],
+    [(errno.EACCES, r"Permission denied: .*arrow\. Check its permissions"),
+     (errno.EMFILE, r"Too many open files: .*arrow\. Raise the limit")],
 )  # fmt: skip
 def test_a_shard_that_may_not_be_read_is_not_called_damaged(config, monkeypatch, number, told):
     def denied(path):
