@@ -111,4 +111,4 @@ def _recorded(prepared: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _corpora(data: Data) -> list[dict[str, Any]]:
-    return [corpus.model_dump(mode="json", exclude_defaults=True) for corpus in data.test]
+    return [corpus.model_dump(mode="json") for corpus in data.test]
