@@ -165,7 +165,8 @@ def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
         NoModelError: there are checkpoints, but none is sound.
     """
     start = checkpoints.newest(run.directory, note)
-    _refuse_different(run.ranks, start and start.step, f"checkpoints in {run.directory}")
+    step = start.step if start else 0
+    _refuse_different(run.ranks, step, f"checkpoints in {run.directory}")
     return start
 
 

@@ -169,7 +169,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
         ("tensor extra has shape (1,), but the conf", tensors({"extra": torch.zeros(1)})),
         (f"tensor {biased} has shape none", tensors({biased: None})),
         (f"tensor {biased} has shape (1, ", tensors({biased: weights[biased][None]})),
-        ("has shape none, the configuration asks for", sparse_file),
+        ("has shape none, but the configuration asks for", sparse_file),
         ("not a regular file", no_file),
         ("not a regular file", endless),
         ("model.d_model must be", config("d_model: 32", "d_model: 1000000000")),

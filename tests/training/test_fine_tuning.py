@@ -116,7 +116,8 @@ def test_a_model_of_other_languages_is_told(first: Path, tmp_path: Path, target:
     path = second(tmp_path, first, data={"target_language": target}, training={"max_steps": 1})
     assert main(["train", str(path)]) == 0
     told = (
-        f"nmt: warning: a model of en-de is fine-tuned on en-fr, training.initialize_from {first}"
+        f"nmt: warning: Model {first} (training.initialize_from) translates en-de, but is "
+        "fine-tuned on en-fr."
     )
     assert (told in capsys.readouterr().err) == (target != "de")
 

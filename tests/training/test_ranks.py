@@ -111,7 +111,7 @@ def test_a_world_of_no_number_is_told(settings, tmp_path, monkeypatch, capsys, v
     monkeypatch.setenv("WORLD_SIZE", value)
     assert main(["train", str(tmp_path / "config.yaml")]) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f'nmt: error: WORLD_SIZE is "{value}", environment, ')
+    assert line.startswith(f'nmt: error: WORLD_SIZE is "{value}" in the environment. ')
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_world_of_no_number_is_told(settings, tmp_path, monkeypatch, capsys, v
         ({"LOCAL_RANK": "1"}, "LOCAL_RANK is 1 in the environment, but WORLD_SIZE is not set."),
         ({"RANK": "1"}, "RANK is 1 in the environment, but WORLD_SIZE is not set."),
         ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK is 2 in the environment, but WORLD_SIZE is 2."),
-        ({"RANK": "x"}, 'RANK is "x", environment, '),
+        ({"RANK": "x"}, 'RANK is "x" in the environment. '),
     ],
 )
 def test_a_rank_outside_the_world_is_told(monkeypatch, capsys, environment, message):
@@ -136,7 +136,7 @@ def test_ranks_do_not_wait_for_data_to_be_prepared(settings, tmp_path):
     children = train_on(2, settings(data__directory=str(tmp_path / "none")), tmp_path / "children")
     assert [child.wait() for child in children] == [2, 2]
     [line] = [line for child in children for line in child.said.splitlines()]
-    assert line.startswith("nmt: error: ") and "run nmt prepare before torchrun" in line
+    assert line.startswith("nmt: error: ") and 'Run "nmt prepare" before torchrun.' in line
     assert not (tmp_path / "none").exists()
 
 
@@ -148,7 +148,7 @@ def test_ranks_that_see_different_files_are_told(settings, monkeypatch, name: st
         return [seen, None] if isinstance(seen, dict) == (name == "data") else [seen]
 
     monkeypatch.setattr(Ranks, "gather", gather)
-    with pytest.raises(InputError, match=f"ranks see different {name}, .*, use one file system"):
+    with pytest.raises(InputError, match=f"Ranks see different {name} .* Use one file system"):
         run(settings())
 
 
@@ -160,7 +160,9 @@ def test_a_master_that_nobody_is_takes_one_line(monkeypatch, capfd):
         for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("MASTER_ADDR", "localhost"),
                             ("MASTER_PORT", port)):  # fmt: skip
             monkeypatch.setenv(name, value)
-        with pytest.raises(InputError, match=f"localhost:{port}: .*refused.*check its addresses"):
+        with pytest.raises(
+            InputError, match=f"localhost:{port}: .*refused.*Check torchrun's addresses"
+        ):
             process_group(1).__enter__()
     assert capfd.readouterr().err == ""
 
