@@ -42,9 +42,6 @@ def one_line(text: str) -> str:
     return _UNFIT.sub(" ", text)
 
 
-told = one_line  # the former name, until its last importers are changed
-
-
 def count(number: int, noun: str) -> str:
     """Returns a number with its noun: "1 line", "2,000 lines"."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
@@ -135,7 +132,7 @@ class LostRankError(InputError):
     """A process of a distributed run has ended or is unreachable."""
 
 
-class ToldElsewhereError(InputError):
+class ReportedElsewhereError(InputError):
     """Another process of the run has reported the error, so this process ends silently.
 
     Args:

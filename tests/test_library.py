@@ -74,7 +74,7 @@ def test_an_argument_is_named_as_it_was_given():
         InputError("what, where", "more"),
         ArgumentError("{} {beam}", 3),
         errors.StorageError("full"),
-        errors.ToldElsewhereError(Status.DIVERGED),
+        errors.ReportedElsewhereError(Status.DIVERGED),
         errors.Stopped(15, "saved"),
     ],
     ids=lambda error: type(error).__name__,
@@ -92,7 +92,7 @@ def test_each_kind_of_error_has_its_status():
         "InputError": Status.INPUT,
         "ArgumentError": Status.INPUT,
         "LostRankError": Status.INPUT,
-        "ToldElsewhereError": Status.INPUT,  # default; instances take that of the other process
+        "ReportedElsewhereError": Status.INPUT,  # default; instances take that of the other process
         "NoModelError": Status.NO_MODEL,
         "DivergedError": Status.DIVERGED,
         "LastingError": Status.INPUT,

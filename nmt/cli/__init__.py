@@ -33,9 +33,9 @@ from nmt.cli.terminal import (
 )
 from nmt.errors import (
     InputError,
+    ReportedElsewhereError,
     Status,
     Stopped,
-    ToldElsewhereError,
     is_out_of_memory,
     of_system,
 )
@@ -86,7 +86,7 @@ def _status_of(argv: list[str] | None) -> int:
             arguments.command.run(arguments)
         flush_output()
         return Status.DONE
-    except ToldElsewhereError as error:
+    except ReportedElsewhereError as error:
         return error.status
     except InputError as error:
         return _refused(error, flags)

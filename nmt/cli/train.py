@@ -6,7 +6,7 @@ import os
 from nmt.cli.flags import add_config, load_config
 from nmt.cli.parser import Command
 from nmt.cli.terminal import print_result, say
-from nmt.errors import InputError, Stopped, ToldElsewhereError, one_line
+from nmt.errors import InputError, ReportedElsewhereError, Stopped, one_line
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -17,11 +17,11 @@ def _run(arguments: argparse.Namespace) -> None:
     try:
         config = load_config(arguments)
     except InputError as error:  # all ranks read the configuration; one per machine reports it
-        raise error if _is_first("LOCAL_RANK") else ToldElsewhereError(error.status) from None
+        raise error if _is_first("LOCAL_RANK") else ReportedElsewhereError(error.status) from None
     try:
         model = train(config, say)
     except Stopped as stopped:  # all ranks know where the run was saved; one reports it
-        raise stopped if _is_first("RANK") else ToldElsewhereError(stopped.status) from None
+        raise stopped if _is_first("RANK") else ReportedElsewhereError(stopped.status) from None
     if _is_first("RANK"):
         print_result(one_line(str(model)))
 

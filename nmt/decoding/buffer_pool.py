@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from nmt.errors import is_out_of_memory, told
+from nmt.errors import is_out_of_memory, one_line
 from nmt.model.devices import free_bytes, is_gpu
 from nmt.model.kernels.cuda_graphs import Capturer
 from nmt.model.kernels.static_stepper import BufferSize, DecodeBuffers, StaticStepper
@@ -126,7 +126,7 @@ class DecodeBufferPool:
         if self._is_sound is not False:
             line = f"Decoding on {self.device} runs without CUDA graphs and is slower: {reason}."
             advice = "Check that the installed torch supports this GPU and its driver."
-            print(told(f"nmt: warning: {line} {advice}"), file=sys.stderr)
+            print(one_line(f"nmt: warning: {line} {advice}"), file=sys.stderr)
         self._is_sound = False
         self._unused.clear()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from nmt.errors import told
+from nmt.errors import one_line
 from nmt.training.health import has_learnt
 from nmt.training.validation import Validation
 
@@ -67,7 +67,7 @@ class Console:
     def note(self, text: str) -> None:
         """Shows a message above the progress bar."""
         with contextlib.suppress(OSError):  # training outlives whoever reads its messages
-            self._bar.write(told(text), file=sys.stderr)
+            self._bar.write(one_line(text), file=sys.stderr)
 
 
 def _duration(seconds: float) -> str:

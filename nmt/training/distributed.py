@@ -210,7 +210,7 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
     Raises:
         LostRankError: a rank was lost.
         InputError: raised inside the block by this rank.
-        ToldElsewhereError: another rank raises the error that ended the run.
+        ReportedElsewhereError: another rank raises the error that ended the run.
     """
     has_gpu, size = torch.cuda.is_available(), world_size()
     device = _gpu() if has_gpu else torch.device("cpu")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from nmt.errors import InputError, LostRankError, Status, ToldElsewhereError
+from nmt.errors import InputError, LostRankError, ReportedElsewhereError, Status
 
 _LAST_WORDS_S = 5.0  # time in which the other ranks report how their part of the run ended
 _LOOK_AT_STORE_S = 1.0
@@ -114,7 +114,7 @@ class Peers:
                     if math.isinf(self._guarded_since):  # the main thread has come back meanwhile
                         continue
                     error = self.agreed(None)
-                    if not isinstance(error, ToldElsewhereError):
+                    if not isinstance(error, ReportedElsewhereError):
                         print(f"nmt: error: {error}", file=sys.stderr, flush=True)
                     os._exit(error.status)
 
@@ -144,10 +144,10 @@ class Peers:
             words = {}
         if error:
             is_said = own in [text for rank, (_, text) in words.items() if rank < self.rank]
-            return ToldElsewhereError(status) if is_said else error
+            return ReportedElsewhereError(status) if is_said else error
         causes = [status for status, text in words.values() if text]
         if causes or min(words, default=self.rank) != self.rank:
-            return ToldElsewhereError(max(causes, default=Status.INPUT))
+            return ReportedElsewhereError(max(causes, default=Status.INPUT))
         silent = set(range(self._world_size)) - {*words, self.rank}
         lost = sorted(silent & self.gone() or silent)  # others may be waiting for one that is gone
         names = f"rank {', '.join(map(str, lost))}" if lost else "the connection between ranks"

@@ -38,7 +38,7 @@ def train(config: Config, note: Note) -> Path:
 
     Raises:
         InputError: bad input, lock held; its subclasses: no sound checkpoint, divergence, storage,
-            a lost rank. One of several ranks raises it, the others raise ToldElsewhereError.
+            a lost rank. One of several ranks raises it, the others raise ReportedElsewhereError.
         Stopped: a signal asked to stop; the run was saved.
     """
     keep_freed_memory()
