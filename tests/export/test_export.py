@@ -177,7 +177,7 @@ def test_what_differs_from_our_translations_is_found():
     for tokens in ([6, 7], [6, 7, EOS_ID]):
         check.compare([sample] * 2, [tokens] * 2, [close] * 2, "x")
     for tokens, logs in (([6, 8], close), ([6], close), ([6, 7], [-0.5, -0.2502, -0.125])):
-        with pytest.raises(ExportError, match="x model .* Nothing was exported"):
+        with pytest.raises(ExportError, match=r"x model .* Nothing was exported"):
             check.compare([sample] * 2, [[6, 7], tokens], [close, logs], "x")
 
 

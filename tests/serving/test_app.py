@@ -137,7 +137,7 @@ WRONG = [
     ({"text": 1}, "text must be a string"), ({"text": "a", "texts": ["a"]}, "either"),
     ({}, "Give either text or texts"),
     ({"text": "a", "bean": 3}, "Unknown field 'bean'"), ({"text": "a", "beam": 0}, "beam: "),
-    ({"text": "a", "beam": 17}, "beam must be at most 16"), ({"text": "a", "beam": True}, "beam: "),
+    ({"text": "a", "beam": 17}, "beam must be at most 16"), ({"text": "a", "beam": True}, "beam must be"),
     ({"text": "a", "n_best": 17}, "n_best must be at most 16"),
     (b'{"text": "a", "length_penalty": NaN}', "length_penalty: "),
     ({"text": "a", "length_penalty": -1}, "length_penalty: "),
@@ -304,7 +304,7 @@ def test_who_waits_too_long_or_leaves_is_not_translated_for():
         gone.close()
         wait_until(lambda: "nmt_waiting_requests 0.0" in ask(port, "/metrics")[1])
         status, answer = ask(port, "/api/translate", {"text": "late"})
-        assert status == 503 and "no answer within 0.6 s" in answer["error"]
+        assert status == 503 and "No answer within 0.6 s" in answer["error"]
         translator.free.set()
         first.join()
         assert ask(port, "/api/translate", {"text": "then"})[0] == 200
