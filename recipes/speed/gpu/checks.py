@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.config import Config, load
 from nmt.data import layout
-from nmt.decoding.beam_search import Hypothesis, Steps, search
+from nmt.decoding.beam_search import Hypothesis, StepInterface, search
 from nmt.decoding.buffer_pool import DecodeBufferPool
 from nmt.model.attention import Visibility, attention
 from nmt.model.kernels.dropout import Dropout, Randomness
@@ -91,7 +91,7 @@ def _translated(shape: Shape, beam: int, device: torch.device) -> list[list[int]
 
 
 def searched(
-    steps: Steps, n: int, beam: int, length: int, device: torch.device
+    steps: StepInterface, n: int, beam: int, length: int, device: torch.device
 ) -> list[list[Hypothesis]]:
     """Translates `n` sentences into at most `length` tokens each."""
     with torch.inference_mode():
