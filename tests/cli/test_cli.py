@@ -216,7 +216,7 @@ def test_r21_closed_streams(model: Path, tmp_path: Path):
     text = tmp_path / "text"
     text.write_text("The dog.\n")
     for fault, status, error in (
-        (without_output, 2, "standard output is closed"),
+        (without_output, 2, "Standard output is closed"),
         (write_to_a_full_device, 5, "No space left"),
     ):
         child = children.nmt("translate", model / "model", "--beam", 1, "--input", text,

@@ -56,7 +56,7 @@ def test_files_of_a_run_or_of_data_are_no_output(run: Path, capsys, command: str
     (run / name).parent.mkdir(parents=True, exist_ok=True)
     before = files(run)
     line = refusal(capsys, command, run / name)
-    assert line.startswith("nmt: error: among nmt's own files in ") and str(run / name) in line
+    assert f"--output {run / name} is among nmt's own files in {run}" in line
     (run.parent / "link").symlink_to(run / name)
     assert "nmt's own files" in refusal(capsys, command, run.parent / "link")
     assert files(run) == before
