@@ -255,5 +255,5 @@ def _translated(
         found = translator.translate(tests.sources, options, progress=bar.update)
     if cut := sum(each.parts > 1 for each in found):
         long = count(cut, "sentence")
-        note(f"nmt: warning: {long} above the maximum length, translated in parts.")
+        note(f"nmt: warning: Translated {long} in parts because of the maximum length.")
     return [each.text for each in found]

@@ -252,7 +252,7 @@ def test_source_and_reference(model):
     assert content["chrf"] == round(expected.chrf, 6)
     assert content["bleu_signature"].startswith("nrefs:1|") and content["sentences"] == 20
     [note] = notes
-    assert note.startswith("nmt: warning: 20 sentences ") and "in parts" in note
+    assert note.startswith("nmt: warning: Translated 20 sentences ") and "in parts" in note
 
 
 def test_the_models_own_test_set(model):
