@@ -104,7 +104,7 @@ class InferenceCopy:
             else:
                 translating = transformer
             translator = Translator(translating, tokenizer, config, target_symbols)
-            translator.search.out_of_memory = "lower decoding.beam"
+            translator.search.out_of_memory = "Lower decoding.beam."
         if is_gpu(device):
             translator.transformer.load_state_dict(transformer.state_dict())
             self._translator = translator

@@ -4,9 +4,9 @@
 import { asTable, button, element, paper, percent, roving, stop } from "./dom.js";
 
 const KINDS = {
-  encoder: { name: "Encoder", says: "every token of the source looks at all of the source", queries: "source", keys: "source" },
-  decoder: { name: "Decoder", says: "a token being written looks at what was written before it", queries: "target", keys: "read" },
-  cross: { name: "Cross", says: "a token being written looks at the source", queries: "target", keys: "source" },
+  encoder: { name: "Encoder", says: "every token of the source attends to all of the source", queries: "source", keys: "source" },
+  decoder: { name: "Decoder", says: "a token being written attends to what was written before it", queries: "target", keys: "read" },
+  cross: { name: "Cross", says: "a token being written attends to the source", queries: "target", keys: "source" },
 };
 const CELL = 20; // px of a cell in the large picture
 
@@ -100,7 +100,7 @@ export function attentionView(box, { open, point = () => {}, choose = () => {} }
     };
     const isMasked = view.kind === "decoder";
     const grid = element("div", { class: "heat" },
-      element("div", { class: "corner" }, element("span", {}, "looks at →")),
+      element("div", { class: "corner" }, element("span", {}, "attends to →")),
       element("div", { class: "keys", "aria-hidden": "true" }, ...labels.keys),
       element("div", { class: "queries", "aria-hidden": "true" }, ...labels.queries),
       element("div", { class: "map" }, canvas, isMasked ? triangle(queries.length) : null));
