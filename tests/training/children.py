@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-import nmt.training
 import nmt.training.train
+from nmt import training
 from nmt.config import Config
 from nmt.training import loop, saving
 from nmt.training import step as steps
@@ -154,7 +154,7 @@ def before(name: str, deed: Callable[[], None]) -> Fault:
 
 
 def _before(name: str, deed: Callable[[], None]) -> None:
-    owner: object = nmt.training
+    owner: object = training
     *path, last = name.split(".")
     for part in path:
         owner = getattr(owner, part)

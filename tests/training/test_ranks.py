@@ -325,8 +325,8 @@ def test_r8_a_rank_is_lost_while_the_gpus_of_others_never_finish_or_they_validat
         "halted": begun("halted", 2, {0: stuck, 1: halted},
                         training__process_group_timeout_s=8, training__log_every=100),
         "validating": begun("validating", 2,
-                            {0: gpu(10), 1: all_of(gpu(), before("validate", kill))}),
-        "saving": begun("saving", 2, {0: all_of(gpu(5), before("_write", partial(time.sleep, 2))),
+                            {0: gpu(10), 1: all_of(gpu(), before("loop.validate", kill))}),
+        "saving": begun("saving", 2, {0: all_of(gpu(5), before("saving.checkpoints.save", partial(time.sleep, 2))),
                                       1: all_of(gpu(), after_step(5, soon(signal.SIGKILL)))}),
     }  # fmt: skip
     try:
@@ -393,7 +393,9 @@ def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path)
         # on a GPU, where to leave the group would wait for the other rank for ever
         "exhausted": begun("exhausted", {1: all_of(gpu(0), no_memory())}),
         # in the pass whose gradients are thrown away
-        "exhausted early": begun("exhausted early", {1: before("_settled", _exhaust)}),
+        "exhausted early": begun(
+            "exhausted early", {1: before("loop._after_a_discarded_pass", _exhaust)}
+        ),
         "full": begun("full", {0: full_disk()}),
         "uneven": begun("uneven", training__micro_batches=3),
     }
@@ -438,7 +440,7 @@ def _poison() -> None:
 
 
 def no_memory():
-    return before("optimizer_step", _exhaust)
+    return before("loop.optimizer_step", _exhaust)
 
 
 def _exhaust() -> None:
@@ -451,7 +453,7 @@ def _exhaust() -> None:
 
 
 def full_disk():
-    return before("checkpoints.save", partial(_fail_with, 28))
+    return before("saving.checkpoints.save", partial(_fail_with, 28))
 
 
 def _fail_with(number: int) -> None:
