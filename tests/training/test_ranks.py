@@ -316,6 +316,7 @@ def test_r8_a_rank_is_lost_while_the_gpus_of_others_never_finish_or_they_validat
         changes = TWO | changes | {"training__run_directory": str(tmp_path / name)}
         return train_on(world_size, settings(**changes), tmp_path / f"{name} said", faults)
 
+    slow_saving = before("saving.checkpoints.save", partial(time.sleep, 2))
     jobs = {
         # of three, so that two survivors must agree on who says it
         "killed": begun("killed", 3, {0: stuck, 1: killed, 2: stuck},
@@ -326,7 +327,7 @@ def test_r8_a_rank_is_lost_while_the_gpus_of_others_never_finish_or_they_validat
                         training__process_group_timeout_s=8, training__log_every=100),
         "validating": begun("validating", 2,
                             {0: gpu(10), 1: all_of(gpu(), before("loop.validate", kill))}),
-        "saving": begun("saving", 2, {0: all_of(gpu(5), before("saving.checkpoints.save", partial(time.sleep, 2))),
+        "saving": begun("saving", 2, {0: all_of(gpu(5), slow_saving),
                                       1: all_of(gpu(), after_step(5, soon(signal.SIGKILL)))}),
     }  # fmt: skip
     try:
@@ -388,6 +389,7 @@ def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path)
         changes = TWO | changes | {"training__run_directory": str(tmp_path / name)}
         return train_on(2, settings(**changes), tmp_path / f"{name} said", faults)
 
+    discarded_pass = partial(before, "loop._after_a_discarded_pass")
     jobs = {
         "diverged": begun("diverged", {1: poisoned_gradients(7)}),
         # on a GPU, where to leave the group would wait for the other rank for ever
