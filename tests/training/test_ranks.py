@@ -389,15 +389,13 @@ def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path)
         changes = TWO | changes | {"training__run_directory": str(tmp_path / name)}
         return train_on(2, settings(**changes), tmp_path / f"{name} said", faults)
 
-    discarded_pass = partial(before, "loop._after_a_discarded_pass")
+    in_the_discarded_pass = before("loop._after_a_discarded_pass", _exhaust)
     jobs = {
         "diverged": begun("diverged", {1: poisoned_gradients(7)}),
         # on a GPU, where to leave the group would wait for the other rank for ever
         "exhausted": begun("exhausted", {1: all_of(gpu(0), no_memory())}),
         # in the pass whose gradients are thrown away
-        "exhausted early": begun(
-            "exhausted early", {1: before("loop._after_a_discarded_pass", _exhaust)}
-        ),
+        "exhausted early": begun("exhausted early", {1: in_the_discarded_pass}),
         "full": begun("full", {0: full_disk()}),
         "uneven": begun("uneven", training__micro_batches=3),
     }
