@@ -319,7 +319,7 @@ class Translator:
         if not parts:
             return []
         with self._one_at_a_time, torch.inference_mode():
-            src = torch.from_numpy(with_eos(parts[0])[None]).to(self.device, torch.long)
+            src = torch.from_numpy(with_eos(parts[0])[None]).long().to(self.device)
             steps = self.search.started(src, 1, len(forced) + 1)
             for token in [BOS_ID, *forced]:
                 last = torch.tensor([[token]], device=self.device)

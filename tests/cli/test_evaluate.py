@@ -58,4 +58,4 @@ def test_model_may_stand_behind_the_references(capsys, tmp_path, monkeypatch):
     for references in ("r", "r r"):
         line = f"--source r --reference {references} {tmp_path} --device none"
         assert main(["evaluate", *line.split()]) == 3
-        assert f"no model, checkpoint or run, {tmp_path}, " in capsys.readouterr().err
+        assert f"{tmp_path} is not a model, checkpoint or run" in capsys.readouterr().err

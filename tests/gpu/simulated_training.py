@@ -142,7 +142,7 @@ def test_a_run_in_bf16_is_a_cpus(gpu, settings, tmp_path, monkeypatch):
                 train(config, print)
     # the steps themselves are another test's; the other calls read values
     apart = {"optimizer_step", "choose_path", "validate", "save"}
-    waits = [each for each in gpu.implicit_waits if "_train" in each.callers]
+    waits = [each for each in gpu.implicit_waits if "train_steps" in each.callers]
     between = {str(each) for each in waits if not apart & set(each.callers)}
     assert waits and not between, "\n".join(sorted(between))
     for found, expected in zip(*(losses(tmp_path / each) for each in ("gpu", "cpu")), strict=True):

@@ -18,8 +18,8 @@ from torch.nn.attention import flex_attention
 from nmt.config import Config
 from nmt.data.layout import fixed_shape, pack
 from nmt.errors import InputError
-from nmt.model import attention
 from nmt.model.attention import Visibility
+from nmt.model.kernels import flex
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import read_state
 from nmt.training import compiling, fast_paths
@@ -101,8 +101,8 @@ def test_flex_attention_is_the_plain_attention(settings, backend, flex_on_cpu):
             loss, _ = add_gradients(module, batch.to(CPU), 100.0, config)
         found.append([loss] + [p.grad for p in module.parameters()])
     assert len(graphs) == 2  # one of either stack
-    for plain, flex in zip(*found, strict=True):
-        torch.testing.assert_close(flex, plain, atol=1e-5, rtol=1e-4)
+    for plain, fast in zip(*found, strict=True):
+        torch.testing.assert_close(fast, plain, atol=1e-5, rtol=1e-4)
 
 
 def test_blocks_that_no_query_sees_are_skipped():
@@ -112,7 +112,7 @@ def test_blocks_that_no_query_sees_are_skipped():
     positions = torch.arange(256).expand(3, 256)
     sides = (segments, segments), (positions, positions)
     for causal, pair in ((False, [[1, 1], [1, 1]]), (True, [[1, 0], [1, 1]])):
-        blocks = attention.with_blocks(Visibility(*sides, causal=causal)).blocks
+        blocks = flex.with_blocks(Visibility(*sides, causal=causal)).blocks
         seen = [[[1, 0], [0, 1]], pair, [[0, 0], [0, 0]]]
         assert blocks.to_dense()[:, 0].tolist() == seen
 
@@ -199,7 +199,7 @@ def test_flex_attention_with_a_wrong_mask_is_left_for_compiled_layers(
     settings, monkeypatch, backend, flex_on_cpu, capsys
 ):
     """Sentences of a row that see each other change no shape and hardly the loss."""
-    with_blocks = attention.with_blocks
+    with_blocks = flex.with_blocks
 
     def leaking(visibility: Visibility) -> Visibility:
         query, key = (side.clamp(max=1) for side in visibility.segments)

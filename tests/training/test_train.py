@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from nmt.cli import main
 from nmt.config import Config, inline
+from nmt.data.pair import Pair
 from nmt.data.prepare import prepare
 from nmt.data.shards import read_shard
 from nmt.errors import InputError, NoModelError, Status, Stopped
@@ -269,7 +270,7 @@ def test_r13_a_token_that_was_changed_on_disk_is_never_used(settings, tiny_data,
     """It is another token of the vocabulary, so that its hash alone tells."""
     shutil.copytree(tiny_data / "data", tmp_path / "data")
     [shard] = (tmp_path / "data" / split).glob("*.arrow")
-    content, (_, target) = bytearray(shard.read_bytes()), read_shard(shard)
+    content, target = bytearray(shard.read_bytes()), read_shard(shard).target
     content[content.index(target[0].tobytes())] ^= 1
     shard.write_bytes(content)
     with pytest.raises(InputError, match=f"damaged file .*{shard.name}"):
@@ -423,7 +424,7 @@ def test_validation_pairs_that_are_all_beyond_the_learned_positions(settings, tm
 def test_pairs_as_long_as_the_learned_positions_are_validated(settings):
     config = settings(model__positions="learned", data__max_length=8)
     module = TransformerLoss(new_model(config, seed=1).eval(), 0.1)
-    pairs = [(np.full(s, 5), np.full(t, 5)) for s, t in ((8, 3), (2, 8), (9, 3), (2, 9))]
+    pairs = [Pair(np.full(s, 5), np.full(t, 5)) for s, t in ((8, 3), (2, 8), (9, 3), (2, 9))]
     *_, tokens = _losses(module, pairs, config, torch.device("cpu"), StopRequest())
     assert tokens == 3 + 8
 
