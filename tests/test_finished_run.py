@@ -64,7 +64,7 @@ def test_report_writes_one_page_of_several_runs(run: Path, tmp_path: Path, capsy
     assert main(["report", str(run), f"{run}/../run", "--output", str(page)]) == 0
     assert (run / "evaluation/test.json").is_file()
     captured = capsys.readouterr()
-    assert captured.out == "" and captured.err.endswith(f"written: {page}\n")
+    assert captured.out == "" and captured.err.endswith(f"Wrote {page}.\n")
     one = page.read_text()
     assert one.startswith("<!DOCTYPE html>") and one.rstrip().endswith("</html>")
     shutil.copytree(run, tmp_path / "other")

@@ -76,8 +76,8 @@ def test_the_peak_is_the_one_that_the_run_will_reach(capsys):
     )
     assert main(["info", str(captions), *shorter, "training.warmup_steps=250"]) == 0
     said = capsys.readouterr().out
-    assert "8.385e-03  peak, at step 250\n  warning: the learning rate will rise to 8.4e-03" in said
-    assert "training.warmup_steps 250" in said
+    assert "8.385e-03  peak, at step 250\n  warning: The learning rate will rise to 8.4e-03" in said
+    assert "Raise training.warmup_steps (250)" in said
 
 
 def test_no_shipped_configuration_has_a_rate_that_is_warned_of():

@@ -98,15 +98,14 @@ def test_what_the_weights_fix_is_refused_before_anything_is_prepared(
     for command in ("prepare", "train", "info"):
         assert main([command, str(path), *overrides]) == 2
         lines = capsys.readouterr().err.splitlines()
-        assert [line.split(", ")[:2] for line in lines] == [
-            [f"nmt: error: {key} is {ours}", f"{first} has {theirs}"]
-            for key, ours, theirs in [
-                ("data.max_length", "50", "60"), ("tokenizer.vocabulary_size", "500", "400"),
-                ("tokenizer.symbols", "[<BT>]", "[]"),
-                ("model.decoder_layers", "4", "2"), ("model.norm", "post", "pre"),
-                ("model.attention_window", "5", "null"),
-            ]
+        facts = [
+            ("data.max_length", "50", "60"), ("tokenizer.vocabulary_size", "500", "400"),
+            ("tokenizer.symbols", "[<BT>]", "[]"),
+            ("model.decoder_layers", "4", "2"), ("model.norm", "post", "pre"),
+            ("model.attention_window", "5", "null"),
         ]  # fmt: skip
+        for line, (key, ours, theirs) in zip(lines, facts, strict=True):
+            assert f"{key} is {ours}, but {first} has {theirs}." in line
         assert f"{path}:" in lines[1]
     assert not (tmp_path / "data").exists()
 
@@ -136,5 +135,5 @@ def test_a_model_without_a_test_set_says_what_to_do(first: Path, tmp_path: Path,
     assert main(["train", str(second(tmp_path, first))]) == 0
     assert main(["evaluate", str(tmp_path / "run")]) == 2
     told = capsys.readouterr().err
-    assert "no test set to translate, the data.test of the model's configuration is empty" in told
-    assert "give --source and --reference, or --test-set; before the next training" in told
+    assert "The model's configuration has no data.test." in told
+    assert "--source and --reference, or --test-set" in told
