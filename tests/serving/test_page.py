@@ -352,7 +352,7 @@ def test_the_search_as_a_tree_and_another_alpha(visit):
             key=lambda each: each["log_probability"] / ((5 + each["length"]) / 6) ** alpha,
             reverse=True,
         )
-        assert listed.all_inner_texts() == [each["text"] or "(nothing)" for each in order[:8]]
+        assert listed.all_inner_texts() == [each["text"] or "(empty)" for each in order[:8]]
     page.locator(".node.finished").last.focus()
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#search .says")).to_contain_text("live")
