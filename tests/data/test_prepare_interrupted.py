@@ -127,7 +127,9 @@ def test_ended_at_any_point_it_goes_on_from_there(
         assert not (tmp_path / "data/manifest.json").exists()
         if number != signal.SIGKILL:  # after which a process that was just starting may complain
             assert "Traceback" not in said, said
-            assert re.search(r"^nmt: stopped, .* nmt prepare goes on from there$", said, re.M), said
+            assert re.search(r"^nmt: stopped, .* nmt prepare continues from there$", said, re.M), (
+                said
+            )
             assert not list((tmp_path / "data").rglob(".tmp-*"))
         done = finished(tmp_path)
     prepared_here(path)
@@ -160,7 +162,7 @@ def test_a_killed_worker_is_one_line(
     monkeypatch.setattr(vocabulary, "_LEARN_APART_BYTES", 0)
     assert main(["prepare", str(saved(tmp_path)), "--processes", str(processes)]) == 2
     last = capsys.readouterr().err.splitlines()[-1]
-    assert re.match(r"nmt: error: a worker process was ended from outside \(Killed\), ", last)
+    assert re.match(r"nmt: error: Worker process \d+ was ended by a signal \(Killed\)\. ", last)
     assert half_written
     assert not any(path.exists() for path in half_written)
 
@@ -239,6 +241,6 @@ def test_r14_a_damaged_shard_is_refused_before_its_first_batch(
     assert main(["train", str(path)]) == 2
     [line] = [line for line in capsys.readouterr().err.splitlines() if "nmt: error: " in line]
     assert f"{split}/data-00000-of-00001.arrow" in line
-    assert line.endswith("run nmt prepare again")
+    assert line.endswith("Run nmt prepare again.")
     log = tmp_path / "run/log.jsonl"
     assert not log.exists() or '"step"' not in log.read_text()

@@ -61,7 +61,7 @@ def test_a_forged_manifest_is_one_line(config, tmp_path: Path, name: str, capsys
     assert main(["train", str(tmp_path / "config.yaml")]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "manifest.json is damaged (" in line or "manifest without " in line
-    assert line.endswith("data, run nmt prepare again")
+    assert line.endswith("Run nmt prepare again to replace the data.")
 
 
 @pytest.mark.parametrize(

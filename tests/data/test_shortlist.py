@@ -124,7 +124,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, change: dict[str, np.
     path.write_bytes(safetensors.numpy.save(sound))
     assert Shortlist.load(path, V).translations.shape == (V, 2)
     path.write_bytes(safetensors.numpy.save(sound | change))
-    with pytest.raises(NoModelError, match=f"not a .*shortlist.*{path}, restore it"):
+    with pytest.raises(NoModelError, match=f"{path} is not a .*shortlist"):
         Shortlist.load(path, V)
     path.write_bytes(b"\x80\x04N.")  # a pickle
     with pytest.raises(NoModelError, match="not a sound shortlist"):

@@ -143,15 +143,15 @@ def test_characters_as_rare_as_one_in_five_thousand_are_pieces(tmp_path: Path) -
 def test_vocabulary_that_does_not_fit_names_the_one_that_does(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.model"
     with pytest.raises(
-        InputError, match=r"fewer than 5,000 pieces.*set it to (\d+) or less"
+        InputError, match=r"fewer than 5,000 tokens.*vocabulary_size to (\d+) or less"
     ) as caught:
         train_tokenizer(SENTENCES, 5000, path)
     largest = int(str(caught.value).split(" or less")[0].split()[-1])
-    with pytest.raises(InputError, match=f"set it to {largest} or less"):
+    with pytest.raises(InputError, match=f"to {largest} or less"):
         train_tokenizer(SENTENCES, largest + 1, path)
-    with pytest.raises(InputError, match=r"too small for the characters .*set it to (\d+) or more"):
+    with pytest.raises(InputError, match=r"too small for the characters .*Set it to (\d+) or more"):
         train_tokenizer(SENTENCES, 264, path)
-    with pytest.raises(InputError, match="no text"):
+    with pytest.raises(InputError, match="has no text"):
         train_tokenizer([], 300, path)
     assert not path.exists()
     train_tokenizer(SENTENCES, largest, path)
@@ -186,11 +186,11 @@ def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
     ours: dict[str, object] = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
     charsmap = message(3, message(1, b"x") + message(2, struct.pack("<I", 4) + b"\xff" * 8))
     return [
-        ("damaged tokenizer", b""),
-        ("damaged tokenizer", sound[:-7]),
-        *(("damaged tokenizer", random.Random(seed).randbytes(200)) for seed in range(20)),
-        ("damaged tokenizer", sound + piece(b"x\0y")),
-        ("damaged tokenizer", sound + charsmap),
+        ("not a sound tokenizer", b""),
+        ("not a sound tokenizer", sound[:-7]),
+        *(("not a sound tokenizer", random.Random(seed).randbytes(200)) for seed in range(20)),
+        ("not a sound tokenizer", sound + piece(b"x\0y")),
+        ("not a sound tokenizer", sound + charsmap),
         ("control character", sound + piece(b"a\x1b[2J")),
         ("control character", sound + piece("a\u2028".encode())),
         ("larger than 50,000,000 bytes", sound + bytes(50_000_000)),
@@ -206,7 +206,7 @@ def test_r17_hostile_and_foreign_models_are_refused(model: Path, tmp_path: Path)
         with pytest.raises(NoModelError, match=re.escape(expected)) as error:
             Tokenizer.load(path)
         assert len(error.value.problems) == 1
-    with pytest.raises(NoModelError, match="no tokenizer"):
+    with pytest.raises(NoModelError, match="does not exist"):
         Tokenizer.load(tmp_path / "missing.model")
 
 

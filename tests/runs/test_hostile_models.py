@@ -180,7 +180,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
         ("extra_length must be", config("max_extra_length: 10", f"max_extra_length: {10**12}")),
         ("Invalid YAML", config("beam: 2", f"beam: {run_canary}")),
         ("Unknown key base", config("decoding:", "base: /dev/tty\ndecoding:")),
-        ("damaged tokenizer", lambda folder: (folder / "tokenizer.model").write_bytes(pickled)),
+        ("not a sound tokenizer", lambda folder: (folder / "tokenizer.model").write_bytes(pickled)),
     ]
     made = {}
     for number, (expected, spoil) in enumerate(cases):

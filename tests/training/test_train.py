@@ -272,7 +272,7 @@ def test_r13_a_token_that_was_changed_on_disk_is_never_used(settings, tiny_data,
     content, (_, target) = bytearray(shard.read_bytes()), read_shard(shard)
     content[content.index(target[0].tobytes())] ^= 1
     shard.write_bytes(content)
-    with pytest.raises(InputError, match=f"damaged file .*{shard.name}"):
+    with pytest.raises(InputError, match=f"{shard.name} is damaged"):
         run(settings(data__directory=str(tmp_path / "data"), training__max_steps=1))
 
 
