@@ -100,7 +100,7 @@ class Tokenizer:
         ):
             raise ValueError("its special ids or bytes are not where nmt puts them")
         if any(map(needs_repair, pieces)):  # `nmt score --tokens` prints pieces as they are
-            raise ValueError("a piece holds a line end or another control character")
+            raise ValueError("one of its pieces has a line end or another control character")
         return tuple(pieces[UNK_ID + 1 : first_byte])
 
     def encode(self, text: str) -> list[int]:

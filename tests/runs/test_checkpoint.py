@@ -360,7 +360,7 @@ def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
     foreign = save_step(tmp_path, 12, settings(**change), files, hashes)
     step, said = resumed_from(tmp_path)
     [(key, value)] = change.items()
-    assert step == 8 and f"{key.replace('__', '.')} is {value}, here it is " in said
+    assert step == 8 and f"{key.replace('__', '.')} is {value}, but " in said
     assert average(tmp_path, 2, tmp_path / "mean", print) == [4, 8]
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
     assert f"using {RunDirectory(tmp_path).checkpoint(8)}" in capsys.readouterr().err
@@ -380,7 +380,7 @@ def test_the_first_setting_that_differs_is_named_as_yaml(
               "training__compile": True, "training__label_smoothing": 0.5}  # fmt: skip
     (tmp_path / "config.yaml").write_text(settings(**others).to_yaml())
     run, said = RunDirectory(tmp_path), []
-    with pytest.raises(NoModelError, match=r"model.attention_window is null, here it is 5\."):
+    with pytest.raises(NoModelError, match=r"model.attention_window is null, but 5 here\."):
         checkpoints.newest(run, said.append)
     with pytest.raises(InputError) as error:
         run.refuse_changes(settings(training__compile=False), said.append)
@@ -413,7 +413,7 @@ def test_checkpoints_of_other_data_are_not_averaged(
     save_step(tmp_path, 8, config, files, hashes | {"data_sha256": "0" * 64})
     said: list[str] = []
     assert average(tmp_path, 2, tmp_path / "mean", said.append) == [4, 12]
-    assert "of other data than the checkpoint of step 12" in said[-1]
+    assert "on other data than the checkpoint of step 12" in said[-1]
 
 
 def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_path: Path):

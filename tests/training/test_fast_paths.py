@@ -270,7 +270,9 @@ def test_memory_that_does_not_suffice_is_no_reason_to_go_on_without(settings, ba
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     backend(lambda graph, _: full)
-    with pytest.raises(InputError, match=r"out of memory, .*training.micro_batches"):
+    with pytest.raises(
+        InputError, match=r"Out of memory in the first slot.*training.micro_batches"
+    ):
         run(settings(**SMALL, training__compile=True))
 
 

@@ -189,7 +189,7 @@ def test_the_finished_model_is_the_better_of_mean_and_best(settings, monkeypatch
 def test_the_finished_model_is_the_mean_where_that_is_better_or_by_default(
     settings, monkeypatch, finished, scores, is_told
 ):
-    monkeypatch.setattr(health, "has_learnt", lambda validation: True)
+    monkeypatch.setattr(health, "has_learned", lambda validation: True)
     scored(monkeypatch, *scores)
     directory, _ = run(settings(training__finished_model=finished))
     facts = manifest.read(directory / "model", "model")
@@ -416,7 +416,7 @@ def test_validation_pairs_that_are_all_beyond_the_learned_positions(settings, tm
     corpus = {"text": {"source": str(tmp_path / "long"), "target": str(tmp_path / "long")}}
     changes = {"model__positions": "learned", "training__validate_every": 1,
                "data__validation": [corpus], "data__directory": str(tmp_path / "d")}  # fmt: skip
-    with pytest.raises(InputError, match=r"no pair of at most 60 tokens.*data.validation"):
+    with pytest.raises(InputError, match=r"No pair of data.validation has at most 60 tokens"):
         run(settings(**changes))
 
 

@@ -10,7 +10,7 @@ The output of each stage is in the folder .work of the data directory, see `Job`
 
 The names end in a hash of everything that the content depends on, so that the text is not cleaned
 again for another vocabulary, and no outdated file is used. NAME.json beside each file has its hash
-and counts (see `job.finish`), so that a stage repeats only what is missing or damaged. `clean_shard`
-and `encode_shard` turn one input into one file and depend on nothing else, so that any number of
+and counts (see `job.finish`), so that a stage repeats only what is missing or damaged. Each call of
+`clean_shard` and `encode_shard` writes one file from its arguments alone, so that any number of
 processes gives the same files.
 """
