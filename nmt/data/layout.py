@@ -83,7 +83,7 @@ class Shape:
 
 
 def fixed_shape(batch_tokens: int, slots: int, longest: int) -> Shape:
-    """Returns the shape of almost all slots of a run, for which layers are compiled once.
+    """Returns a shape that fits almost all slots, so that layers are compiled for it only once.
 
     Args:
         batch_tokens: maximum number of tokens per step and side.
@@ -170,8 +170,8 @@ def _first_fit(lengths: np.ndarray, columns: int, block: int) -> tuple[np.ndarra
         lengths: (2, pairs) number of tokens of source and target.
 
     Returns:
-        (pairs,) the bin of each pair, and (bins,) whether the bin is a whole row, for a pair longer
-        than `block`, and not a block.
+        (pairs,) the bin of each pair, and (bins,) whether the bin is a whole row, as for a pair
+        longer than `block`.
     """
     count = lengths.shape[1]
     source_free, target_free = np.zeros((2, count), dtype=np.int64)

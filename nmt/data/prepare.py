@@ -85,7 +85,7 @@ def prepare(
 
 @contextlib.contextmanager
 def _locked(job: Job) -> Iterator[None]:
-    """Locks the directory; after a failure that left no finished work, removes what is new."""
+    """Locks the directory; removes its new files after a failure without finished work."""
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
     is_new = not lock.exists()

@@ -147,10 +147,10 @@ class PreparedData:
 
 
 def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
-    """Raises InputError if a run was trained on data there with another origin.
+    """Raises InputError if a run was trained on the data in `directory` and they would change.
 
     Args:
-        origin: settings and input files; its hash is the manifest's `origin_sha256`.
+        origin: settings and input files of the new data; `origin_sha256` of a manifest is its hash.
     """
     wanted = manifest.value_hash(origin)
     for run, used in _users(directory):
@@ -168,7 +168,7 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
 
 
 def _users(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Yields the runs that were trained on data there, each with the data's `origin_sha256`.
+    """Yields the runs that were trained on the data in `directory`, with its `origin_sha256`.
 
     Raises:
         InputError: the record of a run is damaged.

@@ -28,7 +28,7 @@ _TEXT = pa.schema([("source", pa.string()), ("target", pa.string()), ("hash", pa
 class Side:
     """The token ids of one side of a shard; `side[i]` are those of pair i, EOS last.
 
-    Also used for a column with a number for each target token.
+    A column with one number per target token is a `Side` too.
     """
 
     values: np.ndarray  # (tokens,) memory-mapped; ids are int32

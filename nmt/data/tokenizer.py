@@ -59,7 +59,7 @@ class Tokenizer:
         """Loads a sentencepiece model from its bytes.
 
         Raises:
-            ValueError, RuntimeError: the model is damaged, or not one of `train_tokenizer`.
+            ValueError, RuntimeError: the model is damaged, or `train_tokenizer` did not write it.
         """
         if not model:  # sentencepiece would accept it, and fail at each use
             raise ValueError("empty")

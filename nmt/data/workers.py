@@ -31,7 +31,7 @@ def default_processes() -> int:
 def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], processes: int) -> None:
     """Calls `function(*task)` for each task, in no particular order.
 
-    The iterator is advanced only when a process becomes free, so that at most two tasks wait. A
+    A task is taken from `tasks` only when a process becomes free, so that at most two wait. A
     single task, or all tasks if `processes` is 1, run in this process.
 
     Args:
@@ -87,7 +87,7 @@ def _no_stop() -> Iterator[None]:
 
 
 class _Worker:
-    """A process and the connection to it, which sends calls and receives None or an exception."""
+    """A process, and a connection that sends calls to it and receives None or an exception."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")

@@ -38,7 +38,7 @@ class Best(BaseModel):
     validated: Count = 0  # the step of the last validation
 
     def update(self, step: int, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Adds a validation, as in log.jsonl; returns whether it is the best so far."""
+        """Adds `validation`, an entry of log.jsonl; returns whether it is the best so far."""
         self.validated = step
         is_best = _is_better(by, validation[by], getattr(self, by))
         if is_best:
@@ -49,7 +49,7 @@ class Best(BaseModel):
         return is_best
 
     def beats(self, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Returns whether the best is better than a validation (as in log.jsonl)."""
+        """Returns whether the best is better than `validation`, an entry of log.jsonl."""
         own = getattr(self, by)
         return self.step is not None and own is not None and _is_better(by, own, validation[by])
 

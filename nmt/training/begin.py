@@ -37,7 +37,7 @@ from nmt.training.validation import InferenceCopy
 
 @dataclass(frozen=True)
 class Run:
-    """What does not change while a run trains."""
+    """The parts of a run that do not change during training."""
 
     config: Config
     directory: RunDirectory
@@ -58,7 +58,7 @@ class Run:
 
 @dataclass
 class Training:
-    """What changes while a run trains."""
+    """The parts of a run that change during training."""
 
     run: Run
     loss_module: TransformerLoss

@@ -135,7 +135,7 @@ def _first_slot(run: Run, step: int, path: FastPath) -> Batch:
 
 @dataclass(frozen=True)
 class _Measured:
-    """A loss and gradient norms, or their errors; all per target token."""
+    """A loss and gradient norms per target token, or the errors of these values."""
 
     loss: float
     gradients: dict[str, float]  # gradient norm by parameter

@@ -45,7 +45,7 @@ def highest_rate(config: Config) -> float | None:
 
 
 def state_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    """Returns the optimizer's tensors by `STATE.PARAMETER`, not copied."""
+    """Returns the optimizer's own tensors, without copying them, by `STATE.PARAMETER`."""
     return {
         f"{state}.{name}": optimizer.state[parameter][state]
         for name, parameter in module.named_parameters()

@@ -100,7 +100,7 @@ class RunLog:
             self._console.advance()
 
     def restart_clock(self) -> None:
-        """Leaves the time since the last line (validation, saving) out of tokens per second."""
+        """Excludes the time since the last line (validation, saving) from tokens per second."""
         self._tokens, self._since = 0, time.monotonic()
 
     def step(self, facts: dict[str, Any]) -> None:

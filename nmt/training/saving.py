@@ -1,7 +1,7 @@
 """Writes checkpoints; with a GPU in a thread, so that the GPU computes meanwhile.
 
-On a CPU, the thread would take a core from training, and copies of the weights and the optimizer's
-state would take twice the memory.
+On a CPU, the thread would take a core from training, and copying the weights and the optimizer's
+state would double their memory.
 """
 
 from collections.abc import Callable

@@ -102,7 +102,7 @@ def autocast(config: Config, device: torch.device) -> torch.autocast:
     """Returns the autocast of `training.precision`: bf16 products of fp32 weights, or fp32.
 
     With bf16, `Transformer.embed` makes the residual stream bf16, and `smoothed_cross_entropy` the
-    logits. The precision of translation is separate (`Translator.load`).
+    logits. It does not affect translation (see `Translator.load`).
     """
     low = config.training.precision == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=low)

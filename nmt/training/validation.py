@@ -75,9 +75,9 @@ def _check(stop: StopRequest) -> None:
 class InferenceCopy:
     """Translates with the model in training, as `nmt translate` does on the same device.
 
-    On a GPU, a bf16 copy of the model translates. CUDA graphs read its weights at fixed addresses,
-    so refreshing it keeps the addresses. One copy serves all validations of a run, to keep its
-    decode buffers and graphs. On a CPU, the fp32 model in training translates.
+    On a GPU, a bf16 copy of the model translates. All validations of a run use the same copy, to
+    keep its decode buffers and CUDA graphs. Graphs read weights at fixed addresses, so new weights
+    are copied into the same memory. On a CPU, the fp32 model in training translates.
     """
 
     def __init__(self) -> None:

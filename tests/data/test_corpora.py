@@ -283,7 +283,7 @@ def test_a_loss_weight_column_must_be_there(tmp_path: Path) -> None:
 
 BAD_ROWS = [
     ("tsv", "", r"tsv .*corpus has no sentence pairs\."),
-    ("tsv", "a\tb\nc\n", r":2 has 1 column and so no column 1 "),
+    ("tsv", "a\tb\nc\n", r":2 has no column 1: it has 1 column, "),
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": \n', r":2 is not JSON "),
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": {"en": "a"}}\n', r":2 has no key x.de\."),
     ("jsonl", '{"x": {"en": 1, "de": "b"}}\n', r"The source in .*corpus:1 is not text\. "),

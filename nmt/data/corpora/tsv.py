@@ -19,7 +19,7 @@ class Tsv(Kind):
             fields, where = line.split("\t"), f"{path}:{number}"
             if last >= len(fields):
                 raise InputError(
-                    f"{where} has {count(len(fields), 'column')} and so no column {last} (columns "
-                    "count from 0). Correct the line or the column number."
+                    f"{where} has no column {last}: it has {count(len(fields), 'column')}, counted "
+                    "from 0. Correct the line or the column number."
                 )
             yield pair_of({name: fields[column] for name, column in columns.items()}, where)

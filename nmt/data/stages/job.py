@@ -85,7 +85,7 @@ class Job:
 
     @property
     def final(self) -> Path:
-        """The folder of what is ready to be published."""
+        """The folder of the files that `publish` moves."""
         return self.tokens / "final"
 
     def text_shards(self, split: str) -> list[tuple[CorpusEntry, Path]]:
