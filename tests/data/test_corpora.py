@@ -1,4 +1,4 @@
-"""Every kind of corpus gives the same pairs; what cannot be read stops with file and line."""
+"""Every kind of corpus gives the same pairs; errors name file and line."""
 
 import bz2
 import gzip
@@ -47,7 +47,7 @@ def read(train: dict, **languages: str) -> list[tuple[str, str]]:
 
 
 def fault(train: dict, **languages: str) -> InputError:
-    """What reading a corpus raises, which must be one line."""
+    """Returns the error of reading a corpus, which must be one line."""
     with pytest.raises(InputError) as caught:
         read(train, **languages)
     assert len(caught.value.problems) == 1
@@ -72,7 +72,7 @@ def parquet(path: Path) -> Path:
 
 
 def hub(folder: Path, name: str, table: pa.Table) -> dict:
-    """A folder in the hub's layout with one configuration of one split."""
+    """Writes a folder in the hub's layout with one configuration of one split."""
     (folder / name).mkdir(parents=True)
     pq.write_table(table, folder / name / "train-00000-of-00001.parquet")
     yaml = f"configs:\n- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}/*\n"
@@ -112,7 +112,7 @@ def test_text_is_unpacked_by_what_it_is_not_by_its_name(tmp_path: Path, pack) ->
 
 @pytest.mark.parametrize("kind", ["text", "tsv", "parquet", "jsonl"])
 def test_a_pipe_or_device_is_no_corpus(tmp_path: Path, kind: str) -> None:
-    """It can be read once only, and a pipe without a writer keeps whoever opens it waiting."""
+    """They can be read only once, and opening a pipe without a writer blocks."""
     os.mkfifo(tmp_path / "pipe")
     for path in (f"{tmp_path}/pipe", "/dev/zero"):
         corpus = columns(kind, Path(path))
@@ -227,7 +227,7 @@ WEIGHTS = [0, 1.5, 0.1, 3]
 
 
 def weighted(folder: Path, weights: list) -> dict[str, dict]:
-    """Entries of each kind that has columns, with these loss weights for `PAIRS`."""
+    """Returns an entry of each kind with columns, with these loss weights for `PAIRS`."""
     rows = [
         (source, target, weight) for (source, target), weight in zip(PAIRS, weights, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""What a person keeps where prepared data are to be: it is named, and stays as it was."""
+"""Files of the user in the data directory are reported and never changed."""
 
 import json
 from pathlib import Path

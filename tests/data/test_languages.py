@@ -1,4 +1,4 @@
-"""Languages confused: swapped files, one file on both sides, codes that are none."""
+"""Confused languages: swapped files, one file on both sides, invalid codes."""
 
 from itertools import islice
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_known_languages_are_told_by_their_words(source, target, told, place: in
 
 
 def test_languages_that_are_not_known_are_compared_with_the_first_corpus():
-    """Here with known ones by codes that are not."""
+    """Tested with known languages under unknown codes."""
     corpora = [("a", EN, DE), ("b", NEW_DE, NEW_DE), ("c", NEW_EN, NEW_DE)]
     [found] = misplaced(corpora, "xx", "yy")
     assert found.startswith("The source of b looks like yy, not xx") and "the target of a" in found
@@ -58,7 +58,7 @@ def test_a_language_like_a_known_one_is_not_taken_for_it():
 
 
 def test_languages_without_spaces_and_one_language_on_both_sides():
-    """Sides of one language, as for paraphrases, are as like one another as themselves."""
+    """Sides in one language, as in paraphrases, are similar to each other."""
     japanese, chinese = (
         ["私は本を読みます。", "彼女は学校へ行きます。"] * 10,
         ["我看书。", "她去学校。"] * 10,

@@ -65,7 +65,7 @@ def write_corpus(folder: Path, name: str, pairs: list[tuple[str, str]]) -> dict:
 
 
 def settings(folder: Path, **changes: object) -> config.Config:
-    """Two training corpora, the second of weight 2 with one pair for each cleaning rule."""
+    """Returns settings with two training corpora; the second has weight 2 and a pair per rule."""
     raw = folder / "raw"
     data = {
         "directory": str(folder / "data"),
@@ -95,7 +95,7 @@ def run(wanted: config.Config) -> list[str]:
 
 
 def content(directory: Path) -> dict[str, bytes]:
-    """All files but the lock's and the notes of runs."""
+    """Returns all files except the lock and the records of runs."""
     files = (path for path in directory.rglob("*") if path.is_file())
     names = {str(path.relative_to(directory)): path for path in files}
     return {
@@ -107,7 +107,7 @@ def content(directory: Path) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> config.Config:
-    """Prepared once for the tests that only look."""
+    """Data prepared once, for tests that only read."""
     wanted = settings(tmp_path_factory.mktemp("whole"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clean, "SHARD_PAIRS", 120)
@@ -198,7 +198,7 @@ def test_an_empty_shard_can_be_written_and_no_validation_be_wanted(tmp_path: Pat
 
 
 def test_a_pair_of_exactly_max_length_stays(whole: config.Config, tmp_path: Path) -> None:
-    """The end symbol counts; the bound holds for either side."""
+    """EOS counts; the limit applies to each side."""
     tokenizer = Tokenizer.load(Path(whole.data.directory) / "tokenizer.model")
     pairs = [PAIRS[0], (PAIRS[0][0] * 2, PAIRS[0][1]), (PAIRS[0][0], PAIRS[0][1] * 2)]
     shards.write_text(tmp_path / "text.arrow", [Pair(*pair) for pair in pairs], [1, 2, 3])
@@ -218,7 +218,7 @@ class _Killed(BaseException):
 def test_killed_at_any_write_it_ends_in_the_same_bytes(
     whole: config.Config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every file gets its name by Path.replace: the process ends before the n-th, for each n."""
+    """Every file is renamed by Path.replace; the process ends before the n-th call, for each n."""
     expected, rename = content(Path(whole.data.directory)), Path.replace
     made: list[str] = []
 
@@ -292,7 +292,7 @@ def test_a_lost_or_damaged_intermediate_file_is_made_again(
 
 
 def placed(wanted: config.Config, directory: Path, **changes: object) -> config.Config:
-    """The same configuration for another data directory, or with other settings in `data`."""
+    """Returns the configuration with another data directory or other settings of `data`."""
     data = wanted.data.model_copy(update={"directory": str(directory), **changes})
     return wanted.model_copy(update={"data": data})
 
@@ -391,7 +391,7 @@ def test_what_prepare_has_not_made_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["train/a.txt", ".work/thesis.tex", "test_set/notes"])
 def test_somebodys_file_in_what_is_replaced_is_named_and_stays(tmp_path: Path, name: str) -> None:
-    """Also beside a manifest.json, of an application perhaps."""
+    """Even with a manifest.json of another program."""
     wanted = settings(tmp_path)
     directory = Path(wanted.data.directory)
     path = directory / name
@@ -516,7 +516,7 @@ def test_bad_corpora_stop_before_anything_is_written(tmp_path: Path) -> None:
 def test_a_refused_call_leaves_the_disk_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad_line: int, before: list[str] | None
 ) -> None:
-    """Refused once it has the lock."""
+    """The error occurs after locking."""
     monkeypatch.setattr(clean, "SHARD_PAIRS", 10_000)
     lines = [f"{source}\t{target}\n" for source, target in PAIRS * 10]
     lines[bad_line - 1] = "one column\n"

@@ -1,4 +1,4 @@
-"""`nmt prepare` as a process that is killed, stopped, starved of disk, or started twice."""
+"""`nmt prepare` as a process: killed, stopped, with a full disk, or started twice."""
 
 import os
 import re
@@ -45,7 +45,7 @@ sys.exit(main())
 
 
 def saved(directory: Path, pairs: int = 400) -> Path:
-    """A configuration file for demo pairs, prepared in directory/data."""
+    """Writes a configuration file for demo pairs, prepared in directory/data."""
     settings = tiny_settings(directory)
     settings["data"]["train"] = [{"demo": {"pairs": pairs, "seed": 1}}]
     settings["tokenizer"]["vocabulary_size"] = 1000  # a larger file than the shards are
@@ -71,7 +71,7 @@ def ended(process: subprocess.Popen) -> str:
 
 
 def finished(directory: Path) -> dict[str, int]:
-    """The inode of each file in the directory's .work, those without their note left out."""
+    """Returns the inode of each finished file in .work."""
     files = {}
     for path in (directory / "data/.work").rglob("*"):
         is_whole = path.with_suffix(".json").exists()
@@ -94,14 +94,14 @@ def strike(process: subprocess.Popen, directory: Path, files: int, number: int) 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What one process makes undisturbed."""
+    """The files that one uninterrupted process makes."""
     directory = tmp_path_factory.mktemp("expected")
     prepared_here(saved(directory))
     return content(directory / "data")
 
 
 def prepared_here(path: Path) -> None:
-    """Prepares, or goes on with it, in this process alone."""
+    """Prepares, or continues, in this process only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clean, "SHARD_PAIRS", SHARD_PAIRS)
         prepare.prepare(config.load(path), note=lambda line: None, processes=1)
@@ -224,7 +224,7 @@ def empty(path: Path) -> None:
 
 
 def other(path: Path) -> None:
-    """In the place of one split the other's, a sound file."""
+    """Replaces a split by the other one, a sound file."""
     [split] = {"train", "validation"} - {path.parent.name}
     shutil.copy(path.parent.parent / split / path.name, path)
 

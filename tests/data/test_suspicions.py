@@ -1,4 +1,4 @@
-"""Training text that looks wrong is told; sound text, short sentences included, is not."""
+"""Faulty training text causes a warning; sound text, even short sentences, does not."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Symbols of the user's own, from the configuration to prepared data and the search."""
+"""User-defined symbols, from the configuration to prepared data and the search."""
 
 import math
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_symbols_that_training_targets_hold_are_recorded(prepared, tiny_data: Pa
 
 
 class Uniform:
-    """Every token is as likely as any other, but for one that is likelier."""
+    """All tokens have the same probability, except for one that is more likely."""
 
     def __init__(self, beam: int, favourite: int, size: int):
         self.logits = torch.zeros(beam, size)

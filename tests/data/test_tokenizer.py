@@ -1,4 +1,4 @@
-"""The tokenizer gives back every normalized text, is reproducible, and refuses foreign models."""
+"""The tokenizer restores every normalized text, is reproducible, and refuses foreign models."""
 
 import io
 import random
@@ -79,7 +79,7 @@ def with_symbols(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 def symbols_in(text: str) -> list[str]:
-    """Read from left to right, the longest that fits."""
+    """Symbols are matched from left to right, the longest first."""
     found = []
     while text:
         fitting = [symbol for symbol in SYMBOLS if text.startswith(symbol)]
@@ -159,7 +159,7 @@ def test_vocabulary_that_does_not_fit_names_the_one_that_does(tmp_path: Path) ->
 
 
 def foreign(**options: object) -> bytes:
-    """A model of sentencepiece's that is not made as ours are."""
+    """Returns a sentencepiece model with other settings than ours."""
     model = io.BytesIO()
     common = {"vocab_size": 330, "model_type": "bpe", "byte_fallback": True, "minloglevel": 2}
     identity = {"normalization_rule_name": "identity"}
@@ -170,7 +170,7 @@ def foreign(**options: object) -> bytes:
 
 
 def message(number: int, content: bytes) -> bytes:
-    """A length-delimited field of a protobuf message."""
+    """Encodes a length-delimited field of a protobuf message."""
     size, length = len(content), b""
     while size >= 128:
         size, length = size >> 7, length + bytes([size & 127 | 128])
@@ -182,7 +182,7 @@ def piece(text: bytes, kind: bytes = b"") -> bytes:
 
 
 def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
-    """Models with what the message of their refusal must hold."""
+    """Returns bad models, each with a part of its error message."""
     ours: dict[str, object] = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
     charsmap = message(3, message(1, b"x") + message(2, struct.pack("<I", 4) + b"\xff" * 8))
     return [
@@ -268,7 +268,7 @@ def test_r17_no_damaged_model_ends_the_process(model: Path, tmp_path: Path) -> N
 
 
 def test_what_the_sentences_raise_is_raised(tmp_path: Path) -> None:
-    """The exception of a signal, not what sentencepiece makes of it."""
+    """The signal's exception, not one of sentencepiece."""
 
     def stopped() -> Iterator[str]:
         yield from SENTENCES

@@ -1,4 +1,4 @@
-"""Checkpoints that fit their manifest, and are yet none to go on from."""
+"""Checkpoints that match their manifest but cannot be resumed from."""
 
 import errno
 import io
@@ -44,7 +44,7 @@ def describe(folder: Path) -> None:
 
 
 def resumed_from(run: Path) -> tuple[int, str]:
-    """The step that a run would go on from, and what was said meanwhile."""
+    """Returns the step from which a run would resume, and the messages."""
     said: list[str] = []
     found = checkpoints.newest(RunDirectory(run), said.append)
     assert found
@@ -108,7 +108,7 @@ def folder_for_the_manifest(folder: Path) -> None:
 
 
 def unreadable_disk(name: str, folder: Path) -> None:
-    """As a disk that fails; by a link that a fake of `open` knows."""
+    """Emulates a failing disk by a link that a patched `open` recognizes."""
     (folder / name).rename(folder / f"{name}-of-a-failing-disk")
     (folder / name).symlink_to(f"{name}-of-a-failing-disk")
 
@@ -181,7 +181,7 @@ def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(
 def test_checkpoints_that_may_not_be_listed_are_told_as_that(
     save: Save, tmp_path: Path, monkeypatch, capsys
 ):
-    """Taken for none, the run would begin anew beside them."""
+    """If they were ignored, the run would start over."""
     save(1)
     refused = str(tmp_path / "checkpoints")
 
@@ -353,7 +353,7 @@ def test_r15_weights_of_another_shape_are_passed_over_by_all(save: Save, tmp_pat
 def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
     save: Save, settings, config, files, hashes, tmp_path: Path, change: dict, capsys
 ):
-    """As someone copies it there: same data, other settings."""
+    """A copied checkpoint: same data, other settings."""
     (tmp_path / "config.yaml").write_text(config.to_yaml())
     for step in (4, 8):
         save(step)

@@ -1,4 +1,4 @@
-"""What others do to a run's directory while it trains, or between two calls."""
+"""Changes to a run directory during training or between two calls."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Runs: stopped and resumed to the bit, averaged, fine-tuned, refused; as `nmt train` does them."""
+"""Runs of `nmt train`: stopped and resumed bit for bit, averaged, fine-tuned, refused."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ from tests.training.runs import fingerprint, losses, run
 
 @pytest.fixture(scope="module")
 def straight(tiny_data, tmp_path_factory) -> Path:
-    """A run nobody disturbed: 12 steps with dropout and two slots, validated at 6 and 12."""
+    """An uninterrupted run: 12 steps with dropout and two slots, validated at 6 and 12."""
     from nmt.config import validate
     from tests.tiny import tiny_settings
 
@@ -211,7 +211,7 @@ def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
 
 
 def test_rotation_keeps_the_newest_the_best_and_two_optimizer_states(settings, monkeypatch):
-    """The best is none of those that are written and kept anyway."""
+    """The best checkpoint would not be kept otherwise."""
     scored(monkeypatch, 1.0, 9.0, *[2.0] * 10)
     changes = {"training__checkpoint_every": 3, "training__validate_every": 2}
     directory, _ = run(settings(**changes, training__keep_checkpoints=2))
