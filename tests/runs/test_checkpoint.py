@@ -195,7 +195,7 @@ def test_checkpoints_that_may_not_be_listed_are_told_as_that(
     with pytest.raises(PermissionError):
         checkpoints.newest(RunDirectory(tmp_path), print)
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 5
-    assert f"Permission denied, {refused}" in capsys.readouterr().err
+    assert f"Permission denied: {refused}" in capsys.readouterr().err
 
 
 def test_r13_a_checkpoint_under_the_name_of_another_step_is_passed_over(save: Save, tmp_path: Path):
