@@ -249,7 +249,7 @@ class Translator:
         """Returns translations of each sentence, best score first, all with different texts.
 
         A source of k tokens without EOS gets a translation of at most
-        k + decoding.max_extra_length tokens including EOS. A blank sentence gets `EMPTY`.
+        k + decoding.max_extra_length tokens including EOS. A sentence without text gets `EMPTY`.
 
         A text longer than `data.max_length` is split at ends of sentences, else at spaces, else
         between tokens. Each part begins with the symbols at the start of the text. The n-th best
@@ -303,7 +303,7 @@ class Translator:
         """Returns the k most likely next tokens of a translation after `prefix`.
 
         Returns:
-            Most likely first; an empty list for a blank sentence.
+            Most likely first; an empty list for a sentence without text.
 
         Raises:
             ArgumentError: the text or the prefix exceeds the maximum length, or k is not a positive

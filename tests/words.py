@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 
 FILES = ["README.md", "*/README.md", "docs/*.md", "recipes/**/*.[my]*", "configs/**/*.yaml"]
-CODE = []  # ["nmt/**/*.py"]
+CODE = ["nmt/**/*.py"]
 GENERATED = Path("docs/reference.md")  # from docstrings of nmt
 WORDS = {  # patterns by replacement; a space stands for any white space, and case does not count
     "EOS": "end symbols?",

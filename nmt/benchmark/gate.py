@@ -79,7 +79,7 @@ class Gate:
 
         Returns:
             At most `wanted` results, in their order. If all come from slow phases, the result of
-            the least slow one.
+            the fastest one.
         """
         taken: list[tuple[float, T]] = []
         while True:

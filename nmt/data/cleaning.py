@@ -1,8 +1,8 @@
-"""What is done to text before it is trained on or translated, and which pairs are left out.
+"""Normalization of text, and the rules by which training pairs are dropped.
 
-`normalize` is applied to everything that a model reads or writes. The rules are for training pairs
-only; each has its count, so that nothing is dropped silently. They are generous: a rule is there to
-catch what cannot be a translation, not what is merely unusual.
+`normalize` is applied to everything that a model reads or writes. The rules apply to training pairs
+only; each has its count, so that nothing is dropped silently. They drop what cannot be a
+translation, not what is merely unusual.
 """
 
 import hashlib
@@ -27,33 +27,33 @@ RULES = (EMPTY, TOO_LONG, RATIO, COPY, LEAKED, DUPLICATE, TOO_MANY_TOKENS)  # in
 
 MAX_WORDS = 1000
 MAX_CHARACTERS = 5000
-# In characters, 10 added to both sides so that "Ja." and "Yes, of course." pass. Measured on
-# 320,000 English-German pairs of news, parliament, talks, captions and Wikipedia: drops 0.004%, at
-# most 0.12% of a corpus, and what it drops there is misaligned.
+# Ratio of the numbers of characters, after 10 are added to both so that "Ja." and "Yes, of course."
+# pass. Of 320,000 English-German pairs of news, parliament, talks, captions and Wikipedia it drops
+# 0.004%, at most 0.12% of a corpus, and the dropped pairs are misaligned.
 MAX_RATIO = 4.0
 RATIO_MARGIN = 10
 _LEAK_WORDS = 4  # shorter sentences ("Yes.") occur in any two corpora
 
-# Tab and every character that some reader takes for a line end become a space; other control
-# characters (C0, DEL, C1) and the byte order mark vanish; a lone surrogate is no character.
+# Tabs and all characters that some program takes for a line end become spaces. Other control
+# characters (C0, DEL, C1) and byte order marks are removed. Lone surrogates become U+FFFD.
 _SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
-# Soft hyphen, zero-width space and word joiner: they can be seen only where a line is broken, if
-# at all. Joiners and marks of direction do change what is seen in some scripts.
+# Soft hyphen, zero-width space and word joiner affect only line breaks. Zero-width joiners and
+# direction marks are kept, because they change how some scripts look.
 _INVISIBLE = re.compile("[\u00ad\u200b\u2060]")
-# Those, blanks other than a space (as `str.split` knows them), and spaces that separate nothing.
+# Also white space other than U+0020 (as in `str.split`), and repeated, leading or trailing spaces.
 _ODD_SPACING = re.compile("[\u00a0\u00ad\u1680\u2000-\u200b\u202f\u205f\u2060\u3000]|  |^ | $")
 _WORD = re.compile(r"\w+")
 _LETTER = re.compile(r"[^\W\d_]")
 
 
 def normalize(text: str) -> str:
-    r"""The one form in which text reaches the tokenizer, in training and in translation.
+    r"""Returns text as the tokenizer reads it, in training and in translation.
 
-    Unicode NFC; white space of every kind, a run of it too, becomes one space, and none is left at
-    either end; soft hyphens, zero-width spaces, word joiners, byte order marks and control
-    characters are removed; lone surrogates become U+FFFD. Nothing else changes: case, zero-width
-    joiners and non-joiners stay. Applying it twice changes nothing more.
+    The result is in Unicode NFC. Each run of white space becomes one space, and leading and
+    trailing white space is removed. Soft hyphens, zero-width spaces, word joiners, byte order marks
+    and control characters are removed. Lone surrogates become U+FFFD. Nothing else changes: case,
+    zero-width joiners and non-joiners stay. The function is idempotent.
 
     >>> normalize(" Mu\u0308ller\tund\r\nSo\x00hn,\u00a0Do\u00adnau\u200b\n")
     'Müller und Sohn, Donau'
@@ -73,24 +73,23 @@ def _replacement(found: re.Match[str]) -> str:
 
 
 def needs_repair(text: str) -> bool:
-    """Whether text holds a control character, a line end, a byte order mark or half a character."""
+    """Returns whether text has a control character, line end, byte order mark or lone surrogate."""
     return _CONTROL.search(text) is not None
 
 
 def has_odd_spacing(text: str) -> bool:
-    """Whether text has other spacing than single spaces between words; tabs and line ends aside."""
+    """Returns whether `normalize` changes spacing in text, apart from tabs and line ends."""
     return _ODD_SPACING.search(text) is not None
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The validation and test pairs, for finding training pairs that give them away.
+    """The validation and test pairs, to find training pairs that leak them.
 
-    Only words are compared, without case and punctuation. A training pair leaks if its
-    source, of four words or more, is a held-out source (the model would be asked what it was
-    told, however the training pair translates it), or if both sides are a held-out pair's,
-    however short. A shared target alone is no leak: "Thank you very much." answers many sources,
-    and a model that has seen it still has to find that it belongs here.
+    Only words are compared, without case and punctuation. A training pair leaks if its source has
+    at least four words and is a held-out source, whatever its target, or if both of its sides are
+    those of a held-out pair, whatever their length. A shared target alone is not a leak: "Thank you
+    very much." translates many sources.
     """
 
     sources: frozenset[str]
@@ -98,13 +97,13 @@ class HeldOut:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> "HeldOut":
-        """Of normalized pairs."""
+        """Returns the held-out set of normalized pairs."""
         words = [(_words(source), _words(target)) for source, target in pairs]
         long_enough = (source for source, _ in words if source.count(" ") >= _LEAK_WORDS - 1)
         return cls(frozenset(long_enough), frozenset(words))
 
     def holds(self, source: str, target: str) -> bool:
-        """Whether a normalized training pair gives one of them away."""
+        """Returns whether a normalized training pair leaks a held-out pair."""
         words = _words(source)
         return words in self.sources or (words, _words(target)) in self.pairs
 
@@ -114,10 +113,10 @@ def _words(text: str) -> str:
 
 
 def fault(source: str, target: str, held_out: HeldOut) -> str | None:
-    """The first rule that a normalized training pair breaks, or None.
+    """Returns the first rule that a normalized training pair breaks, or None.
 
-    Duplicates and pairs of too many tokens are found later, by `first_occurrences` and by the
-    tokenizer.
+    Duplicates and pairs with too many tokens are found later, see `first_occurrences` and
+    `encode_shard`.
     """
     if is_empty(source, target):
         return EMPTY
@@ -129,27 +128,29 @@ def fault(source: str, target: str, held_out: HeldOut) -> str | None:
     if long + RATIO_MARGIN > MAX_RATIO * (short + RATIO_MARGIN):
         return RATIO
     if source.strip().casefold() == target.strip().casefold() and _LETTER.search(source):
-        return COPY  # a line of numbers is its own translation; a name is also learnt in sentences
+        return COPY  # numbers translate to themselves; names also occur in sentences
     return LEAKED if held_out.holds(source, target) else None
 
 
 def is_empty(source: str, target: str) -> bool:
-    """Whether a side has nothing but white space."""
+    """Returns whether a side is empty or white space only."""
     return not source or source.isspace() or not target or target.isspace()
 
 
 def pair_hash(source: str, target: str) -> int:
-    """64 bits by which duplicates are found; they match by chance in one of some 10^5 corpora of
-    10 million pairs."""
-    text = f"{source}\n{target}".encode()  # no normalized text holds a line end
+    """Returns a 64-bit hash of a pair, by which duplicates are found.
+
+    Different pairs collide in about one of 10^5 corpora of 10 million pairs.
+    """
+    text = f"{source}\n{target}".encode()  # normalized text has no line ends
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 def first_occurrences(hashes: np.ndarray) -> np.ndarray:
-    """Which entries are the first of their value.
+    """Returns which entries are the first with their value.
 
-    Works through a sixteenth of the values at a time, so that it takes about 6 bytes an entry
-    beyond the two arrays.
+    Processes a sixteenth of the values at a time, so that it needs only about 6 bytes per entry
+    besides the two arrays.
 
     Args:
         hashes: (n,) uint64.
@@ -159,9 +160,9 @@ def first_occurrences(hashes: np.ndarray) -> np.ndarray:
     """
     first = np.zeros(len(hashes), dtype=bool)
     parts = np.empty(len(hashes), dtype=np.uint8)
-    np.right_shift(hashes, np.uint64(60), out=parts, casting="unsafe")  # in place of 8 bytes each
+    np.right_shift(hashes, np.uint64(60), out=parts, casting="unsafe")  # without a uint64 copy
     for part in range(16):
         indices = np.flatnonzero(parts == part)
-        _, positions = np.unique(hashes[indices], return_index=True)  # a stable sort: the first
+        _, positions = np.unique(hashes[indices], return_index=True)  # of first occurrences
         first[indices[positions]] = True
     return first

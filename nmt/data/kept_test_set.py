@@ -1,7 +1,7 @@
-"""The text of `data.test`, kept with the prepared data and with every run that is trained on them.
+"""The text of `data.test`, kept in the prepared data and in every run trained on it.
 
-A model's configuration names files, and a model may come from anywhere. So evaluation and reports
-read the text that was kept, and never the files that the configuration names.
+Evaluation and reports read this copy, never the files that a model's configuration names, because a
+model may come from anywhere.
 """
 
 import shutil
@@ -22,10 +22,9 @@ _KIND = "test set"
 
 
 def write(folder: Path, data: Data) -> None:
-    """Writes the raw text of `data.test`, a pair a line; nothing if there is none.
+    """Writes the raw text of `data.test`, one pair per line; nothing if `data.test` is empty.
 
-    Sources have the prefix of their corpus, as a model is given them. Line ends inside a sentence
-    become spaces.
+    Sources have the `source_prefix` of their corpus. Line ends inside a sentence become spaces.
 
     Raises:
         InputError: a corpus cannot be read.
@@ -45,14 +44,14 @@ def write(folder: Path, data: Data) -> None:
 
 
 def keep(prepared: PreparedData, place: Path, data: Data) -> None:
-    """Copies the text, if there is any, of prepared data into a run trained on them.
+    """Copies the test set of prepared data, if there is one, into a run.
 
     Args:
-        place: a folder of the run.
+        place: the folder of the test set in the run.
 
     Raises:
-        NoModelError: it is damaged.
-        InputError: `place` holds something that nmt train has not made.
+        NoModelError: the test set of the prepared data is damaged.
+        InputError: `place` has files that nmt train did not write.
     """
     files = _recorded(prepared.manifest)
     if files is None:
@@ -64,7 +63,7 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
             return
     except InputError:
         if place.exists() and not (place / manifest.NAME).exists():
-            raise InputError(f"not made by nmt train, {place}, move it away") from None
+            raise InputError(f"{place} was not made by nmt train. Move it away.") from None
     manifest.verify(prepared.directory, prepared.manifest, _ORIGINS.values())
     if place.exists():
         place.replace(atomic.aside(place, "former"))
@@ -78,13 +77,13 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
 def read(
     folder: Path, data: Data, prepared: dict[str, Any] | None
 ) -> tuple[list[str], list[str]] | None:
-    """Sources and references kept in `folder`; None if there are none, or those of other settings.
+    """Reads sources and references; returns None if `folder` is missing or of another `data.test`.
 
     Args:
-        prepared: the manifest of the data that the run was trained on; None: it has kept none.
+        prepared: the manifest of the data that the run was trained on; None if it is unknown.
 
     Raises:
-        NoModelError: they are damaged, or those of another run.
+        NoModelError: the test set is damaged, or belongs to another run.
     """
     if not folder.is_dir():
         return None
@@ -93,18 +92,18 @@ def read(
         return None
     if prepared is not None and content["files"] != _recorded(prepared):
         raise NoModelError(
-            f"not the test set that this run was trained with, {folder}, restore it from a copy"
+            f"{folder} is not the test set that this run was trained with. Restore it from a copy."
         )
     manifest.verify(folder, content, (SOURCE, TARGET))
     sources, references = (list(read_lines(folder / name)) for name in (SOURCE, TARGET))
     if len(sources) != len(references):
         found = f"{count(len(sources), 'source line')} but {count(len(references), 'reference')}"
-        raise InputError(f"{found}, {folder}, restore it from a copy")
+        raise InputError(f"{folder} has {found}. Restore it from a copy.")
     return sources, references
 
 
 def _recorded(prepared: dict[str, Any]) -> dict[str, Any] | None:
-    """Size and hash of both files of the test set of prepared data; None if these have none."""
+    """Returns size and hash of both test set files in a manifest; None if it lists none."""
     listed = prepared["files"]
     files = {name: listed.get(origin) for name, origin in _ORIGINS.items()}
     return files if all(files.values()) else None

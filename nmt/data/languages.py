@@ -1,10 +1,9 @@
-"""Language codes, and whether texts are in the languages they should be in.
+"""Language codes, and checks whether texts are in the expected languages.
 
-A few languages are known by their most frequent words. For all others, texts are compared: two of
-one language share short words and endings, and so the frequencies of their character trigrams,
-whatever they are about. That tells which of two texts a third one is like. In one program's
-messages in 30 languages, 20 lines or more are at least 1.35 times as like their own language as
-any other, even Portuguese and Spanish.
+Some languages are recognized by their most frequent words. For all others, the frequencies of
+character trigrams are compared, which depend on the language more than on the topic. On one
+program's messages in 30 languages, 20 lines or more are at least 1.35 times as similar to text of
+their own language as to text of any other, even for Portuguese and Spanish.
 """
 
 import locale
@@ -13,11 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 _ENOUGH_LINES = 10
-_MARGIN = 1.25  # how many times as like the wrong text as the right one is too much
-# What two texts of different languages have in common: 0.17 on the average, at most 0.6.
+# A text is misplaced if it is this many times as similar to the wrong text as to the right one.
+_MARGIN = 1.25
+# Similarity of two texts of different languages: 0.17 on average, at most 0.6.
 _LITTLE_IN_COMMON = 0.4
 
-_WORDS = {  # frequent words of each language that few others share
+_WORDS = {  # frequent words of each language that few other languages share
     code: words.split()
     for code, words in {
         "cs": "se na je že jsem ale jako tak jsou pro který podle",
@@ -38,11 +38,11 @@ _WORDS = {  # frequent words of each language that few others share
         "tr": "bir ve bu için de ne çok ama gibi daha var",
     }.items()
 }
-_KNOWN_SHARE = 0.08  # of all words; in English and German texts their own make up 0.13 to 0.27
+_KNOWN_SHARE = 0.08  # of all words; English and German texts have 0.13 to 0.27
 _WORD = re.compile(r"[^\W\d_]+")
-Sample = tuple[str, Sequence[str], Sequence[str]]  # a corpus's name, some source and target lines
+Sample = tuple[str, Sequence[str], Sequence[str]]  # a corpus's name, source lines, target lines
 
-# ISO 639-1; thousands of other languages have a code of three letters (ISO 639-3).
+# ISO 639-1; thousands of other languages have three-letter codes (ISO 639-3).
 _CODES = """
     aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv
     cy da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr
@@ -55,7 +55,7 @@ _CODES = """
 
 
 def code_problem(tag: str) -> str | None:
-    """What is wrong with a language code, if anything: german is not a language code (de?).
+    """Returns what is wrong with a language code, or None: "german is not a language code (de?)".
 
     A region or script may follow: zh_CN, zh-Hant.
     """
@@ -68,12 +68,12 @@ def code_problem(tag: str) -> str | None:
 
 
 def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
-    """What corpora are not in their languages, and what to do about it, a line for each.
+    """Returns a warning for each corpus that seems to be in other languages.
 
     Args:
-        corpora: the first is what the others are compared with if their languages are not known.
+        corpora: the others are compared with the first if their languages are not in `_WORDS`.
         source: the code of the source language.
-        target: likewise.
+        target: the code of the target language.
     """
     judged = [corpus for corpus in corpora if min(map(len, corpus[1:])) >= _ENOUGH_LINES]
     problems = [_mistaken(corpus, (source, target)) for corpus in judged]
@@ -82,7 +82,7 @@ def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
 
 
 def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
-    """The problem with a corpus that the words of known languages show, if any."""
+    """Returns the problem that frequent words reveal in a corpus, if any."""
     name, *sides = corpus
     recognized = [_known_language(lines) for lines in sides]
     wanted = [re.split("[-_]", code.lower())[0] for code in codes]
@@ -95,21 +95,21 @@ def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
     for i, side in enumerate(("source", "target")):
         if recognized[i] not in (None, wanted[i]) and wanted[i] in _WORDS:  # Norwegian looks Danish
             return (
-                f"the {side} looks like {recognized[i]}, not {codes[i]}, {name}, "
-                f"check its files or columns, or data.{side}_language"
+                f"The {side} of {name} looks like {recognized[i]}, not {codes[i]}. "
+                f"Check its files or columns, or data.{side}_language."
             )
     return None
 
 
 def _swapped(name: str, source: str, target: str) -> str:
     return (
-        f"source and target look swapped, {name}, exchange its files or columns, or "
-        f"data.source_language ({source}) and data.target_language ({target})"
+        f"Source and target of {name} look swapped. Exchange its files or columns, or "
+        f"data.source_language ({source}) and data.target_language ({target})."
     )
 
 
 def _known_language(lines: Iterable[str]) -> str | None:
-    """The language whose words make up a good part of a text, and twice that of any other."""
+    """Returns the language whose frequent words dominate a text, if any."""
     words = Counter(word for line in lines for word in _WORD.findall(line.casefold()))
     shares = sorted(
         (sum(words[word] for word in known) / max(1, words.total()), code)
@@ -120,7 +120,7 @@ def _known_language(lines: Iterable[str]) -> str | None:
 
 
 def _unlike_the_first(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
-    """The corpora whose sides are in other languages than those of the first."""
+    """Returns a warning for each corpus unlike the first."""
     profiles = [(name, [profile(side) for side in sides]) for name, *sides in corpora]
     found = []
     for name, texts in profiles[1:]:
@@ -132,8 +132,8 @@ def _unlike_the_first(corpora: Sequence[Sample], source: str, target: str) -> li
             sides = [("source", source), ("target", target)]
             (side, code), (other, wrong) = sides if foreign[0] else sides[::-1]
             found.append(
-                f"the {side} looks like {wrong}, not {code}, as the {other} of {first}, {name}, "
-                "check its files or columns"
+                f"The {side} of {name} looks like {wrong}, not {code}, because it is similar to "
+                f"the {other} of {first}. Check its files or columns."
             )
     return found
 
@@ -141,7 +141,7 @@ def _unlike_the_first(corpora: Sequence[Sample], source: str, target: str) -> li
 def is_translated(
     translations: Sequence[str], references: Sequence[str], sources: Sequence[str] | None
 ) -> bool:
-    """Whether translations seem to be in the references' language, rather than the sources'."""
+    """Returns whether translations seem to be in the references' language."""
     if len(translations) < _ENOUGH_LINES:
         return True
     theirs, wanted = profile(translations), profile(references)
@@ -151,7 +151,7 @@ def is_translated(
 
 
 def profile(lines: Iterable[str]) -> dict[str, float]:
-    """The share of each character trigram among those of all words, their ends marked."""
+    """Returns the relative frequency of each character trigram, with spaces around words."""
     counts: Counter[str] = Counter()
     for line in lines:
         for word in _WORD.findall(line.casefold()):
@@ -162,7 +162,7 @@ def profile(lines: Iterable[str]) -> dict[str, float]:
 
 
 def _likeness(one: dict[str, float], other: dict[str, float]) -> float:
-    """What two profiles have in common, from 0 to 1."""
+    """Returns the similarity of two profiles, from 0 to 1."""
     return sum(min(share, other.get(trigram, 0.0)) for trigram, share in one.items())
 
 

@@ -1,7 +1,7 @@
-"""The layout: a slot's pairs as tensors.
+"""The layout: the pairs of a slot as tensors.
 
-Two layouts, alike to model and loss: `pack` (several pairs a row, a pair's source and target in
-the same row of the two sides) for training, and `one_per_row` for pairs sorted by length.
+There are two layouts, and model and loss accept both: `pack` puts several pairs in a row, a pair's
+source and target in the same row of either side; `one_per_row` is for pairs sorted by length.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from nmt.data.pair import TokenPair
 from nmt.model.special_ids import BOS_ID, PAD_ID
 from nmt.model.tokens import Tokens
 
-# Kernels of attention work on squares of 128 tokens: a pair that lies within one costs one.
+# Attention kernels compute blocks of 128 x 128 tokens, so a pair should lie within one block.
 _BLOCK = 128
-# With lengths as in WMT (lognormal, mean 27, at most 256) rows for 2 % more tokens hold most slots;
-# a slot that needs more gets rows for 4 % more, another shape, to be compiled once.
+# With lengths as in WMT (lognormal, mean 27, at most 256), rows with 2 % spare tokens hold most
+# slots. A slot that needs more gets 4 % more rows: another shape, which is compiled once.
 _SPARE, _MORE = 0.02, 0.04
 
 
@@ -30,13 +30,13 @@ class Batch:
 
     src: Tokens  # (R, S)
     tgt_in: Tokens  # (R, T), each sentence from BOS
-    tgt_out: Tensor  # (R, T) int64, each sentence to EOS; PAD_ID where there is nothing to predict
-    # (R, T) fp32 each: the extra columns of the pairs, see `Pair`, at every token of tgt_out. A
-    # number for the pair is at all its tokens; NaN is where a pair lacks the column, 0 at padding.
+    tgt_out: Tensor  # (R, T) int64, each sentence to EOS; PAD_ID at padding
+    # (R, T) fp32 each: extra columns of the pairs, see `Pair`, for every token of tgt_out. A number
+    # for a pair is repeated at all its tokens. NaN: the pair lacks the column; 0: padding.
     columns: Mapping[str, Tensor] = field(default_factory=dict)
 
     def to(self, device: torch.device) -> Batch:
-        """The same on another device."""
+        """Returns the batch on another device."""
         columns = {name: column.to(device) for name, column in self.columns.items()}
         return Batch(self.src.to(device), self.tgt_in.to(device), self.tgt_out.to(device), columns)
 
@@ -52,17 +52,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class HostBatch:
-    """A slot in one piece of memory, so that one copy brings it to a device."""
+    """A slot in one tensor, so that one copy moves it to a device."""
 
-    # int32: of the source ids, positions, segments; of the target also the input ids; then the
-    # bits of the fp32 columns
+    # int32: ids, positions and segments of the source; output ids, positions, segments and input
+    # ids of the target; then the bits of the fp32 columns
     flat: Tensor
     rows: int
     widths: tuple[int, int]  # columns of source and target
     names: Sequence[str] = ()  # of the columns
 
     def to(self, device: torch.device) -> Batch:
-        """The slot on `device`; if `flat` is page-locked, the copy is not waited for."""
+        """Returns the slot on `device`; does not wait for the copy if `flat` is page-locked."""
         source, target = (self.rows * width for width in self.widths)
         flat = self.flat.to(device, non_blocking=True)
         ids, extra = flat[: 3 * source + 4 * target].long(), flat[3 * source + 4 * target :]
@@ -75,20 +75,20 @@ class HostBatch:
 
 @dataclass(frozen=True)
 class Shape:
-    """What pairs are packed into."""
+    """The rows and columns that pairs are packed into."""
 
-    columns: int  # a side; if a pair is longer, so many more that it fits
-    block: int  # columns divide into blocks; a pair is within one, unless it is longer
-    rows: int = 0  # at least; 0: as many rows and columns as are needed
+    columns: int  # per side; more if a pair is longer
+    block: int  # columns are divided into blocks; a pair lies within one unless it is longer
+    rows: int = 0  # minimum; 0: only the rows and columns that are needed
 
 
 def fixed_shape(batch_tokens: int, slots: int, longest: int) -> Shape:
-    """The shape that almost all slots of a run have, so that what is compiled for it serves.
+    """Returns a shape that fits almost all slots, so that layers are compiled for it only once.
 
     Args:
-        batch_tokens: bound on the tokens of a step, on either side.
-        slots: how many slots a step is cut into.
-        longest: most tokens of a pair on either side.
+        batch_tokens: maximum number of tokens per step and side.
+        slots: number of slots per step.
+        longest: maximum length of a source or target.
     """
     columns = -(-longest // _BLOCK) * _BLOCK
     rows = int(np.ceil((1 + _SPARE) * batch_tokens / (slots * columns)))
@@ -96,7 +96,7 @@ def fixed_shape(batch_tokens: int, slots: int, longest: int) -> Shape:
 
 
 def one_per_row(pairs: Sequence[TokenPair]) -> Batch:
-    """Each pair in a row of its own, padded to the longest on either side."""
+    """Puts one pair in each row, padded to the longest source and the longest target."""
     numbers = np.arange(len(pairs))
     starts = np.zeros((2, len(pairs)), dtype=np.int64)
     widths = _lengths(pairs).max(1, initial=1).tolist()
@@ -106,10 +106,10 @@ def one_per_row(pairs: Sequence[TokenPair]) -> Batch:
 
 
 def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
-    """Indices of pairs of like length, batch by batch, the longest first.
+    """Yields batches of indices of pairs of similar length, the longest first.
 
-    With one pair a row, a batch has at most `tokens` tokens on either side, padding
-    counted, unless it is a single pair.
+    With one pair per row, a batch of several pairs has at most `tokens` tokens per side, padding
+    included.
     """
     order = sorted(range(len(pairs)), key=lambda i: (max(map(len, pairs[i])), len(pairs[i].target)))
     while order:
@@ -119,7 +119,7 @@ def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
 
 
 def packed(pairs: Sequence[TokenPair], capacity: int) -> Batch:
-    """As many pairs a row as fit into `capacity` tokens on both sides, longest pairs first.
+    """Packs pairs into rows of `capacity` tokens per side, the longest pairs first.
 
     If a pair is longer than `capacity`, all rows are as wide as that pair.
     """
@@ -127,10 +127,10 @@ def packed(pairs: Sequence[TokenPair], capacity: int) -> Batch:
 
 
 def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -> HostBatch:
-    """Pairs in rows of `shape`, the longest first, each where it fits first.
+    """Packs pairs into rows of `shape`, first fit, the longest pairs first.
 
     Args:
-        is_pinned: whether the memory is to be page-locked, for copies to a GPU.
+        is_pinned: allocates page-locked memory, for copies to a GPU.
     """
     lengths = _lengths(pairs)
     longest = lengths.max(0)
@@ -141,7 +141,7 @@ def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -
     bins, is_row = _first_fit(lengths[:, order], columns, block)
     by_bin = np.argsort(bins, kind="stable")
     order, bins = order[by_bin], bins[by_bin]
-    # bins that are whole rows came first, as their pairs are the longest; then blocks, side by side
+    # bins of whole rows come first, because their pairs are the longest; then blocks, side by side
     across, whole = columns // block, int(is_row.sum())
     numbers = np.arange(len(is_row)) - whole
     row_of, column_of = whole + numbers // across, numbers % across * block
@@ -159,42 +159,42 @@ def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -
 
 
 def _lengths(pairs: Sequence[TokenPair]) -> np.ndarray:
-    """Returns the tokens of each source and target: (2, pairs)."""
+    """Returns the number of tokens of each source and target: (2, pairs)."""
     return np.array([tuple(map(len, pair)) for pair in pairs], dtype=np.int64).reshape(-1, 2).T
 
 
 def _first_fit(lengths: np.ndarray, columns: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each pair the first bin that has room for it on both sides.
+    """Finds the first bin with enough free tokens on both sides for each pair.
 
     Args:
-        lengths: (2, pairs) tokens of source and target.
+        lengths: (2, pairs) number of tokens of source and target.
 
     Returns:
-        (pairs,) bins, and (bins,) whether a bin is a row of `columns`, for a pair longer than
-        `block`, or a block.
+        (pairs,) the bin of each pair, and (bins,) whether the bin is a whole row, as for a pair
+        longer than `block`.
     """
     count = lengths.shape[1]
-    source_room, target_room = np.zeros((2, count), dtype=np.int64)
+    source_free, target_free = np.zeros((2, count), dtype=np.int64)
     bins, is_row, opened = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool), 0
     for number, (source, target) in enumerate(lengths.T.tolist()):
-        fits = (source_room[:opened] >= source) & (target_room[:opened] >= target)
+        fits = (source_free[:opened] >= source) & (target_free[:opened] >= target)
         found = int(fits.argmax()) if opened else 0
         if not (opened and fits[found]):
             found, opened = opened, opened + 1
             is_row[found] = max(source, target) > block
-            source_room[found] = target_room[found] = columns if is_row[found] else block
+            source_free[found] = target_free[found] = columns if is_row[found] else block
         bins[number] = found
-        source_room[found] -= source
-        target_room[found] -= target
+        source_free[found] -= source
+        target_free[found] -= target
     return bins, is_row[:opened]
 
 
 def _within(groups: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Where each thing begins if those of a group follow one another: (..., things).
+    """Returns the offset of each item in its group: (..., items).
 
     Args:
-        groups: (things,), ascending.
-        sizes: (..., things).
+        groups: (items,) the group of each item, ascending.
+        sizes: (..., items).
     """
     begins = np.cumsum(sizes, axis=-1) - sizes
     return begins - begins[..., np.searchsorted(groups, groups)]
@@ -207,11 +207,11 @@ def _filled(
     shape: tuple[int, int, int],
     is_pinned: bool,
 ) -> HostBatch:
-    """Pairs written where they belong; no pairs give a row of padding, as a slot needs a shape.
+    """Writes pairs into a batch; without any pair, the batch is one row of padding.
 
     Args:
-        rows: (pairs,) the row of each, ascending.
-        starts: (2, pairs) its first source and target column.
+        rows: (pairs,) the row of each pair, ascending.
+        starts: (2, pairs) the first source and target column of each pair.
         shape: rows, source columns, target columns.
     """
     height, *widths = max(1, shape[0]), *shape[1:]
@@ -241,4 +241,4 @@ def _filled(
     return HostBatch(flat, height, (widths[0], widths[1]), names)
 
 
-assert PAD_ID == 0  # positions and segments of padding are 0 as well
+assert PAD_ID == 0  # so are positions and segments of padding

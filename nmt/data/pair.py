@@ -16,10 +16,10 @@ class Pair(Generic[T]):
     Iterating over a pair yields its source and its target.
 
     Attributes:
-        columns: What else the corpus says of the pair, by name: a number for the pair, or a
-            sequence of numbers, one for each target token, EOS included. Preparing stores every
-            column beside the sentences, and `layout` puts it into the batch; only the corpus that
-            reads a column and the code that uses it know its name.
+        columns: other values of the pair by name: a number for the pair, or a sequence with one
+            number per target token, EOS included. `nmt prepare` stores every column with the
+            sentences, and `layout` puts it into the batch. Only the corpus that reads a column and
+            the code that uses it know its name.
     """
 
     source: T
@@ -32,4 +32,4 @@ class Pair(Generic[T]):
 
 
 TextPair = Pair[str]
-TokenPair = Pair[np.ndarray]  # (S,) and (T,) integers, each with EOS
+TokenPair = Pair[np.ndarray]  # (S,) and (T,) integers, EOS included

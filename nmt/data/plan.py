@@ -1,15 +1,15 @@
 """The plan: which pairs make up each step and each of its slots, from lengths alone.
 
-A pure function of (prepared data, seed, batch_tokens, slots, step). Shards are permuted anew each
-epoch and taken in windows of about a million pairs, so that a corpus of any size starts training
-in seconds with a few bytes a pair. A window is shuffled, cut into steps, and each step into slots
-of nearly equal size.
+A pure function of (prepared data, seed, batch_tokens, slots, step). The shards are permuted in each
+epoch and taken in windows of about a million pairs, so that training on a corpus of any size starts
+in seconds and needs a few bytes per pair. A window is shuffled and cut into steps, and each step
+into slots of nearly equal size.
 
-Differs from Vaswani et al. (2017), §5.1, who batch pairs of like length against padding: rows are
-packed (by `layout`), so there is little padding, and a step of pairs of one length is a worse
-estimate of the gradient. (On Multi30k, d_model 128 and steps of 2048 tokens, the nll after 300
-steps was 4.15 with mixed lengths and 4.67 with like ones. In tensor2tensor a step mixes lengths as
-well: each GPU has a batch of its own.)
+Differs from Vaswani et al. (2017), §5.1, who batch pairs of similar length to avoid padding. Here
+`layout` packs rows, so there is little padding, and a step of pairs of one length estimates the
+gradient worse. (On Multi30k, with d_model 128 and steps of 2048 tokens, the nll after 300 steps was
+4.15 with mixed and 4.67 with similar lengths. In tensor2tensor a step mixes lengths too: each GPU
+has a batch of its own.)
 """
 
 import hashlib
@@ -23,25 +23,25 @@ from nmt.data.shards import Shard
 from nmt.errors import InputError
 
 WINDOW_PAIRS = 1_000_000
-LOSS_WEIGHT = "loss_weight"  # the column of pairs with the factor of their loss, see `_weights`
+LOSS_WEIGHT = "loss_weight"  # the column with the factor of a pair's loss
 
 
 @dataclass(frozen=True)
 class StepPlan:
-    """What one optimizer step trains on."""
+    """The pairs of one optimizer step."""
 
     step: int  # from 1
     epoch: int  # from 1
     slots: tuple[np.ndarray, ...]  # (pairs,) int64 each: indices into the split
-    source_tokens: int  # of all slots, end symbols counted
+    source_tokens: int  # of all slots, EOS included
     target_tokens: int
-    # what the loss, summed over the step, is divided by: the sum of the loss weights of its target
-    # tokens, so the number of tokens if all weights are 1; or 1 if all weights are 0
+    # The summed loss of the step is divided by this: the sum of the loss weights of its target
+    # tokens, which is the number of tokens if all weights are 1; or 1 if all weights are 0.
     loss_divisor: float
 
     @property
     def digest(self) -> str:
-        """Names the step's pairs in their order, however many processes share them."""
+        """Returns a hash of the step's pairs in their order, which does not depend on the slots."""
         pairs = np.concatenate(self.slots).astype("<i8")
         return hashlib.blake2b(pairs.tobytes(), digest_size=8).hexdigest()
 
@@ -51,8 +51,8 @@ class Plan:
 
     Args:
         shards: the training split.
-        batch_tokens: bound on a step's source tokens and on its target tokens.
-        slots: how many slots a step is cut into; a tiny step may leave some empty.
+        batch_tokens: maximum number of source tokens, and of target tokens, per step.
+        slots: number of slots per step; a tiny step may leave some empty.
         seed: of the run.
         before_use: called with each shard of a window before the window's first step.
     """
@@ -70,7 +70,7 @@ class Plan:
         self.before_use = before_use
 
     def steps(self, after: int = 0) -> Iterator[StepPlan]:
-        """The steps `after` + 1, `after` + 2, ... without end.
+        """Yields the steps `after` + 1, `after` + 2, ... without end.
 
         Raises:
             InputError: a shard holds a pair longer than `batch_tokens`.
@@ -100,7 +100,7 @@ class Plan:
         return np.random.Generator(np.random.Philox(np.random.SeedSequence((self.seed, *key))))
 
     def _windows(self, epoch: int) -> Iterator[list[int]]:
-        """Indices into `shards`, window by window."""
+        """Yields windows as lists of indices into `shards`."""
         window: list[int] = []
         pairs = 0.0
         for number in self._rng(epoch, 0).permutation(len(self.shards)):
@@ -114,10 +114,10 @@ class Plan:
             yield window
 
     def _chosen(self, number: int, epoch: int) -> np.ndarray:
-        """A shard's share of an epoch: each pair `weight` times, on average if not whole.
+        """Returns a shard's pairs in an epoch: each pair `weight` times, on average if fractional.
 
-        Epoch e takes the places [e * weight * n, (e + 1) * weight * n) of an endless sequence of
-        permutations of the shard, so that with weight 1 every pair comes once.
+        Epoch e takes the positions [e * weight * n, (e + 1) * weight * n) of an endless sequence of
+        permutations of the shard's n pairs, so that with weight 1 every pair occurs once.
 
         Returns:
             (pairs,) indices into the shard, perhaps none.
@@ -151,9 +151,10 @@ class Plan:
 def _pairs(
     shares: Sequence[tuple[Shard, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns chosen pairs of several shards as indices into the split, (pairs,) each.
+    """Returns facts of the chosen pairs of several shards, each (pairs,).
 
-    With them their source tokens, their target tokens, and the sums of their tokens' loss weights.
+    Returns:
+        Their indices into the split, source tokens, target tokens, and sums of loss weights.
     """
     return (
         np.concatenate([shard.first + chosen for shard, chosen in shares]),
@@ -170,19 +171,20 @@ def _weights(shard: Shard) -> np.ndarray:
 
 
 def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[int]:
-    """Where to cut pairs in their order into steps, each as long as both sides' bound allows.
+    """Cuts a sequence of pairs into the longest steps of at most `batch_tokens` tokens per side.
 
     Args:
-        source: (pairs,) source tokens of each pair; target: likewise.
+        source: (pairs,) number of source tokens of each pair.
+        target: (pairs,) number of target tokens of each pair.
 
     Returns:
-        The beginnings of the steps and the end of the last, one more than steps.
+        (steps + 1,) the start of each step, and the end of the last.
     """
     ends = np.minimum(*(_end_of_step(side, batch_tokens) for side in (source, target)))
     if (ends == np.arange(len(ends))).any():
         raise InputError(
-            f"a pair is longer than {batch_tokens} tokens, the prepared data, "
-            "run nmt prepare again, or raise training.batch_tokens"
+            f"A pair of the prepared data is longer than training.batch_tokens, {batch_tokens} "
+            "tokens. Run nmt prepare again, or raise training.batch_tokens."
         )
     end_from, bounds = ends.tolist(), [0]
     while bounds[-1] < len(end_from):
@@ -191,6 +193,6 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
 
 
 def _end_of_step(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """For each pair, where one side's bound ends a step that begins with it: (pairs,)."""
+    """Returns the end of a step that starts with each pair, given one side's lengths: (pairs,)."""
     done = np.cumsum(lengths, dtype=np.int64)
     return np.searchsorted(done, done - lengths + batch_tokens, side="right")

@@ -1,4 +1,4 @@
-"""`nmt prepare` from beginning to end; each stage by itself is in `nmt.data.stages`."""
+"""`nmt prepare` from start to end; its stages are in `nmt.data.stages`."""
 
 import contextlib
 import time
@@ -33,60 +33,59 @@ def prepare(
     tokenizer: Path | None = None,
     processes: int | None = None,
 ) -> None:
-    """Makes `config.data.directory` from the configuration's corpora.
+    """Prepares `config.data.directory` from the configuration's corpora.
 
-    If neither the settings of `data` and `tokenizer` nor the size and SHA-256 of any local input
-    file have changed since the last call, it checks what is there and does nothing more.
-    The same input and settings give the same bytes, whatever the number of processes and however
-    often it was interrupted.
+    If neither the sections `data` and `tokenizer` nor the size and SHA-256 of any local input file
+    have changed since the last call, it only verifies the prepared data. The same input and
+    settings give the same bytes, whatever the number of processes and of interruptions.
 
     Args:
-        config: sections `data` and `tokenizer` count.
-        note: is called with each line for the user.
-        tokenizer: a tokenizer to use, that of a model to fine-tune, instead of learning one.
-        processes: at most so many for what can be shared; None: `workers.default_processes`.
+        config: only the sections `data` and `tokenizer` are used.
+        note: Called with each user-facing message.
+        tokenizer: the file of a tokenizer to use instead of training one, for fine-tuning.
+        processes: maximum number of processes; None: `workers.default_processes`.
 
     Raises:
         InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
-            prepares the same directory, a run was trained on data of other settings there, or
-            the directory has files or links that prepare has not made.
-        Stopped: a signal came; the next call goes on from there.
+            is preparing the same directory, a run was trained on its data with other settings, or
+            the directory has files or links that nmt prepare did not make.
+        Stopped: a signal was received; the next call continues from there.
     """
     began = time.monotonic()
     directory = Path(config.data.directory)
     with signals.stoppable(
-        f"stopped, what is done is kept in {directory}: nmt prepare goes on from there"
+        f"stopped, finished work is kept in {directory}: nmt prepare continues from there"
     ):
         job = _job(config, tokenizer, processes or workers.default_processes())
         if _is_prepared(job, note):
-            note(f"{directory} is prepared already and whole: nothing to do")
+            note(f"{directory} is already prepared: nothing to do")
             remove_work(job)
             return
         refuse_what_is_not_ours(job)
         refuse_if_used(job.directory, job.origin)
         _check_input(job, note)
         with _locked(job):
-            if _is_prepared(job, lambda line: None):  # by now, by the process that had the lock
+            if _is_prepared(job, lambda line: None):  # meanwhile, by the process that held the lock
                 note(f"{directory} has been prepared by another process: nothing to do")
                 return
             job.remove_leftovers()
             try:
                 run_stages(job, note)
             finally:
-                job.remove_leftovers()  # of workers that were ended
+                job.remove_leftovers()  # of workers that were killed
             if _job(config, tokenizer, job.processes).origin != job.origin:
-                discard_work(job)  # it may mix what was there with what is there now
+                discard_work(job)  # it may mix old and new input
                 raise InputError(
-                    f"a corpus has changed while it was read, {directory}, run nmt prepare again"
+                    f"A corpus changed while it was read into {directory}. Run nmt prepare again."
                 )
-            refuse_if_used(job.directory, job.origin)  # by a run that has begun meanwhile
+            refuse_if_used(job.directory, job.origin)  # a run may have started meanwhile
             publish(job)
     note(f"prepared {directory} in {time.monotonic() - began:.0f} s")
 
 
 @contextlib.contextmanager
 def _locked(job: Job) -> Iterator[None]:
-    """Locks the directory; restores it after a failure that has left nothing to go on from."""
+    """Locks the directory; removes its new files after a failure without finished work."""
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
     is_new = not lock.exists()
@@ -96,14 +95,14 @@ def _locked(job: Job) -> Iterator[None]:
         except BaseException:
             if is_new and not job.work.exists():
                 lock.unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # somebody else has put something there
+                with contextlib.suppress(OSError):  # another program has put a file there
                     for folder in new:
                         folder.rmdir()
             raise
 
 
 def run_stages(job: Job, note: Note) -> None:
-    """From corpora to data that only need to be published."""
+    """Runs all stages, from the corpora to data that only need to be published."""
     warnings = inspect_corpora(job, note)
     clean(job, note)
     kept = deduplicate(job)
@@ -123,7 +122,7 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
         for number, corpus in enumerate(getattr(config.data, split))
     )
     files = dict.fromkeys(file for entry in entries for file in input_files(entry.corpus))
-    # Not the time of change: a fresh checkout or copy of the same text is the same input.
+    # Without modification times: a new checkout or copy of the same text is the same input.
     inputs = {
         str(file): {"size": file.stat().st_size, "sha256": manifest.file_hash(file)}
         for file in files
@@ -136,7 +135,7 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
 
 
 def _is_prepared(job: Job, note: Note) -> bool:
-    """Whether the directory holds what this job would make, every file checked by its hash."""
+    """Returns whether the directory has what this job would make; verifies all hashes."""
     if not PreparedData.is_in(job.directory):
         return False
     try:
@@ -155,10 +154,10 @@ def _is_prepared(job: Job, note: Note) -> bool:
 
 
 def _check_input(job: Job, note: Note) -> None:
-    """Raises InputError for corpora that cannot be read, before anything is written."""
+    """Raises InputError if a corpus cannot be read, before anything is written."""
     data = job.data
     for side in ("source", "target"):
         if problem := code_problem(getattr(data, f"{side}_language")):
-            note(f"nmt: warning: {problem}, data.{side}_language, write that of ISO 639")
+            note(f"nmt: warning: data.{side}_language: {problem}. Use an ISO 639 code.")
     for entry in job.entries:
         check_corpus(entry.corpus, data)

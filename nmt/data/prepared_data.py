@@ -1,7 +1,7 @@
-"""Prepared data: the directory that `nmt prepare` has made, opened, checked and listed.
+"""Prepared data: the directory that `nmt prepare` makes.
 
-Training reads its data through this module. It checks that they are what a configuration asks for
-and that their bytes are those that were prepared, and it knows which runs rely on them.
+Training reads its data through this module, which checks that the data fit the configuration and
+are undamaged, and records which runs were trained on them.
 """
 
 import hashlib
@@ -25,13 +25,12 @@ _MAX_NOTE_BYTES = 100_000
 
 @dataclass(frozen=True)
 class PreparedData:
-    """Prepared data whose manifest fits itself.
+    """Prepared data with a valid manifest.
 
-    Keys of the manifest beside those of every manifest: `data_sha256` (over the hashes of all Arrow
-    files), `tokenizer_sha256`, `target_symbols` (those of `tokenizer.symbols` that training targets
-    hold), `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight),
-    `corpora` (with counts by cleaning rule), `warnings` (if there are any), `settings`, `inputs`,
-    `origin_sha256`.
+    Keys of the manifest besides those of every manifest: `data_sha256` (of the hashes of all Arrow
+    files), `tokenizer_sha256`, `target_symbols` (those of `tokenizer.symbols` in training targets),
+    `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight),
+    `corpora` (with counts by cleaning rule), `warnings`, `settings`, `inputs`, `origin_sha256`.
     """
 
     directory: Path
@@ -39,50 +38,50 @@ class PreparedData:
 
     @staticmethod
     def is_in(directory: Path) -> bool:
-        """Whether prepared data are there, whole or not: those without a manifest do not count."""
+        """Returns whether `directory` has a manifest; its files may still be damaged or missing."""
         return (directory / manifest.NAME).exists()
 
     @classmethod
     def open(cls, directory: Path) -> Self:
-        """The data in a directory.
+        """Opens the data in a directory.
 
         Raises:
-            InputError: nothing is prepared there, or the manifest is damaged.
+            InputError: there is no prepared data, or the manifest is damaged.
         """
         if not cls.is_in(directory):
-            raise InputError(f"no prepared data, {directory}, run nmt prepare")
+            raise InputError(f"No prepared data in {directory}. Run nmt prepare.")
         try:
             return cls(directory, manifest.read(directory, "data"))
         except NoModelError as error:
-            what = error.problems[0].partition(". ")[0].rstrip(".")
-            raise InputError(f"{what}, {directory}, run nmt prepare again") from None
+            problem = error.problems[0]
+            raise InputError(f"{problem} Run nmt prepare again to replace the data.") from None
 
     @classmethod
     def of(cls, config: Config) -> Self:
-        """The data of a configuration.
+        """Opens the data of a configuration.
 
         Raises:
-            InputError: as `open` does, or they were prepared with other settings; names them.
+            InputError: as `open`; or the data were prepared with other settings, which it names.
         """
         data, settings = cls.open(Path(config.data.directory)), settings_of(config)
         if data.manifest["settings"] != settings:
             changed = changes(data.manifest["settings"], settings)
             runs = [run for run, _ in _users(data.directory)]
-            remedy = "run nmt prepare, or name another data.directory"
-            if runs:  # prepare would refuse
-                remedy = f"name another data.directory: {runs[0]} was trained on these data"
-            raise InputError(
-                f"prepared with other settings ({changed}), {data.directory}, {remedy}"
-            )
+            problem = f"{data.directory} was prepared with other settings ({changed})"
+            if runs:  # nmt prepare would not replace the data
+                raise InputError(
+                    f"{problem}, and {runs[0]} was trained on it. Name another data.directory."
+                )
+            raise InputError(f"{problem}. Run nmt prepare, or name another data.directory.")
         return data
 
     def verify_all(self) -> None:
-        """Checks each file by its hash; InputError (NoModelError) names the first that differs."""
+        """Verifies the hash of each file; raises NoModelError at the first that differs."""
         manifest.verify(self.directory, self.manifest)
 
     @property
     def manifest_file(self) -> bytes:
-        """The content of the manifest's file."""
+        """Returns the content of the manifest's file."""
         return (self.directory / manifest.NAME).read_bytes()
 
     def tokenizer(self) -> Tokenizer:
@@ -91,10 +90,10 @@ class PreparedData:
         return Tokenizer.load(self.directory / TOKENIZER)
 
     def shortlist_file(self) -> bytes | None:
-        """The content of the shortlist's file; None if the data were prepared without.
+        """Returns the content of the shortlist's file; None if the data have no shortlist.
 
         Raises:
-            NoModelError: missing or damaged (status 3).
+            NoModelError: the file is missing or damaged (status 3).
         """
         if SHORTLIST not in self.manifest["files"]:
             return None
@@ -102,10 +101,10 @@ class PreparedData:
         return (self.directory / SHORTLIST).read_bytes()
 
     def shards(self, split: str) -> list[Shard]:
-        """The shards of train or validation, memory-mapped; `verify` checks their bytes.
+        """Opens the shards of train or validation, memory-mapped; `verify` checks their bytes.
 
         Raises:
-            InputError: a shard is missing, or is no Arrow file.
+            InputError: a shard is missing or is not a valid Arrow file.
         """
         found: list[Shard] = []
         first = 0
@@ -116,24 +115,24 @@ class PreparedData:
         return found
 
     def verify(self, shard: Shard) -> None:
-        """Checks the bytes of a shard, before its first pair is used.
+        """Verifies the hash of a shard, before its first pair is used.
 
         Raises:
-            InputError: the file differs (status 2).
+            InputError: the file has changed (status 2).
         """
         name = shard.path.relative_to(self.directory).as_posix()
         expected = self.manifest["files"][name]["sha256"]
         found = manifest.file_hash(shard.path)
         if found != expected:
             raise InputError(
-                f"damaged file (sha256 {found[:12]}…, {expected[:12]}… in the manifest), "
-                f"{shard.path}, run nmt prepare again"
+                f"{shard.path} is damaged (sha256 {found[:12]}…, but {expected[:12]}… in the "
+                "manifest). Run nmt prepare again."
             )
 
     def mark_used(self, run: Path) -> None:
-        """Notes that a run was trained on this data, which `prepare` then refuses to replace.
+        """Records that a run was trained on this data, so that `prepare` refuses to replace it.
 
-        The note counts as long as the run's directory exists.
+        The record counts as long as the run's directory exists.
         """
         note = {"run": str(run.resolve()), "origin_sha256": self.manifest["origin_sha256"]}
         name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
@@ -144,14 +143,14 @@ class PreparedData:
         except OSError:
             if os.access(self.directory, os.W_OK):
                 raise
-            # A directory that cannot be written to cannot be prepared again either.
+            # Nor can nmt prepare replace data in a directory that is not writable.
 
 
 def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
-    """Raises InputError if a run was trained on data there that are not of `origin`.
+    """Raises InputError if a run was trained on the data in `directory` and they would change.
 
     Args:
-        origin: what data depend on; its hash is the manifest's `origin_sha256`.
+        origin: settings and input files of the new data; `origin_sha256` of a manifest is its hash.
     """
     wanted = manifest.value_hash(origin)
     for run, used in _users(directory):
@@ -161,18 +160,18 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
             former = PreparedData.open(directory).manifest["settings"]
             changed = changes(former, origin["settings"])
         except InputError:
-            changed = "their manifest is lost"
+            changed = "its manifest is lost"
         raise InputError(
-            f"a run was trained on these data, which would change ({changed}), "
-            f"{run} on {directory}, name another data.directory or remove the run"
+            f"{directory} would change ({changed}), but {run} was trained on it. Name another "
+            "data.directory, or remove the run."
         )
 
 
 def _users(directory: Path) -> Iterator[tuple[Path, str]]:
-    """The runs that were trained on data there, and the `origin_sha256` of each one's data.
+    """Yields the runs that were trained on the data in `directory`, with its `origin_sha256`.
 
     Raises:
-        InputError: the note of a run is damaged.
+        InputError: the record of a run is damaged.
     """
     for path in entries(directory / USED_BY):
         if path.suffix != ".json":
@@ -182,17 +181,17 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
             run, used = Path(note["run"]), note["origin_sha256"]
         except (ValueError, KeyError, TypeError):
             raise InputError(
-                f"damaged note of a run that was trained on these data, {path}, "
-                "name another data.directory, or remove the note if that run is gone"
+                f"{path}, the record of a run that was trained on this data, is damaged. Name "
+                "another data.directory, or remove the record if the run no longer exists."
             ) from None
         if run.is_dir():
             yield run, used
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Returns the settings that prepared data depend on, as their manifest has them.
+    """Returns the settings that prepared data depend on, as in their manifest.
 
-    Settings at their default are left out, so that a setting that nmt gains changes nothing.
+    Settings at their defaults are omitted, so that settings added to nmt later change nothing.
     """
     sections = {"data": config.data, "tokenizer": config.tokenizer}
     return {
@@ -202,7 +201,7 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns what differs between the settings of two data, with its values, for a message."""
+    """Returns the settings that differ, with their values, for a message."""
     found = []
     for section in new:
         fields = Config.model_fields[section].annotation.model_fields  # type: ignore[union-attr]

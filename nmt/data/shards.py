@@ -2,8 +2,8 @@
 
 A split of prepared data is a folder that `datasets.load_from_disk` reads: Arrow stream files with
 the columns `source` and `target`, lists of int32 that end with EOS and have no BOS, and the extra
-columns of the pairs, see `Pair`. Every file is one record batch, so that its ids lie in two flat
-arrays and are used as numpy arrays straight from the memory map.
+columns of the pairs, see `Pair`. Every file is one record batch, so that its ids are two flat
+arrays, which numpy uses directly from the memory map.
 """
 
 import json
@@ -26,12 +26,12 @@ _TEXT = pa.schema([("source", pa.string()), ("target", pa.string()), ("hash", pa
 
 @dataclass(frozen=True)
 class Side:
-    """The token ids of one side of a shard; `side[i]` are those of its pair i, EOS last.
+    """The token ids of one side of a shard; `side[i]` are those of pair i, EOS last.
 
-    Also a column with a number for each target token.
+    A column with one number per target token is a `Side` too.
     """
 
-    values: np.ndarray  # (tokens,) memory-mapped; of ids int32
+    values: np.ndarray  # (tokens,) memory-mapped; ids are int32
     offsets: np.ndarray  # (pairs + 1,) int32: pair i is values[offsets[i]:offsets[i + 1]]
 
     def __getitem__(self, i: int) -> np.ndarray:
@@ -39,7 +39,7 @@ class Side:
 
     @property
     def lengths(self) -> np.ndarray:
-        """(pairs,) int32, tokens of each pair, EOS included."""
+        """Returns the number of tokens of each pair, EOS included: (pairs,) int32."""
         return np.diff(self.offsets)
 
 
@@ -50,7 +50,7 @@ class Shard:
     path: Path
     source: Side
     target: Side
-    weight: float  # how often each pair is seen in an epoch
+    weight: float  # how often each pair occurs in an epoch
     first: int  # index of its first pair within the split
     columns: Mapping[str, np.ndarray | Side] = field(default_factory=dict)  # (pairs,), see `Pair`
 
@@ -63,7 +63,7 @@ class Shard:
 
 
 def pairs_of(shards: Sequence[Shard], indices: np.ndarray) -> list[TokenPair]:
-    """Returns pairs, given by their index in the split."""
+    """Returns the pairs with the given indices in the split."""
     firsts = np.asarray([shard.first for shard in shards])
     owners = np.searchsorted(firsts, indices, side="right") - 1
     return [
@@ -82,7 +82,7 @@ def _lists(ids: Sequence[np.ndarray]) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     if offsets[-1] > np.iinfo(np.int32).max:
         raise ValueError(
-            f"{offsets[-1]} tokens on one side of a shard, more than an Arrow list holds"
+            f"One side of a shard has {offsets[-1]} tokens, more than an Arrow list holds."
         )
     values = np.concatenate([np.empty(0, np.int32), *ids])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values, pa.int32()))
@@ -127,7 +127,7 @@ def _values(column: pa.Array, path: Path) -> np.ndarray | Side:
     is_list = pa.types.is_list(column.type)
     values = column.values if is_list else column
     if column.null_count or values.null_count or column.offset:
-        raise InputError(f"damaged file (missing values), {path}, run nmt prepare again")
+        raise InputError(f"{path} is damaged (missing values). Run nmt prepare again.")
     numbers = np.from_dlpack(values)  # to_numpy() imports pandas
     return Side(numbers, np.from_dlpack(column.offsets)) if is_list else numbers
 
@@ -151,7 +151,7 @@ def _write(
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the one record batch of a file, memory-mapped, its structure checked.
+    """Returns the one record batch of a file, memory-mapped, after checking its structure.
 
     Args:
         schema: of its first columns.
@@ -171,22 +171,22 @@ def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
             batches[0].validate()
             return batches[0]
     except FileNotFoundError:
-        raise InputError(f"missing file, {path}, run nmt prepare again") from None
+        raise InputError(f"{path} is missing. Run nmt prepare again.") from None
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno:  # the system's, not of what the file holds
+        if isinstance(error, OSError) and error.errno:  # the system's, not the file's content
             raise of_system(error) from None
         reason = str(error).split("\n")[0]
-        raise InputError(f"damaged file ({reason}), {path}, run nmt prepare again") from None
+        raise InputError(f"{path} is damaged ({reason}). Run nmt prepare again.") from None
 
 
 def write_split_description(folder: Path, files: Sequence[str], fingerprint: str) -> None:
-    """Writes the two small files by which `datasets.load_from_disk` knows a folder.
+    """Writes the two small files with which `datasets.load_from_disk` recognizes a folder.
 
     A column that some of the files lack is null there.
 
     Args:
         files: names of the Arrow files in `folder`, in order.
-        fingerprint: names this content in the library's caches.
+        fingerprint: identifies this content in the library's caches.
     """
     features: dict[str, Any] = {}
     for name in files:

@@ -1,11 +1,11 @@
-"""Which target pieces a source piece may become: a table learned from the training pairs.
+"""The shortlist: the target tokens that each source token may be translated into.
 
-A step of decoding needs logits of likely pieces only: of the most frequent ones, and of the
-likeliest translations of the pieces in the source. The most frequent are on every shortlist, so the
-table is learned for the others alone, by IBM Model 1 (Brown et al., 1993). The end symbol, which
-every source has, takes the part of the model's empty word.
+A decoding step needs logits of likely tokens only: the most frequent ones and the most likely
+translations of the source tokens. The most frequent tokens are on every shortlist, so the table of
+translations is learned for the other tokens only, by IBM Model 1 (Brown et al., 1993). EOS, which
+every source has, acts as the model's empty word.
 
-V vocabulary, N most frequent pieces, K translations of a piece.
+V: vocabulary size, N: number of most frequent tokens, K: translations per source token.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from safetensors import SafetensorError
 from nmt.errors import NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 
-if TYPE_CHECKING:  # its module reads shards, for which translating has no library
+if TYPE_CHECKING:  # translating works without pyarrow, which that module needs
     from nmt.data.shards import Side
 
 FREQUENT, TRANSLATIONS = 1000, 50  # N, K
-MOST_CELLS = 30_000_000  # pairs of pieces that it is learned from; each takes some 40 bytes
-_BLOCK_CELLS = 2_000_000  # at a time
+MOST_CELLS = 30_000_000  # token pairs that the table is learned from; each takes some 40 bytes
+_BLOCK_CELLS = 2_000_000  # token pairs processed at a time
 _ITERATIONS = 4
 
 
 @dataclass(frozen=True)
 class Shortlist:
-    """What a batch may be translated into, by the pieces in its sources."""
+    """The target tokens that a batch may be translated into, given its source tokens."""
 
     frequent: NDArray[np.int32]  # (N,) most frequent first
-    translations: NDArray[np.int32]  # (V, K) likeliest first; PAD_ID where there are fewer
+    translations: NDArray[np.int32]  # (V, K) most likely first; PAD_ID where there are fewer
 
     def candidates(self, source: Sequence[int], always: Collection[int]) -> NDArray[np.int64]:
-        """The pieces that sources with these may be translated into, ascending.
+        """Returns the ids that sources with the ids `source` may be translated into, ascending.
 
-        The special ids, `always`, the source's own pieces, which names are copied from, the most
-        frequent pieces, and the translations of the source's pieces.
+        These are the special ids, `always`, the source's own tokens (for names that are copied),
+        the most frequent tokens, and the translations of the source's tokens.
         """
         pieces = np.unique(np.asarray(source, np.int64))
         chosen = np.zeros(len(self.translations), dtype=bool)
@@ -53,18 +53,20 @@ class Shortlist:
         return np.flatnonzero(chosen)
 
     def to_bytes(self) -> bytes:
-        """The content of its file, which `load` reads."""
+        """Returns the content of the file that `load` reads."""
         return safetensors.numpy.save(
             {"frequent": self.frequent, "translations": self.translations}
         )
 
     @classmethod
     def load(cls, path: Path, vocabulary_size: int) -> Self:
-        """Reads a file; NoModelError if it is damaged, or not of such a vocabulary."""
+        """Reads a file; raises NoModelError if it is damaged or of another vocabulary size."""
         try:
             table = cls(**safetensors.numpy.load(path.read_bytes()))
         except (SafetensorError, TypeError, ValueError) as error:
-            raise NoModelError(f"not a sound shortlist ({error}), {path}, restore it") from None
+            raise NoModelError(
+                f"{path} is not a sound shortlist ({error}). Restore it from a copy."
+            ) from None
         both = (table.frequent, table.translations)
         if (
             [each.ndim for each in both] != [1, 2]
@@ -72,7 +74,10 @@ class Shortlist:
             or any(each.dtype != np.int32 for each in both)
             or any(((each < 0) | (each >= vocabulary_size)).any() for each in both)
         ):
-            raise NoModelError(f"not a shortlist of {vocabulary_size:,} pieces, {path}, restore it")
+            raise NoModelError(
+                f"{path} is not a shortlist for a vocabulary of {vocabulary_size:,}. Restore it "
+                "from a copy."
+            )
         return table
 
 
@@ -83,7 +88,7 @@ def learn_shortlist(
     frequent: int = FREQUENT,
     translations: int = TRANSLATIONS,
 ) -> Shortlist:
-    """Learns from evenly spaced pairs, as many as make `MOST_CELLS` pairs of pieces.
+    """Learns a shortlist from evenly spaced sentence pairs with about `MOST_CELLS` token pairs.
 
     Args:
         shards: sources and targets.
@@ -104,19 +109,23 @@ def learn_shortlist(
 
 
 class _Model1:
-    """IBM Model 1 of the rare target pieces.
+    """IBM Model 1 of the rare target tokens.
 
-    A cell is a source piece and a rare target piece of the same pair. Cells of one target piece
-    follow each other and make a group. A link is a source piece and a target piece that share a
-    cell, written as source * V + target.
+    A cell is a source token and a rare target token of the same sentence pair. The cells of one
+    target token are adjacent and form a group. A link is the id source * V + target of the two
+    tokens of a cell; many cells may have the same link.
     """
 
     def __init__(self, shards: Sequence[tuple[Side, Side]], is_rare: NDArray[np.bool_]):
-        """`is_rare`: (V,)."""
+        """Collects the cells.
+
+        Args:
+            is_rare: (V,).
+        """
         self.V = len(is_rare)
         sizes = [_cells(shard, is_rare) for shard in shards]
         share = min(1.0, MOST_CELLS / max(1, sum(int(size.sum()) for size in sizes)))
-        blocks = []  # of each: its links, for each cell which of these, where groups begin
+        blocks = []  # distinct links, index of each cell's link in these, start of each group
         for shard, size in zip(shards, sizes, strict=True):
             for rows in _blocks(size, share):
                 of_cells, begins = self._links(shard, rows, is_rare)
@@ -133,18 +142,18 @@ class _Model1:
     def _links(
         self, shard: tuple[Side, Side], rows: NDArray[np.int64], is_rare: NDArray[np.bool_]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The link of each cell of some pairs, and the number of each group's first cell."""
+        """Returns the link of each cell of some pairs, and the index of each group's first cell."""
         (source, lengths), (target, target_lengths) = (_pieces(side, rows) for side in shard)
         kept = is_rare[target]
-        pair = np.repeat(np.arange(len(rows)), target_lengths)[kept]  # of each rare target piece
+        pair = np.repeat(np.arange(len(rows)), target_lengths)[kept]  # of each rare target token
         sizes = lengths[pair].astype(np.int64)  # cells of its group
         begins = np.cumsum(sizes) - sizes
-        first = (np.cumsum(lengths) - lengths)[pair]  # its pair's first source piece
+        first = (np.cumsum(lengths) - lengths)[pair]  # its pair's first source token
         at = np.arange(sizes.sum()) + np.repeat(first - begins, sizes)
         return source[at] * self.V + np.repeat(target[kept], sizes), begins
 
     def iterate(self) -> None:
-        """Expected counts of links, then the probabilities that these give."""
+        """Computes the expected counts of links, then the probabilities (one EM iteration)."""
         expected = np.zeros(len(self.links))
         for links, begins in self.cells:
             p = self.p[links]
@@ -154,8 +163,8 @@ class _Model1:
         self.p = expected / totals[self.sources]
 
     def best(self, k: int) -> NDArray[np.int32]:
-        """The k likeliest targets of each source: (V, k), see `Shortlist.translations`."""
-        order = np.lexsort((-self.p, self.sources))  # equal ones: by target
+        """Returns the k most likely targets per source: (V, k), see `Shortlist.translations`."""
+        order = np.lexsort((-self.p, self.sources))  # ties: by target
         rank = np.arange(len(order)) - np.searchsorted(self.sources, self.sources)
         table = np.full((self.V, k), PAD_ID, np.int32)
         order, rank = order[rank < k], rank[rank < k]
@@ -164,18 +173,18 @@ class _Model1:
 
 
 def _cells(shard: tuple[Side, Side], is_rare: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """(pairs,) of each pair."""
+    """Returns the number of cells of each pair: (pairs,)."""
     source, target = shard
     rare = np.add.reduceat(is_rare[target.values], target.offsets[:-1], dtype=np.int64)
     return source.lengths * rare
 
 
 def _blocks(cells: NDArray[np.int64], share: float) -> Iterator[NDArray[np.int64]]:
-    """Numbers of evenly spaced pairs that have cells, in blocks.
+    """Yields blocks of indices of evenly spaced pairs that have cells.
 
     Args:
-        cells: of each pair.
-        share: of the pairs that are taken.
+        cells: (pairs,) number of cells of each pair.
+        share: fraction of the pairs to take.
     """
     rows = np.flatnonzero(cells)
     numbers = (np.arange(len(rows) + 1) * share).astype(np.int64)
@@ -186,7 +195,7 @@ def _blocks(cells: NDArray[np.int64], share: float) -> Iterator[NDArray[np.int64
 
 
 def _pieces(side: Side, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The pieces of some sentences, one after the other, and how many each has."""
+    """Returns the token ids of some sentences, concatenated, and their lengths."""
     lengths = side.lengths[rows].astype(np.int64)
     first = side.offsets[rows] - (np.cumsum(lengths) - lengths)
     at = np.arange(lengths.sum()) + np.repeat(first, lengths)

@@ -1,13 +1,12 @@
-"""The BPE tokenizer, one vocabulary for both languages: training it, text to ids and back.
+"""The BPE tokenizer, with one vocabulary for both languages: training, encoding and decoding.
 
-This is where text becomes ids: `Tokenizer.encode` normalizes it as `cleaning.normalize` does, and
-`with_eos` ends it as the model reads a sentence. The sentencepiece model has no normalization of
-its own. It keeps case and has the 256 bytes in its vocabulary, so that every text is encoded
-without unknowns and `decode(encode(text)) == normalize(text)`.
+`Tokenizer.encode` first applies `cleaning.normalize`; `with_eos` appends EOS. The sentencepiece
+model does no normalization. It keeps case and has the 256 bytes in its vocabulary, so that every
+text is encoded without unknown tokens and `decode(encode(text)) == normalize(text)`.
 
 A tokenizer may come from anywhere. sentencepiece up to 0.2.1 crashes on some damaged models (its
-issues 1263, 1269 and 1308). 0.2.2 and 0.2.3 raise an error or work: 20,000 damaged ones, with
-flipped bytes, huge and NUL pieces and broken character maps, ended no process.
+issues 1263, 1269 and 1308). With 0.2.2 and 0.2.3, none of 20,000 damaged models with flipped bytes,
+huge pieces, NUL characters and broken character maps crashed the process.
 """
 
 import hashlib
@@ -27,17 +26,17 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import atomic
 from nmt.storage.opening import small_file
 
-# Rarer characters are spelt in bytes. Not 1: web text holds thousands of characters of other
-# scripts. Not the usual 0.9995: on 29,000 captions that spells capitals and digits in bytes.
+# Rarer characters are encoded as bytes. 1 would add thousands of characters of other scripts that
+# occur in web text. With the usual 0.9995, capitals and digits become bytes on 29,000 captions.
 _CHARACTER_COVERAGE = 0.9999
 _MAX_MODEL_BYTES = 50_000_000
-_MAX_LINE_BYTES = 1 << 20  # sentencepiece leaves longer lines out; cleaning has a lower bound
+_MAX_LINE_BYTES = 1 << 20  # sentencepiece skips longer lines; cleaning drops shorter ones already
 
-_UNK_SURFACE = "\ufffd"  # what the unknown id is decoded as
+_UNK_SURFACE = "\ufffd"  # the text of the unknown id
 _BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
-# sentencepiece writes a space as U+2581. So a U+2581 in a text is written as a private character,
-# the escape character followed by 1, and that character itself as it followed by 0.
+# sentencepiece writes a space as U+2581. So U+2581 in a text is escaped as U+F2581 (private use)
+# followed by 1, and U+F2581 as itself followed by 0.
 _SPACE_SIGN, _MARKER = "\u2581", "\U000f2581"
 ESCAPES = ((_MARKER, _MARKER + "0"), (_SPACE_SIGN, _MARKER + "1"))  # in this order
 _MARKED = re.compile(f"{_MARKER}([01])")
@@ -47,12 +46,11 @@ class Tokenizer:
     """A trained tokenizer.
 
     Attributes:
-        sha256: of the model file, in hexadecimal; tells whether data, checkpoint and tokenizer
-            belong together.
-        vocabulary_size: number of ids; they run from 0.
+        sha256: of the model file, in hexadecimal; the same in data and models that fit together.
+        vocabulary_size: number of ids, which start at 0.
         model: the model file's content.
-        symbols: those of the configuration, one piece each.
-        normalize: what `encode` does to a text first, and users of `decode` to its result.
+        symbols: `tokenizer.symbols` of the configuration, one token each.
+        normalize: applied by `encode` first; callers of `decode` apply it to the result.
     """
 
     normalize = staticmethod(normalize)
@@ -61,9 +59,9 @@ class Tokenizer:
         """Loads a sentencepiece model from its bytes.
 
         Raises:
-            ValueError, RuntimeError: damaged, or a model that `train_tokenizer` does not write.
+            ValueError, RuntimeError: the model is damaged, or `train_tokenizer` did not write it.
         """
-        if not model:  # sentencepiece takes it for no model, and complains with each use
+        if not model:  # sentencepiece would accept it, and fail at each use
             raise ValueError("empty")
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
@@ -73,26 +71,26 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """The tokenizer in a file.
+        """Loads the tokenizer in a file.
 
         Raises:
-            NoModelError: missing, damaged, or no tokenizer of ours (status 3).
+            NoModelError: the file is missing, damaged, or not written by nmt (status 3).
         """
         try:
             model = small_file(path, _MAX_MODEL_BYTES)
         except (FileNotFoundError, IsADirectoryError):
-            raise NoModelError(f"no tokenizer, {path}, restore it from a copy") from None
+            raise NoModelError(f"{path} does not exist. Restore it from a copy.") from None
         except InputError as error:
             raise NoModelError(*error.problems) from None
         try:
             return cls(model)
         except (RuntimeError, ValueError) as error:
             raise NoModelError(
-                f"damaged tokenizer ({error}), {path}, restore it from a copy"
+                f"{path} is not a sound tokenizer ({error}). Restore it from a copy."
             ) from None
 
     def _checked_symbols(self) -> tuple[str, ...]:
-        """Returns the pieces between the special ones and the bytes; ValueError if those differ."""
+        """Returns the pieces between the special ids and the bytes; ValueError if these differ."""
         model, pieces = self._processor, self.pieces(range(self.vocabulary_size))
         special = (model.pad_id(), model.bos_id(), model.eos_id(), model.unk_id())
         first_byte = pieces.index(_BYTES[0]) if _BYTES[0] in pieces else 0
@@ -102,29 +100,29 @@ class Tokenizer:
         ):
             raise ValueError("its special ids or bytes are not where nmt puts them")
         if any(map(needs_repair, pieces)):  # `nmt score --tokens` prints pieces as they are
-            raise ValueError("a piece holds a line end or another control character")
+            raise ValueError("one of its pieces has a line end or another control character")
         return tuple(pieces[UNK_ID + 1 : first_byte])
 
     def encode(self, text: str) -> list[int]:
-        """Returns the ids of a text, which is normalized first, without BOS and EOS."""
+        """Normalizes a text and returns its ids, without BOS and EOS."""
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns what `encode` gives for each text."""
+        """Returns the result of `encode` for each text."""
         normal = [_escape(self.normalize(text)) for text in texts]
         return self._processor.encode(normal, num_threads=1)
 
     @cached_property
     def symbol_ids(self) -> dict[str, int]:
-        """The id of each symbol."""
+        """Returns the id of each symbol."""
         return {symbol: i for i, symbol in enumerate(self.symbols, UNK_ID + 1)}
 
     def split_tag(self, text: str) -> tuple[str, str]:
-        """The symbols with which a normalized text begins, and the rest of it.
+        """Splits a normalized text into its leading symbols and the rest.
 
         "<2de> The man reads." -> ("<2de> ", "The man reads."), if <2de> is a symbol.
         """
-        end = self._tag.match(text).end()  # type: ignore[union-attr]  # it matches nothing too
+        end = self._tag.match(text).end()  # type: ignore[union-attr]  # it matches ""
         return text[:end], text[end:]
 
     @cached_property
@@ -134,13 +132,13 @@ class Tokenizer:
         return re.compile(f"(?:(?:{one}) ?)*" if self.symbols else "")
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids; PAD, BOS and EOS are skipped, bytes that are no UTF-8 give U+FFFD."""
+        """Returns the text of ids, without PAD, BOS and EOS; invalid UTF-8 becomes U+FFFD."""
         return _unescape(self._processor.decode([int(i) for i in ids]))
 
     def spelling(self, ids: Sequence[int]) -> list[bytes]:
-        """What each id contributes to the text in UTF-8; nothing for PAD, BOS, EOS and UNK.
+        """Returns what each id adds to the text, in UTF-8; b"" for PAD, BOS, EOS and UNK.
 
-        A text begins with a space of its own, and its escapes are spelt as in the pieces.
+        Together they give the text with a leading space and with its escapes (`ESCAPES`).
         """
         first_byte = UNK_ID + 1 + len(self.symbols)
         return [
@@ -151,31 +149,31 @@ class Tokenizer:
         ]  # fmt: skip
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Each id as a person reads it: U+2581 for a space, <0x41> for a byte, </s> for EOS."""
+        """Returns each id in readable form: U+2581 for a space, <0x41> for a byte, </s> for EOS."""
         return self._processor.id_to_piece([int(i) for i in ids])
 
 
 def with_eos(ids: Sequence[int]) -> NDArray[np.int32]:
-    """Returns the ids of a sentence as the model is given them: (n,) -> (n + 1,), EOS last."""
+    """Appends EOS to the ids of a sentence: (n,) -> (n + 1,)."""
     return np.array([*ids, EOS_ID], dtype=np.int32)
 
 
 def train_tokenizer(
     sentences: Iterable[str], vocabulary_size: int, output: Path, symbols: Sequence[str] = ()
 ) -> None:
-    """Learns a BPE vocabulary and writes the model, whole or not at all.
+    """Trains a BPE tokenizer and writes its model, whole or not at all.
 
-    The same sentences give the same bytes: BPE draws no random numbers.
+    The same sentences give the same bytes: BPE training uses no random numbers.
 
     Args:
-        sentences: texts of both languages, of `cleaning.normalize`; all are held in memory.
-        vocabulary_size: number of ids, 4 special ones, the symbols and 256 bytes included.
+        sentences: normalized texts of both languages; all are held in memory.
+        vocabulary_size: number of ids, including 4 special ids, the symbols and 256 bytes.
         output: the model file.
-        symbols: pieces besides, whether the text holds them or not.
+        symbols: tokens to add, even if they do not occur in the text.
 
     Raises:
-        InputError: the text has too few or too many different pieces for `vocabulary_size`.
-        BaseException: whatever `sentences` raise.
+        InputError: the text has too few subwords or too many characters for `vocabulary_size`.
+        BaseException: any exception of `sentences`.
     """
     model = io.BytesIO()
     raised: list[BaseException] = []
@@ -217,21 +215,23 @@ def train_tokenizer(
 
 
 def _training_problem(message: str, vocabulary_size: int) -> InputError:
-    where = "tokenizer.vocabulary_size"
     if found := re.search(r"set it to a value <= (\d+)", message):
         largest = int(found[1])
         return InputError(
-            f"the training text gives fewer than {vocabulary_size:,} pieces, {where}, "
-            f"set it to {largest} or less, or add text"
+            f"The training text yields fewer than {vocabulary_size:,} tokens. Set "
+            f"tokenizer.vocabulary_size to {largest} or less, or add text."
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return InputError(
-            f"{vocabulary_size:,} is too small for the characters of the training text, {where}, "
-            f"set it to {found[1]} or more"
+            f"tokenizer.vocabulary_size is {vocabulary_size:,}, too small for the characters of "
+            f"the training text. Set it to {found[1]} or more."
         )
     if "sentences_.empty()" in message:
-        return InputError("no text to learn a vocabulary from, data.train, name a corpus")
-    return InputError(f"sentencepiece: {message}, {where}, change it")
+        return InputError("data.train has no text for a tokenizer. Name a corpus with text.")
+    return InputError(
+        f"sentencepiece cannot train a tokenizer with a vocabulary of {vocabulary_size:,} "
+        f"({message}). Change tokenizer.vocabulary_size."
+    )
 
 
 def _escape(text: str) -> str:

@@ -1,9 +1,9 @@
-"""Calls spread over several processes, each doing one at a time; they share nothing but files.
+"""Calls in worker processes, one at a time in each; the processes share only files.
 
-The processes are spawned, since forking a process with threads, as Arrow and torch start them, can
-hang. All of them are ended when a call fails, when one is killed or when a signal stops this
-process; if this process is killed, they end by themselves. So a call may end anywhere and be made
-again: it writes aside and renames.
+The processes are spawned, because forking a process with threads, which Arrow and torch start, can
+hang. All are killed if a call fails, if one of them is killed, or if a signal stops this process;
+if this process is killed, they end by themselves. So a call may be interrupted anywhere and
+repeated: it writes to temporary files and renames them.
 """
 
 import contextlib
@@ -18,30 +18,30 @@ from nmt import signals
 from nmt.errors import InputError
 from nmt.processes import cores, end_with_parent, start_deaf
 
-# One process reads for all others, some eight times as fast as each of them cleans. The bound is
-# memory: 110 to 200 MB each, more for longer sentences; together they stay below 1.5 GB.
-_DEFAULT_MOST = 6
+# One process reads, some eight times as fast as a worker cleans. Memory sets the limit: a worker
+# takes 110 to 200 MB, more for longer sentences; together they stay below 1.5 GB.
+_DEFAULT_MAXIMUM = 6
 
 
 def default_processes() -> int:
-    """The CPU cores that this process may use, up to six."""
-    return min(cores(), _DEFAULT_MOST)
+    """Returns the number of CPU cores that this process may use, at most six."""
+    return min(cores(), _DEFAULT_MAXIMUM)
 
 
 def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], processes: int) -> None:
     """Calls `function(*task)` for each task, in no particular order.
 
-    Tasks are drawn one by one as processes become free, so that at most two wait here. A single
-    task, or all tasks if `processes` is 1, are done in this process.
+    A task is taken from `tasks` only when a process becomes free, so that at most two wait. A
+    single task, or all tasks if `processes` is 1, run in this process.
 
     Args:
-        function: of a module, so that other processes can import it.
-        tasks: its arguments; they are pickled.
-        processes: at most so many at once.
+        function: defined at the top level of a module, so that other processes can import it.
+        tasks: arguments of `function`; they are pickled.
+        processes: maximum number of processes.
 
     Raises:
         InputError: a process was killed (status 2).
-        Exception: whatever `function` raised first.
+        Exception: the first exception of `function`.
     """
     if processes == 1:
         for task in tasks:
@@ -58,14 +58,14 @@ def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], process
             _free(team, processes, stack).give(function, held)
         elif held is not None:
             function(*held)
-        for _ in team:  # whichever ends next, so that a killed one is noticed at once
+        for _ in team:  # in the order in which they finish, to notice a killed one at once
             _free(team, len(team), stack)
 
 
 def run_apart(function: Callable[..., None], *arguments: Any) -> None:
-    """Calls a function in a process of its own: its memory is freed, and a signal ends it.
+    """Calls a function in another process, which frees its memory and ends at a signal.
 
-    Raises: as `run` does.
+    Raises: as `run`.
     """
     with contextlib.ExitStack() as stack:
         worker = _free([], 1, stack)
@@ -75,9 +75,9 @@ def run_apart(function: Callable[..., None], *arguments: Any) -> None:
 
 @contextlib.contextmanager
 def _no_stop() -> Iterator[None]:
-    """Holds back signals until the block has ended.
+    """Delays signals until the end of the block.
 
-    A mask would not do: it is the main thread's alone, and another thread would get the signal.
+    A signal mask applies to the main thread only, so another thread would receive the signal.
     """
     came: list[int] = []
     with signals.handled_by(lambda number, _: came.append(number)):
@@ -87,7 +87,7 @@ def _no_stop() -> Iterator[None]:
 
 
 class _Worker:
-    """A process and the connection to it: calls go out, None or an exception comes back."""
+    """A process, and a connection that sends calls to it and receives None or an exception."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -101,14 +101,14 @@ class _Worker:
         self._theirs.close()  # so that reading ends when the process does
 
     def give(self, function: Callable[..., None], task: tuple[Any, ...]) -> None:
-        """Begins a call; `finish` must be called before the next one."""
+        """Starts a call; `finish` must be called before the next one."""
         try:
             self.connection.send((function, task))
         except (BrokenPipeError, ConnectionResetError):
             self._lost()
 
     def finish(self) -> None:
-        """Waits until the call has ended; raises what it raised."""
+        """Waits until the call has ended, and re-raises its exception."""
         try:
             error = self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -122,12 +122,12 @@ class _Worker:
         if status >= 0:
             raise RuntimeError(f"a worker process ended with exit status {status}")
         raise InputError(
-            f"a worker process was ended from outside ({signal.strsignal(-status)}), process "
-            f"{self._process.pid}, start again; if memory was short, with fewer processes"
+            f"Worker process {self._process.pid} was ended by a signal "
+            f"({signal.strsignal(-status)}). Start again, with fewer processes if memory ran out."
         )
 
     def end(self) -> None:
-        """Ends the process at once."""
+        """Kills the process."""
         if self._process.pid is not None:
             self._process.kill()
             self._process.join()
@@ -135,10 +135,10 @@ class _Worker:
 
 
 def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _Worker:
-    """A worker with nothing to do: a new one, while there may be more, or the first to finish."""
+    """Returns an idle worker: a new one if there may be more, or the next one to finish."""
     if len(team) < processes:
         worker = _Worker()
-        stack.callback(worker.end)  # before its start, which a signal may interrupt
+        stack.callback(worker.end)  # first, because a signal may interrupt the start
         worker.start()
         team.append(worker)
         return worker
@@ -149,7 +149,7 @@ def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _
 
 
 def _serve(calls: connection.Connection) -> None:
-    """The loop of a worker process: one call after the other, until it is ended."""
+    """Runs the loop of a worker process: one call after another, until it is killed."""
     end_with_parent()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent has gone
         while True:

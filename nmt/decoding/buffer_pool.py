@@ -72,7 +72,7 @@ class DecodeBufferPool:
         return buffers
 
     def release(self, buffers: DecodeBuffers) -> None:
-        """Keeps buffers for later batches; frees the least recently used ones above the limit."""
+        """Keeps buffers for later batches; frees the longest unused above the limit."""
         if self._is_sound is False:
             return
         self._unused.append(buffers)

@@ -39,7 +39,7 @@ class Translation:
     score: float  # log_probability / length penalty; summed over the parts
     log_probability: float  # natural log, summed over `tokens`
     tokens: list[int]  # token ids, including the EOS of each finished part
-    parts: int  # number of parts that the source was split into; 0 for a blank source
+    parts: int  # number of parts that the source was split into; 0 for one without text
     alignment: Links | None = None  # with `align`; see nmt.decoding.alignment
     pieces: list[str] = field(default_factory=list)  # `tokens` as strings
     token_log_probabilities: list[float] = field(default_factory=list)  # one per token

@@ -38,7 +38,7 @@ verbs.tsv
 adjectives.tsv
     english, english_comparative (empty: more ...), german, german_comparative.
     stem: the German form before an ending (teuer: teur-).
-    kind: colour or absolute, which have no degrees ("very full").
+    kind: `colour` or `absolute`, which have no degrees ("very full").
     suits: classes of nouns that it fits, or single nouns.
 
 adverbials.tsv

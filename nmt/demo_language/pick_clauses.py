@@ -199,7 +199,7 @@ def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = Non
     if isinstance(subject, NounPhrase):
         noun = subject.noun
     fitting = FITTING[noun or PEOPLE[0]]
-    reason = not isinstance(subject, NounPhrase)  # neither a colour nor a degree such as "too"
+    reason = not isinstance(subject, NounPhrase)  # no color, and no degree such as "too"
     if reason:
         fitting = tuple(word for word in fitting if word.kind != "colour")
     human = noun is None or "person" in noun.classes

@@ -88,7 +88,7 @@ def attached(
 
 
 def _tidy(text: str) -> str:
-    """Capitalizes the first letter; removes doubled commas and a comma before the end."""
+    """Capitalizes the first letter; removes repeated commas and a comma before the end."""
     text = text.replace(",,", ",")
     for end in ".?":
         text = text.replace(f",{end}", end)

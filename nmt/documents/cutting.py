@@ -46,7 +46,7 @@ class Cutter:
         self.tokenizer, self.max_part = tokenizer, max_part
 
     def cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
-        """Returns the token ids, without EOS, of each sentence's parts; [] for a blank sentence."""
+        """Returns the token ids, without EOS, of each sentence's parts; [] if it has no text."""
         texts = [self.tokenizer.normalize(sentence) for sentence in sentences]
         return list(map(self._parts, texts, self.tokenizer.encode_batch(texts)))
 

@@ -1,4 +1,4 @@
-"""Draws attention weights as PNG with matplotlib, for `nmt attention` and TensorBoard."""
+"""Plots attention weights as PNG with matplotlib, for `nmt attention` and TensorBoard."""
 
 import warnings
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class HeatMaps:
 
 
 def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
-    """Draws all heat maps, one row per layer and one column per head; darker means more weight.
+    """Plots all heat maps, one row per layer and one column per head; darker means more weight.
 
     Raises:
         InputError: matplotlib (the extra "plots") is missing, or the image would be too large.
@@ -44,7 +44,7 @@ def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
     parts = figure.subfigures(len(kinds), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, kind in zip(parts, kinds, strict=True):
         _draw(part, kind, margin)
-    with warnings.catch_warnings():  # missing glyphs are drawn as boxes
+    with warnings.catch_warnings():  # missing glyphs become boxes
         warnings.simplefilter("ignore", UserWarning)
         figure.savefig(output, format="png")
 
@@ -80,7 +80,7 @@ def _draw(figure: Any, kind: HeatMaps, margin: float) -> None:
         axes.set_yticks([])
         if grid.size > 1:
             axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=6, pad=2)
-    # labels at the edges only; `parse_math` would read $ in a piece as TeX
+    # labels at the edges only; `parse_math` would read $ in a token as TeX
     names = {"fontsize": 6, "parse_math": False}
     for axes in grid[:, 0]:
         axes.set_yticks(range(len(kind.queries)), kind.queries, **names)

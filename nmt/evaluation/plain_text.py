@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from nmt.errors import InputError, Note, count
 
 # sentencepiece's mark before a word, unless it is part of a bar chart (▁▂▃); subword-nmt's mark
-# after each piece but the last of a word
+# after each subword but the last of a word
 _PIECE = re.compile(r"(?:^|\s)▁(?![▁-█])|\S+@@(?:\s|$)")
 # A space before a full stop or comma, entities written by Moses, split hyphens
 _TOKENIZED = re.compile(r"\S [.,](?:\s|$)|&(?:apos|quot|amp|lt|gt|#91|#93|#124);|@-@|##AT##")

@@ -78,7 +78,7 @@ def _cleaning() -> list[tokenizers.normalizers.Normalizer]:
 
 
 def _merges(pieces: list[str]) -> list[tuple[str, str]]:
-    """Returns all pairs of pieces that form a piece, by its id: the order in which BPE merges."""
+    """Returns all pairs of pieces that BPE merges into another piece, in the order of its id."""
     known = set(pieces[UNK_ID + 257 :])
     return [
         (piece[:at], piece[at:])

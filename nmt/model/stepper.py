@@ -17,7 +17,7 @@ from nmt.model.kernels.prepacking import logits_of
 from nmt.model.tokens import Tokens
 from nmt.model.transformer import Transformer
 
-_FIRST_CAPACITY = 32  # steps; doubled when full
+_FIRST_CAPACITY = 32  # steps; twice as many when full
 
 
 class GrowingCache:

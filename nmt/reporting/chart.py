@@ -30,7 +30,7 @@ class Line:
     label: str
     points: list[Point]  # by ascending step
     is_marked: bool  # dot at every point, for validations
-    is_faint: bool  # drawn behind another line of the same run
+    is_faint: bool  # plotted behind another line of the same run
 
     @property
     def latest(self) -> str:

@@ -1,1 +1,1 @@
-"""Models one can send, runs one can resume, and the mean of several checkpoints."""
+"""Model directories, run directories, checkpoints, and their averages."""

@@ -23,7 +23,7 @@ def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
     Only the mean is held in memory: files are memory-mapped, so the system can drop what was read.
 
     Raises:
-        NoModelError: one is damaged, or their sum is more than fp32 holds.
+        NoModelError: a file is damaged, or the sum exceeds the range of fp32.
     """
     mean = read_tensors(folders[0] / WEIGHTS)
     for folder in folders[1:]:
@@ -41,20 +41,19 @@ def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
 def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     """Writes the mean of a run's last sound checkpoints as a model directory.
 
-    They are the checkpoints that training averages at its end: those at multiples of
-    `training.checkpoint_every`, and the newest. Neither the best by validation nor one that a stop
-    has left counts otherwise.
+    Like training at its end, it averages checkpoints at multiples of `training.checkpoint_every`,
+    and the newest. Others, which a stop left or which were the best by validation, are ignored.
 
     Args:
-        note: Called with each checkpoint passed over, and why.
+        note: Called with each checkpoint that is skipped, and why.
 
     Returns:
         The steps averaged, ascending.
 
     Raises:
-        InputError: fewer than `last` sound checkpoints; `output` exists, or is among a run's own
-            files.
-        NoModelError: no sound checkpoint at all.
+        InputError: there are fewer than `last` sound checkpoints; or `output` exists or is among
+            the files of a run.
+        NoModelError: there is no sound checkpoint.
     """
     refuse_output(output)
     if not run.is_dir():
@@ -103,11 +102,11 @@ def write_finished(
     facts: Mapping[str, Any],
     note: Note,
 ) -> None:
-    """Writes a run's finished model; files of others in its place are kept under another name.
+    """Writes a run's finished model; renames other files that are in its place.
 
     Args:
-        files, facts: as of `save_model`.
-        note: Called with the name under which files of others are kept.
+        files, facts: see `save_model`.
+        note: Called with the new name of the other files, if there are any.
     """
     new = atomic.aside(run.model, "new")
     try:
@@ -117,7 +116,7 @@ def write_finished(
         elif os.path.lexists(run.model):
             kept = atomic.free_name(run.model, "former")
             run.model.replace(kept)
-            note(f"nmt: warning: {run.model} held files nmt did not make, kept in {kept}")
+            note(f"nmt: warning: {run.model} had files that nmt did not make. They are in {kept}.")
         new.replace(run.model)
     finally:
         atomic.remove(new)
@@ -125,7 +124,7 @@ def write_finished(
 
 
 def _is_own_model(run: RunDirectory) -> bool:
-    """Returns whether only the run's own model, sound or damaged, is in its place."""
+    """Returns whether the place of the finished model has the run's own model and no other file."""
     try:
         content = manifest.read(run.model, "model")
         run.refuse_foreign(run.model)

@@ -1,7 +1,7 @@
-"""Training checkpoints: weights, the optimizer's state and one integer, the step.
+"""Training checkpoints: weights, the optimizer's state, and the step.
 
-A checkpoint is a directory `RUN/checkpoints/step-00001000/` that counts only once its manifest
-is in it. A run resumes from the newest one that verifies; a broken one is named and left in place.
+A checkpoint is a directory `RUN/checkpoints/step-00001000/`, valid once it has its manifest. A run
+resumes from the newest sound checkpoint; damaged ones are reported and left in place.
 """
 
 import os
@@ -24,20 +24,20 @@ from nmt.storage.names import OPTIMIZER, STATE
 
 HASHES = ("tokenizer_sha256", "data_sha256")
 _STATE_SINCE = "state"  # key of the manifest, see `record_state`
-_OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints serve averaging alone
+_OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints are only averaged
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a checkpoint holds besides configuration and tokenizer."""
+    """The content of a checkpoint besides configuration and tokenizer."""
 
     weights: dict[str, Tensor]
-    optimizer: dict[str, Tensor]  # "STATE.PARAMETER", each of its parameter's shape
+    optimizer: dict[str, Tensor]  # by "STATE.PARAMETER", with the parameter's shape
     state: State
 
     @property
     def step(self) -> int:
-        """The number of optimizer steps that led to it."""
+        """Returns the number of optimizer steps."""
         return self.state.step
 
 
@@ -51,11 +51,11 @@ def save(
     """Writes a checkpoint, whole or not at all.
 
     Args:
-        files: as of `save_model`.
+        files: see `save_model`.
         facts: keys of the manifest besides its own and `step`.
     """
     path = run.checkpoint(checkpoint.step)
-    if os.path.lexists(path):  # a broken one, passed over when the run was resumed
+    if os.path.lexists(path):  # a damaged one, skipped when the run was resumed
         path.replace(free_name(path, "broken"))
     with new_directory(path) as folder:
         write_model_files(folder, config, files, checkpoint.weights)
@@ -65,9 +65,9 @@ def save(
 
 
 def record_state(run: RunDirectory, state: State) -> None:
-    """Gives the checkpoint of a step another state than it was written with.
+    """Changes the state of a checkpoint that was already written.
 
-    The new state goes into the manifest, which replaces the old one in one file operation.
+    The new state is stored in the manifest, which is replaced atomically.
     """
     folder = run.checkpoint(state.step)
     content = manifest.read(folder, "checkpoint")
@@ -75,10 +75,10 @@ def record_state(run: RunDirectory, state: State) -> None:
 
 
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
-    """Returns the steps whose checkpoints count for averaging, newest first.
+    """Returns the steps whose checkpoints are averaged, newest first.
 
-    An undisturbed run writes them: multiples of `every` up to `last`, and `last`. A checkpoint that
-    a stop has left in between does not count, so a stopped run ends in the same mean.
+    These are the multiples of `every` up to `last`, and `last`, which every run writes. Checkpoints
+    in between, left by a stop, are not averaged, so that a stopped run ends with the same mean.
     """
     counting = (step for step in steps if step == last or (step < last and step % every == 0))
     return sorted(counting, reverse=True)
@@ -87,9 +87,9 @@ def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
 def rotate(run: RunDirectory, newest: int, every: int, keep: int, best: int | None) -> None:
     """Removes checkpoints that are no longer needed once that of step `newest` is written.
 
-    What stays: the newest `keep` scheduled ones, the best one, any beyond `newest`, which a
-    resumed run has passed over because they are broken, and those of another run.
-    Optimizer state stays in the newest two checkpoints; the other manifests no longer list it.
+    It keeps the newest `keep` scheduled checkpoints, the best one, those beyond `newest`, which a
+    resumed run has skipped because they are damaged, and those of another run. Optimizer state
+    stays in the newest two checkpoints only; the other manifests no longer list it.
     """
     remove_leftovers(run.checkpoints)
     steps = [step for step, folder in run.by_step() if step <= newest and _is_own(run, folder)]
@@ -99,7 +99,7 @@ def rotate(run: RunDirectory, newest: int, every: int, keep: int, best: int | No
         folder = run.checkpoint(step)
         remove_leftovers(folder)
         if step not in kept:
-            # renamed before it is removed, so that no reader finds half of it
+            # renamed before removal, so that no reader finds an incomplete checkpoint
             folder.replace(aside(folder, "former"))
         elif step not in with_state and (folder / OPTIMIZER).exists():
             content = manifest.read(folder, "checkpoint")
@@ -117,8 +117,8 @@ def newest(run: RunDirectory, note: Note) -> Checkpoint | None:
 
     Raises:
         NoModelError: there are checkpoints, but none is sound.
-        LastingError: a later version of nmt wrote one, or one may not be opened; resuming from an
-            older one loses work.
+        LastingError: a checkpoint was written by a later version of nmt or may not be opened, and
+            resuming from an older one would lose work.
     """
     problems: list[str] = []
     for _, folder in run.by_step():
@@ -155,12 +155,12 @@ def sound_checkpoints(
 
     Args:
         note: Called with each checkpoint passed over, and why.
-        every: see `scheduled`; 1 takes all there are.
-        last: likewise; None: the newest there is.
+        every: see `scheduled`; 1: all checkpoints.
+        last: see `scheduled`; None: the newest step.
     """
     steps = [step for step, _ in run.by_step()]
     found: list[tuple[int, Path]] = []
-    common: dict[str, str] = {}  # hashes, of the data that all are trained on
+    common: dict[str, str] = {}  # hashes of the data and tokenizer of all
     for step in scheduled(steps, every, max(steps, default=0) if last is None else last):
         if len(found) == at_most:
             break
@@ -171,7 +171,8 @@ def sound_checkpoints(
             hashes = {key: content[key] for key in HASHES}
             if hashes != (common or hashes):
                 raise InputError(
-                    f"{folder} is of other data than the checkpoint of step {found[0][0]}. Move it."
+                    f"{folder} was trained on other data than the checkpoint of step "
+                    f"{found[0][0]}. Move it away."
                 )
             common = hashes
             found.append((step, folder))

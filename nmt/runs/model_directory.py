@@ -1,9 +1,9 @@
-"""A model directory: configuration, tokenizer and weights with their manifest, self-contained.
+"""A model directory: configuration, tokenizer and weights with a manifest, self-contained.
 
-A model may come from anywhere, with a manifest that fits what is in it, so the manifest protects
-against damage alone. What keeps a model from running code, crashing the process or filling the
-memory is how it is read: strict YAML; a tokenizer only in the form that ours have; tensors whose
-names, types and shapes, read first from a bounded header, are those the configuration asks for.
+A model may come from anywhere, with a manifest that fits its files, so the manifest protects only
+against damage. The way of reading keeps a model from running code, crashing the process or filling
+the memory: strict YAML; only tokenizers of the form that nmt writes; only tensors whose names,
+types and shapes, read first from a bounded header, are those of the configuration.
 """
 
 import os
@@ -55,35 +55,35 @@ class LoadedModel:
     config: Config
     tokenizer: Tokenizer
     transformer: Transformer  # in evaluation mode
-    step: int  # optimizer steps behind the weights
+    step: int  # number of optimizer steps
     directory: Path
-    target_symbols: Sequence[str] = ()  # those of the vocabulary that its training targets held
-    shortlist: Shortlist | None = None  # if its data were prepared with one
+    target_symbols: Sequence[str] = ()  # symbols that occurred in its training targets
+    shortlist: Shortlist | None = None  # if its data has one
 
 
 @dataclass(frozen=True)
 class OpenedModel:
-    """A model or checkpoint whose files are as its manifest says, and fit each other."""
+    """A model or checkpoint whose files match its manifest and each other."""
 
     config: Config
     tokenizer: Tokenizer
     transformer: Transformer  # on the meta device
     weights: dict[str, Tensor]  # finite, in fp32
-    optimizer: dict[str, Tensor] | None = None  # likewise, if it was asked for
+    optimizer: dict[str, Tensor] | None = None  # finite, in fp32; if requested
 
 
 def find_model(path: Path, note: Note = lambda text: None) -> tuple[Path, str]:
-    """Returns the directory that a model's path means, and its kind, "model" or "checkpoint".
+    """Returns the directory of a model or checkpoint, and its kind, "model" or "checkpoint".
 
-    Of a run directory: its `model/` or its newest sound checkpoint, whichever has the higher
-    step, `model/` if equal.
+    If `path` is a run directory, this is its `model/` or its newest sound checkpoint, whichever has
+    more steps; `model/` if equal.
 
     Args:
-        note: Called with what was chosen of a run directory, and with what was passed over.
+        note: Called with the choice in a run directory, and with directories that were skipped.
 
     Raises:
-        InputError: nothing there, or written by a later version of nmt (2).
-        NoModelError: no sound model in it (3).
+        InputError: `path` is missing, or was written by a later version of nmt (status 2).
+        NoModelError: `path` has no sound model (status 3).
     """
 
     def found(folder: Path, content: dict[str, Any]) -> tuple[Path, str]:
@@ -103,8 +103,8 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
         note: see `find_model`.
 
     Raises:
-        InputError: nothing at `path`, or written by a later version of nmt (status 2).
-        NoModelError: a file missing or damaged, or files that do not fit each other (status 3).
+        InputError: `path` is missing, or was written by a later version of nmt (status 2).
+        NoModelError: a file is missing or damaged, or files do not fit each other (status 3).
     """
 
     def loaded(folder: Path, content: dict[str, Any]) -> LoadedModel:
@@ -122,7 +122,7 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
 
 
 def _first_sound(path: Path, note: Note, use: Callable[[Path, dict[str, Any]], T]) -> T:
-    """Returns `use(directory, manifest)` for the directory that a model's path means."""
+    """Returns `use(directory, manifest)` for the directory of a model, see `find_model`."""
     if not path.is_dir():
         raise InputError(f"There is no model directory {path}. Name a model, checkpoint or run.")
     run = RunDirectory(path)
@@ -137,7 +137,7 @@ def _first_sound(path: Path, note: Note, use: Callable[[Path, dict[str, Any]], T
 
 
 def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
-    """Returns `use` of a model or checkpoint, again if a trainer replaces it meanwhile."""
+    """Returns `use` of a model or checkpoint; repeats it if a trainer replaced the directory."""
     while True:
         content = manifest.read(folder, _kind_of(folder))
         try:
@@ -148,9 +148,10 @@ def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
 
 
 def _newest_sound(run: RunDirectory, note: Note, use: Callable[[Path, dict[str, Any]], T]) -> T:
-    """Returns `use` of the model or checkpoint of a run with the highest step for which it works.
+    """Returns `use` of the newest model or checkpoint of a run for which it succeeds.
 
-    A trainer removes or replaces one only if there is a newer one: then all are tried again.
+    If a trainer removed or replaced a directory meanwhile, there is a newer one: all are tried
+    again.
     """
     while True:
         problems: list[str] = []
@@ -180,7 +181,7 @@ def _kind_of(folder: Path) -> str:
 
 
 def _refuse_exported(run: RunDirectory) -> None:
-    """Raises NoModelError for what `nmt export` writes, which other programs load."""
+    """Raises NoModelError for a model that `nmt export` wrote for another program."""
     path = run.path
     is_ours = (path / manifest.NAME).is_file() or run.may_hold_models
     if (path / CTRANSLATE2_WEIGHTS).is_file():
@@ -195,11 +196,11 @@ def _refuse_exported(run: RunDirectory) -> None:
 
 
 @contextmanager
-def passing_over(tell: Note) -> Iterator[None]:
-    """Calls `tell` with the problem if the block raises InputError, so that others can be tried.
+def passing_over(note: Note) -> Iterator[None]:
+    """Calls `note` with the problem if the block raises InputError, so that others can be tried.
 
     Raises:
-        LastingError: from the block, because no other model may be used instead.
+        LastingError: of the block, because no other model may be used instead.
     """
     try:
         yield
@@ -207,7 +208,7 @@ def passing_over(tell: Note) -> Iterator[None]:
         raise
     except InputError as error:
         for problem in error.problems:
-            tell(problem)
+            note(problem)
 
 
 def open_in_run(
@@ -216,9 +217,9 @@ def open_in_run(
     """Opens a model or checkpoint of a run, see `open_model`.
 
     Raises:
-        NoModelError: as `open_model` does; or the directory has another step's name, or its
-            settings or data are not the run's.
-        InputError: the operating system does not give it.
+        NoModelError: as `open_model`; or the directory has the name of another step, or was
+            trained with other settings or data than the run.
+        InputError: the operating system cannot read it.
     """
     try:
         opened = open_model(folder, content, with_optimizer=with_optimizer)
@@ -227,7 +228,7 @@ def open_in_run(
             raise NoModelError(f"{folder} is a checkpoint of step {step}. Rename it to that step.")
         run.refuse_foreign(folder)
         return opened
-    except OSError as error:  # such as a file that a trainer has removed meanwhile
+    except OSError as error:  # for example, a trainer has removed a file meanwhile
         raise of_system(error) from None
 
 
@@ -238,10 +239,10 @@ def open_model(
 
     Args:
         content: its manifest.
-        with_optimizer: reads the optimizer's state and checks the state file too.
+        with_optimizer: also reads the optimizer's state and checks the state file.
 
     Raises:
-        NoModelError: files are not as the manifest says, or do not fit each other, or weights or
+        NoModelError: files differ from the manifest or do not fit each other, or weights or
             states are not finite (status 3).
     """
     others = {SHORTLIST} & content["files"].keys() | (
@@ -278,7 +279,7 @@ def tokenizer_to_fine_tune(config: Config) -> Path | None:
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
-    """By step, not by the files' times; of one step, the finished model after the checkpoint."""
+    """Returns a sort key: by step; the finished model after the checkpoint of the same step."""
     content, _ = candidate
     return content["step"], content["kind"] == "model"
 
@@ -291,7 +292,7 @@ def _is_still_there(folder: Path, content: dict[str, Any]) -> bool:
 
 
 def new_transformer(config: Config) -> Transformer:
-    """Returns the model that a configuration asks for; its weights have no values yet."""
+    """Returns the model of a configuration, with uninitialized weights."""
     return Transformer(config.model, config.tokenizer.vocabulary_size, config.data.max_length)
 
 
@@ -304,7 +305,7 @@ def read_config(folder: Path) -> Config:
 
 
 def model_files(tokenizer: bytes, shortlist: bytes | None) -> dict[str, bytes]:
-    """Returns by name what a model directory holds besides configuration and weights."""
+    """Returns the files of a model directory besides configuration and weights, by name."""
     return {TOKENIZER: tokenizer} | ({} if shortlist is None else {SHORTLIST: shortlist})
 
 

@@ -1,4 +1,4 @@
-"""A run's directory: where things are in it, which are its own, which settings may change."""
+"""The run directory: its layout, which files belong to it, and which settings may change."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.storage import atomic, manifest, names
 from nmt.storage.opening import entries, refuse_not_utf8, small_file
 
-_PLACES = {  # of data, which checkpoints know by their hash
+_PLACES = {  # of data, which checkpoints identify by its hash
     "data.directory", "data.train", "data.validation", "data.test",
 }  # fmt: skip
 _MAX_CONFIG_BYTES = 1_000_000
@@ -21,10 +21,10 @@ _STEP = re.compile(r"step-([0-9]{8,16})")
 
 
 def owner(path: Path) -> Path | None:
-    """Returns the run, model or prepared data that owns the file at a path; None if none does.
+    """Returns the run, model or prepared data to which the file at a path belongs, or None.
 
     Args:
-        path: of a file that is there or not, its links resolved.
+        path: of a file that may exist or not, with links resolved.
     """
     for folder in path.parents:
         is_run = (folder / names.CONFIG).is_file() and any(
@@ -38,10 +38,10 @@ def owner(path: Path) -> Path | None:
 
 
 def refuse_output(path: Path) -> None:
-    """Raises InputError if no model can be written to a folder: see `refuse_existing`.
+    """Raises InputError if a model must not be written to a folder.
 
-    Nor among the files of a run or of data, where it would be read as a damaged one of theirs: then
-    ArgumentError, as of `output`.
+    The folder exists (see `refuse_existing`), or it is among the files of a run or of prepared
+    data, where the model would later be read as a damaged file of theirs.
     """
     atomic.refuse_existing(path)
     if own := owner(Path(os.path.realpath(path))):
@@ -50,7 +50,7 @@ def refuse_output(path: Path) -> None:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Where things are in a run. None of it has to exist or be sound."""
+    """The paths in a run directory. Files may be missing or damaged."""
 
     path: Path
 
@@ -79,7 +79,7 @@ class RunDirectory:
 
     @property
     def log(self) -> Path:
-        """One JSON object for each logged step and event."""
+        """The log: one JSON object per logged step and event."""
         return self.path / names.LOG
 
     @property
@@ -94,7 +94,7 @@ class RunDirectory:
 
     @property
     def test_scores(self) -> Path:
-        """Scores and translations of the finished model, as `nmt report` keeps them."""
+        """Scores and translations of the finished model, which `nmt report` stores."""
         return self.path / names.EVALUATION / names.TEST_SCORES
 
     @property
@@ -117,7 +117,7 @@ class RunDirectory:
         return self.checkpoints / f"step-{step:08d}"
 
     def by_step(self) -> list[tuple[int, Path]]:
-        """Returns whatever is named like a checkpoint, with its step, newest first."""
+        """Returns all paths that are named like a checkpoint, with their steps, newest first."""
         found = []
         for path in entries(self.checkpoints):
             digits = _STEP.fullmatch(path.name)
@@ -126,13 +126,13 @@ class RunDirectory:
         return sorted(found, reverse=True)
 
     def models(self) -> list[Path]:
-        """Returns whatever is named like the finished model or a checkpoint, sound or not."""
+        """Returns all paths that are named like the finished model or a checkpoint."""
         finished = [self.model] if os.path.lexists(self.model) else []
         return finished + [folder for _, folder in self.by_step()]
 
     @property
     def may_hold_models(self) -> bool:
-        """Returns whether there is a folder for models, whatever is in it."""
+        """Returns whether there is a folder for models, even if it is empty."""
         return self.checkpoints.is_dir() or self.model.is_dir()
 
     @property
@@ -145,11 +145,11 @@ class RunDirectory:
         return configuration.load_resolved(self.config)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Makes the directory and holds it for one trainer, see `atomic.lock`."""
+        """Makes the directory and locks it for one trainer, see `atomic.lock`."""
         return atomic.lock(self.path, "nmt train")
 
     def remove_leftovers(self) -> None:
-        """Removes what killed trainers have left unfinished, in checkpoints too."""
+        """Removes unfinished files of killed trainers, also in checkpoints."""
         for folder in (self.path, self.checkpoints, *(folder for _, folder in self.by_step())):
             atomic.remove_leftovers(folder)
 
@@ -157,7 +157,7 @@ class RunDirectory:
         """Raises NoModelError if a checkpoint or model was trained on other data or settings.
 
         Settings in `MAY_CHANGE` may differ. If the run's own settings are missing or cannot be
-        read, nothing is refused for its settings.
+        read, settings are not compared.
         """
         self.data_of(folder)
         path = folder / names.CONFIG
@@ -172,14 +172,14 @@ class RunDirectory:
         for key in sorted(found.keys() - MAY_CHANGE - _PLACES):
             its, ours = map(configuration.inline, found[key])
             raise NoModelError(
-                f"{folder} is of another run: {key} is {its}, here it is {ours}. Move the folder."
+                f"{folder} is of another run: {key} is {its}, but {ours} here. Move the folder."
             )
 
     def data_of(self, folder: Path) -> dict[str, Any] | None:
         """Returns the manifest of the data that the run was trained on; None if it has none.
 
         Args:
-            folder: a model or checkpoint in the run, which should be of the same data.
+            folder: a model or checkpoint in the run.
 
         Raises:
             NoModelError: `folder` was made from different data than the run, or its manifest is
@@ -193,13 +193,13 @@ class RunDirectory:
         found, recorded = manifest.read(folder, kind)["data_sha256"], own["data_sha256"]
         if found != recorded:
             raise NoModelError(
-                f"{folder} is of other data (sha256 {found}, but {recorded} in "
+                f"{folder} was trained on other data (sha256 {found}, but {recorded} in "
                 f"{names.DATA_MANIFEST}). Move the folder, or restore {self.data_manifest}."
             )
         return own
 
     def refuse_what_is_not_ours(self) -> None:
-        """Raises InputError if files that are not ours are where a run would write its own."""
+        """Raises InputError if the run would overwrite files that nmt did not make."""
         if self.config.exists() or self.models():
             return
         for path in (self.log, self.tokenizer, self.data_manifest, self.test_set):
@@ -210,10 +210,10 @@ class RunDirectory:
                 )
 
     def refuse_changes(self, config: Config, note: Note) -> None:
-        """Raises InputError if the run here was started with other settings that matter.
+        """Raises InputError if the run was started with other settings that must not change.
 
         If there is neither a checkpoint, sound or not, nor a model, nothing depends on the settings
-        yet: the run begins anew, and `note` is called with each setting that has changed.
+        yet: the run starts over, and `note` is called with each setting that has changed.
         """
         if not self.config.exists():
             return
@@ -227,7 +227,7 @@ class RunDirectory:
             remedy = "Restore the setting, or name another training.run_directory."
             raise InputError(*(f"{problem} {remedy}" for problem in problems))
         for problem in problems:
-            note(f"{problem} It has no checkpoint and begins anew.")
+            note(f"{problem} It has no checkpoint and starts over.")
 
     def _has_begun(self) -> bool:
         return os.path.lexists(self.model) or any(
@@ -235,11 +235,11 @@ class RunDirectory:
         )
 
     def set_up(self, config: Config, tokenizer: bytes) -> None:
-        """Writes the tokenizer (its file's content), and the settings of a run that begins here."""
+        """Writes the tokenizer (a file's content) and, if the run is new, its settings."""
         if not (self.config.exists() and self._has_begun()):
             self.record(config)
         atomic.write_if_changed(self.tokenizer, tokenizer)
 
     def record(self, config: Config) -> None:
-        """Writes the settings with which the run goes on."""
+        """Writes the settings with which the run continues."""
         atomic.write_if_changed(self.config, config.to_yaml().encode())

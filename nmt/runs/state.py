@@ -18,15 +18,15 @@ from nmt.errors import NoModelError
 
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
-NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # for a person
+NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # for messages
 
 Count = Annotated[int, Field(ge=0)]
-# How a model is computed in training, the fastest first, see `nmt.training.fast_paths`.
+# How the model is computed in training, fastest first, see `nmt.training.fast_paths`.
 FastPath = Literal["flex", "compiled", "eager", "plain"]
 
 
 class Best(BaseModel):
-    """The best validation so far, and how far validation has come."""
+    """The best validation so far, and the progress of validation."""
 
     model_config = _STRICT
 
@@ -34,11 +34,11 @@ class Best(BaseModel):
     bleu: float = -1.0
     chrf: float | None = None  # None: no validation yet
     nll: float | None = None
-    worse_since: Count = 0  # validations that were not better
+    worse_since: Count = 0  # number of validations since the best
     validated: Count = 0  # the step of the last validation
 
     def update(self, step: int, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Counts a validation, as in log.jsonl; returns whether it is the best so far."""
+        """Adds `validation`, an entry of log.jsonl; returns whether it is the best so far."""
         self.validated = step
         is_best = _is_better(by, validation[by], getattr(self, by))
         if is_best:
@@ -49,7 +49,7 @@ class Best(BaseModel):
         return is_best
 
     def beats(self, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Returns whether the best is better than a validation, as in log.jsonl."""
+        """Returns whether the best is better than `validation`, an entry of log.jsonl."""
         own = getattr(self, by)
         return self.step is not None and own is not None and _is_better(by, own, validation[by])
 
@@ -61,18 +61,18 @@ def _is_better(by: Measure, value: float, other: float | None) -> bool:
 
 
 class State(BaseModel):
-    """The content of state.json; keys that a person may have added do not count."""
+    """The content of state.json; unknown keys are ignored."""
 
     model_config = _STRICT | ConfigDict(frozen=True)
 
     step: Count
     best: Best
-    elapsed_s: NonNegativeFloat  # of training behind it, see `RunLog.elapsed_s`
-    # facts for a person
+    elapsed_s: NonNegativeFloat  # of training until then, see `RunLog.elapsed_s`
+    # for information only
     world_size: PositiveInt
     threads: PositiveInt
     torch: str
-    # how the model was computed: a resumed run does the same; None on a CPU that compiles nothing
+    # a resumed run uses the same path; None on a CPU without compiled layers
     path: FastPath | None = None
 
 
@@ -81,7 +81,7 @@ def read_state(path: Path, since: object = None) -> State:
 
     Args:
         path: of the file.
-        since: what the manifest has in place of the file's content; None: nothing.
+        since: the state in the manifest, which replaces that of the file; None: there is none.
 
     Raises:
         NoModelError: the state is not valid.

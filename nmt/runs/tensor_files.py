@@ -24,7 +24,7 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
 
 
 def refuse_unfit(expected: Shapes, found: Shapes, file: Path) -> None:
-    """Raises NoModelError unless names and shapes are exactly the expected ones."""
+    """Raises NoModelError unless names and shapes are as expected."""
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) != found.get(key):
             raise NoModelError(
@@ -34,9 +34,9 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path) -> None:
 
 
 def refuse_unfit_states(weights: Shapes, file: Path) -> None:
-    """Raises NoModelError unless a file holds states `STATE.PARAMETER`, each for all parameters.
+    """Raises NoModelError unless a file has each state `STATE.PARAMETER` for all parameters.
 
-    Given tensors of other shapes, fused optimizers would write out of bounds.
+    With tensors of other shapes, fused optimizers would write out of bounds.
 
     Args:
         weights: names and shapes of the parameters.
@@ -51,8 +51,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Reads all tensors, memory-mapped.
 
     Raises:
-        NoModelError: the file is damaged, or holds other types than fp32, or values that are not
-            finite.
+        NoModelError: the file is damaged, or has types other than fp32 or non-finite values.
     """
     read_shapes(path)
     tensors = load_file(path)
@@ -69,7 +68,7 @@ def read_shapes(path: Path) -> Shapes:
     """Reads the tensors' shapes from the header, which is checked.
 
     Raises:
-        NoModelError: the header is damaged, or names another type than fp32.
+        NoModelError: the header is damaged, or has types other than fp32.
     """
     with path.open("rb") as file:
         header_bytes = int.from_bytes(file.read(8), "little")
@@ -91,7 +90,7 @@ def read_shapes(path: Path) -> Shapes:
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Writes a file; raises StorageError if that fails, as on a full disk."""
+    """Writes a file; raises StorageError on failure, for example on a full disk."""
     contiguous = {key: value.detach().contiguous() for key, value in tensors.items()}
     try:
         save_file(contiguous, path, metadata)

@@ -1,4 +1,4 @@
-"""A run before its first step: its data, directory and model, and whether it may resume."""
+"""The start of a run: its data, directory and model, and whether it may resume."""
 
 import os
 from collections.abc import Callable
@@ -37,7 +37,7 @@ from nmt.training.validation import InferenceCopy
 
 @dataclass(frozen=True)
 class Run:
-    """What does not change while a run trains."""
+    """The parts of a run that do not change during training."""
 
     config: Config
     directory: RunDirectory
@@ -46,31 +46,31 @@ class Run:
     training: list[Shard]
     validation: list[Shard]
     verify: Callable[[Shard], None]  # checks a training shard before its first use
-    files: dict[str, bytes]  # of each checkpoint and model: tokenizer, perhaps a shortlist
-    facts: dict[str, Any]  # of each manifest: hashes of tokenizer and data, `target_symbols`
+    files: dict[str, bytes]  # tokenizer, perhaps a shortlist; written to each checkpoint and model
+    facts: dict[str, Any]  # keys of each manifest: hashes of tokenizer and data, `target_symbols`
 
     @property
     def target_symbols(self) -> list[str]:
-        """The symbols of the vocabulary that a training target holds."""
+        """Returns the symbols of the vocabulary that occur in training targets."""
         symbols: list[str] = self.facts["target_symbols"]
         return symbols
 
 
 @dataclass
 class Training:
-    """What changes while a run trains."""
+    """The parts of a run that change during training."""
 
     run: Run
     loss_module: TransformerLoss
     module: nn.Module  # loss_module, wrapped in DistributedDataParallel if there are several ranks
     optimizer: Optimizer
     best: Best
-    elapsed_s: float = 0.0  # of training behind the checkpoint that it began with
+    elapsed_s: float = 0.0  # of training until the checkpoint from which it resumes
     path: FastPath | None = None  # of the run so far, see `choose_path`
     copy: InferenceCopy = field(default_factory=InferenceCopy)  # validations translate with it
 
     def state(self, step: int, elapsed_s: float) -> State:
-        """Returns what a checkpoint of `step` holds besides weights and the optimizer's state."""
+        """Returns the content of state.json for a checkpoint of `step`."""
         return State(
             step=step,
             best=self.best.model_copy(),
@@ -83,13 +83,13 @@ class Training:
 
 
 def prepare_if_missing(config: Config, note: Note) -> None:
-    """Prepares missing data, but not under torchrun, where other ranks would wait for hours."""
+    """Prepares missing data, except under torchrun, where other ranks would wait for hours."""
     if world_size() == 1 and not PreparedData.is_in(Path(config.data.directory)):
         prepare.prepare(config, note=note, tokenizer=tokenizer_to_fine_tune(config))
 
 
 def be_deterministic(wanted: bool) -> None:
-    """Restricts PyTorch to operations that give the same bits every time, or lifts that."""
+    """Sets whether PyTorch uses deterministic operations only."""
     if wanted:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(wanted)
@@ -98,7 +98,7 @@ def be_deterministic(wanted: bool) -> None:
 
 
 def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
-    """Opens data and directory of a run; the main process, which holds its lock, sets it up first.
+    """Opens data and directory of a run; the main process, which holds the lock, sets it up first.
 
     Args:
         note: Called if a run without a checkpoint starts over with other settings.

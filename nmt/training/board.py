@@ -14,7 +14,7 @@ _SCORES = ("loss", "nll", "ppl", "bleu", "chrf")
 
 
 class Board:
-    """Writes TensorBoard's events.
+    """Writes TensorBoard events.
 
     Args:
         folder: of the event files.

@@ -1,8 +1,9 @@
 """torch.compile for training, layer by layer (`training.compile`).
 
-All layers of a stack share their compiled code, so that compiling takes as long as for one of each.
-Autograd sees one node a layer, so that DistributedDataParallel averages the gradients of the last
-layers while those of the first are computed; the model is wrapped after its layers are compiled.
+All layers of a stack share their compiled code, so that compiling takes as long as for one encoder
+and one decoder layer. Each layer is one node of the autograd graph, so that DistributedDataParallel
+averages the gradients of the last layers while those of the first layers are computed. The model is
+wrapped after its layers are compiled.
 """
 
 from collections.abc import Iterator
@@ -14,17 +15,17 @@ from torch import nn
 
 from nmt.model.transformer import Transformer
 
-# The code of a layer is compiled for the first layer and for those after it, which find the bias of
-# attention computed, for training and for the check of `fast_paths`, which drops nothing, and for
-# each shape of slots (`layout.fixed_shape`); torch's own limit is 8.
+# A layer is compiled once for each combination of: first or later layer (the attention bias is
+# already computed for later layers), with dropout or without (in `fast_paths`), and shape of slots
+# (`layout.fixed_shape`). torch's default limit is 8.
 _VERSIONS = 32
 
 
 def compile_layers(transformer: Transformer, backend: str = "inductor") -> None:
-    """Compiles each layer in place when it is first called; names of weights stay the same."""
+    """Compiles each layer in place at its first call; names of weights do not change."""
     torch._dynamo.config.recompile_limit = _VERSIONS
-    # or DistributedDataParallel's buckets would cut each layer into several graphs; what they gain
-    # by that, to average gradients while others are computed, whole layers give already
+    # Otherwise the buckets of DistributedDataParallel would split each layer into several graphs.
+    # Gradients are averaged while others are computed even without that split.
     torch._dynamo.config.optimize_ddp = False
     for layer in _layers(transformer):
         layer.compile(backend=backend, dynamic=False)
@@ -44,7 +45,7 @@ def is_compiled(transformer: Transformer) -> bool:
 
 
 def uncompiled(transformer: Transformer) -> AbstractContextManager[object]:
-    """Runs layers uncompiled in the block, because each call has another shape there."""
+    """Runs layers uncompiled in the block, where each call has another shape."""
     if not is_compiled(transformer):
         return nullcontext()
     return torch.compiler.set_stance("force_eager")

@@ -1,4 +1,4 @@
-"""What a person sees of a training run: a progress bar, or lines where there is no terminal."""
+"""The terminal output of training: a progress bar, or lines if there is no terminal."""
 
 import contextlib
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 from tqdm import tqdm
 
 from nmt.errors import one_line
-from nmt.training.health import has_learnt
+from nmt.training.health import has_learned
 from nmt.training.validation import Validation
 
 
@@ -36,7 +36,7 @@ class Console:
         self._bar.update(1)
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Shows a step as log.jsonl has it, with the time left if there is no progress bar."""
+        """Shows a step, as in log.jsonl, and the time left if there is no progress bar."""
         step, missing = facts["step"], self._max_steps - facts["step"]
         text = (
             f"epoch {facts['epoch']} loss {facts['loss']:.3f} nll {facts['nll']:.3f} "
@@ -53,7 +53,7 @@ class Console:
         """Shows scores and two sample translations."""
         ppl = f"{result.ppl:.2f}" if result.ppl < 1e6 else f"{result.ppl:.1e}"
         text = f"validation at step {step}: nll {result.nll:.3f} ppl {ppl} bleu {result.bleu:.2f}"
-        if not has_learnt(result.facts):
+        if not has_learned(result.facts):
             text += (
                 " (next to nothing learned yet: guessing by token frequencies has nll "
                 f"{result.unigram_nll:.3f})"
@@ -66,12 +66,12 @@ class Console:
 
     def note(self, text: str) -> None:
         """Shows a message above the progress bar."""
-        with contextlib.suppress(OSError):  # training outlives whoever reads its messages
+        with contextlib.suppress(OSError):  # training continues if its output is closed
             self._bar.write(one_line(text), file=sys.stderr)
 
 
 def _duration(seconds: float) -> str:
-    """Rounds a time for a person: 45 s, 12 min, 3.5 h."""
+    """Formats a duration: 45 s, 12 min, 3.5 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

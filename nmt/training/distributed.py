@@ -1,8 +1,8 @@
 """The processes of a run: joining and leaving, sums over ranks, and the request to stop.
 
-torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; without them there is one process. Every decision on
-how a run continues follows from values that all ranks have. The error that ends a run is printed
-once, by the lowest rank that raised it.
+torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; without them there is one process. All ranks decide
+how a run continues from values that they have in common. The error that ends a run is printed once,
+by the lowest rank that raised it.
 """
 
 import os
@@ -30,11 +30,11 @@ from nmt.errors import InputError, Status, Stopped, count, is_out_of_memory, of_
 from nmt.model.devices import avoid_cudnn, is_gpu
 from nmt.training.peers import Peers, own_process
 
-# Within this time a second signal is the same request: torchrun passes a scheduler's signal on.
+# A second signal this soon is the same request: torchrun forwards a scheduler's signal.
 _ONE_REQUEST_S = 2.0
-# Groups are never freed. DistributedDataParallel has the last reference to one; when Python drops
-# it, gloo joins its threads while holding the interpreter's lock, for which one of them may be
-# waiting to free a tensor: a rank that had finished hung for ever (torch 2.13).
+# Groups are never freed. When Python drops the last reference, in DistributedDataParallel, gloo
+# joins its threads while it holds the interpreter's lock. If a thread waits for that lock to free a
+# tensor, a finished rank hangs forever (torch 2.13).
 _kept: list[dist.ProcessGroup | None] = []
 _LOOK_AT_DEVICE_S = 0.0005
 
@@ -61,13 +61,13 @@ class StopRequest:
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those of the run, and what they exchange."""
+    """The rank of this process, and communication with the other ranks."""
 
     rank: int
     world_size: int
     device: torch.device
     peers: Peers | None = None  # None if there are none
-    gradient_group: dist.ProcessGroup | None = None  # of the GPUs; None: the one of the hosts
+    gradient_group: dist.ProcessGroup | None = None  # of the GPUs; None: the default group
 
     @property
     def is_main(self) -> bool:
@@ -76,7 +76,7 @@ class Ranks:
 
     @cached_property
     def device_name(self) -> str:
-        """Returns the name of the GPU, or that of the CPU with the number of threads."""
+        """Returns the name of the GPU, or of the CPU with the number of threads."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
         return f"{_cpu_name()}, {count(torch.get_num_threads(), 'thread')}"
@@ -113,12 +113,12 @@ class Ranks:
     def await_device(self, event: torch.cuda.Event) -> None:
         """Waits until a GPU has reached `event`.
 
-        With several ranks the event may never come: a collective operation before it waits for a
-        lost rank, and neither the GPU nor a host that waits for it can be interrupted. So the host
-        asks the event again and again, and sees in between whether a rank was lost.
+        With several ranks, the GPU may wait forever in a collective operation for a lost rank, and
+        a host that waits for the GPU cannot be interrupted. So the host polls the event, and checks
+        in between whether a rank was lost.
 
         Raises:
-            DistError: another rank has ended, or the event did not come within the time-out.
+            DistError: another rank has ended, or the GPU did not reach the event in time.
         """
         if not self.peers:
             event.synchronize()
@@ -126,7 +126,7 @@ class Ranks:
         deadline = time.monotonic() + self.peers.timeout_s
         while not event.query():
             if time.monotonic() > deadline or self.peers.is_one_ending():
-                raise dist.DistError("the GPU waits for a rank that is lost")
+                raise dist.DistError("The GPU waits for a lost rank.")
             time.sleep(_LOOK_AT_DEVICE_S)
 
     def guarded(self) -> AbstractContextManager[None]:
@@ -157,12 +157,12 @@ class Ranks:
 
 
 def _added(values: Sequence[float]) -> float:
-    """Returns the sum, added in order; Python's `sum` rounds differently from version 3.12 on."""
+    """Adds values in order; the built-in `sum` rounds differently in Python 3.12 and later."""
     return reduce(add, values)
 
 
 def _cpu_name() -> str:
-    with suppress(OSError):  # Linux alone has it
+    with suppress(OSError):  # Linux only
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
@@ -187,7 +187,7 @@ def world_size() -> int:
 
 
 def _number(name: str, default: int, least: int = 0) -> int:
-    """Returns a whole number that torchrun or a scheduler has set in the environment."""
+    """Reads an integer that torchrun or a scheduler set in the environment."""
     text = os.environ.get(name, str(default))
     if not (text.isascii() and text.isdigit() and least <= int(text) < 2**31):
         raise InputError(
@@ -200,12 +200,11 @@ def _number(name: str, default: int, least: int = 0) -> int:
 def process_group(timeout_s: int) -> Iterator[Ranks]:
     """Joins the ranks that torchrun has started, if any, and leaves them at the end.
 
-    After an error the groups are not destroyed, because that may wait for a lost rank for ever. So
-    may the interpreter when it tears them down: the process has to end by `os._exit`, as it does
-    in `nmt.cli.main`.
+    After an error the groups are not destroyed, because that may wait forever for a lost rank. So
+    may the interpreter at exit: the process has to end with `os._exit`, as in `nmt.cli.main`.
 
     Args:
-        timeout_s: how long a rank waits for another before it is taken for lost.
+        timeout_s: time after which a rank that does not answer counts as lost.
 
     Raises:
         LostRankError: a rank was lost.
@@ -223,8 +222,8 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
         peers.watch(ranks.gather(own_process()))
         try:
             yield ranks
-            ranks.wait()  # a rank that leaves early would be taken for lost
-        except Stopped:  # which all ranks have agreed on
+            ranks.wait()  # a rank that leaves early would count as lost
+        except Stopped:  # on all ranks
             dist.destroy_process_group()
             raise
         dist.destroy_process_group()
@@ -251,7 +250,7 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
         _await_master(timeout_s)
         # Ranks exchange values on the CPU, so that no step has to wait for a GPU.
         dist.init_process_group("gloo", timeout=timeout)
-        # NCCL ends the process when its time is over, and must leave the hosts time to say why.
+        # NCCL ends the process after its timeout, so the hosts need time to report the cause first.
         gradient_group = dist.new_group(backend="nccl", timeout=2 * timeout) if has_gpu else None
         _kept.extend([dist.group.WORLD, gradient_group])
         server = dist.TCPStore(*_master(), is_master=False, timeout=timeout)
@@ -267,14 +266,14 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
 
 
 def _master() -> tuple[str, int]:
-    """Returns address and port where ranks meet; torch has checked that they are set."""
+    """Returns the address and port of the main process; torch has checked that they are set."""
     return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0)
 
 
 def _await_master(timeout_s: int) -> None:
-    """Waits until the main process listens where ranks meet; OSError if it does not in time.
+    """Waits until the main process listens; raises OSError if it does not in time.
 
-    torch would wait as well, but prints some forty lines of internals when it gives up.
+    torch would wait too, but prints some forty lines of internals if it fails.
     """
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     is_host = os.environ.get("RANK") == "0" and not is_agents
@@ -300,12 +299,12 @@ def _gpu() -> torch.device:
         )
     torch.cuda.set_device(local_rank)
     avoid_cudnn()
-    # gradients of weights are sums over all tokens of a slot, in parts whose sums would be in bf16
+    # otherwise gradients of weights, which are sums over all tokens of a slot, would add up in bf16
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     return torch.device("cuda", local_rank)
 
 
 def _is_lost_connection(error: Exception) -> bool:
-    """Returns whether another rank is unreachable. gloo's errors have no class of their own."""
+    """Returns whether another rank is unreachable. gloo has no error class of its own."""
     is_gloo = isinstance(error, RuntimeError) and "/gloo/" in str(error)
     return is_gloo or isinstance(error, dist.DistError)

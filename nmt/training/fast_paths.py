@@ -1,8 +1,8 @@
-"""How a run computes its model: the fastest way that agrees with the plain one on this machine.
+"""The choice of the fastest path, of `FastPath`, that agrees with plain code on this machine.
 
-What is fast on a GPU, compiled layers, fused attention, the chunked loss, is compared with plain
-code on the first slot of a run and of each resumption. A way that differs, or cannot be built, is
-left for the next slower one, with one warning.
+Compiled layers, fused attention and the chunked loss are compared with plain code on the first
+slot, at the start and after each resumption. If a path fails or gives other values, the run warns
+and uses the next slower path.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from nmt.training.loading import steps_of
 from nmt.training.loss import TransformerLoss
 from nmt.training.step import autocast
 
-_PIECE = 2048  # tokens that the plain code takes at once: their fp32 logits are 300 MB in base
-_TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; of bf16, the step between two numbers
+_PLAIN_TOKENS = 2048  # that plain code processes at once; their fp32 logits take 300 MB in base
+_TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; for bf16, the spacing of numbers
 _NAMES: dict[FastPath, str] = {
     "flex": "compiled layers with FlexAttention",
     "compiled": "compiled layers",
@@ -40,26 +40,26 @@ _NAMES: dict[FastPath, str] = {
 
 
 def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
-    """Replaces `training.compile: auto` by what the run in `directory` has, or by the default here.
+    """Replaces `training.compile: auto` by the value of the run in `directory`, or by the default.
 
-    So the run's files hold the decision, and a resumed run repeats it on any device.
+    The run's files record the value, so that a resumed run uses it on any device.
     """
     if config.training.compile != "auto":
         return config
     decided = torch.cuda.is_available()
-    with suppress(InputError):  # there is no run yet, or open_run reports what is wrong with it
+    with suppress(InputError):  # there is no run yet, or `open_run` reports the error
         decided = directory.settings().training.compile is True
     training = config.training.model_copy(update={"compile": decided})
     return config.model_copy(update={"training": training})
 
 
 def is_compiled(path: FastPath | None) -> bool:
-    """Whether layers are compiled, so that slots must be packed into one shape."""
+    """Returns whether layers are compiled, so that slots must be packed into one shape."""
     return path in ("flex", "compiled")
 
 
 def possible_paths(config: Config, ranks: Ranks) -> list[FastPath]:
-    """The ways to compute the model here, the fastest first; none if there is nothing to choose."""
+    """Returns the paths that this device allows, fastest first; [] if there is no choice."""
     on_gpu, wanted = ranks.device.type == "cuda", config.training.compile
     paths: list[FastPath] = []
     if wanted is True or (wanted == "auto" and on_gpu):
@@ -75,16 +75,15 @@ def choose_path(
 ) -> FastPath | None:
     """Sets the model to the fastest path that agrees with plain code on the step after `step`.
 
-    Weights, gradients and random numbers are as before. All ranks choose the same path.
+    Weights, gradients and random states do not change. All ranks choose the same path.
 
     Args:
         loss_module: not yet compiled.
-        former: the path of the run so far, which is faster than none that may be chosen; None if
-            it has had no choice.
-        note: Called with a warning if a path fails, or if the run cannot go on with `former`.
+        former: the path of the run so far, or None; no faster path is chosen.
+        note: Called with a warning if a path fails, or if the run cannot continue with `former`.
 
     Returns:
-        None if there is nothing to choose.
+        The path, or None if there is no choice.
     """
     paths = possible_paths(run.config, run.ranks)
     if former in paths:
@@ -117,7 +116,7 @@ def choose_path(
 
 
 def set_path(loss_module: TransformerLoss, path: FastPath) -> None:
-    """Has a model computed by `path`; layers are compiled when they are first called."""
+    """Sets the path of a model; layers are compiled at their first call."""
     transformer = loss_module.transformer
     uncompile_layers(transformer)
     if is_compiled(path):
@@ -128,7 +127,7 @@ def set_path(loss_module: TransformerLoss, path: FastPath) -> None:
 
 
 def _first_slot(run: Run, step: int, path: FastPath) -> Batch:
-    """This rank's first slot of the step after `step`."""
+    """Returns this rank's first slot of the step after `step`."""
     with steps_of(run, after=step, is_compiled=is_compiled(path)) as planned:
         _, slots = next(planned)
     return slots[0][1]
@@ -136,25 +135,25 @@ def _first_slot(run: Run, step: int, path: FastPath) -> Batch:
 
 @dataclass(frozen=True)
 class _Measured:
-    """A loss and its gradients, or how far they are from exact ones; all per target token."""
+    """A loss and gradient norms per target token, or the errors of these values."""
 
     loss: float
-    gradients: dict[str, float]  # the norm of each parameter's
+    gradients: dict[str, float]  # gradient norm by parameter
 
     @property
     def norm(self) -> float:
-        """Of all gradients."""
+        """Returns the norm of all gradients."""
         return math.hypot(*self.gradients.values())
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What plain code computes of a slot, in fp32 and in the precision of the run.
+    """The results of plain code for a slot, in fp32 and in the precision of the run.
 
     Attributes:
-        exact: the fp32 loss and norms of its gradients.
-        gradients: in memory of the host.
-        errors: of the plain code in the run's precision.
+        exact: the fp32 loss and gradient norms.
+        gradients: the fp32 gradients by parameter, in host memory.
+        errors: of plain code in the run's precision, compared with fp32.
     """
 
     exact: _Measured
@@ -163,9 +162,9 @@ class Reference:
 
     @classmethod
     def of(cls, loss_module: TransformerLoss, batch: Batch, config: Config) -> Reference:
-        """Computes it a few rows at a time, so that it needs less memory than a step."""
+        """Computes the results for a few rows at a time, to need less memory than a step."""
         set_path(loss_module, "plain")
-        count = max(1, _PIECE // batch.tgt_out.shape[1])
+        count = max(1, _PLAIN_TOKENS // batch.tgt_out.shape[1])
         rows = [slice(begin, begin + count) for begin in range(0, len(batch.tgt_out), count)]
         pieces = [batch.rows(each) for each in rows]
         in_fp32 = torch.autocast(batch.tgt_out.device.type, enabled=False)
@@ -177,28 +176,30 @@ class Reference:
         return replace(reference, errors=reference._errors(loss_module, pieces, config))
 
     def problem(self, loss_module: TransformerLoss, batch: Batch, config: Config) -> str | None:
-        """How the model as it is set differs from plain code, or why it cannot be computed.
+        """Returns how the model differs from plain code, or why it fails; None if they agree.
 
-        Loss, gradient norm and the gradient of each parameter may be as far from those in fp32 as
-        twice plain code in the run's precision, since roundings in another order add up otherwise,
-        and some more: `_TOLERANCE`, of a parameter whose gradient is small that of a hundredth
-        of the whole. With dropout, which is compiled apart and draws masks of its own, the loss may
-        at most double or halve.
+        The errors of the loss and of each parameter's gradient, compared with fp32, may be twice
+        those of plain code in the run's precision plus `_TOLERANCE` times the fp32 value. To the
+        norm of a parameter's gradient, a hundredth of the norm of all gradients is added. With
+        dropout, which is compiled separately and has other masks, the loss may be half to twice as
+        large.
 
         Raises:
             InputError: out of memory.
         """
         try:
             errors = self._errors(loss_module, [batch], config)
-            loss_module.transformer.randomness.seed(config.training.seed)  # as slots do anew
+            loss_module.transformer.randomness.seed(
+                config.training.seed
+            )  # each slot seeds it again
             precision = autocast(config, batch.tgt_out.device)
             loss, gradients = _gradients(loss_module, [batch], precision, drops=True)
             norm = sum(float(each.norm()) for each in gradients.values())
         except Exception as error:
             if is_out_of_memory(getattr(error, "inner_exception", error)):
                 raise InputError(
-                    "out of memory, the first slot, raise training.micro_batches, so that slots "
-                    "are smaller"
+                    "Out of memory in the first slot. Raise training.micro_batches to make slots "
+                    "smaller."
                 ) from None
             cause = getattr(error, "inner_exception", error)  # the compiler wraps its own
             first = str(cause).strip().partition("\n")[0]
@@ -243,7 +244,7 @@ def _gradients(
     *,
     drops: bool = False,
 ) -> tuple[float, dict[str, Tensor]]:
-    """Loss and gradients per target token, with dropout or without; leaves no gradients behind."""
+    """Returns loss and gradients per target token, with or without dropout; clears gradients."""
     tokens = max(1, sum(int((batch.tgt_out != PAD_ID).sum()) for batch in batches))
     was_training, loss = loss_module.training, 0.0
     loss_module.train(drops)

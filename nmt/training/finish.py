@@ -23,7 +23,7 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
     """Writes the finished model, `RUN/model`.
 
     Args:
-        end: the setting that has ended the run, for the log.
+        end: the setting that ended the run, for the log.
 
     Raises:
         NoModelError: no sound checkpoint is left.
@@ -46,7 +46,7 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
 def _finished(
     training: Training, log: RunLog, stop: StopRequest, step: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Returns the finished model's weights, and the facts of it for its manifest and the log."""
+    """Returns the finished model's weights, and its facts for the manifest and the log."""
     run, best = training.run, training.best
     settings = run.config.training
     by, wanted = settings.best_by, settings.average_last

@@ -22,7 +22,7 @@ LOWER_RATE = (
     "Start a run in another training.run_directory with a lower training.learning_rate_factor, "
     "more training.warmup_steps or training.gradient_clip."
 )
-# So many successive steps worse than guessing end a run; fewer may be a passing spike.
+# This many successive steps worse than guessing end a run; fewer may be a temporary spike.
 _PATIENCE_STEPS = 100
 
 
@@ -43,9 +43,9 @@ def rate_warning(config: Config) -> str | None:
 class Divergence:
     """Counts successive steps at which a model is worse than guessing, and ends the run in time.
 
-    Guessing, with the same probability for each of V pieces, has ln V nats a token, and a new model
-    about half a nat more. So "worse than guessing" means above ln V + 1 or, in the warm-up, when
-    a fine-tuned model still adapts to text of another kind, 3 ln V. The loss of a step is the same
+    Guessing all V tokens with the same probability has an nll of ln V nats per token, and a new
+    model about half a nat more. So "worse than guessing" means above ln V + 1, or above 3 ln V in
+    the warm-up, when a fine-tuned model still adapts to other text. The loss of a step is the same
     on all ranks, so they agree without communication.
     """
 
@@ -58,8 +58,8 @@ class Divergence:
     def is_diverging(self, step: int, nll: float) -> bool:
         """Returns whether the step was worse than guessing; its weights should not be saved then.
 
-        A step's loss is from before its update: a checkpoint may have the weights of the
-        first diverging step, but of no later one.
+        A step's loss is computed before its update, so that a checkpoint may have the weights of
+        the first diverging step, but not of a later one.
 
         Args:
             nll: of the step, in nats per target token.
@@ -80,7 +80,7 @@ class Divergence:
 
 
 def unigram_nll(shards: Sequence[Shard]) -> float:
-    """Returns nats per target token of guessing by the frequency of each token in these shards."""
+    """Returns the nll, in nats per target token, of guessing by token frequencies in the shards."""
     counts = np.zeros(0, dtype=np.int64)
     for shard in shards:
         longer = max(len(counts), int(shard.target.values.max(initial=0)) + 1)
@@ -90,11 +90,11 @@ def unigram_nll(shards: Sequence[Shard]) -> float:
     return float(-(shares * np.log(shares)).sum())
 
 
-def has_learnt(validation: Mapping[str, Any]) -> bool:
-    """Returns whether a model knows more than frequencies of tokens and of their neighbors.
+def has_learned(validation: Mapping[str, Any]) -> bool:
+    """Returns whether a model has learned more than the frequencies of tokens and token pairs.
 
-    On the demo's sentences, runs with too high a learning rate stay at 0.84 to 1.05 times the nll
-    of the frequencies, with BLEU 0; those that learn have BLEU 1 to 2 at 0.75.
+    On the demo, runs with too high a learning rate stay at 0.84 to 1.05 times the nll of guessing
+    by frequencies, with BLEU 0; other runs have BLEU 1 to 2 at 0.75 times.
 
     Args:
         validation: as in log.jsonl.
@@ -111,7 +111,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
         by: the measure by which they are compared.
     """
     found = []
-    if not has_learnt(mean):
+    if not has_learned(mean):
         found.append(
             f"The model in {run.path} has learned next to nothing: its validation nll is "
             f"{mean['nll']:.3f}, that of guessing by token frequencies {mean['unigram_nll']:.3f}. "

@@ -1,6 +1,6 @@
 """The steps of a run as tensors, prepared in a thread while earlier steps run.
 
-A step's batches are a function of the plan, so that reading ahead changes nothing but the time.
+A step's batches depend on the plan only, so reading ahead does not change them.
 """
 
 from collections import deque
@@ -16,10 +16,10 @@ from nmt.data.shards import pairs_of
 from nmt.errors import InputError
 from nmt.training.begin import Run
 
-# Tokens a side in a packed row. Longer rows have less padding, but cost more attention, which slows
-# a CPU (rows of 48, 64, 100: 10.9, 9.9, 9.0 thousand tokens/s on Multi30k with d_model 128).
+# Tokens per side of a packed row. Longer rows have less padding but cost more attention, which is
+# slow on a CPU (rows of 48, 64, 100: 10.9, 9.9, 9.0 thousand tokens/s on Multi30k, d_model 128).
 CPU_ROW, GPU_ROW = 64, 256
-_AHEAD = 2  # steps; a second one, as the plan of a window or an epoch takes longer than a step
+_AHEAD = 2  # steps; 2 because the plan of a window or an epoch takes longer than a step
 
 T = TypeVar("T")
 LoadedStep = tuple[StepPlan, list[tuple[int, Batch]]]  # with this rank's slots, numbered
@@ -27,14 +27,14 @@ LoadedStep = tuple[StepPlan, list[tuple[int, Batch]]]  # with this rank's slots,
 
 @contextmanager
 def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Iterator[LoadedStep]]:
-    """The steps after `after`, to the last of the run, on the rank's device.
+    """Yields an iterator over the steps from `after` + 1 to the last, on the rank's device.
 
     Args:
         is_compiled: see `shape`.
 
     Raises:
-        InputError: the ranks cannot share the slots; or, when the step is taken, what `Plan.steps`
-            and `pairs_of` raise.
+        InputError: the ranks cannot share the slots; or an error of `Plan.steps`, when its step is
+            taken.
     """
     left = run.config.training.max_steps - after
     with read_ahead(islice(_on_host(run, after, is_compiled), left), _AHEAD) as found:
@@ -46,10 +46,10 @@ def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Ite
 
 @contextmanager
 def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
-    """The same items, up to `most` of which a thread has computed before they are taken.
+    """Yields an iterator over the same items, of which a thread computes up to `most` in advance.
 
-    What computing one raises is raised where it is taken. The thread ends with the block, which
-    waits for the item that is being computed.
+    An exception of an item is raised when that item is taken. At the end of the block the thread
+    finishes its current item and ends.
     """
     end = object()
     with ThreadPoolExecutor(1, "loader") as thread:
@@ -68,7 +68,7 @@ def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
 
 
 def shape(run: Run, slots: int, is_compiled: bool) -> Shape:
-    """What the slots of a run are packed into: one shape for layers that are compiled for it."""
+    """Returns the shape that slots are packed into; a fixed one if layers are compiled for it."""
     config = run.config
     if is_compiled:
         return fixed_shape(config.training.batch_tokens, slots, config.data.max_length)
@@ -83,8 +83,8 @@ def _on_host(
     slots = ranks.world_size if settings.micro_batches == "auto" else settings.micro_batches
     if slots % ranks.world_size:
         raise InputError(
-            f"{ranks.world_size} processes cannot share {slots} slots evenly, "
-            "training.micro_batches, make it a multiple of the number of processes"
+            f"{ranks.world_size} processes cannot share {slots} slots evenly. Set "
+            "training.micro_batches to a multiple of the number of processes."
         )
     share = slots // ranks.world_size
     own = range(ranks.rank * share, (ranks.rank + 1) * share)

@@ -1,8 +1,9 @@
-"""The training loop: optimizer steps, and what is due after each.
+"""The training loop: optimizer steps, checkpoints and validations.
 
 A run is a pure function of (configuration, prepared data, step): batches, dropout masks and the
-learning rate of a step are derived from the seed and the step. So a checkpoint is weights, the
-optimizer's state and one integer, and a resumed run repeats the undisturbed one to the bit.
+learning rate of a step are derived from the seed and the step. So a checkpoint consists of the
+weights, the optimizer's state and one integer, and a resumed run repeats an uninterrupted one bit
+for bit.
 """
 
 from collections import deque
@@ -28,7 +29,7 @@ End = Literal["max_steps", "early_stopping", "max_hours"]  # the setting that en
 
 
 def end_of(config: Config, state: State) -> End | None:
-    """Returns the setting that ends a run in a state; None if the run goes on."""
+    """Returns the setting that ends a run in this state; None if the run continues."""
     settings = config.training
     if state.step >= settings.max_steps:
         return "max_steps"
@@ -46,7 +47,7 @@ def train_steps(
     """Trains from `step` on, until a setting ends the run.
 
     Returns:
-        The last step, which is saved, and the setting.
+        The last step, which is saved, and the setting that ended the run.
 
     Raises:
         Stopped: a rank received a signal; the last step was saved.
@@ -80,7 +81,7 @@ def _ending(training: Training, end: End, step: int) -> str:
 
 
 class _Loop:
-    """Takes steps one by one: the update, then what is due after it."""
+    """Takes steps one by one: the update, then a checkpoint and a validation if they are due."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class _Loop:
         self._results = _Results(self._config)
 
     def update(self, plan: StepPlan, slots: list[Any]) -> None:
-        """Updates the weights; reads the step's result unless a GPU may compute it meanwhile."""
+        """Updates the weights; reads the step's result unless a GPU is still computing it."""
         training, settings, step = self._training, self._config.training, plan.step
         with self._run.ranks.guarded():
             result = optimizer_step(
@@ -113,11 +114,11 @@ class _Loop:
             self._results.read()
 
     def _requests(self) -> list[float]:
-        """Returns the number of a signal that asks to stop, and the main process's clock."""
+        """Returns the number of a received stop signal (0: none), and the main process's clock."""
         return [self._stop.signal_number, self._log.elapsed_s if self._run.ranks.is_main else 0.0]
 
     def save_and_validate(self, step: int) -> End | None:
-        """Saves and validates if that is due after `step`; returns the setting that ends the run.
+        """Saves and validates if due after `step`; returns the setting that ends the run, if any.
 
         Raises:
             Stopped: a rank received a signal; the step was saved.
@@ -162,7 +163,7 @@ class _Loop:
         """Validates every `validate_every` steps and at the last step; updates `best`.
 
         Args:
-            is_saved: whether the checkpoint of `step` is written already. It gets the new `best`.
+            is_saved: whether the checkpoint of `step` exists; if so, the new `best` is added to it.
 
         Returns:
             Whether this validation is the best so far. If a signal interrupts the validation,
@@ -186,20 +187,20 @@ class _Loop:
 
 
 class _Results:
-    """Results of steps, read in order; until they are read, a GPU may still compute them."""
+    """Results of steps, read in order; before that, a GPU may still be computing them."""
 
     def __init__(self, config: Config):
         self._divergence, self._unread = Divergence(config), deque[tuple[int, StepResult]]()
-        self.are_diverging = False  # at the newest step that was read
-        self.signal_number = 0  # that a rank had received by then
-        self.elapsed_s = 0.0  # of training by then, by the clock of the main process
+        self.are_diverging = False  # at the newest step read
+        self.signal_number = 0  # received by a rank until then; 0: none
+        self.elapsed_s = 0.0  # of training until then, by the clock of the main process
 
     def add(self, step: int, result: StepResult) -> None:
-        """Takes a step's result, to be read later."""
+        """Adds a step's result, to be read later."""
         self._unread.append((step, result))
 
     def read(self) -> None:
-        """Reads all results, for which a GPU is waited; raises DivergedError after divergence."""
+        """Reads all results, waiting for the GPU; raises DivergedError after divergence."""
         while self._unread:
             step, result = self._unread.popleft()
             self.are_diverging = self._divergence.is_diverging(step, result.nll)
@@ -213,8 +214,8 @@ def _after_a_discarded_pass(
     """Yields the same steps, after one backward pass whose gradients are discarded.
 
     DistributedDataParallel rebuilds its buckets after its first pass, and with three ranks or more
-    the buckets decide in which order the ranks' gradients are added. Only after this pass does
-    a resumed run add them in the order of an undisturbed one.
+    the buckets determine the order in which the ranks' gradients are added. After this pass, a
+    resumed run adds them in the same order as an uninterrupted one.
     """
     first = next(steps)
     if training.run.ranks.world_size > 1:
@@ -224,7 +225,7 @@ def _after_a_discarded_pass(
 
 
 def _facts(plan: StepPlan, result: StepResult) -> dict[str, Any]:
-    """Returns a step as log.jsonl has it."""
+    """Returns the entry of a step in log.jsonl."""
     return {
         "step": plan.step,
         "epoch": plan.epoch,

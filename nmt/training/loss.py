@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy from hidden states, computed in chunks of tokens.
 
-So the logits of all tokens are never in memory together. If the batch has the column LOSS_WEIGHT,
-the loss of each token is multiplied by it.
+The logits of all tokens are never in memory together. If the batch has the column LOSS_WEIGHT, the
+loss of each token is multiplied by its value.
 
 Smoothing in Szegedy et al.'s form (2016, §7): the target distribution is (1 - epsilon) on the
 label plus epsilon / V on each of the V entries of the vocabulary, the label included; the same
@@ -23,17 +23,17 @@ from nmt.model.transformer import Transformer
 
 _CHUNK_BYTES = 128 << 20  # of logits in memory at once; larger products are faster
 _GPU_CHUNK_BYTES = 512 << 20  # every chunk adds to the embedding's gradient, 76 MB in base
-_LEAST = torch.finfo(torch.float32).tiny  # so that no probability's logarithm is infinite
+_LEAST = torch.finfo(torch.float32).tiny  # so that logarithms of probabilities are finite
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Sums of smoothed and unsmoothed loss; the gradient is made on the way forward.
+    """Sums of smoothed and unsmoothed loss; the forward pass also computes the gradient.
 
     With logits z, p = softmax(z) and label y, nll = -ln p_y; the smoothed loss is
     nll + epsilon (z_y - mean z), its gradient p - epsilon / V - (1 - epsilon) [v = y]. The mean
     of the logits and the epsilon / V of the gradient follow from the embedding's mean row and the
-    sum of the hidden states, so that the logits are written, turned into p in place, read by one
-    sum and by the gradient's two products, and nothing else passes over them.
+    sum of the hidden states. So the logits are written, turned into p in place, and read only by
+    one sum and by the gradient's two products.
 
     bf16 has a spacing of 2^-8 below 1, too coarse for p_y - (1 - epsilon) of a likely label. The
     label's probability is therefore 1 minus the sum of all others wherever it exceeds one half, and
@@ -94,15 +94,16 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx, loss_gradient: Tensor, _: Tensor):
         hidden_gradient, embedding_gradient = ctx.gradients
-        del ctx.gradients  # scaled in place: there is no second backward pass
+        del ctx.gradients  # scaled in place, because there is no second backward pass
         scaled = hidden_gradient.mul_(loss_gradient), embedding_gradient.mul_(loss_gradient)
         return *scaled, None, None, None, None
 
 
 def _chunk_size(tokens: int, bytes_each: int, device: torch.device) -> int:
-    """How many tokens' logits are in memory at once.
+    """Returns the number of tokens whose logits are in memory at once.
 
-    On a GPU chunks are of one size, in whole tiles of 128 tokens, as a ragged one wastes products.
+    On a GPU all chunks have one size, a multiple of the tile size 128, because a small last chunk
+    is inefficient.
     """
     if device.type == "cpu":
         return max(1, _CHUNK_BYTES // bytes_each)
@@ -117,7 +118,7 @@ def smoothed_cross_entropy(
     epsilon: float,
     weights: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Loss of predicting `targets` from hidden states, summed over tokens.
+    """Computes the loss of predicting `targets` from hidden states, summed over tokens.
 
     Args:
         hidden: (N, D) decoder output.
@@ -137,7 +138,7 @@ def smoothed_cross_entropy(
 
 
 class TransformerLoss(nn.Module):
-    """Model and loss as one module, so that DistributedDataParallel sees one forward pass."""
+    """Model and loss as one module, so that DistributedDataParallel wraps one forward pass."""
 
     def __init__(self, transformer: Transformer, label_smoothing: float):
         super().__init__()
@@ -153,7 +154,7 @@ class TransformerLoss(nn.Module):
         hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
         weights = batch.columns.get(LOSS_WEIGHT)
         if weights is not None:
-            weights = weights.flatten().nan_to_num(1.0)  # of pairs without one
+            weights = weights.flatten().nan_to_num(1.0)  # for pairs without a weight
         return self._of(hidden, batch.tgt_out.flatten(), weights)
 
     def _of(self, hidden: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -1,10 +1,10 @@
-"""The optimizer: how it is made, what a checkpoint holds of it, which learning rates suit it.
+"""The optimizer: its settings, its state in a checkpoint, and suitable learning rates.
 
-All that depends on the choice of an optimizer is here. `optimizer_step` sets the learning rate of
-its parameter groups before each step. A checkpoint holds a tensor `STATE.PARAMETER` of its
-parameter's shape for each state of each parameter; `nmt.runs` checks names and shapes by the model.
-An optimizer must change nothing in a step if its attribute `found_inf`, a scalar on the device,
-is not 0, as PyTorch's fused ones do.
+Everything that depends on the choice of an optimizer is here. `optimizer_step` sets the learning
+rate of its parameter groups before each step. A checkpoint has a tensor `STATE.PARAMETER` with its
+parameter's shape for each state of each parameter; `nmt.runs` checks names and shapes against the
+model. Like PyTorch's fused optimizers, an optimizer must change nothing in a step if its attribute
+`found_inf`, a scalar on the device, is not 0.
 """
 
 from pathlib import Path
@@ -18,12 +18,12 @@ from nmt.errors import NoModelError
 from nmt.paper import ADAM_BETAS, ADAM_EPSILON
 from nmt.training.schedule import learning_rate
 
-# By parameter, in the optimizer's own names; the number of steps is the checkpoint's.
+# State of each parameter, in the optimizer's names; the number of steps is the checkpoint's.
 _STATES: dict[type[Optimizer], tuple[str, ...]] = {torch.optim.Adam: ("exp_avg", "exp_avg_sq")}
 # Peak learning rate in units of d_model^-0.5, that is factor / sqrt(warmup_steps). The paper's
 # models have 0.016, those for Multi30k and the demo 0.034 to 0.05. The demo's model (d_model 128,
-# post-norm, 450 steps) still learns at 0.071; at 0.095 its loss stays near that of guessing by the
-# frequency of tokens, at 0.13 it rises again. On Multi30k 0.095 ends in the same word for every
+# post-norm, 450 steps) still learns at 0.071. At 0.095 its loss stays near that of guessing by
+# token frequencies, and at 0.13 it rises again. On Multi30k, 0.095 yields the same word for every
 # sentence. Pre-norm learns well at 0.095; higher rates were not tried.
 _HIGHEST_PEAK = 0.08
 
@@ -40,12 +40,12 @@ def new_optimizer(module: nn.Module, config: Config) -> Optimizer:
 
 
 def highest_rate(config: Config) -> float | None:
-    """Returns the highest learning rate at which a model has learned; None if none is known."""
+    """Returns the highest learning rate known to work; None if none is known."""
     return None if config.model.norm == "pre" else _HIGHEST_PEAK * config.model.d_model**-0.5
 
 
 def state_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    """Returns the optimizer's own tensors by `STATE.PARAMETER`; the caller must not change them."""
+    """Returns the optimizer's own tensors, without copying them, by `STATE.PARAMETER`."""
     return {
         f"{state}.{name}": optimizer.state[parameter][state]
         for name, parameter in module.named_parameters()
@@ -56,14 +56,14 @@ def state_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
 def restore_state(
     optimizer: Optimizer, module: nn.Module, tensors: dict[str, Tensor], step: int, folder: Path
 ) -> None:
-    """Gives an optimizer the state that it had after `step` steps.
+    """Restores the state of an optimizer after `step` steps.
 
     Args:
         tensors: as `state_tensors` returns them, on any device, with their parameters' shapes.
         folder: the checkpoint, for the error message.
 
     Raises:
-        NoModelError: they are the state of another optimizer, or have impossible values.
+        NoModelError: `tensors` is the state of another optimizer, or has impossible values.
     """
     states = _STATES[type(optimizer)]
     found = {name.partition(".")[0] for name in tensors}
@@ -87,7 +87,7 @@ def restore_state(
 def skip_if_not_finite(optimizer: Optimizer, measured: Tensor) -> None:
     """Disables this step and all later ones if a value of `measured` is not finite.
 
-    The device decides: steps that the host has begun before it knows change nothing.
+    The check runs on the device, so that steps that the host has already started change nothing.
     """
     found = (~measured.isfinite().all()).float()
     former = getattr(optimizer, "found_inf", None)

@@ -1,6 +1,6 @@
-"""The other ranks of a run: whether they still run, and how their part of it has ended.
+"""The other ranks of a run: whether they are running, and how they ended.
 
-All of this is exchanged apart from the process group, which is broken when a rank is lost.
+They communicate outside of the process group, which is broken when a rank is lost.
 """
 
 import math
@@ -17,16 +17,16 @@ import torch.distributed as dist
 
 from nmt.errors import InputError, LostRankError, ReportedElsewhereError, Status
 
-_LAST_WORDS_S = 5.0  # time in which the other ranks report how their part of the run ended
+_LAST_WORDS_S = 5.0  # time in which the other ranks report how they ended
 _LOOK_AT_STORE_S = 1.0
 _LEAVING_S = 15.0  # time for a rank to end by itself; torchrun allows 30 s once one has ended
-_ENDING = "ending"  # the key that each report sets besides the rank's own
+_ENDING = "ending"  # a key that every report sets, besides the rank's own
 
-Process = tuple[str, str, int]  # machine, namespace of process numbers in it, number
+Process = tuple[str, str, int]  # machine, PID namespace, PID
 
 
 def own_process() -> Process | None:
-    """Returns how others on its machine find this process; None if the system cannot tell."""
+    """Returns the identity of this process; None if the system does not provide it."""
     try:
         machine = Path("/proc/sys/kernel/random/boot_id").read_text()
         return machine, str(Path("/proc/self/ns/pid").readlink()), os.getpid()
@@ -35,27 +35,27 @@ def own_process() -> Process | None:
 
 
 class Peers:
-    """The other ranks, as one rank sees them.
+    """The other ranks, from the point of view of one rank.
 
     Args:
-        store: where ranks report how they end.
-        timeout_s: how long a rank waits for another before it is taken for lost.
+        store: for the ranks' reports of how they ended.
+        timeout_s: time after which a rank that does not answer counts as lost.
     """
 
     def __init__(self, rank: int, world_size: int, store: dist.Store, timeout_s: float):
         self.rank, self.timeout_s = rank, timeout_s
         self._world_size, self._store, self._looked = world_size, store, time.monotonic()
         self._poll, self._processes = select.poll(), dict[int, int]()
-        self._one_at_a_time = threading.Lock()  # of the two threads that poll
+        self._one_at_a_time = threading.Lock()  # two threads poll
         self._guard: threading.Thread | None = None
         self._ending = threading.RLock()  # held by the thread that ends this rank
         self._guarded_since = math.inf
 
     def watch(self, processes: Sequence[Process | None]) -> None:
-        """Watches the ranks on this machine from now on.
+        """Starts to watch the ranks on this machine.
 
         Args:
-            processes: of all ranks, in their order, all of them running.
+            processes: of all ranks, by rank; all are running.
         """
         own = processes[self.rank]
         for rank, process in enumerate(processes):
@@ -73,7 +73,7 @@ class Peers:
             return {self._processes[descriptor] for descriptor, _ in self._poll.poll(0)}
 
     def is_one_ending(self) -> bool:
-        """Returns whether a rank has ended or, with up to 1 s delay, has reported that it does."""
+        """Returns whether a rank has ended or has reported that it ends, with up to 1 s delay."""
         if self.gone():
             return True
         if time.monotonic() - self._looked < _LOOK_AT_STORE_S:
@@ -82,7 +82,7 @@ class Peers:
         return self._store.check([_ENDING])
 
     def report(self, status: Status, text: str) -> None:
-        """Reports to the other ranks how this one ends; without text if it lost the connection."""
+        """Reports to the other ranks how this rank ends; no `text`: it lost the connection."""
         self._store.set(str(self.rank), f"{int(status)}\n{text}")
         self._store.set(_ENDING, "")
 
@@ -90,9 +90,9 @@ class Peers:
     def guarded(self) -> Iterator[None]:
         """Ends the process if the main thread stays in the block when a rank is lost.
 
-        A GPU takes about a thousand launches that it has not begun; then the host stands still in
-        the next one. If the GPU waits for a lost rank, nothing brings the host back.
-        An exception leaves the guard on: what ends the process may be held up in the same way.
+        A GPU queues about a thousand kernel launches; the next launch blocks the host. If the GPU
+        waits for a lost rank, that launch never returns. After an exception the guard stays active,
+        because the cleanup may block in the same way.
         """
         if not self._guard:
             self._guard = threading.Thread(target=self._end_if_held, name="guard", daemon=True)
@@ -102,7 +102,7 @@ class Peers:
         self._guarded_since = math.inf
 
     def _end_if_held(self) -> None:
-        """Checks once a second whether the block takes too long, given the state of other ranks."""
+        """Checks every second whether the block takes too long, given the state of other ranks."""
         lost_since = math.inf
         while True:
             time.sleep(1.0)
@@ -111,7 +111,7 @@ class Peers:
             limit = min(since + self.timeout_s, max(since, lost_since)) + _LEAVING_S
             if now > limit:
                 with self._ending:
-                    if math.isinf(self._guarded_since):  # the main thread has come back meanwhile
+                    if math.isinf(self._guarded_since):  # the main thread has left the block
                         continue
                     error = self.agreed(None)
                     if not isinstance(error, ReportedElsewhereError):
@@ -121,13 +121,13 @@ class Peers:
     def agreed(self, error: InputError | None) -> InputError:
         """Returns the error that this rank raises, given how the other ranks have ended.
 
-        A rank with an error of its own waits only for lower ranks, which may report the same, and
-        then exits: its exit interrupts the others, which are waiting for it. A rank that has only
-        lost the connection waits for the reports of all ranks that may still run; one without
-        a report counts as lost.
+        A rank with an error of its own waits only for lower ranks, which may report the same error,
+        and then exits, which interrupts the ranks that wait for it. A rank that only lost a
+        connection waits for the reports of all ranks that may still be running; ranks without a
+        report count as lost.
 
         Args:
-            error: this rank's own; None if it only lost the connection to another.
+            error: this rank's own error; None if it only lost a connection.
         """
         with self._ending:
             self._guarded_since = math.inf
@@ -140,7 +140,7 @@ class Peers:
         try:
             self.report(status, own)
             words = self._last_words(awaited)
-        except RuntimeError:  # the machine of the store is lost
+        except RuntimeError:  # the store's machine is lost
             words = {}
         if error:
             is_said = own in [text for rank, (_, text) in words.items() if rank < self.rank]
@@ -149,7 +149,9 @@ class Peers:
         if causes or min(words, default=self.rank) != self.rank:
             return ReportedElsewhereError(max(causes, default=Status.INPUT))
         silent = set(range(self._world_size)) - {*words, self.rank}
-        lost = sorted(silent & self.gone() or silent)  # others may be waiting for one that is gone
+        lost = sorted(
+            silent & self.gone() or silent
+        )  # others may be waiting for a rank that is gone
         names = f"rank {', '.join(map(str, lost))}" if lost else "the connection between ranks"
         return LostRankError(
             f"The run has lost {names} of {self._world_size} (killed, stopped or unreachable). "
@@ -157,13 +159,13 @@ class Peers:
         )
 
     def _last_words(self, awaited: set[int]) -> dict[int, tuple[Status, str]]:
-        """Returns status and text of each rank that reports in time, this one included."""
+        """Returns status and text of each rank that reports in time, including this one."""
         deadline = time.monotonic() + _LAST_WORDS_S
         while time.monotonic() < deadline:
             if self._store.check([str(rank) for rank in awaited - self.gone()]):
                 break
             time.sleep(0.05)
-        # those that are gone may have reported before
+        # ranks that are gone may have reported before
         present = [rank for rank in range(self._world_size) if self._store.check([str(rank)])]
         parts = {rank: self._store.get(str(rank)).decode().split("\n", 1) for rank in present}
         return {rank: (Status(int(status)), text) for rank, (status, text) in parts.items()}

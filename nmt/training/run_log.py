@@ -1,4 +1,4 @@
-"""A run's reports: log.jsonl, and the same facts in TensorBoard and on standard error."""
+"""The log of a run: log.jsonl, and the same values in TensorBoard and on standard error."""
 
 import json
 import time
@@ -16,9 +16,9 @@ _MAX_LINE_BYTES = 100_000
 
 
 def read_log(run: Path) -> list[dict[str, Any]]:
-    """Reads the valid lines of a run's log, in order, without one that a crash has cut short.
+    """Reads the valid lines of a run's log, in order.
 
-    Each is an object whose `step` is a whole number; all else is as in the file.
+    A valid line is a JSON object with an integer `step`. A line that a crash cut short is skipped.
     """
     path = RunDirectory(run).log
     if not path.is_file():
@@ -40,17 +40,16 @@ def _sound_line(text: bytes) -> dict[str, Any] | None:
 
 
 class RunLog:
-    """Reports what happens in a run; without a directory, as on other ranks, it is only a clock.
+    """Reports the events of a run; without a directory, as on other ranks, it is only a clock.
 
-    When a run is resumed, lines after its checkpoint are first removed, so that no step is in the
-    log twice.
+    When a run is resumed, lines after its checkpoint are removed, so that no step is logged twice.
 
     Args:
         run: the run's directory, or None.
         step: of the checkpoint that the run resumes from; 0 if it begins.
         validated: the step of the last validation before that checkpoint.
         max_steps: for the progress bar.
-        elapsed_s: of that checkpoint, see the property.
+        elapsed_s: of that checkpoint, see the property `elapsed_s`.
         hardware: `device` and `world_size`, which every line has.
     """
 
@@ -68,7 +67,7 @@ class RunLog:
         self._is_silent = run is None
         if run is None:
             return
-        done = {"validation": validated, "model": step - 1}  # the model of this step is made again
+        done = {"validation": validated, "model": step - 1}  # the model of `step` is made again
         kept = [
             line for line in read_log(run) if line["step"] <= done.get(line.get("event", ""), step)
         ]
@@ -79,10 +78,10 @@ class RunLog:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds of training so far, validation and saving included.
+        """Returns the seconds of training so far, including validation and saving.
 
-        A resumed run continues from the value of its checkpoint: time in between does not count,
-        nor does that of steps after the checkpoint, which are lost and done again.
+        A resumed run continues from the value of its checkpoint. The time before resumption and the
+        time of lost steps after the checkpoint do not count.
         """
         return time.monotonic() - self._began
 
@@ -101,7 +100,7 @@ class RunLog:
             self._console.advance()
 
     def restart_clock(self) -> None:
-        """Leaves the time since the last line (validation, saving) out of tokens per second."""
+        """Excludes the time since the last line (validation, saving) from tokens per second."""
         self._tokens, self._since = 0, time.monotonic()
 
     def step(self, facts: dict[str, Any]) -> None:

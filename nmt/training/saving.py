@@ -1,7 +1,7 @@
-"""Writing a run's checkpoints; on a GPU in a thread, so that the GPU computes meanwhile.
+"""Writes checkpoints; with a GPU in a thread, so that the GPU computes meanwhile.
 
-Not on a CPU, where the thread would take a core from the step, and copies of weights and optimizer
-state as much memory again as these need.
+On a CPU, the thread would take a core from training, and copying the weights and the optimizer's
+state would double their memory.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class CheckpointWriter:
                 self.wait()
 
     def save(self, transformer: Transformer, optimizer: Optimizer, state: State) -> None:
-        """Saves the checkpoint of a step, and removes those that are no longer needed.
+        """Saves the checkpoint of a step, and removes checkpoints that are no longer needed.
 
         Raises:
             DivergedError: weights are not finite; raised on all ranks.
@@ -97,7 +97,7 @@ def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
     """Raises Stopped if a rank received a signal, once the main process has saved `step`.
 
     Args:
-        signal_number: agreed by all ranks; 0 if none received one.
+        signal_number: the same on all ranks; 0 if no rank received a signal.
     """
     if signal_number:
         run.ranks.wait()
@@ -105,7 +105,7 @@ def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
 
 
 def _copied(*parts: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Returns copies in the host's memory, page-locked for tensors of a GPU; waits for them."""
+    """Copies tensors to host memory, page-locked for tensors on a GPU, and waits for that."""
     found = [
         {name: tensor.to("cpu", non_blocking=True, copy=True) for name, tensor in part.items()}
         for part in parts

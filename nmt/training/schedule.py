@@ -21,11 +21,11 @@ def inverse_square_root(step: int, d_model: int, warmup_steps: int, factor: floa
 
     Args:
         step: optimizer step, from 1.
-        factor: 1 is the paper.
+        factor: 1 in the paper.
 
     Raises:
         ValueError: step below 1.
     """
     if step < 1:
-        raise ValueError(f"steps count from 1, found {step}")
+        raise ValueError(f"Steps count from 1, but step is {step}.")
     return factor * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)

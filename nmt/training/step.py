@@ -22,12 +22,12 @@ from nmt.training.schedule import learning_rate
 
 
 class StepResult:
-    """What a step measured, over all ranks; losses in nats, divided by `StepPlan.loss_divisor`.
+    """Losses and gradient norm of a step, over all ranks.
 
-    On a GPU it is still to be computed. The first access waits for the device and, with several
-    ranks, for the other ranks, which have to access it too: this is the one time in a step when
-    ranks exchange values, so they also agree on the caller's `requests` then. The first access
-    raises DivergedError if the loss or the gradient norm is not finite.
+    Losses are in nats, divided by `StepPlan.loss_divisor`. On a GPU, the values may still be
+    computed. The first access waits for the device and for the other ranks, which must access
+    theirs too. It is the only time in a step when ranks exchange values, so they also agree on the
+    caller's `requests` then. It raises DivergedError if the loss or gradient norm is not finite.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class StepResult:
         """Starts to copy the result from the device.
 
         Args:
-            sums: (3,) float64: this rank's smoothed and unsmoothed loss in nats, gradient norm.
+            sums: (3,) float64: this rank's smoothed and unsmoothed loss in nats, and gradient norm.
             divisor: of the losses, over all slots and ranks.
             rate: the step's learning rate.
             requests: Returns this rank's values of `StepResult.requests`; called when ranks
@@ -70,27 +70,27 @@ class StepResult:
 
     @property
     def loss(self) -> float:
-        """Smoothed."""
+        """Returns the smoothed loss."""
         return self._values[0]
 
     @property
     def nll(self) -> float:
-        """Unsmoothed."""
+        """Returns the unsmoothed loss."""
         return self._values[1]
 
     @property
     def gradient_norm(self) -> float:
-        """Before clipping."""
+        """Returns the gradient norm before clipping."""
         return self._values[2]
 
     @property
     def requests(self) -> list[float]:
-        """The maximum over ranks of each value that `requests` returned; the same on all ranks."""
+        """Returns the maximum over ranks of each value of the ranks' `requests`."""
         return self._values[3]
 
 
 def _mark(device: torch.device) -> torch.cuda.Event | None:
-    """Records an event on a GPU, which completes once its work so far is done; None for a CPU."""
+    """Records an event after the GPU's work so far; returns None on a CPU."""
     if not is_gpu(device):
         return None
     event = torch.cuda.Event()
@@ -101,9 +101,8 @@ def _mark(device: torch.device) -> torch.cuda.Event | None:
 def autocast(config: Config, device: torch.device) -> torch.autocast:
     """Returns the autocast of `training.precision`: bf16 products of fp32 weights, or fp32.
 
-    What follows from it elsewhere: `Transformer.embed` makes the residual stream bf16, and
-    `smoothed_cross_entropy` makes the logits so. A model to translate with has a precision of its
-    own (`Translator.load`).
+    With bf16, `Transformer.embed` makes the residual stream bf16, and `smoothed_cross_entropy` the
+    logits. It does not affect translation (see `Translator.load`).
     """
     low = config.training.precision == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=low)
@@ -123,7 +122,7 @@ def optimizer_step(
     """Computes forward, backward and update over this rank's slots.
 
     The loss is summed over tokens and divided once by the divisor of the whole step, so that the
-    gradient does not depend on how the step was cut.
+    gradient does not depend on the number of slots.
 
     Args:
         module: `loss_module`, perhaps wrapped for several ranks.
@@ -151,7 +150,7 @@ def optimizer_step(
     norm = nn.utils.get_total_norm(gradients)
     measured, rate = torch.stack([*sums, norm.double()]), learning_rate(config, step)
     result = StepResult(measured, step, divisor, rate, ranks, requests)
-    if is_gpu(ranks.device):  # which would be idle while the host reads
+    if is_gpu(ranks.device):  # it would be idle while the host reads the result
         skip_if_not_finite(optimizer, measured)
     else:
         _ = result.loss  # raises before the update
@@ -170,8 +169,8 @@ def add_gradients(
 
     Args:
         divisor_per_rank: the divisor of the whole step's loss, divided by the number of ranks.
-            As gradients are averaged over ranks, they end up divided by the step's divisor;
-            exactly so if the number of ranks is a power of two.
+            Because gradients are averaged over ranks, this divides them by the step's divisor,
+            exactly if the number of ranks is a power of two.
     """
     with autocast(config, batch.tgt_out.device):
         loss, nll = module(batch)

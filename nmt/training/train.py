@@ -1,4 +1,4 @@
-"""`train`: a run from its beginning, or from its newest checkpoint, to its finished model."""
+"""Trains a run, from its start or its newest checkpoint, to its finished model."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -47,7 +47,7 @@ def train(config: Config, note: Note) -> Path:
     prepare_if_missing(config, note)
     be_deterministic(config.training.deterministic)
     with ExitStack() as stack:
-        # outermost: torchrun may signal a rank that still has to say which rank was lost
+        # outermost: torchrun may signal a rank that has not yet reported which rank was lost
         stop = stack.enter_context(StopRequest().listening())
         ranks = stack.enter_context(process_group(config.training.process_group_timeout_s))
         if ranks.is_main:
@@ -87,7 +87,7 @@ def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
 
 
 def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) -> None:
-    """Trains a run from a checkpoint, or anew, and writes its finished model."""
+    """Trains a run from a checkpoint or from the start, and writes its finished model."""
     training, step = begin_training(run, start, note), start.step if start else 0
     with _log(training, step) as log:
         if start:

@@ -30,33 +30,33 @@ from nmt.training.step import autocast
 from nmt.translator import Translator
 
 _BATCH_TOKENS = 4096
-_LONGEST_DRAWN = 60  # tokens a side
+_MAX_PLOTTED = 60  # tokens per side
 
 Sample = tuple[str, str, str]  # source, reference, translation
 
 
 @dataclass(frozen=True)
 class Validation:
-    """What a validation measured; losses in nats per target token."""
+    """The results of a validation; losses in nats per target token."""
 
     loss: float  # smoothed
     nll: float  # unsmoothed
-    bleu: float  # this and chrf: 0 to 100
+    bleu: float  # 0 to 100, like chrf
     bleu_signature: str
     samples: list[Sample]
     chrf: float = 0.0
     chrf_signature: str = ""
-    unigram_nll: float = 0.0  # of guessing by the frequency of pieces, see `health.unigram_nll`
-    attention: bytes | None = None  # see `_attention`; the main process alone has it
+    unigram_nll: float = 0.0  # of guessing by token frequencies, see `health.unigram_nll`
+    attention: bytes | None = None  # see `_attention`; only on the main process
 
     @property
     def ppl(self) -> float:
-        """Perplexity, at most e^700."""
+        """Returns the perplexity, at most e^700."""
         return math.exp(min(self.nll, 700.0))
 
     @property
     def facts(self) -> dict[str, float | str]:
-        """As log.jsonl has them."""
+        """Returns the values for log.jsonl."""
         values = asdict(self)
         del values["samples"], values["attention"]
         return values | {"ppl": self.ppl}
@@ -66,19 +66,18 @@ class _Interrupted(Exception):
     """This rank was asked to stop."""
 
 
-def _go_on(stop: StopRequest) -> None:
+def _check(stop: StopRequest) -> None:
     """Raises _Interrupted if this rank was asked to stop."""
     if stop.signal_number:
         raise _Interrupted
 
 
 class InferenceCopy:
-    """Translates with a model in training as `nmt translate` does on its device.
+    """Translates with the model in training, as `nmt translate` does on the same device.
 
-    On a GPU that is in bf16, so it is a copy that translates. Captured steps read the copy's
-    weights at fixed addresses, which stay the same when it is refreshed. One copy serves all
-    validations of a run: it keeps its decode buffers and graphs. On a CPU the fp32 weights in
-    training translate.
+    On a GPU, a bf16 copy of the model translates. All validations of a run use the same copy, to
+    keep its decode buffers and CUDA graphs. Graphs read weights at fixed addresses, so new weights
+    are copied into the same memory. On a CPU, the fp32 model in training translates.
     """
 
     def __init__(self) -> None:
@@ -91,7 +90,7 @@ class InferenceCopy:
         config: Config,
         target_symbols: Sequence[str],
     ) -> Translator:
-        """Returns a translator with the weights that `transformer` has now.
+        """Returns a translator with the current weights of `transformer`.
 
         Args:
             transformer: in evaluation mode.
@@ -121,16 +120,16 @@ def validate(
     copy: InferenceCopy,
     target_symbols: Sequence[str] = (),
 ) -> Validation | None:
-    """Measures loss, BLEU and chrF on the validation split, whose pairs the ranks share.
+    """Measures loss, BLEU and chrF on the validation split, which is divided among the ranks.
 
     Translates as `nmt translate` does, with the settings of the configuration.
 
     Args:
-        copy: the run's.
+        copy: of the run.
         target_symbols: see `Translator`.
 
     Returns:
-        None on every rank if one was asked to stop before its part was done.
+        The results; None on every rank if a rank was asked to stop before it had finished.
 
     Raises:
         InputError: no pair is short enough for the model's learned positions.
@@ -158,8 +157,8 @@ def validate(
     if not sums[2]:
         limit = loss_module.transformer.max_length
         raise InputError(
-            f"no pair of at most {limit} tokens a side, as many as there are learned positions, "
-            "data.validation, raise data.max_length"
+            f"No pair of data.validation has at most {limit} tokens per side, the number of "
+            "learned positions. Raise data.max_length."
         )
     numbered = list(zip(own.tolist(), own_samples, strict=True))
     samples = [sample for _, sample in sorted(chain(*ranks.gather(numbered)))]
@@ -182,22 +181,22 @@ def validate(
 def _translated(
     translator: Translator, pairs: Sequence[TokenPair], stop: StopRequest
 ) -> list[Sample]:
-    """Each pair's text and its translation; the text is decoded from token ids."""
+    """Returns the text of each pair, decoded from token ids, with its translation."""
     decode = translator.tokenizer.decode
     sources = [decode(pair.source.tolist()) for pair in pairs]
     references = [decode(pair.target.tolist()) for pair in pairs]
-    found = translator.translate(sources, progress=lambda _: _go_on(stop))
+    found = translator.translate(sources, progress=lambda _: _check(stop))
     return list(zip(sources, references, (each.text for each in found), strict=True))
 
 
 def _attention(translator: Translator, pairs: Sequence[TokenPair]) -> bytes | None:
-    """A PNG of the cross-attention with which the first pair of moderate length is read.
+    """Plots the cross-attention of the first pair of moderate length, as PNG.
 
-    That of the last layer, averaged over its heads, as the reference's tokens are predicted; each
-    time the same pair, so that one sees it change. None if there is no such pair, or if matplotlib
-    is missing or finds no folder for its files.
+    It is the attention of the last layer, averaged over its heads, for the tokens of the reference.
+    The pair is always the same, so that validations can be compared. Returns None if there is no
+    such pair, or if matplotlib is missing or has no folder for its files.
     """
-    limit = min(_LONGEST_DRAWN, translator.transformer.max_length or _LONGEST_DRAWN)
+    limit = min(_MAX_PLOTTED, translator.transformer.max_length or _MAX_PLOTTED)
     pair = next((pair for pair in pairs if max(map(len, pair)) <= limit), None)
     if pair is None:
         return None
@@ -219,10 +218,10 @@ def _losses(
     device: torch.device,
     stop: StopRequest,
 ) -> list[float]:
-    """Smoothed loss and nll, summed over target tokens in nats, and the number of those tokens.
+    """Returns smoothed loss and nll in nats, summed over target tokens, and the number of tokens.
 
-    Pairs with more tokens than a model has learned positions, if it has these, are left out. Loss
-    weights do not count.
+    Pairs with more tokens than the model's learned positions, if it has any, are omitted. Loss
+    weights are not applied.
 
     Raises:
         DivergedError: the loss is not finite.
@@ -231,12 +230,12 @@ def _losses(
     pairs = [pair for pair in pairs if max(map(len, pair)) <= limit]
     sums = [0.0, 0.0, 0.0]
     for indices in by_length(pairs, _BATCH_TOKENS):
-        _go_on(stop)
+        _check(stop)
         batch = replace(one_per_row([pairs[i] for i in indices]), columns={})
         with autocast(config, device):
             own = torch.stack(loss_module(batch.to(device)))
         tokens = int((batch.tgt_out != PAD_ID).sum())
-        # waits for a GPU once in a batch
+        # waits for the GPU, once per batch
         sums = [a + b for a, b in zip(sums, (*own.tolist(), tokens), strict=True)]
     if not math.isfinite(sums[0]):
         raise DivergedError(f"Training diverged: the validation loss is {sums[0]}. {LOWER_RATE}")

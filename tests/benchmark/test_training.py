@@ -150,7 +150,7 @@ def test_prepared_data_instead_of_drawn(config: str, tmp_path: Path, capsys, mon
     assert printed(capsys)["workload"] == "prepared"
     elsewhere = f"data.directory={tmp_path / 'none'}"
     assert main(["benchmark", "train", config, "--prepared", elsewhere]) == 2
-    assert "no prepared data" in capsys.readouterr().err
+    assert "No prepared data in" in capsys.readouterr().err
 
 
 def test_the_table_and_the_picture(config: str, tmp_path: Path, capsys):

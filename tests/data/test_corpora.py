@@ -1,4 +1,4 @@
-"""Every kind of corpus gives the same pairs; what cannot be read stops with file and line."""
+"""Every kind of corpus gives the same pairs; errors name file and line."""
 
 import bz2
 import gzip
@@ -47,7 +47,7 @@ def read(train: dict, **languages: str) -> list[tuple[str, str]]:
 
 
 def fault(train: dict, **languages: str) -> InputError:
-    """What reading a corpus raises, which must be one line."""
+    """Returns the error of reading a corpus, which must be one line."""
     with pytest.raises(InputError) as caught:
         read(train, **languages)
     assert len(caught.value.problems) == 1
@@ -72,7 +72,7 @@ def parquet(path: Path) -> Path:
 
 
 def hub(folder: Path, name: str, table: pa.Table) -> dict:
-    """A folder in the hub's layout with one configuration of one split."""
+    """Writes a folder in the hub's layout with one configuration of one split."""
     (folder / name).mkdir(parents=True)
     pq.write_table(table, folder / name / "train-00000-of-00001.parquet")
     yaml = f"configs:\n- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}/*\n"
@@ -112,7 +112,7 @@ def test_text_is_unpacked_by_what_it_is_not_by_its_name(tmp_path: Path, pack) ->
 
 @pytest.mark.parametrize("kind", ["text", "tsv", "parquet", "jsonl"])
 def test_a_pipe_or_device_is_no_corpus(tmp_path: Path, kind: str) -> None:
-    """It can be read once only, and a pipe without a writer keeps whoever opens it waiting."""
+    """They can be read only once, and opening a pipe without a writer blocks."""
     os.mkfifo(tmp_path / "pipe")
     for path in (f"{tmp_path}/pipe", "/dev/zero"):
         corpus = columns(kind, Path(path))
@@ -133,7 +133,7 @@ def test_hub_layout_with_translations_or_flat_columns(tmp_path: Path) -> None:
     swapped = [(target, source) for source, target in PAIRS]
     assert read(nested) == PAIRS
     assert read(flat, source="de", target="en") == swapped
-    assert "the columns are: translation.de, translation.en" in str(fault(nested, source="fr"))
+    assert "one of its columns: translation.de, translation.en" in str(fault(nested, source="fr"))
     assert "fr-en" in str(fault(nested | {"name": "fr-en"}))
     assert "Unknown split" in str(fault(nested | {"split": "dev"}))
 
@@ -179,7 +179,7 @@ def test_a6_hub_out_of_reach_or_misnamed_is_one_line_and_quiet() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, env=environment, check=True
     )
     first, *others = done.stdout.splitlines()
-    assert first.startswith(f"{int(Status.STORAGE)} Couldn't reach 'nobody/nothing'")
+    assert first.startswith(f"{int(Status.STORAGE)} ") and "'nobody/nothing'" in first
     assert others == ["1"] * 5  # strange names, too, are one line
     assert done.stderr == ""
 
@@ -190,10 +190,10 @@ def flipped(content: bytes) -> bytes:
 
 
 BAD_FILES = {
-    "source.en": (b"one\ntwo\nthree\n", r"3 lines and 2 lines, .*source.en and .*two"),
+    "source.en": (b"one\ntwo\nthree\n", r"source.en has 3 lines, but .*two has 2\."),
     "utf8": (b"fine\nna\xefve\n", r"utf8:2: .* not UTF-8 \(byte 0xef at position 3\)"),
-    "empty": (b"", r"empty file, .*empty, "),
-    "empty.gz": (gzip.compress(b""), r"empty file, .*empty.gz, "),
+    "empty": (b"", r"empty is empty\."),
+    "empty.gz": (gzip.compress(b""), r"empty.gz is empty\."),
     "cut.gz": (
         gzip.compress(b"one\ntwo\n" * 50)[:-12],
         r"cut.gz is a damaged or truncated gzip file",
@@ -227,7 +227,7 @@ WEIGHTS = [0, 1.5, 0.1, 3]
 
 
 def weighted(folder: Path, weights: list) -> dict[str, dict]:
-    """Entries of each kind that has columns, with these loss weights for `PAIRS`."""
+    """Returns an entry of each kind with columns, with these loss weights for `PAIRS`."""
     rows = [
         (source, target, weight) for (source, target), weight in zip(PAIRS, weights, strict=True)
     ]
@@ -267,7 +267,7 @@ def test_a_loss_weight_that_is_none_stops_with_its_line(tmp_path: Path, weight) 
     }.items():  # fmt: skip
         message = str(fault(found[kind]))
         assert message.startswith("The loss_weight in ") and place in message, message
-        assert "not a finite number from 0 on. Correct it, or loss_weight_column." in message
+        assert "not a finite number of at least 0. Correct it, or loss_weight_column." in message
 
 
 def test_a_loss_weight_column_must_be_there(tmp_path: Path) -> None:
@@ -278,17 +278,17 @@ def test_a_loss_weight_column_must_be_there(tmp_path: Path) -> None:
     found["hub"]["loss_weight_column"] = "v"
     for kind, problem in {"tsv": "no column 3", "jsonl": "no key v", "parquet": "no column v",
                           "hub": "no column v"}.items():  # fmt: skip
-        assert str(fault(found[kind])).startswith(problem)
+        assert problem in str(fault(found[kind]))
 
 
 BAD_ROWS = [
-    ("tsv", "", r"no sentence pairs, tsv .*corpus, "),
-    ("tsv", "a\tb\nc\n", r"no column 1 .*this line has 1\), .*:2, "),
-    ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": \n', r"not JSON .*, .*:2, "),
-    ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": {"en": "a"}}\n', r"no key x.de, .*:2, "),
+    ("tsv", "", r"tsv .*corpus has no sentence pairs\."),
+    ("tsv", "a\tb\nc\n", r":2 has no column 1: it has 1 column, "),
+    ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": \n', r":2 is not JSON "),
+    ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": {"en": "a"}}\n', r":2 has no key x.de\."),
     ("jsonl", '{"x": {"en": 1, "de": "b"}}\n', r"The source in .*corpus:1 is not text\. "),
-    ("jsonl", "[" * 100_000 + "\n", r"not JSON .*, .*:1, "),
-    ("parquet", "no parquet at all", r"damaged parquet .*, .*corpus, "),
+    ("jsonl", "[" * 100_000 + "\n", r":1 is not JSON "),
+    ("parquet", "no parquet at all", r"corpus is not a sound Parquet file "),
 ]
 
 
@@ -305,7 +305,7 @@ def test_parquet_text_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
     latin1 = pa.array([b"M\xfcller"]).cast(pa.binary()).view(pa.string())
     pq.write_table(pa.table({"en": ["a"], "de": latin1}), tmp_path / "a.parquet")
     file = {"path": f"{tmp_path}/a.parquet", "source_column": "en", "target_column": "de"}
-    with pytest.raises(InputError, match=r"column de is not UTF-8 .*, .*a.parquet, write it"):
+    with pytest.raises(InputError, match=r"[Cc]olumn de of .*a.parquet is not UTF-8 "):
         read({"parquet": file})
 
 
@@ -359,9 +359,9 @@ def test_parquet_columns_are_named(tmp_path: Path) -> None:
     path = parquet(tmp_path / "a.parquet")
     error = fault(columns("parquet", path, target="x.fr"))
     assert "no column x.fr" in str(error)
-    listed = str(error).rpartition("the columns are: ")[2]
+    listed = str(error).rpartition("one of its columns: ")[2]
     assert set(listed.split(", ")) == {"x.en", "x.de", "n"}  # in the order that Arrow gave them
-    assert "column n is int64" in str(fault(columns("parquet", path, source="n")))
+    assert f"n of {path} is int64" in str(fault(columns("parquet", path, source="n")))
 
 
 def test_two_parquet_columns_of_one_name_are_one_line(tmp_path: Path) -> None:
@@ -377,7 +377,7 @@ def test_two_parquet_columns_of_one_name_are_one_line(tmp_path: Path) -> None:
         pq.write_table(table, tmp_path / name)
         target = "de" if name == "flat" else "x.de"
         error = fault(columns("parquet", tmp_path / name, source="en", target=target))
-        assert str(error).startswith(f"two columns are called {target}, {tmp_path / name}, ")
+        assert str(error).startswith(f"{tmp_path / name} has two columns named {target}.")
 
 
 def test_demo_sentences_in_both_directions() -> None:
@@ -385,14 +385,12 @@ def test_demo_sentences_in_both_directions() -> None:
     forth, back = read(corpus), read(corpus, source="de", target="en")
     assert len(forth) == 20
     assert back == [(target, source) for source, target in forth]
-    assert "knows en and de, not en and fr" in str(fault(corpus, target="fr"))
+    assert "data.target_language fr" in str(fault(corpus, target="fr"))
 
 
 def test_a_demo_corpus_larger_than_the_language_is_one_line(monkeypatch) -> None:
     monkeypatch.setattr("nmt.demo_language.corpus._PATIENCE", 0)  # with sentences of other splits
-    problem = (
-        r"no new sentence after \d+ of 99 pairs, data.train, demo, seed 3, ask for fewer pairs"
-    )
+    problem = r"no new sentence after \d+ of 99 pairs \(data.train, seed 3\)\. Lower demo.pairs"
     assert re.search(problem, str(fault({"demo": {"pairs": 99, "seed": 3}})))
 
 

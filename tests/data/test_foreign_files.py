@@ -1,4 +1,4 @@
-"""What a person keeps where prepared data are to be: it is named, and stays as it was."""
+"""Files of the user in the data directory are reported and never changed."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_a_manifest_of_another_program_is_named_and_stays(settings, tmp_path: Pa
     path = data / manifest.NAME
     data.mkdir()
     path.write_text(APPLICATION)
-    with pytest.raises(InputError, match=rf"not made by nmt prepare, {path}, move it away"):
+    with pytest.raises(InputError, match=rf"{path} was not made by nmt prepare"):
         run(settings(data__directory=str(data)))
     assert path.read_text() == APPLICATION
     path.unlink()

@@ -1,4 +1,4 @@
-"""Layouts: nothing lost, labels one behind inputs, rows within their capacity."""
+"""Layouts: no token is lost, labels are inputs shifted by one, rows keep their capacity."""
 
 from itertools import pairwise
 
@@ -134,7 +134,7 @@ def test_a_fixed_shape_holds_the_slots_of_a_step():
 
 @pytest.mark.parametrize("layout", [one_per_row, lambda pairs: packed(pairs, 40), in_blocks])
 def test_columns_stand_at_the_target_tokens_of_their_pair(layout):
-    """Here every column tells how it must look: by the ids of the pair's target."""
+    """Each column follows from the ids of the pair's target."""
     pairs = []
     for number, (source, target) in enumerate(random_pairs(30)):
         target = target * 100 + number  # each id occurs in one pair

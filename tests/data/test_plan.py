@@ -1,4 +1,4 @@
-"""The plan: every pair once an epoch, bounds kept, a function of seed and step alone."""
+"""The plan: every pair once per epoch, limits kept, a function of seed and step only."""
 
 from collections import Counter
 from itertools import islice, takewhile
@@ -81,7 +81,7 @@ def test_windows_cover_an_epoch_too(monkeypatch):
 
 
 def test_shards_come_in_another_order_in_each_epoch(monkeypatch):
-    """Else windows would hold the same pairs for ever, and never meet those of other windows."""
+    """Otherwise windows would always have the same pairs."""
     monkeypatch.setattr(plan_module, "WINDOW_PAIRS", 100)
     used: list[str] = []
     plan = Plan(make_shards([100] * 7), 200, 1, 1, lambda shard: used.append(shard.path.name))
@@ -156,5 +156,5 @@ def test_seeds_and_epochs_differ():
 
 
 def test_a_pair_beyond_the_bound_is_refused():
-    with pytest.raises(InputError, match="longer than 40 tokens"):
+    with pytest.raises(InputError, match=r"longer than training.batch_tokens, 40"):
         next(Plan(make_shards([50], longest=80), 40, 1, 1).steps())

@@ -1,4 +1,4 @@
-"""`nmt prepare` as a process that is killed, stopped, starved of disk, or started twice."""
+"""`nmt prepare` as a process: killed, stopped, with a full disk, or started twice."""
 
 import os
 import re
@@ -45,7 +45,7 @@ sys.exit(main())
 
 
 def saved(directory: Path, pairs: int = 400) -> Path:
-    """A configuration file for demo pairs, prepared in directory/data."""
+    """Writes a configuration file for demo pairs, prepared in directory/data."""
     settings = tiny_settings(directory)
     settings["data"]["train"] = [{"demo": {"pairs": pairs, "seed": 1}}]
     settings["tokenizer"]["vocabulary_size"] = 1000  # a larger file than the shards are
@@ -71,7 +71,7 @@ def ended(process: subprocess.Popen) -> str:
 
 
 def finished(directory: Path) -> dict[str, int]:
-    """The inode of each file in the directory's .work, those without their note left out."""
+    """Returns the inode of each finished file in .work."""
     files = {}
     for path in (directory / "data/.work").rglob("*"):
         is_whole = path.with_suffix(".json").exists()
@@ -94,14 +94,14 @@ def strike(process: subprocess.Popen, directory: Path, files: int, number: int) 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What one process makes undisturbed."""
+    """The files that one uninterrupted process makes."""
     directory = tmp_path_factory.mktemp("expected")
     prepared_here(saved(directory))
     return content(directory / "data")
 
 
 def prepared_here(path: Path) -> None:
-    """Prepares, or goes on with it, in this process alone."""
+    """Prepares, or continues, in this process only."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clean, "SHARD_PAIRS", SHARD_PAIRS)
         prepare.prepare(config.load(path), note=lambda line: None, processes=1)
@@ -127,7 +127,9 @@ def test_ended_at_any_point_it_goes_on_from_there(
         assert not (tmp_path / "data/manifest.json").exists()
         if number != signal.SIGKILL:  # after which a process that was just starting may complain
             assert "Traceback" not in said, said
-            assert re.search(r"^nmt: stopped, .* nmt prepare goes on from there$", said, re.M), said
+            assert re.search(r"^nmt: stopped, .* nmt prepare continues from there$", said, re.M), (
+                said
+            )
             assert not list((tmp_path / "data").rglob(".tmp-*"))
         done = finished(tmp_path)
     prepared_here(path)
@@ -160,7 +162,7 @@ def test_a_killed_worker_is_one_line(
     monkeypatch.setattr(vocabulary, "_LEARN_APART_BYTES", 0)
     assert main(["prepare", str(saved(tmp_path)), "--processes", str(processes)]) == 2
     last = capsys.readouterr().err.splitlines()[-1]
-    assert re.match(r"nmt: error: a worker process was ended from outside \(Killed\), ", last)
+    assert re.match(r"nmt: error: Worker process \d+ was ended by a signal \(Killed\)\. ", last)
     assert half_written
     assert not any(path.exists() for path in half_written)
 
@@ -222,7 +224,7 @@ def empty(path: Path) -> None:
 
 
 def other(path: Path) -> None:
-    """In the place of one split the other's, a sound file."""
+    """Replaces a split by the other one, a sound file."""
     [split] = {"train", "validation"} - {path.parent.name}
     shutil.copy(path.parent.parent / split / path.name, path)
 
@@ -239,6 +241,6 @@ def test_r14_a_damaged_shard_is_refused_before_its_first_batch(
     assert main(["train", str(path)]) == 2
     [line] = [line for line in capsys.readouterr().err.splitlines() if "nmt: error: " in line]
     assert f"{split}/data-00000-of-00001.arrow" in line
-    assert line.endswith("run nmt prepare again")
+    assert line.endswith("Run nmt prepare again.")
     log = tmp_path / "run/log.jsonl"
     assert not log.exists() or '"step"' not in log.read_text()

@@ -1,4 +1,4 @@
-"""Prepared data that cannot be read, and manifests that nobody wrote."""
+"""Unreadable prepared data, and forged manifests."""
 
 import errno
 import shutil
@@ -24,7 +24,7 @@ from nmt.storage.opening import MAX_LINE_BYTES
 
 @pytest.fixture
 def config(tiny_data: Path, tmp_path: Path, settings):
-    """A configuration whose data are the test's own."""
+    """A configuration with a copy of the data for the test."""
     shutil.copytree(tiny_data / "data", tmp_path / "data")
     return settings(data__directory=str(tmp_path / "data"))
 
@@ -61,7 +61,7 @@ def test_a_forged_manifest_is_one_line(config, tmp_path: Path, name: str, capsys
     assert main(["train", str(tmp_path / "config.yaml")]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "manifest.json is damaged (" in line or "manifest without " in line
-    assert line.endswith("data, run nmt prepare again")
+    assert line.endswith("Run nmt prepare again to replace the data.")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_more_tokens_than_an_arrow_list_holds_are_refused_and_cannot_come(tmp_pa
 
 
 def test_extra_columns_stay_with_their_pairs_from_text_to_ids(tmp_path: Path):
-    """Some shards of a split may lack them, and `datasets` reads all of it."""
+    """Some shards of a split may lack columns; `datasets` reads the whole split."""
     ids = [np.array([5, 6, 2], "int32"), np.array([7, 2], "int32"), np.array([2], "int32")]
     pairs = [Pair(one, one, {"weight": i / 2, "each": one / 4}) for i, one in enumerate(ids)]
     (tmp_path / "train").mkdir()

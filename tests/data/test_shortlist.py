@@ -1,4 +1,4 @@
-"""Shortlists: what is learned, what is written, what is refused."""
+"""Shortlists: learning, writing and reading."""
 
 from collections import Counter, defaultdict
 from functools import partial
@@ -23,7 +23,7 @@ Pairs = list[tuple[list[int], list[int]]]
 
 
 def random_pairs(n: int) -> Pairs:
-    """Targets are their sources plus 1, now and then something else, in any order."""
+    """Returns pairs whose targets are mostly their sources plus 1, in any order."""
     rng = np.random.default_rng(1)
     pairs = []
     for _ in range(n):
@@ -43,7 +43,7 @@ def shards(*each: Pairs) -> list[tuple[Side, Side]]:
 
 
 def plain_model_1(pairs: Pairs, frequent: set[int], rounds: int) -> dict[int, dict[int, float]]:
-    """IBM Model 1 as it is told in a book, of the target pieces that are not frequent."""
+    """Computes IBM Model 1 as in a textbook, for target tokens that are not frequent."""
     p: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(lambda: 1.0))
     for _ in range(rounds):
         expected: dict[int, Counter[int]] = defaultdict(Counter)
@@ -93,7 +93,7 @@ def test_a_vocabulary_of_frequent_pieces_alone():
 
 
 def test_candidates():
-    """Special ids, the source's own pieces, frequent ones, translations, what is always in."""
+    """Special ids, the source's tokens, frequent tokens, translations, `always`."""
     table = np.full((V, 2), PAD_ID, np.int32)
     table[7] = [20, 21]
     table[8] = [22, PAD_ID]
@@ -124,7 +124,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, change: dict[str, np.
     path.write_bytes(safetensors.numpy.save(sound))
     assert Shortlist.load(path, V).translations.shape == (V, 2)
     path.write_bytes(safetensors.numpy.save(sound | change))
-    with pytest.raises(NoModelError, match=f"not a .*shortlist.*{path}, restore it"):
+    with pytest.raises(NoModelError, match=f"{path} is not a .*shortlist"):
         Shortlist.load(path, V)
     path.write_bytes(b"\x80\x04N.")  # a pickle
     with pytest.raises(NoModelError, match="not a sound shortlist"):

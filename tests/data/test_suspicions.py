@@ -1,4 +1,4 @@
-"""Training text that looks wrong is told; sound text, short sentences included, is not."""
+"""Faulty training text causes a warning; sound text, even short sentences, does not."""
 
 import random
 import re
@@ -34,14 +34,14 @@ def shuffled(texts: list[str]) -> list[str]:
 
 
 WRONG = {
-    "tokenized": (list(map(tokenized, SOURCES)), list(map(tokenized, TARGETS)), "tokenized in"),
-    "one side": (SOURCES, list(map(tokenized, TARGETS)), "tokenized in"),
-    "entities": ([f"&quot;{s}&quot;" for s in SOURCES], TARGETS, "tokenized in 100%"),
-    "subword-nmt": (list(map(in_pieces, SOURCES)), TARGETS, "cut into subword pieces"),
-    "bert": (SOURCES, list(map(like_bert, TARGETS)), "cut into subword pieces"),
+    "tokenized": (list(map(tokenized, SOURCES)), list(map(tokenized, TARGETS)), "tokenized"),
+    "one side": (SOURCES, list(map(tokenized, TARGETS)), "tokenized"),
+    "entities": ([f"&quot;{s}&quot;" for s in SOURCES], TARGETS, "100% of the pairs are tokenized"),
+    "subword-nmt": (list(map(in_pieces, SOURCES)), TARGETS, "split into subwords"),
+    "bert": (SOURCES, list(map(like_bert, TARGETS)), "split into subwords"),
     "equal": (SOURCES, [*SOURCES[:300], *TARGETS[300:]], "source and target are equal in 60%"),
-    "shuffled": (SOURCES, shuffled(TARGETS), "the sides' lengths are unrelated (correlation"),
-    "a line behind": (SOURCES[1:], TARGETS[:-1], "the sides' lengths are unrelated"),
+    "shuffled": (SOURCES, shuffled(TARGETS), "sides are unrelated (correlation"),
+    "a line behind": (SOURCES[1:], TARGETS[:-1], "sides are unrelated"),
 }
 
 
@@ -49,13 +49,13 @@ WRONG = {
 def test_wrong_text_is_told(name: str) -> None:
     *sides, told = WRONG[name]
     [(what, remedy)] = suspicions(*sides)
-    assert what.startswith(told) and remedy
+    assert told in what and remedy
 
 
 def test_sentencepieces_are_told(tiny_data: Path) -> None:
     tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
     sources = [" ".join(tokenizer.pieces(tokenizer.encode(text))) for text in SOURCES]
-    assert any("cut into subword pieces" in what for what, _ in suspicions(sources, TARGETS))
+    assert any("split into subwords" in what for what, _ in suspicions(sources, TARGETS))
 
 
 PATTERN = [
@@ -95,8 +95,8 @@ def test_prepare_warns_before_it_cleans_and_the_manifest_has_it(
     assert main(["prepare", str(tmp_path / "c.yaml")]) == 0
     lines = capsys.readouterr().err.splitlines()
     told = re.compile(
-        r"(nmt: warning: )?the sides' lengths are unrelated \(correlation -?0\.\d\d\), train 1 "
-        r"\(text \S+ \S+\), check that line i of one side translates line i of the other"
+        r"(nmt: warning: )?In train 1 \(text \S+ \S+\), the lengths of the two sides are unrelated "
+        r"\(correlation -?0\.\d\d\)\. Check that line i of one side translates .*"
     )
     assert told.fullmatch(lines[0]) and lines[1].startswith("cleaning")
     [noted] = PreparedData.open(tmp_path / "data").manifest["warnings"]

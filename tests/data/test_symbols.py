@@ -1,4 +1,4 @@
-"""Symbols of the user's own, from the configuration to prepared data and the search."""
+"""User-defined symbols, from the configuration to prepared data and the search."""
 
 import math
 from pathlib import Path
@@ -122,7 +122,7 @@ def test_symbols_that_training_targets_hold_are_recorded(prepared, tiny_data: Pa
 
 
 class Uniform:
-    """Every token is as likely as any other, but for one that is likelier."""
+    """All tokens have the same probability, except for one that is more likely."""
 
     def __init__(self, beam: int, favourite: int, size: int):
         self.logits = torch.zeros(beam, size)
@@ -251,7 +251,7 @@ def test_a_given_tokenizer_must_have_the_symbols(prepared, tmp_path: Path, tiny_
     config, _ = prepared
     data = config.data.model_copy(update={"directory": str(tmp_path / "data")})
     with pytest.raises(
-        InputError, match=r"symbols is <2de> <2en> <BT> <note>, .* has none, .*model"
+        InputError, match=r"symbols is <2de> <2en> <BT> <note>, but .*model has none\."
     ):
         prepare(
             config.model_copy(update={"data": data}), note=lambda line: None, processes=1,

@@ -1,4 +1,4 @@
-"""The tokenizer gives back every normalized text, is reproducible, and refuses foreign models."""
+"""The tokenizer restores every normalized text, is reproducible, and refuses foreign models."""
 
 import io
 import random
@@ -79,7 +79,7 @@ def with_symbols(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 def symbols_in(text: str) -> list[str]:
-    """Read from left to right, the longest that fits."""
+    """Symbols are matched from left to right, the longest first."""
     found = []
     while text:
         fitting = [symbol for symbol in SYMBOLS if text.startswith(symbol)]
@@ -143,15 +143,15 @@ def test_characters_as_rare_as_one_in_five_thousand_are_pieces(tmp_path: Path) -
 def test_vocabulary_that_does_not_fit_names_the_one_that_does(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.model"
     with pytest.raises(
-        InputError, match=r"fewer than 5,000 pieces.*set it to (\d+) or less"
+        InputError, match=r"fewer than 5,000 tokens.*vocabulary_size to (\d+) or less"
     ) as caught:
         train_tokenizer(SENTENCES, 5000, path)
     largest = int(str(caught.value).split(" or less")[0].split()[-1])
-    with pytest.raises(InputError, match=f"set it to {largest} or less"):
+    with pytest.raises(InputError, match=f"to {largest} or less"):
         train_tokenizer(SENTENCES, largest + 1, path)
-    with pytest.raises(InputError, match=r"too small for the characters .*set it to (\d+) or more"):
+    with pytest.raises(InputError, match=r"too small for the characters .*Set it to (\d+) or more"):
         train_tokenizer(SENTENCES, 264, path)
-    with pytest.raises(InputError, match="no text"):
+    with pytest.raises(InputError, match="has no text"):
         train_tokenizer([], 300, path)
     assert not path.exists()
     train_tokenizer(SENTENCES, largest, path)
@@ -159,7 +159,7 @@ def test_vocabulary_that_does_not_fit_names_the_one_that_does(tmp_path: Path) ->
 
 
 def foreign(**options: object) -> bytes:
-    """A model of sentencepiece's that is not made as ours are."""
+    """Returns a sentencepiece model with other settings than ours."""
     model = io.BytesIO()
     common = {"vocab_size": 330, "model_type": "bpe", "byte_fallback": True, "minloglevel": 2}
     identity = {"normalization_rule_name": "identity"}
@@ -170,7 +170,7 @@ def foreign(**options: object) -> bytes:
 
 
 def message(number: int, content: bytes) -> bytes:
-    """A length-delimited field of a protobuf message."""
+    """Encodes a length-delimited field of a protobuf message."""
     size, length = len(content), b""
     while size >= 128:
         size, length = size >> 7, length + bytes([size & 127 | 128])
@@ -182,15 +182,15 @@ def piece(text: bytes, kind: bytes = b"") -> bytes:
 
 
 def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
-    """Models with what the message of their refusal must hold."""
+    """Returns bad models, each with a part of its error message."""
     ours: dict[str, object] = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
     charsmap = message(3, message(1, b"x") + message(2, struct.pack("<I", 4) + b"\xff" * 8))
     return [
-        ("damaged tokenizer", b""),
-        ("damaged tokenizer", sound[:-7]),
-        *(("damaged tokenizer", random.Random(seed).randbytes(200)) for seed in range(20)),
-        ("damaged tokenizer", sound + piece(b"x\0y")),
-        ("damaged tokenizer", sound + charsmap),
+        ("not a sound tokenizer", b""),
+        ("not a sound tokenizer", sound[:-7]),
+        *(("not a sound tokenizer", random.Random(seed).randbytes(200)) for seed in range(20)),
+        ("not a sound tokenizer", sound + piece(b"x\0y")),
+        ("not a sound tokenizer", sound + charsmap),
         ("control character", sound + piece(b"a\x1b[2J")),
         ("control character", sound + piece("a\u2028".encode())),
         ("larger than 50,000,000 bytes", sound + bytes(50_000_000)),
@@ -206,7 +206,7 @@ def test_r17_hostile_and_foreign_models_are_refused(model: Path, tmp_path: Path)
         with pytest.raises(NoModelError, match=re.escape(expected)) as error:
             Tokenizer.load(path)
         assert len(error.value.problems) == 1
-    with pytest.raises(NoModelError, match="no tokenizer"):
+    with pytest.raises(NoModelError, match="does not exist"):
         Tokenizer.load(tmp_path / "missing.model")
 
 
@@ -268,7 +268,7 @@ def test_r17_no_damaged_model_ends_the_process(model: Path, tmp_path: Path) -> N
 
 
 def test_what_the_sentences_raise_is_raised(tmp_path: Path) -> None:
-    """The exception of a signal, not what sentencepiece makes of it."""
+    """The signal's exception, not one of sentencepiece."""
 
     def stopped() -> Iterator[str]:
         yield from SENTENCES

@@ -1,4 +1,4 @@
-"""Calls over several processes: all of them made, their errors told, nobody left behind."""
+"""Calls in several processes: all are made, errors are raised, no process remains."""
 
 import contextlib
 import multiprocessing
@@ -83,7 +83,7 @@ def test_what_a_call_raises_is_raised_here(tmp_path: Path) -> None:
 
 
 def test_a_killed_worker_and_failing_tasks_end_all(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"outside \(Killed\).*fewer processes") as caught:
+    with pytest.raises(InputError, match=r"signal \(Killed\).*fewer processes") as caught:
         workers.run(kill_itself, tasks(tmp_path, 50), 2)
     assert caught.value.status == Status.INPUT
 
@@ -96,7 +96,7 @@ def test_a_killed_worker_and_failing_tasks_end_all(tmp_path: Path) -> None:
 
 
 def test_signals_are_for_the_parent_alone(tmp_path: Path) -> None:
-    """A Ctrl-C reaches all processes of a terminal."""
+    """Ctrl-C signals all processes of a terminal."""
     workers.run(interrupt_itself, tasks(tmp_path, 3), 2)
     assert len(list(tmp_path.iterdir())) == 3
     with pytest.raises(Stopped) as caught, signals.stoppable("stopped"):
@@ -106,7 +106,7 @@ def test_signals_are_for_the_parent_alone(tmp_path: Path) -> None:
 
 
 def test_a_signal_waits_until_a_worker_has_its_orders(monkeypatch, capfd) -> None:
-    """A thread that does not block it takes it, as those of Arrow do."""
+    """A thread that does not block the signal receives it, such as a thread of Arrow."""
     spawn, started, is_time = util.spawnv_passfds, [], threading.Event()
 
     def spawn_and_signal(*arguments) -> int:
@@ -127,7 +127,7 @@ def test_a_signal_waits_until_a_worker_has_its_orders(monkeypatch, capfd) -> Non
 
 
 def test_workers_end_when_their_parent_is_killed() -> None:
-    """They hold its standard error open: reading that ends when the last of them has ended."""
+    """Workers keep standard error open, so reading it ends after the last worker."""
     code = (
         "from nmt.data import workers; from tests.data.test_workers import fall_asleep\n"
         "workers.run(fall_asleep, [()] * 3, 2)"

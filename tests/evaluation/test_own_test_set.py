@@ -106,7 +106,7 @@ def test_the_data_of_another_run_are_told(run: Path, tmp_path: Path, command: st
         shutil.copy(tmp_path / "manifest.json", place / "data.json")
     assert main([*command.split(), "--output", "page.html"]) == 3
     [error] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-    assert "of other data (sha256 " in error and "restore " in error
+    assert "on other data (sha256 " in error and "restore " in error
     assert not Path("page.html").exists()
 
 
@@ -191,5 +191,5 @@ def test_a_folder_of_ones_own_is_not_replaced(settings, tmp_path: Path, capsys):
     (tmp_path / "run/test_set/mine").write_text("")
     (tmp_path / "config.yaml").write_text(settings(training__max_steps=1).to_yaml())
     assert main(["train", str(tmp_path / "config.yaml")]) == 2
-    assert "was not made by nmt train" in capsys.readouterr().err
+    assert "run/test_set was not made by nmt train." in capsys.readouterr().err
     assert (tmp_path / "run/test_set/mine").exists()

@@ -1,4 +1,4 @@
-"""What checkpoints and models of the tiny data are made of."""
+"""Parts of checkpoints and models of the tiny data."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Checkpoints that fit their manifest, and are yet none to go on from."""
+"""Checkpoints that match their manifest but cannot be resumed from."""
 
 import errno
 import io
@@ -44,7 +44,7 @@ def describe(folder: Path) -> None:
 
 
 def resumed_from(run: Path) -> tuple[int, str]:
-    """The step that a run would go on from, and what was said meanwhile."""
+    """Returns the step from which a run would resume, and the messages."""
     said: list[str] = []
     found = checkpoints.newest(RunDirectory(run), said.append)
     assert found
@@ -108,7 +108,7 @@ def folder_for_the_manifest(folder: Path) -> None:
 
 
 def unreadable_disk(name: str, folder: Path) -> None:
-    """As a disk that fails; by a link that a fake of `open` knows."""
+    """Emulates a failing disk by a link that a patched `open` recognizes."""
     (folder / name).rename(folder / f"{name}-of-a-failing-disk")
     (folder / name).symlink_to(f"{name}-of-a-failing-disk")
 
@@ -181,7 +181,7 @@ def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(
 def test_checkpoints_that_may_not_be_listed_are_told_as_that(
     save: Save, tmp_path: Path, monkeypatch, capsys
 ):
-    """Taken for none, the run would begin anew beside them."""
+    """If they were ignored, the run would start over."""
     save(1)
     refused = str(tmp_path / "checkpoints")
 
@@ -353,14 +353,14 @@ def test_r15_weights_of_another_shape_are_passed_over_by_all(save: Save, tmp_pat
 def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
     save: Save, settings, config, files, hashes, tmp_path: Path, change: dict, capsys
 ):
-    """As someone copies it there: same data, other settings."""
+    """A copied checkpoint: same data, other settings."""
     (tmp_path / "config.yaml").write_text(config.to_yaml())
     for step in (4, 8):
         save(step)
     foreign = save_step(tmp_path, 12, settings(**change), files, hashes)
     step, said = resumed_from(tmp_path)
     [(key, value)] = change.items()
-    assert step == 8 and f"{key.replace('__', '.')} is {value}, here it is " in said
+    assert step == 8 and f"{key.replace('__', '.')} is {value}, but " in said
     assert average(tmp_path, 2, tmp_path / "mean", print) == [4, 8]
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
     assert f"using {RunDirectory(tmp_path).checkpoint(8)}" in capsys.readouterr().err
@@ -380,7 +380,7 @@ def test_the_first_setting_that_differs_is_named_as_yaml(
               "training__compile": True, "training__label_smoothing": 0.5}  # fmt: skip
     (tmp_path / "config.yaml").write_text(settings(**others).to_yaml())
     run, said = RunDirectory(tmp_path), []
-    with pytest.raises(NoModelError, match=r"model.attention_window is null, here it is 5\."):
+    with pytest.raises(NoModelError, match=r"model.attention_window is null, but 5 here\."):
         checkpoints.newest(run, said.append)
     with pytest.raises(InputError) as error:
         run.refuse_changes(settings(training__compile=False), said.append)
@@ -413,7 +413,7 @@ def test_checkpoints_of_other_data_are_not_averaged(
     save_step(tmp_path, 8, config, files, hashes | {"data_sha256": "0" * 64})
     said: list[str] = []
     assert average(tmp_path, 2, tmp_path / "mean", said.append) == [4, 12]
-    assert "of other data than the checkpoint of step 12" in said[-1]
+    assert "on other data than the checkpoint of step 12" in said[-1]
 
 
 def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Models from anywhere, with manifests that fit what is in them, and readers beside a trainer."""
+"""Hostile models with valid manifests, and reading while a run trains."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def describe(folder: Path, **changes: Any) -> None:
 
 
 def refusal(capsys: pytest.CaptureFixture[str], folder: Path, status: int = 3) -> str:
-    """The one line with which `nmt translate` refuses a model."""
+    """Returns the one line with which `nmt translate` refuses a model."""
     assert main(["translate", str(folder), "--input", os.devnull]) == status
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("nmt: error: ")
@@ -111,7 +111,7 @@ def tensor_file(header: dict[str, Any] | bytes, data: bytes = b"", length: int =
 
 
 def hostile_models(sound: Path, place: Path) -> dict[str, str]:
-    """Model directories by what their refusal must say."""
+    """Returns model directories, each with a part of its error message."""
     canary = Canary(place / "canary")
     weights = new_transformer(load_model(sound, device=CPU).config).state_dict()
     entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
@@ -180,7 +180,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
         ("extra_length must be", config("max_extra_length: 10", f"max_extra_length: {10**12}")),
         ("Invalid YAML", config("beam: 2", f"beam: {run_canary}")),
         ("Unknown key base", config("decoding:", "base: /dev/tty\ndecoding:")),
-        ("damaged tokenizer", lambda folder: (folder / "tokenizer.model").write_bytes(pickled)),
+        ("not a sound tokenizer", lambda folder: (folder / "tokenizer.model").write_bytes(pickled)),
     ]
     made = {}
     for number, (expected, spoil) in enumerate(cases):
@@ -330,7 +330,7 @@ def test_r30_a_newer_format_stops_and_names_both_versions(
     capsys,
     version: int,
 ):
-    """Nothing older is taken instead: neither another checkpoint nor the finished model."""
+    """No older checkpoint or finished model is used instead."""
     expected = f"format version {version}; this nmt reads up to {manifest.FORMAT_VERSION}"
     run = tmp_path / "run"
     for step in (1, 2):

@@ -1,4 +1,4 @@
-"""Commands that a signal ends while they write."""
+"""Commands that are stopped by a signal while they write."""
 
 import signal
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Where things lie in a run. What others do to one while it trains: tests/training."""
+"""The layout of a run directory. For changes during training see tests/training."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a GPU allows: results read a step late, checkpoints written meanwhile; here by a CPU."""
+"""Asynchronous training on an emulated GPU: results read a step late, saving in a thread."""
 
 import errno
 import os
@@ -71,7 +71,7 @@ def test_a_run_has_the_bits_and_the_log_of_one_that_waits(
 def test_r23_the_step_that_diverged_is_named_and_nothing_of_it_saved(
     settings, monkeypatch, at: int, log_every: int, begun: int, value: float
 ):
-    """One more step may have begun, but none after a log line or a checkpoint that is due."""
+    """One more step may have started, but none after a log line or a due checkpoint."""
     seen = poisoned(monkeypatch, at, value)
     changes = {"training__log_every": log_every, "training__validate_every": 100}
     with pytest.raises(DivergedError, match=f"in step {at}: .*gradient norm nan"):
@@ -126,7 +126,7 @@ def test_a_signal_in_a_step_that_diverged_saves_nothing(settings, monkeypatch):
 
 
 class SlowDisk:
-    """Saves when it is told to."""
+    """Saves when the test allows it."""
 
     def __init__(self, monkeypatch):
         self.go, self.threads = threading.Event(), list[str]()

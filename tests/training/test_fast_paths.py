@@ -1,4 +1,4 @@
-"""What is fast in training is compared with plain code first, and left if it differs.
+"""Fast paths of training are compared with plain code, and not used if they differ.
 
 A CPU stands in for the GPU: graphs run as they are traced, and FlexAttention has its CPU reference,
 which torch keeps from backward passes.
@@ -77,7 +77,7 @@ def flex_on_cpu(monkeypatch) -> None:
 
 
 def trained(config: Config, capsys) -> tuple[Path, list[str]]:
-    """Trains; the run directory and the warnings about how it is computed."""
+    """Trains; returns the run directory and the warnings about paths."""
     directory, _ = run(config)
     lines = capsys.readouterr().err.splitlines()
     return directory, [line for line in lines if "warning: This machine does not" in line]
@@ -125,7 +125,7 @@ def test_flex_attention_passes_the_check(settings, backend, flex_on_cpu, capsys)
 
 
 def garbage(graph: Graph, _) -> Callable:
-    """A compiler whose code is 5 % too large in all that it returns."""
+    """A compiler whose code returns values 5 % too large."""
 
     def call(*arguments):
         return tuple(x * 1.05 if torch.is_tensor(x) else x for x in graph(*arguments))
@@ -169,7 +169,7 @@ class ThirdMissing:
 def test_a_run_whose_compiled_layers_fail_is_the_plain_run_to_the_bit(
     settings, tmp_path: Path, backend, broken, reason, capsys
 ):
-    """One warning; nothing compiled is left; the choice is repeated, as is the check of it."""
+    """One warning; no compiled code is left; resuming repeats the choice and the check."""
     plain, _ = run(settings(**SMALL, training__run_directory=str(tmp_path / "plain")))
     backend(broken)
     directory, warnings = trained(settings(**SMALL, training__compile=True), capsys)
@@ -198,7 +198,7 @@ def test_a_resumed_run_repeats_the_choice(settings, tmp_path: Path, backend, cap
 def test_flex_attention_with_a_wrong_mask_is_left_for_compiled_layers(
     settings, monkeypatch, backend, flex_on_cpu, capsys
 ):
-    """Sentences of a row that see each other change no shape and hardly the loss."""
+    """Attention between sentences of a row changes no shape and hardly the loss."""
     with_blocks = flex.with_blocks
 
     def leaking(visibility: Visibility) -> Visibility:
@@ -242,7 +242,7 @@ def test_auto_compiles_on_a_gpu_alone(settings):
 
 
 def test_auto_is_decided_when_a_run_begins(settings, monkeypatch, tmp_path: Path):
-    """A resumed run keeps the decision, on another device too; the file holds no auto."""
+    """A resumed run keeps the decision, even on another device; the file does not have auto."""
     directory = RunDirectory(tmp_path / "run")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     decided = with_compile_decided(settings(), directory)
@@ -270,7 +270,9 @@ def test_memory_that_does_not_suffice_is_no_reason_to_go_on_without(settings, ba
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     backend(lambda graph, _: full)
-    with pytest.raises(InputError, match=r"out of memory, .*training.micro_batches"):
+    with pytest.raises(
+        InputError, match=r"Out of memory in the first slot.*training.micro_batches"
+    ):
         run(settings(**SMALL, training__compile=True))
 
 

@@ -1,4 +1,4 @@
-"""Runs that go wrong with finite figures, and what a person is told of a run."""
+"""Runs that fail with finite figures, and messages about a run."""
 
 import math
 import re
@@ -26,7 +26,7 @@ from tests.training.runs import run
 def test_a_run_that_diverges_with_finite_figures_ends_and_keeps_its_good_checkpoints(
     settings, monkeypatch
 ):
-    """A good run goes on with a rate that no model survives."""
+    """A good run is continued with a learning rate at which every model diverges."""
     good = settings(training__max_steps=8)
     run(good)
     directory = Path(good.training.run_directory)
@@ -46,7 +46,7 @@ def test_a_run_that_diverges_with_finite_figures_ends_and_keeps_its_good_checkpo
 
 
 def ended(config, nlls) -> int | None:
-    """The step at which losses, from step 1 on, count as divergence."""
+    """Returns the step at which losses, from step 1 on, count as divergence."""
     divergence = Divergence(config)
     for step, nll in enumerate(nlls, start=1):
         try:
@@ -57,7 +57,7 @@ def ended(config, nlls) -> int | None:
 
 
 def test_what_counts_as_divergence(settings):
-    """Of 400 pieces, ln 400 = 5.99, with 50 steps of warm-up and 2,000 in all."""
+    """With 400 tokens, ln 400 = 5.99; 50 steps of warm-up, 2,000 steps in total."""
     config = settings(training__max_steps=2000, training__warmup_steps=50)
     assert ended(config, [348.0] * 200) == 100  # not only after the warm-up
     assert ended(config, [8.0] * 200) == 149
@@ -101,7 +101,7 @@ WORSE = {"bleu": 15.0, "chrf": 39.0, "nll": 2.5}
 
 @pytest.mark.parametrize("by", WORSE)
 def test_a_mean_that_is_worse_than_a_single_step_is_told(by: Measure):
-    """By the chosen measure: worse by both others is not told, and equal is not worse."""
+    """Only the chosen measure counts, and equal is not worse."""
     directory, best = RunDirectory(Path("r")), Best()
     assert shortcomings(GOOD, best, by, directory) == []  # never validated
     assert best.update(3, GOOD, by)

@@ -1,4 +1,4 @@
-"""A run that learns 20 sentences by heart: its translations, its validations, its TensorBoard."""
+"""A run that memorizes 20 sentences: translations, validations, TensorBoard."""
 
 import math
 import random

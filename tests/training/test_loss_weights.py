@@ -98,7 +98,7 @@ def in_slots(module: TransformerLoss, shards: list[Shard], step: StepPlan, confi
 
 
 def one_by_one(module: TransformerLoss, pairs: list[Pair], weights: list[float]):
-    """The same by torch's own cross-entropy, a pair at a time; columns are not looked at."""
+    """Computes the same with torch's cross-entropy, pair by pair, without columns."""
     smoothed, nll, divisor = torch.zeros(()), 0.0, 0.0
     for pair, weight in zip(pairs, weights, strict=True):
         batch = one_per_row([pair])

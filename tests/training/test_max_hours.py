@@ -1,4 +1,4 @@
-"""`training.max_hours`: a run ends in order after so much training, and goes on where it ended."""
+"""`training.max_hours`: a run ends properly after this time, and continues from there."""
 
 from functools import partial
 from pathlib import Path

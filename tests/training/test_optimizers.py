@@ -1,4 +1,4 @@
-"""The optimizer's state: what a checkpoint holds of it, and what is not taken for it."""
+"""The optimizer's state in a checkpoint, and states that are refused."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def step(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
 
 
 def test_a_restored_state_goes_on_to_the_bit(settings):
-    """The number of steps belongs to it: Adam corrects its moments by that."""
+    """The state includes the number of steps, with which Adam corrects its moments."""
     module, optimizer = trained(settings())
     tensors = {name: tensor.clone() for name, tensor in state_tensors(optimizer, module).items()}
     shapes = {name: tensor.shape for name, tensor in module.named_parameters()}

@@ -1,4 +1,4 @@
-"""Several ranks: the same run as one process, whatever their number, and ended in one line."""
+"""Several ranks give the same run as one process, and one line at an error."""
 
 import json
 import os
@@ -97,7 +97,7 @@ def ended(process: subprocess.Popen) -> tuple[str, str]:
 
 
 def test_a_world_without_addresses_is_told(monkeypatch):
-    """As schedulers leave it that set WORLD_SIZE alone."""
+    """Some schedulers set only WORLD_SIZE."""
     monkeypatch.setenv("WORLD_SIZE", "2")
     for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.delenv(name, raising=False)
@@ -142,7 +142,7 @@ def test_ranks_do_not_wait_for_data_to_be_prepared(settings, tmp_path):
 
 @pytest.mark.parametrize("name", ["data", "checkpoints"])
 def test_ranks_that_see_different_files_are_told(settings, monkeypatch, name: str):
-    """As on machines that share no disk."""
+    """Like machines without a shared disk."""
 
     def gather(_: Ranks, seen: object) -> list[object]:
         return [seen, None] if isinstance(seen, dict) == (name == "data") else [seen]
@@ -153,7 +153,7 @@ def test_ranks_that_see_different_files_are_told(settings, monkeypatch, name: st
 
 
 def test_a_master_that_nobody_is_takes_one_line(monkeypatch, capfd):
-    """torch alone writes forty, with addresses in its libraries."""
+    """torch would print forty lines with addresses in its libraries."""
     with socket.socket() as closed:
         closed.bind(("localhost", 0))  # and nobody listens
         port = str(closed.getsockname()[1])
@@ -297,7 +297,7 @@ def test_r8_a_halted_rank_is_given_up_after_the_time_out(settings, tmp_path):
 
 
 def soon_given_up() -> None:
-    """A rank that is halted has no last words for which to wait."""
+    """A halted rank reports nothing."""
     peers._LAST_WORDS_S = 1.0
 
 

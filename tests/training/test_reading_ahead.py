@@ -1,4 +1,4 @@
-"""Reading ahead: the same steps, errors where they belong, and no thread that outlives a run."""
+"""Reading ahead: the same steps, errors at their step, and no thread left after a run."""
 
 import threading
 from collections.abc import Iterator

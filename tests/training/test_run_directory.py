@@ -1,4 +1,4 @@
-"""What others do to a run's directory while it trains, or between two calls."""
+"""Changes to a run directory during training or between two calls."""
 
 import os
 import shutil
@@ -107,7 +107,7 @@ def test_what_a_person_put_into_the_model_is_kept(
     for number, (steps, kept) in enumerate([(5, True), (6, False)]):
         status, said = trained(settings(**SHORT | {"training__max_steps": steps}))
         assert status == 0 and not (run / "model").is_symlink()
-        assert any("files nmt did not make, kept in" in line for line in said) == kept
+        assert any("files that nmt did not make. They are in" in line for line in said) == kept
         assert [path.name for path in run.glob("former-*")] == ["former-1-model"], number
     former = run / "former-1-model"
     assert files(former) == before and former.is_symlink() == is_link
@@ -145,7 +145,7 @@ def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Trai
     corrected = SHORT | {"training__seed": 5, "model__dropout": 0.2}
     status, said = trained(settings(**corrected))
     assert status == 0
-    told = [line for line in said if "begins anew" in line]
+    told = [line for line in said if "starts over" in line]
     assert len(told) == 2
     assert told[1] == (
         f"training.seed is 5, but run {run} was started with 1. It has no checkpoint and begins "
@@ -192,7 +192,7 @@ def test_a_checkpoint_or_model_of_other_data_is_not_taken(settings, trained: Tra
     text.write_text("The old man reads.\n")
     assert main(["translate", str(run), "--input", str(text)]) == 0
     said = capsys.readouterr().err
-    assert said.count("of other data (sha256 000") == 2 and f"using {run.checkpoint(1)}" in said
+    assert said.count("on other data (sha256 000") == 2 and f"using {run.checkpoint(1)}" in said
     status, lines = trained(settings(training__max_steps=3, training__checkpoint_every=1))
     assert status == 0 and "resumed from step 1" in lines
 

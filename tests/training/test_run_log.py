@@ -1,4 +1,4 @@
-"""What a run tells: read back strictly, and shown by TensorBoard, not run."""
+"""The log of a run: read strictly, and shown by TensorBoard as text, never as HTML."""
 
 import json
 from pathlib import Path

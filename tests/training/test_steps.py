@@ -1,4 +1,4 @@
-"""Optimizer steps of a run against plain torch, and what the dropout masks of a step depend on."""
+"""Optimizer steps compared with plain torch, and the randomness of dropout masks."""
 
 from itertools import combinations
 
@@ -67,7 +67,7 @@ def copied(module: nn.Module) -> dict[str, Tensor]:
 
 
 def in_plain_torch(recording: Recording, config: Config) -> tuple[list[dict], dict[str, Tensor]]:
-    """What the log should say of each step, and the weights after all of them."""
+    """Returns the expected log entry of each step, and the weights after all steps."""
     settings = config.training
     paper = PaperTransformer(recording.before, config.model)
     weights = list(paper.weights.values())

@@ -1,4 +1,4 @@
-"""Whole runs as on a GPU, by a CPU that stands for one: bf16, and everything asynchronous."""
+"""Whole runs on an emulated GPU: bf16, and everything asynchronous."""
 
 import signal
 from pathlib import Path

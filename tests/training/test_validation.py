@@ -1,4 +1,4 @@
-"""What a validation measures, on any number of ranks."""
+"""The results of validation, on any number of ranks."""
 
 import math
 import threading

@@ -1,10 +1,10 @@
 """Parallel text as streams of pairs, unchanged.
 
-A corpus is one entry of `data.train`, `data.validation` or `data.test`. Each kind has a file here,
-a subclass of `Kind`; a new kind needs such a file, an entry in `_KINDS` and a line in
-`nmt.config.settings`. A setting NAME_column of a kind names a column of its table or key of its
-objects, which is read into the column NAME of each pair. Whatever cannot be read stops with file
-and line; nothing is left out and nothing is cleaned here.
+A corpus is one entry of `data.train`, `data.validation` or `data.test`. Each kind is a subclass of
+`Kind` in a file here; a new kind needs such a file, an entry in `_KINDS` and a line in
+`nmt.config.settings`. A setting NAME_column of a kind names the column of a table, or the key of
+JSON objects, that becomes the column NAME of each pair. Unreadable input raises an error with file
+and line; nothing is skipped and nothing is cleaned here.
 """
 
 from collections.abc import Iterator
@@ -34,18 +34,18 @@ def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
 
     Args:
         corpus: one entry of the lists in `data`.
-        data: says which two languages.
-        split: train, validation or test: the list that the entry is in.
+        data: for the two languages.
+        split: train, validation or test: the list that has the entry.
 
     Raises:
-        InputError: something cannot be read; names file and line. It is raised when that place is
-            reached; `check_corpus` finds most of it in advance.
+        InputError: input cannot be read; names file and line. It is raised when that line is
+            reached; `check_corpus` finds most problems in advance.
     """
     return _nonempty(corpus, _KINDS[corpus.kind()].pairs(corpus.settings, data, split))
 
 
 def read_chunks(corpus: Corpus, data: Data, split: str, size: int) -> Iterator[Chunk]:
-    """Yields the pairs of a corpus, at most `size` at a time, for other processes to work on.
+    """Yields the pairs of a corpus in chunks of at most `size` pairs, for other processes.
 
     Raises:
         InputError: see `read_corpus`.
@@ -54,33 +54,33 @@ def read_chunks(corpus: Corpus, data: Data, split: str, size: int) -> Iterator[C
 
 
 def _nonempty(corpus: Corpus, items: Iterator[T]) -> Iterator[T]:
-    """Yields what is read of a corpus; raises InputError if that is nothing."""
+    """Yields the items of a corpus; raises InputError if there are none."""
     for path in _KINDS[corpus.kind()].paths(corpus.settings):
         check_regular(Path(path))
     item = None
     for item in items:
         yield item
     if item is None:
-        raise InputError(f"no sentence pairs, {describe(corpus)}, name a corpus that holds some")
+        raise InputError(f"Corpus {describe(corpus)} has no sentence pairs. Name another.")
 
 
 def with_prefix(prefix: str | None, source: str) -> str:
-    """A source as the model is given it, with the `source_prefix` of its corpus; a blank stays."""
+    """Prepends the `source_prefix` of a corpus to a source that is not empty or white space."""
     return f"{prefix} {source}" if prefix is not None and source.strip() else source
 
 
 def without_prefix(prefix: str | None, source: str) -> str:
-    """What `with_prefix` was given."""
+    """Removes what `with_prefix` prepended."""
     return source if prefix is None else source.removeprefix(f"{prefix} ")
 
 
 def describe(corpus: Corpus) -> str:
-    """A corpus in a few words, for messages and the manifest."""
+    """Describes a corpus in a few words, for messages and the manifest."""
     return f"{corpus.kind()} {_KINDS[corpus.kind()].describe(corpus.settings)}"
 
 
 def input_files(corpus: Corpus) -> list[Path]:
-    """The local files that a corpus is read from; none for the hub itself and for the demo.
+    """Returns the local files of a corpus; none for the Hugging Face hub and the demo.
 
     Raises:
         InputError: a file does not exist, or is a pipe or device.
@@ -89,7 +89,7 @@ def input_files(corpus: Corpus) -> list[Path]:
 
 
 def check_corpus(corpus: Corpus, data: Data) -> None:
-    """Checks what can be checked before anything is written; a dataset of the hub is fetched.
+    """Checks a corpus before anything is written; downloads a dataset of the hub.
 
     Raises:
         InputError: a file, a dataset or a column is missing, or the two text files are empty or

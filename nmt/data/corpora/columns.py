@@ -1,4 +1,4 @@
-"""The columns of tables and of JSON objects, and the pair that a row of them gives."""
+"""Columns of tables and keys of JSON objects, and the pairs of their rows."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,11 +30,11 @@ def pair_of(row: Mapping[str, Any], where: str) -> TextPair:
     """Returns the pair of a row.
 
     Args:
-        row: what the corpus has in each of its columns.
+        row: the value of each column.
         where: file and line or row, for messages.
 
     Raises:
-        InputError: a value is not of its column's type.
+        InputError: a value does not have its column's type.
     """
     columns = {column: _number(row, column, where) for column in row if column not in _SENTENCES}
     return Pair(_text(row, "source", where), _text(row, "target", where), columns)
@@ -48,7 +48,7 @@ def _text(row: Mapping[str, Any], column: str, where: str) -> str:
 
 
 def _number(row: Mapping[str, Any], column: str, where: str) -> float:
-    """Returns a number from 0 on, rounded to fp32, in which the loss is computed."""
+    """Returns a number of at least 0, rounded to fp32, in which the loss is computed."""
     value = row[column]
     try:
         number = math.nan if isinstance(value, bool) else float(value)
@@ -56,14 +56,14 @@ def _number(row: Mapping[str, Any], column: str, where: str) -> float:
         number = math.nan
     if not 0 <= number <= float(np.finfo(np.float32).max):
         raise InputError(
-            f"The {column} in {where} is {value!r:.60}, not a finite number from 0 on. Correct it, "
-            f"or {column}{_SUFFIX}."
+            f"The {column} in {where} is {value!r:.60}, not a finite number of at least 0. Correct "
+            f"it, or {column}{_SUFFIX}."
         )
     return float(np.float32(number))
 
 
 def leaves(fields: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], pa.DataType]]:
-    """Returns every column of a schema with its type, those inside structs included."""
+    """Returns every column of a schema, including those inside structs, with its type."""
     found: list[tuple[tuple[str, ...], pa.DataType]] = []
     for field in fields:
         path = (*above, field.name)
@@ -78,24 +78,24 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
     """Returns the path of each column in a schema.
 
     Args:
-        columns: the dotted name of each, see `columns_of`.
+        columns: the dotted name of each column, see `columns_of`.
         where: the file, for messages.
 
     Raises:
-        InputError: a column is missing or ambiguous, or a sentence's column has no text.
+        InputError: a column is missing or ambiguous, or source or target is not text.
     """
     found, paths = leaves(schema), dict[str, Sequence[str]]()
     for column, dotted in columns.items():
         matching = [(path, kind) for path, kind in found if ".".join(path) == dotted]
         if not matching:
             known = ", ".join(".".join(path) for path, _ in found)
-            raise InputError(f"no column {dotted}, {where}, the columns are: {known}")
+            raise InputError(f"{where} has no column {dotted}. Name one of its columns: {known}")
         path, kind = matching[0]
         if len(matching) > 1 or schema.names.count(path[0]) > 1:
-            raise InputError(f"two columns are called {dotted}, {where}, rename one of them")
+            raise InputError(f"{where} has two columns named {dotted}. Rename one of them.")
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if column in _SENTENCES and not is_text:
-            raise InputError(f"column {dotted} is {kind}, {where}, name a column of text")
+            raise InputError(f"Column {dotted} of {where} is {kind}. Name a column of text.")
         paths[column] = path
     return paths
 
@@ -103,7 +103,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
 def pairs_of_table(
     batches: Iterator[pa.Table | pa.RecordBatch], paths: Mapping[str, Sequence[str]], where: str
 ) -> Iterator[TextPair]:
-    """Yields the pairs of a table's rows; `paths` are as `resolve` gives them."""
+    """Yields the pairs of a table's rows; `paths` comes from `resolve`."""
     number = 0  # of the row
     for batch in batches:
         values = [_values(batch, path, where) for path in paths.values()]
@@ -119,5 +119,5 @@ def _values(rows: pa.Table | pa.RecordBatch, path: Sequence[str], where: str) ->
         return column.to_pylist()
     except UnicodeDecodeError as error:
         raise InputError(
-            f"column {'.'.join(path)} is not UTF-8 ({error.reason}), {where}, write it as UTF-8"
+            f"Column {'.'.join(path)} of {where} is not UTF-8 ({error.reason}). Convert it."
         ) from None

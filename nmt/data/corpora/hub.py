@@ -14,7 +14,7 @@ from nmt.storage.opening import below
 
 
 class Hub(Kind):
-    """A dataset; the library finds its files in the folder or on the hub."""
+    """A dataset; the `datasets` library finds its files in the folder or on the hub."""
 
     def paths(self, settings: config.Hub) -> list[str]:
         return []
@@ -23,7 +23,7 @@ class Hub(Kind):
         return " ".join(filter(None, (settings.hub, settings.name, settings.split)))
 
     def check(self, settings: config.Hub, data: Data) -> None:
-        """Fetches the dataset, and finds its columns."""
+        """Downloads the dataset, and finds its columns."""
         _paths(_load(settings), settings, data)
 
     def pairs(self, settings: config.Hub, data: Data, split: str) -> Pairs:
@@ -34,7 +34,7 @@ class Hub(Kind):
 
 
 def folder_files(settings: config.Hub) -> list[Path]:
-    """All files of a local folder, hidden ones left out."""
+    """Returns all files of a local folder except hidden ones."""
     folder = Path(settings.hub)
     return [
         path
@@ -48,7 +48,7 @@ def _where(settings: config.Hub) -> str:
 
 
 def _paths(dataset: Any, settings: config.Hub, data: Data) -> dict[str, Sequence[str]]:
-    """Finds the columns: the languages are in a struct `translation`, or each by itself."""
+    """Finds the columns, named by language, at the top or in a struct `translation`."""
     schema = dataset.data.schema
     known = {".".join(path) for path, _ in leaves(schema)}
     languages = {"source": data.source_language, "target": data.target_language}
@@ -67,8 +67,8 @@ def _load(settings: config.Hub) -> Any:
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity_error()
     huggingface_hub.logging.set_verbosity(50)  # it logs every retry as a warning
-    # The library's cache knows a local folder by its name and configuration alone. It would return
-    # the text of another folder of that name, or of an earlier version of this one.
+    # The library's cache identifies a local folder only by its name and configuration. It would
+    # return the text of another folder with that name, or of an earlier version of this one.
     files = [(str(file.resolve()), *_version(file)) for file in folder_files(settings)]
     cache = Path(datasets.config.HF_DATASETS_CACHE) / f"nmt-{manifest.value_hash(files)[:16]}"
     try:
@@ -78,16 +78,16 @@ def _load(settings: config.Hub) -> Any:
             split=settings.split,
             cache_dir=str(cache) if files else None,
         )
-    except MemoryError:  # of the machine, not of the entry
+    except MemoryError:  # not a problem of the entry
         raise
-    except Exception as error:  # the library raises dozens of kinds: everything becomes one line
+    except Exception as error:  # the library raises dozens of types
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
-        hint, kind = "correct the entry", InputError
+        hint, kind = "Correct the entry.", InputError
         if isinstance(error, ConnectionError):
-            hint, kind = "check the network, or name a local folder", StorageError
+            hint, kind = "Check the network, or name a local folder.", StorageError
         elif any(map(_is_of_storage, (error, error.__cause__))):
-            hint, kind = "make room or allow access", StorageError
-        raise kind(f"{reason}, {_where(settings)}, {hint}") from None
+            hint, kind = "Free disk space, or allow access.", StorageError
+        raise kind(f"Cannot load {_where(settings)}: {reason}. {hint}") from None
 
 
 def _version(file: Path) -> tuple[int, int]:
@@ -99,4 +99,4 @@ def _version(file: Path) -> tuple[int, int]:
 def _is_of_storage(error: BaseException | None) -> bool:
     if not isinstance(error, OSError) or isinstance(error, FileNotFoundError):
         return False
-    return error.errno is not None or "disk space" in str(error)  # so `datasets` words its own
+    return error.errno is not None or "disk space" in str(error)  # the wording of `datasets`

@@ -1,4 +1,4 @@
-"""Keys of JSON objects, one a line."""
+"""Keys of JSON objects, one object per line."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from nmt.storage.opening import read_lines
 
 
 class Jsonl(Kind):
-    """JSON lines; what a line lacks is found when it is read."""
+    """JSON Lines; a missing key is found when its line is read."""
 
     def pairs(self, settings: ColumnsFile, data: Data, split: str) -> Pairs:
         path, columns = Path(settings.path), columns_of(settings)
@@ -22,17 +22,17 @@ class Jsonl(Kind):
                 row = json.loads(line)
             except (ValueError, RecursionError) as error:
                 raise InputError(
-                    f"not JSON ({error}), {where}, write one JSON object a line"
+                    f"{where} is not JSON ({error}). Write one JSON object per line."
                 ) from None
             values = {name: _value(row, dotted, where) for name, dotted in columns.items()}
             yield pair_of(values, where)
 
 
 def _value(row: Any, dotted: str, where: str) -> Any:
-    """Returns the value under a key; a dot reaches into an object, unless the key contains it."""
+    """Returns the value of a key. A dot separates nested keys, unless the key itself has it."""
     value = row
     for key in [dotted] if isinstance(row, dict) and dotted in row else dotted.split("."):
         if not isinstance(value, dict) or key not in value:
-            raise InputError(f"no key {dotted}, {where}, correct the line or the column's name")
+            raise InputError(f"{where} has no key {dotted}. Correct the line or the key.")
         value = value[key]
     return value

@@ -1,4 +1,4 @@
-"""What a kind of corpus does."""
+"""The base class of all kinds of corpora."""
 
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -7,7 +7,7 @@ from nmt.config import Data
 from nmt.data.pair import TextPair
 
 Pairs = Iterator[TextPair]
-_CHUNK_CHARACTERS = 200_000_000  # lines as long as documents make smaller chunks
+_CHUNK_CHARACTERS = 200_000_000  # with very long lines, chunks have fewer pairs
 
 
 class Chunk(Protocol):
@@ -19,28 +19,28 @@ class Chunk(Protocol):
 
 
 class Kind:
-    """A kind of corpus; the methods here are right for one that is a single file, at `path`.
+    """A kind of corpus; the defaults here are for a single file at `settings.path`.
 
-    `settings` are what an entry of the configuration has under the kind's key.
+    `settings` is the value of the kind's key in an entry of the configuration.
     """
 
     def paths(self, settings: Any) -> list[str]:
-        """The local files that the settings name; they are opened once before anything else."""
+        """Returns the local files that the settings name; each is opened once at the start."""
         return [settings.path]
 
     def describe(self, settings: Any) -> str:
-        """The corpus in a few words, for messages and the manifest."""
+        """Describes the corpus in a few words, for messages and the manifest."""
         return " ".join(self.paths(settings))
 
     def check(self, settings: Any, data: Data) -> None:
-        """Raises InputError for what can be found out before all is read."""
+        """Raises InputError for problems that can be found without reading everything."""
 
     def pairs(self, settings: Any, data: Data, split: str) -> Pairs:
-        """The pairs in order, raw; InputError on the way for what cannot be read."""
+        """Yields the pairs in order, raw; raises InputError at a line that cannot be read."""
         raise NotImplementedError
 
     def chunks(self, settings: Any, data: Data, split: str, size: int) -> Iterator[Chunk]:
-        """Yields what `pairs` yields, at most `size` pairs at a time."""
+        """Yields the pairs in chunks of at most `size` pairs."""
         chunk: list[TextPair] = []
         characters = 0
         for pair in self.pairs(settings, data, split):

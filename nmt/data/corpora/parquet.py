@@ -1,4 +1,4 @@
-"""Named columns of a parquet file."""
+"""Named columns of a Parquet file."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from nmt.storage.opening import opened
 
 
 class Parquet(Kind):
-    """A parquet file, read batch by batch."""
+    """A Parquet file, read batch by batch."""
 
     def check(self, settings: ColumnsFile, data: Data) -> None:
         with _opened(Path(settings.path)) as file:
@@ -34,11 +34,11 @@ def _paths(file: pq.ParquetFile, settings: ColumnsFile) -> dict[str, Sequence[st
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    with opened(path):  # for its messages
+    with opened(path):  # for its error messages
         pass
     try:
         with pq.ParquetFile(path, memory_map=True) as file:
             yield file
     except (pa.ArrowException, OSError) as error:
         reason = str(error).split("\n")[0]
-        raise InputError(f"damaged parquet ({reason}), {path}, copy it again") from None
+        raise InputError(f"{path} is not a sound Parquet file ({reason}). Copy it again.") from None

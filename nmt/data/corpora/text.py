@@ -1,4 +1,4 @@
-"""Two text files, line i of one the translation of line i of the other."""
+"""Two text files; line i of one is the translation of line i of the other."""
 
 from itertools import zip_longest
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 from nmt.config import Data, TextFiles
 from nmt.data.corpora.kind import Kind, Pairs
 from nmt.data.pair import Pair
-from nmt.errors import InputError
+from nmt.errors import InputError, count
 from nmt.storage.opening import count_lines, read_lines
 
 
 class Text(Kind):
-    """Two files, which must have as many lines."""
+    """Two files with the same number of lines."""
 
     def paths(self, settings: TextFiles) -> list[str]:
         return [settings.source, settings.target]
@@ -21,12 +21,11 @@ class Text(Kind):
         for path in map(Path, self.paths(settings)):
             counts.append(count_lines(path))
             if counts[-1] == 0:
-                raise InputError(f"empty file, {path}, name a file that holds text")
+                raise InputError(f"{path} is empty. Name a file with text.")
         if counts[0] != counts[1]:
             raise InputError(
-                f"{counts[0]:,} lines and {counts[1]:,} lines, "
-                f"{settings.source} and {settings.target}, "
-                "line i of one must translate line i of the other"
+                f"{settings.source} has {count(counts[0], 'line')}, but {settings.target} has "
+                f"{counts[1]:,}. Line i of one must translate line i of the other."
             )
 
     def pairs(self, settings: TextFiles, data: Data, split: str) -> Pairs:

@@ -5,12 +5,12 @@ from pathlib import Path
 from nmt.config import Data, TsvFile
 from nmt.data.corpora.columns import columns_of, pair_of
 from nmt.data.corpora.kind import Kind, Pairs
-from nmt.errors import InputError
+from nmt.errors import InputError, count
 from nmt.storage.opening import read_lines
 
 
 class Tsv(Kind):
-    """Tab-separated values; what a line lacks is found when it is read."""
+    """Tab-separated values; a missing column is found when its line is read."""
 
     def pairs(self, settings: TsvFile, data: Data, split: str) -> Pairs:
         path, columns = Path(settings.path), columns_of(settings)
@@ -19,7 +19,7 @@ class Tsv(Kind):
             fields, where = line.split("\t"), f"{path}:{number}"
             if last >= len(fields):
                 raise InputError(
-                    f"no column {last} (columns count from 0; this line has {len(fields)}), "
-                    f"{where}, correct the line or the column number"
+                    f"{where} has no column {last}: it has {count(len(fields), 'column')}, counted "
+                    "from 0. Correct the line or the column number."
                 )
             yield pair_of({name: fields[column] for name, column in columns.items()}, where)

@@ -1,16 +1,16 @@
-"""The stages of preparing, a file each, in the order in which `nmt.data.prepare` calls them.
+"""The stages of `nmt prepare`, one per file. `nmt.data.prepare` calls them in order.
 
-What a stage leaves for the next is in the folder .work of the data directory, see `Job`:
+The output of each stage is in the folder .work of the data directory, see `Job`:
 
-    text-*/        cleaned pairs with their hashes, a shard for each 100,000 pairs of a corpus
+    text-*/        cleaned pairs with their hashes, one shard per 100,000 pairs of a corpus
     text-*/kept.npy    which training pairs are the first of their kind
-    tokenizer-*.model  learnt from a bounded sample of what is kept
+    tokenizer-*.model  trained on a bounded sample of the kept pairs
     tokens-*/      the same shards as token ids
-    tokens-*/final/    those with their final names, the tokenizer and the manifest
+    tokens-*/final/    these shards under their final names, the tokenizer and the manifest
 
-The names end in a hash of what the content depends on: text is not cleaned again for another
-vocabulary, and nothing stale is used. Each file has a note beside it with its own hash and counts
-(NAME.json, see `job.finish`), by which a stage makes again only what is missing or damaged.
-`clean_shard` and `encode_shard` turn one piece of input into one file and depend on nothing else,
-so any number of processes gives the same files.
+The names end in a hash of everything that the content depends on, so that the text is not cleaned
+again for another vocabulary, and no outdated file is used. NAME.json beside each file has its hash
+and counts (see `job.finish`), so that a stage repeats only what is missing or damaged. Each call of
+`clean_shard` and `encode_shard` writes one file from its arguments alone, so that any number of
+processes gives the same files.
 """

@@ -1,4 +1,4 @@
-"""Assembling: everything gets its final name, beside the manifest that describes it.
+"""Assembling: all files get their final names, with a manifest.
 
 In: `Job.tokens`, `Job.tokenizer` and the corpora of `data.test`. Out: `Job.final`, complete once it
 has its manifest: the splits, the tokenizer, the raw text of the test set.
@@ -20,15 +20,15 @@ from nmt.storage.names import SHORTLIST, TEST_SET, TOKENIZER
 
 
 def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
-    """Gives the token shards their final names, beside the tokenizer and the manifest.
+    """Collects the token shards under their final names, the tokenizer and the manifest.
 
     Args:
-        warnings: those of `inspect_corpora`, for the manifest.
+        warnings: of `inspect_corpora`, for the manifest.
 
     Raises:
         InputError: no training pair is left.
     """
-    if job.final.exists():  # of an interrupted call
+    if job.final.exists():  # from an interrupted call
         shutil.rmtree(job.final)
     entries = {split: _collect(job, split) for split in ("train", "validation")}
     if not entries["train"]:
@@ -55,14 +55,14 @@ def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
 
 
 def _target_symbols(job: Job) -> list[str]:
-    """The symbols that a training target holds: the others are never generated."""
+    """Returns the symbols that occur in training targets; others are never generated."""
     counts = [counts_of_file(job.token_shard(text)) for _, text in job.text_shards("train")]
     symbols = job.tokenizer_settings.symbols
     return [symbol for symbol in symbols if any(count.get(in_targets(symbol)) for count in counts)]
 
 
 def _collect(job: Job, split: str) -> list[dict[str, Any]]:
-    """Links a split's token shards into the final folder; the manifest's entry for each."""
+    """Links a split's token shards into the final folder; returns their manifest entries."""
     found = [
         (path, counts, entry.corpus.weight)
         for entry, text in job.text_shards(split)
@@ -82,7 +82,7 @@ def _collect(job: Job, split: str) -> list[dict[str, Any]]:
 
 
 def _link(path: Path, name: Path) -> None:
-    """Gives a file a second name; on a file system that has no hard links, copies it."""
+    """Creates a hard link; copies the file if the file system has no hard links."""
     try:
         os.link(path, name)
     except OSError:

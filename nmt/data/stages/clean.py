@@ -1,8 +1,8 @@
-"""Cleaning: corpora become shards of normalized pairs, with counts of what was dropped and why.
+"""Cleaning: corpora become shards of normalized pairs, with counts of dropped pairs by rule.
 
-In: the corpora. Out: in `Job.text`, for each corpus its shards, each with its note, and last of all
-a marker with their number. Validation and test come first: a training pair must not
-give away one of theirs.
+In: the corpora. Out: in `Job.text`, the shards of each corpus with their counts, and finally a
+marker with the number of shards. Validation and test come first, because training pairs that leak
+one of their pairs are dropped.
 """
 
 from collections import Counter
@@ -19,11 +19,11 @@ from nmt.data.pair import TextPair
 from nmt.data.stages.job import CorpusEntry, Job, finish, is_finished, load, save
 from nmt.errors import Note
 
-SHARD_PAIRS = 100_000  # pairs read for each shard; fewer remain in it
+SHARD_PAIRS = 100_000  # pairs read per shard, before any are dropped
 
 
 def clean(job: Job, note: Note) -> None:
-    """Cleans each corpus that is not clean yet."""
+    """Cleans each corpus that is not cleaned yet."""
     job.text.mkdir(parents=True, exist_ok=True)
     for entry in (*job.of("validation"), *job.of("test")):
         _clean_corpus(job, entry, None, note)
@@ -62,10 +62,10 @@ def _clean_corpus(
 
 
 def _held_out_pairs(path: Path, entry: CorpusEntry) -> Iterator[tuple[str, str]]:
-    """What `clean_shard` has written, without the prefix.
+    """Yields the pairs that `clean_shard` wrote, without the prefix.
 
-    A prefix may be a direction, and training may have the other one: then each pair is yielded in
-    reverse too.
+    If there is a prefix, each pair is also yielded in reverse: the prefix may stand for a
+    direction, and training may have the other direction.
     """
     batch, prefix = shards.read_text(path), entry.corpus.source_prefix
     sources = (without_prefix(prefix, text) for text in batch.column("source").to_pylist())
@@ -87,10 +87,10 @@ def clean_shard(
 
     Args:
         pairs: raw.
-        held_out: what training pairs must not give away; None for validation and test pairs,
-            of which only those with an empty side are dropped.
-        output: the Arrow file; the counts are in its note.
-        source_prefix: written before each source, after the rules have seen it.
+        held_out: pairs that training pairs must not leak; None for validation and test pairs,
+            which are dropped only if a side is empty.
+        output: the Arrow file; the counts are written beside it, see `finish`.
+        source_prefix: prepended to each source after the rules are applied.
     """
     counts: Counter[str] = Counter()
     kept = []

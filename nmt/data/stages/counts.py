@@ -1,4 +1,4 @@
-"""How many pairs of each corpus were kept and dropped: for the manifest, a table, an error."""
+"""Counts of kept and dropped pairs per corpus, for the manifest, a table and an error."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from nmt.errors import InputError, Note
 
 
 def counts_of(job: Job, entry: CorpusEntry) -> Counter[str]:
-    """What became of the pairs of a corpus, summed over its shards."""
+    """Returns the counts of a corpus, summed over its shards."""
     total: Counter[str] = Counter()
     for owner, text in job.text_shards(entry.split):
         if owner == entry:
@@ -22,17 +22,17 @@ def counts_of(job: Job, entry: CorpusEntry) -> Counter[str]:
 
 
 def nothing_left(job: Job) -> InputError:
-    """What to raise when cleaning, or encoding, has dropped every training pair."""
+    """Returns the error to raise if cleaning or encoding dropped every training pair."""
     counts = sum((counts_of(job, entry) for entry in job.of("train")), Counter[str]())
     dropped = ", ".join(f"{rule}: {counts[rule]:,}" for rule in cleaning.RULES if counts[rule])
     return InputError(
-        f"no training pair is left after cleaning (dropped: {dropped}), data.train, "
-        "check what these corpora hold"
+        f"No training pair is left after cleaning (dropped: {dropped}). Check the corpora of "
+        "data.train."
     )
 
 
 def facts_of(entry: CorpusEntry, counts: Counter[str]) -> dict[str, Any]:
-    """A corpus as the manifest has it."""
+    """Returns the manifest entry of a corpus."""
     return {
         "split": entry.split,
         "corpus": describe(entry.corpus),
@@ -45,7 +45,7 @@ def facts_of(entry: CorpusEntry, counts: Counter[str]) -> dict[str, Any]:
 
 
 def report_counts(job: Job, counts: Sequence[Counter[str]], note: Note) -> None:
-    """Reports a table: a row for each rule, a column for each corpus, whose `counts` it is."""
+    """Reports a table with a row per rule and a column per corpus, from the `counts` of each."""
     rows = {"pairs read": "read"} | {rule: rule for rule in cleaning.RULES}
     rows |= {"pairs kept": "kept"} | {f"repaired: {kind}": kind for kind in cleaning.REPAIRS}
     cells = [["", *(entry.title for entry in job.entries)]]

@@ -1,4 +1,4 @@
-"""Deduplicating: of equal training pairs, within a corpus or in several, the first is kept.
+"""Deduplicating: keeps the first of equal training pairs, within and across corpora.
 
 In: the hashes in the training shards of `Job.text`. Out: kept.npy beside them.
 """
@@ -14,7 +14,7 @@ from nmt.storage import atomic
 
 
 def deduplicate(job: Job) -> np.ndarray:
-    """Which of all training pairs, in order of the shards, are the first of their kind: bool."""
+    """Returns which training pairs are kept: (pairs,) bool, in the order of the shards."""
     path = job.text / "kept.npy"
     if not is_finished(path):
         hashes = [

@@ -1,8 +1,8 @@
 """Encoding: shards of text become shards of token ids.
 
 In: the shards of `Job.text` for training and validation, which of their pairs are kept, and
-`Job.tokenizer`. Out: in `Job.tokens`, the same shards as token ids, and a note of counts beside
-each. Test text stays text.
+`Job.tokenizer`. Out: in `Job.tokens`, the same shards as token ids, with counts beside each. Test
+text stays text.
 """
 
 import math
@@ -23,7 +23,7 @@ from nmt.data.stages.job import Job, finish, is_finished
 from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.errors import Note
 
-_BATCH = 10_000  # pairs whose ids are Python objects at a time
+_BATCH = 10_000  # pairs held as Python lists of ids at a time
 
 
 def encode(job: Job, kept: np.ndarray, note: Note) -> None:
@@ -62,11 +62,11 @@ def encode_shard(
     """Turns a shard of text into one of token ids, and writes it with its counts.
 
     Args:
-        text: a file of `shards.write_text`.
-        kept: (pairs,) bool, which of them to take; all if None.
+        text: a file that `shards.write_text` wrote.
+        kept: (pairs,) bool, which pairs to take; None: all.
         tokenizer: for both sides.
-        max_length: pairs with more tokens on a side, EOS included, are dropped; None: no bound.
-        output: the Arrow file, not written if no pair is left; the counts are in its note.
+        max_length: pairs with more tokens on a side, EOS included, are dropped; None: no limit.
+        output: the Arrow file, not written if no pair is left; the counts are written beside it.
     """
     batch, limit = shards.read_text(text), math.inf if max_length is None else max_length
     rows = np.arange(len(batch)) if kept is None else np.flatnonzero(kept)
@@ -93,12 +93,12 @@ def encode_shard(
 
 
 def in_targets(symbol: str) -> str:
-    """The count of a shard that says whether its targets hold a symbol."""
+    """Returns the name of the count that is positive if a shard's targets have a symbol."""
     return f"{symbol} in targets"
 
 
 def _encoded(pairs: Sequence[TextPair], tokenizer: Tokenizer) -> Iterator[TokenPair]:
-    """Yields pairs with token ids in place of text, and the same columns."""
+    """Yields the pairs as token ids, with the same extra columns."""
     sources, targets = (
         tokenizer.encode_batch([pair.source for pair in pairs]),
         tokenizer.encode_batch([pair.target for pair in pairs]),

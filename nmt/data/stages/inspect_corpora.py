@@ -1,6 +1,6 @@
-"""Inspecting the first pairs of each corpus, before the long work.
+"""Inspecting the first pairs of each corpus, before the long stages.
 
-In: the corpora. Out: warnings, for a person and for the manifest.
+In: the corpora. Out: warnings, for the user and the manifest.
 """
 
 from itertools import islice
@@ -13,14 +13,14 @@ from nmt.errors import Note
 
 
 def inspect_corpora(job: Job, note: Note) -> list[str]:
-    """Warns of text in another language, and of training text that looks wrong.
+    """Warns about text in another language and about training text that looks faulty.
 
     Raises:
         InputError: a corpus cannot be read.
     """
     samples = [_sample(job, entry) for entry in job.entries]
     data = job.data
-    # a corpus with a prefix may be of another pair of languages, or of this one in reverse
+    # a corpus with a prefix may be of another language pair, or of this one in reverse
     usual = [
         sample
         for entry, sample in zip(job.entries, samples, strict=True)
@@ -29,14 +29,14 @@ def inspect_corpora(job: Job, note: Note) -> list[str]:
     found = languages.misplaced(usual, data.source_language, data.target_language)
     for entry, (name, *sides) in zip(job.entries, samples, strict=True):
         if entry.split == "train":
-            found += [f"{what}, {name}, {remedy}" for what, remedy in suspicions(*sides)]
+            found += [f"In {name}, {what}. {remedy}" for what, remedy in suspicions(*sides)]
     for warning in found:
         note(f"nmt: warning: {warning}")
     return found
 
 
 def _sample(job: Job, entry: CorpusEntry) -> languages.Sample:
-    """A corpus's name, and source and target of its first pairs, normalized; no empty ones."""
+    """Returns a corpus's name, and its first pairs, normalized, without empty ones."""
     pairs = read_corpus(entry.corpus, job.data, entry.split)
     normal = (tuple(map(cleaning.normalize, pair)) for pair in islice(pairs, SAMPLE_PAIRS))
     kept = [pair for pair in normal if not cleaning.is_empty(*pair)]

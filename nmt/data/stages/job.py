@@ -1,4 +1,4 @@
-"""The job of preparing: what is made from what, and the intermediate files and their notes."""
+"""The job of `nmt prepare`: its input, its intermediate files and their records."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from nmt.data import shards
 from nmt.storage import atomic, manifest
 from nmt.storage.names import SHORTLIST, WORK
 
-RECIPE = 1  # raised when the same input and settings would give other bytes
+RECIPE = 1  # increased when the same input and settings would give other bytes
 
 
 @dataclass(frozen=True)
@@ -22,37 +22,37 @@ class CorpusEntry:
     """A corpus with its place in the configuration."""
 
     split: str  # train, validation or test
-    number: int  # in its list, from 0
+    number: int  # index in the list of its split
     corpus: Corpus
 
     @property
     def title(self) -> str:
-        """As messages have it: train 1."""
+        """Returns the name in messages, such as "train 1"."""
         return f"{self.split} {self.number + 1}"
 
     def shard(self, folder: Path, index: int) -> Path:
-        """Where its shard `index` is, of text or of token ids."""
+        """Returns the path of shard `index`, of text or of token ids."""
         return folder / f"{self.split}-{self.number:03}-{index:05}.arrow"
 
     def marker(self, folder: Path) -> Path:
-        """Says how many text shards the corpus has, once all are written."""
+        """Returns the file with the number of text shards, written after the last shard."""
         return folder / f"{self.split}-{self.number:03}.json"
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is prepared from what, and where the intermediate files are."""
+    """The input of `nmt prepare`, and the paths of its intermediate files."""
 
     data: Data
     tokenizer_settings: Tokenizer
     directory: Path
     entries: tuple[CorpusEntry, ...]
-    origin: dict[str, Any]  # settings and hashes of input files: all that the result depends on
-    given_tokenizer: Path | None = None  # taken instead of learning one
-    processes: int = 1  # the result does not depend on it
+    origin: dict[str, Any]  # settings and hashes of input files, which determine the result
+    given_tokenizer: Path | None = None  # used instead of training one
+    processes: int = 1  # does not affect the result
 
     def of(self, split: str) -> list[CorpusEntry]:
-        """The corpora of a split, in order."""
+        """Returns the corpora of a split, in order."""
         return [entry for entry in self.entries if entry.split == split]
 
     @property
@@ -85,11 +85,11 @@ class Job:
 
     @property
     def final(self) -> Path:
-        """The folder of what is ready to be published."""
+        """The folder of the files that `publish` moves."""
         return self.tokens / "final"
 
     def text_shards(self, split: str) -> list[tuple[CorpusEntry, Path]]:
-        """The files of cleaned text, in order, each with its corpus."""
+        """Returns the files of cleaned text, in order, each with its corpus."""
         return [
             (entry, entry.shard(self.text, index))
             for entry in self.of(split)
@@ -97,11 +97,11 @@ class Job:
         ]
 
     def token_shard(self, text: Path) -> Path:
-        """The file for the token ids of a text shard."""
+        """Returns the file for the token ids of a text shard."""
         return self.tokens / text.name
 
     def training_text(self, kept: np.ndarray) -> Iterator[tuple[Path, np.ndarray]]:
-        """Each file of the training split with its own piece of `kept`, see `deduplicate`."""
+        """Yields each training text file with its part of `kept`, see `deduplicate`."""
         start = 0
         for _, path in self.text_shards("train"):
             end = start + len(shards.read_text(path))
@@ -109,7 +109,7 @@ class Job:
             start = end
 
     def remove_leftovers(self) -> None:
-        """Removes half-written files of ended processes, and folders of the work without any."""
+        """Removes unfinished files of ended processes, and then empty folders in `work`."""
         atomic.remove_leftovers(self.directory)
         for folder in sorted([self.work, *self.work.rglob("*/")], reverse=True):  # deepest first
             atomic.remove_leftovers(folder)
@@ -118,28 +118,28 @@ class Job:
 
 
 def short_hash(value: Any) -> str:
-    """12 hexadecimal digits that name a JSON value."""
+    """Returns 12 hexadecimal digits that identify a JSON value."""
     return manifest.value_hash(value)[:12]
 
 
 def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
-    """Writes NAME.json beside a file, last of all: the note that it is finished.
+    """Writes NAME.json beside a file, to record that it is finished.
 
     Args:
-        path: the file, or where it would be if it had any content.
-        counts: what `counts_of_file` gives.
+        path: of the file, which is missing if it would be empty.
+        counts: what `counts_of_file` will return.
     """
     save(path.with_suffix(".json"), {"sha256": _hash(path), "counts": counts or {}})
 
 
 def is_finished(path: Path) -> bool:
-    """Whether a file is as `finish` found it; one that is lost or damaged has to be made again."""
+    """Returns whether a file is unchanged since `finish`; otherwise it has to be made again."""
     note = load(path.with_suffix(".json"))
     return "sha256" in note and note["sha256"] == _hash(path)
 
 
 def counts_of_file(path: Path) -> Mapping[str, int]:
-    """What `finish` was given; nothing if the file is not finished."""
+    """Returns the counts passed to `finish`; empty if the file is not finished."""
     return load(path.with_suffix(".json")).get("counts", {})
 
 
@@ -148,7 +148,7 @@ def _hash(path: Path) -> str | None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """What `save` has written; empty if it is lost or damaged."""
+    """Returns what `save` wrote; empty if the file is missing or damaged."""
     try:
         return json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):

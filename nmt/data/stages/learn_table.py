@@ -1,4 +1,4 @@
-"""Learning the shortlist, where `data.shortlist` asks for it.
+"""Learning the shortlist, if `data.shortlist` is set.
 
 In: the training shards of `Job.tokens`. Out: `Job.shortlist`.
 """
@@ -11,7 +11,7 @@ from nmt.storage import atomic
 
 
 def learn_table(job: Job, note: Note) -> None:
-    """Learns the shortlist from the training pairs, if it is wanted and not there yet."""
+    """Learns the shortlist from the training pairs, if it is requested and not finished."""
     if not job.data.shortlist or is_finished(job.shortlist):
         return
     note("learning a shortlist")

@@ -1,8 +1,8 @@
-"""Publishing: what is finished moves under its final names.
+"""Publishing: moves the finished files into the data directory.
 
-In: `Job.final`. Out: `Job.directory`. The former manifest is removed first and the new one comes
-last, since data without a manifest do not count. Only files that prepare has made are replaced, and
-no link is followed.
+In: `Job.final`. Out: `Job.directory`. The former manifest is removed first and the new one is moved
+last, because data without a manifest does not count. Only files that nmt prepare made are replaced,
+and no link is followed.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from nmt.storage.opening import entries
 _PUBLISHED = (TOKENIZER, SHORTLIST, TRAIN, VALIDATION, TEST_SET)  # and the manifest
 _TEMPORARY = re.escape(atomic.PREFIX) + ".*"
 _SPLIT = r"data-\d{5}-of-\d{5}\.arrow|state\.json|dataset_info\.json|cache-.*|" + _TEMPORARY
-_ENTRIES = {  # what the folders that are replaced hold, if they are ours
+_ENTRIES = {  # names of our files in each folder that is replaced
     TRAIN: _SPLIT,
     VALIDATION: _SPLIT,
     TEST_SET: r"source\.txt|target\.txt|" + _TEMPORARY,
@@ -32,8 +32,8 @@ def refuse_what_is_not_ours(job: Job) -> None:
     """Checks the data directory before the first stage.
 
     Raises:
-        InputError: a name that `publish` gives, or that of the work, belongs to a link, or to
-            files that prepare has not made.
+        InputError: a path that `publish` or a stage would write is a link, or has files that nmt
+            prepare did not make.
     """
     for name in (*_PUBLISHED, WORK, USED_BY):
         atomic.refuse_link(job.directory / name)
@@ -43,7 +43,7 @@ def refuse_what_is_not_ours(job: Job) -> None:
                 raise _not_ours(path)
     if manifest.is_foreign(job.directory):
         raise _not_ours(job.directory / manifest.NAME)
-    # in this order: another process, publishing, moves the manifest before it removes the work
+    # in this order: `publish` in another process moves the manifest before it removes the work
     if job.work.exists() or PreparedData.is_in(job.directory):
         return
     for name in _PUBLISHED:
@@ -53,12 +53,12 @@ def refuse_what_is_not_ours(job: Job) -> None:
 
 def _not_ours(path: Path) -> InputError:
     return InputError(
-        f"not made by nmt prepare, {path}, move it away, or name another data.directory"
+        f"{path} was not made by nmt prepare. Move it away, or name another data.directory."
     )
 
 
 def publish(job: Job) -> None:
-    """Gives the data their final names and removes the work; may be called again."""
+    """Moves the data to their final names and removes the work; may be repeated."""
     described = manifest.read(job.final, "data")["files"]
     (job.directory / manifest.NAME).unlink(missing_ok=True)
     for name in (*_PUBLISHED, manifest.NAME):
@@ -73,13 +73,13 @@ def publish(job: Job) -> None:
 
 
 def discard_work(job: Job) -> None:
-    """Removes all that the stages have made so far."""
+    """Removes everything that the stages have made so far."""
     atomic.remove(job.work)
 
 
 def remove_work(job: Job) -> None:
-    """Removes what the last call left if it was killed at its very end."""
-    if job.tokens.exists():  # not what an interrupted preparation of other settings left
-        # If the lock is held, its holder prepares other settings there.
+    """Removes the work that the last call left if it was killed just before the end."""
+    if job.tokens.exists():  # otherwise the work is of an interrupted call with other settings
+        # If the lock is held, another process is preparing other settings there.
         with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):
             atomic.remove(job.work)

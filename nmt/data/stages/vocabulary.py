@@ -1,7 +1,7 @@
-"""Learning the vocabulary from a bounded sample of the text that is kept.
+"""Training the tokenizer on a bounded sample of the kept text.
 
-In: the training shards of `Job.text` and which of their pairs are kept; or a tokenizer that was
-given. Out: `Job.tokenizer`.
+In: the training shards of `Job.text` and which of their pairs are kept, or a given tokenizer. Out:
+`Job.tokenizer`.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,19 @@ from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.errors import InputError, Note
 from nmt.storage import atomic
 
-SAMPLE_SENTENCES = 2_000_000  # the tokenizer learns from at most so many, half of each language
-SAMPLE_BYTES = 300_000_000  # and from about so much text; learning takes 3.5 times the memory
-# From so much text on, a vocabulary is learnt in a process of its own: sentencepiece keeps its
-# memory, and a signal has no effect until it has finished.
+SAMPLE_SENTENCES = 2_000_000  # maximum, half of each language
+SAMPLE_BYTES = 300_000_000  # approximate maximum; training takes 3.5 times as much memory
+# With this much text or more, the tokenizer is trained in another process: sentencepiece does not
+# return its memory, and reacts to a signal only after it has finished.
 _LEARN_APART_BYTES = 20_000_000
 
 
 def learn_vocabulary(job: Job, note: Note) -> None:
-    """Learns the vocabulary, or takes the tokenizer that was given.
+    """Trains the tokenizer, or copies the given one.
 
     Raises:
-        InputError: the text does not suffice for the vocabulary, or the tokenizer does not fit it.
+        InputError: the vocabulary size does not fit the text, or the given tokenizer differs from
+            the settings.
     """
     if is_finished(job.tokenizer):
         return
@@ -38,14 +39,14 @@ def learn_vocabulary(job: Job, note: Note) -> None:
         if tokenizer.symbols != settings.symbols:
             theirs, ours = (" ".join(of) or "none" for of in (tokenizer.symbols, settings.symbols))
             raise InputError(
-                f"tokenizer.symbols is {ours}, the tokenizer to use has {theirs}, {given}, "
-                "leave it out, or set it so too"
+                f"tokenizer.symbols is {ours}, but the given tokenizer {given} has {theirs}. "
+                "Set tokenizer.symbols to the same."
             )
         found = tokenizer.vocabulary_size
         if found != size:
             raise InputError(
-                f"tokenizer.vocabulary_size is {size:,}, the tokenizer to use has {found:,} "
-                f"pieces, {given}, set it to {found}"
+                f"tokenizer.vocabulary_size is {size:,}, but the given tokenizer {given} has "
+                f"{found:,} tokens. Set tokenizer.vocabulary_size to {found}."
             )
         note(f"using the tokenizer {given}")
         atomic.write_file(job.tokenizer, given.read_bytes())
@@ -68,7 +69,7 @@ def _text_bytes(job: Job) -> int:
 
 
 def _sample(job: Job, kept: np.ndarray) -> Iterator[str]:
-    """Sentences for the tokenizer: both sides of evenly spaced pairs of all that are kept."""
+    """Yields sentences for the tokenizer: both sides of evenly spaced kept pairs."""
     total = int(np.count_nonzero(kept))
     wanted = max(1, total * SAMPLE_BYTES // _text_bytes(job))
     wanted = min(total, SAMPLE_SENTENCES // 2, wanted)

@@ -1,7 +1,7 @@
 """The step interface on tensors of fixed shapes and addresses, for CUDA graphs.
 
-A decoding step of the base model launches about 300 kernels, and with few sentences a GPU waits for
-each launch. A CUDA graph launches all kernels at once, but always uses the same shapes and
+A decoding step of the base model launches about 300 kernels, and for few sentences the GPU waits
+for each launch. A CUDA graph launches all kernels at once, but always uses the same shapes and
 addresses. Shapes are therefore rounded up to a few sizes, and the step number is a tensor on the
 device. On other devices the same code runs without a graph.
 
