@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimize import adam, optimizer_step
 from nmt.training.run_log import read_log
+from nmt.training.saving import Writer
 from tests.model.paper import new_model
 from tests.training.children import train
 from tests.training.runs import fingerprint, losses, run
@@ -124,17 +126,17 @@ def test_a_signal_in_a_step_that_diverged_saves_nothing(settings, monkeypatch):
 
 
 class SlowDisk:
-    """Saves when it is told to."""
+    """What the writer's thread does begins when it is told to."""
 
     def __init__(self, monkeypatch):
         self.go, self.threads = threading.Event(), list[str]()
-        self.save = checkpoints.save
-        monkeypatch.setattr(checkpoints, "save", self)
+        write = Writer.write
+        monkeypatch.setattr(Writer, "write", lambda own, deed: write(own, partial(self, deed)))
 
-    def __call__(self, *arguments):
+    def __call__(self, deed):
         assert self.go.wait(60)
         self.threads.append(threading.current_thread().name)
-        self.save(*arguments)
+        deed()
 
 
 def test_steps_go_on_while_a_checkpoint_is_written_and_do_not_change_it(settings, monkeypatch):
@@ -242,13 +244,17 @@ def test_r11_a_full_disk_is_one_line_wherever_it_is_met(
 
 
 def test_where_a_gpu_is_chosen_kernels_are_those_without_surprises(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    """It is the current one, whose generator dropout seeds."""
+    current: list[int] = []
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
     products, was_cudnn = torch.backends.cuda.matmul, torch.backends.cuda.cudnn_sdp_enabled()
     was_reduced = products.allow_bf16_reduced_precision_reduction
     torch.backends.cuda.enable_cudnn_sdp(True)
     try:
-        assert distributed._gpu() == torch.device("cuda", 0)
+        assert distributed._gpu() == torch.device("cuda", 1)
+        assert current == [1]
         assert not torch.backends.cuda.cudnn_sdp_enabled()
         assert not products.allow_bf16_reduced_precision_reduction
     finally:
