@@ -127,6 +127,8 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         def wait_stream(self, other: "Stream") -> None:
             gpu.calls.append(("wait", other.device))
 
+    firsts: dict[int, SimpleNamespace] = {}  # the default stream of each device
+
     def current_stream(device: object = None) -> Any:
         of, entered = (
             current() if device is None else number(device),
@@ -134,7 +136,8 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         )
         if entered and entered.device == of:
             return entered
-        return SimpleNamespace(device=of, wait_stream=lambda other: None)
+        first = SimpleNamespace(device=of, wait_stream=lambda other: None)
+        return firsts.setdefault(of, first)
 
     class Event:
         device: int | None = None

@@ -83,7 +83,8 @@ def test_translating_needs_no_extra_and_others_name_theirs(tmp_path: Path):
     n = len(WITHOUT_EXTRAS.splitlines())
     assert [line.split()[0] for line in told[:n]] == ["0"] * n, told
     for line, extra in zip(told[n:], WITH_EXTRAS.values(), strict=True):
-        assert line.startswith("2 ") and f"pip install 'nmt[{extra}]'" in line.replace("\\", ""), line
+        assert line.startswith("2 "), line
+        assert f"pip install 'nmt[{extra}]'" in line.replace("\\", ""), line
         assert line.count("nmt: error: ") == 1 and "is not installed" in line
     made = {path.name for path in {*place.iterdir()} - before}
     assert made == {"translated", "links", "averaged", "attention.html"}

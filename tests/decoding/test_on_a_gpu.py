@@ -7,9 +7,11 @@ import weakref
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt import translator as translators
 from nmt.data.prepared_data import PreparedData
+from nmt.decoding.beam_search import ToHost
 from nmt.decoding.constraints import ForcedPrefix
 from nmt.decoding.options import SearchOptions
 from nmt.errors import InputError
@@ -116,6 +118,28 @@ def test_a_steps_result_is_awaited_on_its_own_device(gpu, monkeypatch):
     monkeypatch.setattr(step, "is_gpu", lambda device: True)
     event = step._mark(torch.device("cuda", 1))
     assert event and gpu.calls == [("record", 1)]
+
+
+def test_what_comes_to_the_host_is_awaited_on_the_stream_that_copies_it(gpu, monkeypatch):
+    """An event recorded before the copy, or on another stream, comes before the copy is done."""
+    tensor, done, record = torch.arange(3), [], torch.cuda.Event.record
+
+    class Copies(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            if func in (torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default):
+                done.append(("copy", torch.cuda.current_stream(tensor.device)))
+            return func(*args, **kwargs or {})
+
+    def recorded(event, stream=None):
+        done.append(("record", stream or torch.cuda.current_stream()))
+        record(event, stream)
+
+    monkeypatch.setattr(torch.cuda.Event, "record", recorded)
+    with Copies(), torch.cuda.device(tensor.device):
+        on_host = ToHost(tensor)
+    (first, copying), (last, recording) = done
+    assert (first, last) == ("copy", "record") and copying is recording
+    assert on_host.wait().tolist() == tensor.tolist()
 
 
 def test_where_a_gpu_is_chosen_attention_avoids_cudnn(monkeypatch):

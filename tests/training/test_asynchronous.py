@@ -4,6 +4,7 @@ import errno
 import os
 import signal
 import threading
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from nmt.training.distributed import Ranks
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimizers import new_optimizer
 from nmt.training.run_log import read_log
+from nmt.training.saving import CheckpointWriter
 from nmt.training.step import optimizer_step
 from tests.model.paper import new_model
 from tests.training.children import train
@@ -130,13 +132,15 @@ class SlowDisk:
 
     def __init__(self, monkeypatch):
         self.go, self.threads = threading.Event(), list[str]()
-        self.save = checkpoints.save
-        monkeypatch.setattr(checkpoints, "save", self)
+        begin = CheckpointWriter._write
+        monkeypatch.setattr(
+            CheckpointWriter, "_write", lambda own, write: begin(own, partial(self, write))
+        )
 
-    def __call__(self, *arguments):
+    def __call__(self, write):
         assert self.go.wait(60)
         self.threads.append(threading.current_thread().name)
-        self.save(*arguments)
+        write()
 
 
 def test_steps_go_on_while_a_checkpoint_is_written_and_do_not_change_it(settings, monkeypatch):
@@ -244,13 +248,17 @@ def test_r11_a_full_disk_is_one_line_wherever_it_is_met(
 
 
 def test_where_a_gpu_is_chosen_kernels_are_those_without_surprises(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(torch.cuda, "set_device", lambda _: None)
+    """It is the current one, whose generator dropout seeds."""
+    current: list[int] = []
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
     products, was_cudnn = torch.backends.cuda.matmul, torch.backends.cuda.cudnn_sdp_enabled()
     was_reduced = products.allow_bf16_reduced_precision_reduction
     torch.backends.cuda.enable_cudnn_sdp(True)
     try:
-        assert distributed._gpu() == torch.device("cuda", 0)
+        assert distributed._gpu() == torch.device("cuda", 1)
+        assert current == [1]
         assert not torch.backends.cuda.cudnn_sdp_enabled()
         assert not products.allow_bf16_reduced_precision_reduction
     finally:
