@@ -239,7 +239,7 @@ def test_r11_a_full_disk_is_one_line_wherever_it_is_met(
     (tmp_path / "config.yaml").write_text(settings().to_yaml())
     assert main(["train", str(tmp_path / "config.yaml")]) == 5
     [line] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-    assert line.startswith("nmt: error: No space left on device, checkpoints, ")
+    assert line.startswith("nmt: error: No space left on device: checkpoints. ")
     assert not (tmp_path / "run/model").exists()
 
 
