@@ -148,8 +148,8 @@ def test_a_run_without_a_checkpoint_takes_other_settings(settings, trained: Trai
     told = [line for line in said if "starts over" in line]
     assert len(told) == 2
     assert told[1] == (
-        f"training.seed is 5, but run {run} was started with 1. It has no checkpoint and begins "
-        "anew."
+        f"training.seed is 5, but run {run} was started with 1. It has no checkpoint and starts "
+        "over."
     )
     assert "seed: 5" in (run / "config.yaml").read_text()
     assert [line["step"] for line in read_log(run) if "event" not in line] == [1, 2, 3, 4]
