@@ -90,6 +90,7 @@ SCRIPTS = {  # what makes all that these scripts make takes long; where they are
     "recipes/paper_figures/paper_figures.py": "recipes/test_paper_figures.py",
     "recipes/at_scale/translate.py": "recipes/test_at_scale.py",
     "recipes/exports/compare.py": "export/test_export.py",
+    "recipes/glossaries/glossaries.py": "recipes/test_glossaries.py",
     "recipes/scaling/scaling.py": "recipes/test_scaling.py",
     "recipes/table3/table3.py": "recipes/test_table3.py",
     "recipes.speed.compare": "recipes/test_speed.py",

@@ -1,10 +1,13 @@
 """How to translate: what a search keeps and forbids, or how samples are drawn."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
+from pathlib import Path
 from typing import NoReturn, TypedDict
 
 from nmt.config import MAX_BEAM
+from nmt.decoding.glossary import Glossary
 from nmt.errors import ArgumentError
 
 _MAX_ALPHA = 100  # as of decoding.length_penalty
@@ -38,6 +41,7 @@ class SearchSettings(TypedDict, total=False):
     seed: int | None
     align: bool
     attention: bool
+    glossary: Glossary | Mapping[str, str] | str | Path | None
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class SearchOptions:
     seed: int | None = None  # of samples; None: 1
     align: bool = False  # find Translation.alignment too
     attention: bool = False  # find Translation.attention too
+    # target terms that translations must contain by their source terms, or a TSV file of both
+    glossary: Glossary | Mapping[str, str] | str | Path | None = None
 
     def __post_init__(self) -> None:
         for name in (*_COUNTS, "seed"):
@@ -86,6 +92,8 @@ class SearchOptions:
         self._in_range("temperature", 0.001, _MAX_TEMPERATURE)
         self._in_range("top_p", 0.001, 1)
         self._in_range("seed", 0, _MAX_SEED)
+        if self.glossary is not None:
+            object.__setattr__(self, "glossary", Glossary.of(self.glossary))
         self._go_together()
 
     @property
@@ -149,6 +157,10 @@ class SearchOptions:
                 f"samples are drawn, not searched for, {{beam}} {{}} with {self._drawn}, leave "
                 "one out", self.beam,
             )  # fmt: skip
+        if self.glossary is not None and self.samples:
+            raise ArgumentError(
+                f"{{glossary}} cannot be combined with {self._drawn}. Remove one of them."
+            )
         if self.mbr is not None and self.n_best > self.mbr:
             raise ArgumentError(
                 "more translations wanted than samples drawn, {n_best} {} with {mbr} {}, "

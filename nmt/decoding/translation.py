@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 # Characters of Chinese and Japanese, which put no blank between sentences: their punctuation, kana,
 # bopomofo, ideographs, full-width and half-width forms.
-_UNSPACED = re.compile(
+UNSPACED = (
     "[\u3001-\u3020\u3030-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003ffff]"
 )
 
 Links = list[tuple[int, int]]  # numbers of a source word and of a word of its translation
+Term = tuple[str, str]  # a source term and its target term, see nmt.decoding.glossary
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Translation:
     token_log_probabilities: list[float] = field(default_factory=list)  # one for each of `tokens`
     attention: list[Attention] | None = None  # if asked for, one for each part
     alternatives: list["Translation"] = field(default_factory=list)  # of `translate`, best first
+    unmet_terms: list[Term] = field(default_factory=list)  # of the glossary, that it does not have
 
 
 @dataclass(frozen=True)
@@ -106,13 +108,14 @@ def _joined(parts: list[Translation]) -> Translation:
         [piece for part in parts for piece in part.pieces],
         [value for part in parts for value in part.token_log_probabilities],
         _joined_attention(parts),
+        unmet_terms=[term for part in parts for term in part.unmet_terms],
     )
 
 
 def _joined_texts(texts: list[str]) -> str:
     """Consecutive texts as one: with blanks, but for Chinese or Japanese on either side."""
     gaps = [
-        "" if _UNSPACED.match(before[-1]) or _UNSPACED.match(after) else " "
+        "" if re.match(UNSPACED, before[-1]) or re.match(UNSPACED, after) else " "
         for before, after in pairwise(texts)
     ]
     return "".join(chain(*zip_longest(texts, gaps, fillvalue="")))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 KIND = "ctranslate2"  # of the manifest
 POSITIONS = 4096  # of a sinusoidal table: CTranslate2 reports a longer text as an error
 _BATCH = 64  # parts of similar length
-_NOT_HERE = ("sample", "mbr", "align", "attention")
+_NOT_HERE = ("sample", "mbr", "align", "attention", "glossary")
 
 _Part = tuple[list[int], list[int]]  # token ids of a part of a text, and of its prefix
 

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
+from nmt.decoding.translation import Term
 from nmt.documents.markup import Form, Markup
 from nmt.documents.passages import Passage, Progress, Translates, translate_passages
 from nmt.errors import ArgumentError, Note, count, naming
@@ -162,6 +163,7 @@ def translate_stream(
         told = "translated in parts, longer than the model takes:"
         _warn(note, told, writer.lines_in_parts, name)
     _warn_of_doubtful(note, writer.doubtful, name)
+    _warn_of_unmet_terms(note, writer.unmet_terms, name)
 
 
 def _warn(note: Note, what: str, lines: int, name: str) -> None:
@@ -174,6 +176,15 @@ def _warn_of_doubtful(note: Note, lines: list[int], name: str) -> None:
     numbers = ", ".join(map(str, lines[:_TOLD])) + (", ..." if len(lines) > _TOLD else "")
     what = "translations that repeat themselves or are far longer than their source:"
     note(f"nmt: warning: {what} {count(len(lines), 'line')} ({numbers}), {name}")
+
+
+def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -> None:
+    """Names each line and term once: the user has to correct all of them."""
+    for line, (source, target) in dict.fromkeys(unmet):
+        note(
+            f"nmt: warning: Line {line} of {name}: The translation does not contain "
+            f'"{target}" for "{source}".'
+        )
 
 
 def _progress(
@@ -238,6 +249,7 @@ def _translate_markup(
     target.write(markup.written(found).encode())
     target.flush()
     _warn_of_doubtful(note, markup.doubtful_lines(found), name)
+    _warn_of_unmet_terms(note, markup.unmet_terms(found), name)
 
 
 def _check_together(
