@@ -129,8 +129,8 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
         for file in files
     }
     origin = {"recipe": jobs.RECIPE, "settings": settings_of(config), "inputs": inputs}
-    if tokenizer:
-        origin["given_tokenizer"] = manifest.file_hash(tokenizer)
+    if given := tokenizer or config.tokenizer.model:
+        origin["given_tokenizer"] = manifest.file_hash(Path(given))
     return Job(config, Path(config.data.directory), parts, origin, tokenizer, processes)
 
 

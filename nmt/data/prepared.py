@@ -192,7 +192,7 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
 def settings_of(config: Config) -> dict[str, Any]:
     """The settings that prepared data depend on, as their manifest has them."""
     data = config.data.model_dump(mode="json", exclude={"directory"})
-    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json")}
+    return {"data": data, "tokenizer": config.tokenizer.model_dump(mode="json", exclude_none=True)}
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
