@@ -272,8 +272,8 @@ def follow(command: Command, monkeypatch) -> None:
             run(arguments, command, monkeypatch)
     elif command.program == "python" and command.text != "python":
         script(shlex.split(command.text)[1:])
-    elif command.program == "sed":
-        *words, _, output = shlex.split(command.text)  # sed ... > file
+    elif command.program in ("printf", "sed"):
+        *words, _, output = shlex.split(command.text)  # > file
         Path(output).write_bytes(subprocess.run(words, capture_output=True, check=True).stdout)
     elif command.is_block:
         assert command.program in OTHERS, "no test runs it, and the document does not say why"
