@@ -112,6 +112,16 @@ def test_terms_are_kept_in_any_beam_or_batch(sentences, beam):
         assert_same(hypotheses, found_for([sentence])[0])
 
 
+def test_terms_among_the_tokens_of_a_shortlist():
+    shortlist = np.array([0, 1, 2, 3, 4, 6, SUFFIX])
+    terms = Terms([(4, 6), (6,)], KINDS, 2).among(shortlist)
+    assert terms.phrases == [(4, 5), (5,)] and terms.max_stops == 2
+    assert [of_all.tolist() for of_all in terms.kinds] == [
+        of_all[shortlist].tolist() for of_all in KINDS
+    ]
+    assert terms.kinds.begins_inside.tolist() == [False] * 6 + [True]
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [
