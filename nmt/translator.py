@@ -4,7 +4,7 @@ import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path
 from typing import Self, Unpack, get_args, overload
@@ -19,9 +19,11 @@ from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.decoding.alignment import cross_attention, links, word_of_each_token
 from nmt.decoding.batched_search import BatchedSearch, Progress, SearchInput
 from nmt.decoding.beam_search import NEVER_GENERATED, Hypothesis
+from nmt.decoding.glossary import Glossary, token_kinds, unmet
 from nmt.decoding.mbr import expected_chrf
 from nmt.decoding.options import SearchOptions, SearchSettings
 from nmt.decoding.score import ScoredTranslation, score_translations
+from nmt.decoding.term_banks import Terms, TokenKinds
 from nmt.decoding.translation import (
     EMPTY,
     Attention,
@@ -293,11 +295,64 @@ class Translator:
             for number, line in enumerate(lines)
             for place, part in enumerate(line)
         ]
-        in_order = iter(self.search.find(parts, options, progress))
-        found = [[self._translations(next(in_order), options) for _ in line] for line in lines]
+        of_parts = [
+            self._translations(hypotheses, options)
+            for hypotheses in self.search.find(parts, options, progress)
+        ]
+        glossary = None if options.glossary is None else Glossary.of(options.glossary)
+        if glossary:
+            self._keep_terms(parts, of_parts, glossary, options)
+        in_order = iter(of_parts)
+        found = [[next(in_order) for _ in line] for line in lines]
         if options.align or options.attention:
             self._add_attention(sentences, lines, found, options)
-        return [_listed(parts, options) for parts in found]
+        best = [_listed(parts, options) for parts in found]
+        if not glossary:
+            return best
+        return [
+            [replace(each, unmet_terms=unmet(glossary.required(text), each.text)) for each in some]
+            for text, some in zip(sentences, best, strict=True)
+        ]
+
+    def _keep_terms(
+        self,
+        parts: Sequence[SearchInput],
+        found: list[list[Translation]],
+        glossary: Glossary,
+        options: SearchOptions,
+    ) -> None:
+        """Searches again for parts whose best translation lacks a required term.
+
+        All other parts keep their best translation. Each part loses the translations that have
+        fewer of the terms than its best one.
+        """
+        required = [glossary.required(self._text(part.tokens)) for part in parts]
+        lacking = [i for i, some in enumerate(found) if unmet(required[i], some[0].text)]
+        targets = dict.fromkeys(target for i in lacking for _, target in required[i])
+        ids = dict(zip(targets, self.tokenizer.encode_batch(list(targets)), strict=True))
+        again = [
+            replace(parts[i], terms=self._terms(parts[i], [ids[t] for _, t in required[i]]))
+            for i in lacking
+        ]
+        for i, hypotheses in zip(lacking, self.search.find(again, options), strict=True):
+            new = self._translations(hypotheses, options)
+            if len(unmet(required[i], new[0].text)) < len(unmet(required[i], found[i][0].text)):
+                found[i] = new
+        for terms, some in zip(required, found, strict=True):
+            best = len(unmet(terms, some[0].text))
+            some[1:] = [each for each in some[1:] if len(unmet(terms, each.text)) <= best]
+
+    def _terms(self, part: SearchInput, phrases: list[list[int]]) -> Terms:
+        """Returns the terms that fit into the maximum length of its translation, as token ids."""
+        phrases = sorted(phrases, key=len)
+        while sum(map(len, phrases)) >= self.search.limit(part) - len(part.prefix):
+            phrases.pop()
+        stops = int(self._kinds.stops[part.tokens].sum())
+        return Terms(phrases, self._kinds, max(stops - 1, 0))
+
+    @cached_property
+    def _kinds(self) -> TokenKinds:
+        return token_kinds(self.tokenizer)
 
     def next_tokens(self, text: str, prefix: str = "", k: int = 10) -> list[NextToken]:
         """Returns the k most likely next tokens of a translation after `prefix`.

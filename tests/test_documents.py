@@ -90,6 +90,7 @@ SCRIPTS = {  # what makes all that these scripts make takes long; where they are
     "recipes/paper_figures/paper_figures.py": "recipes/test_paper_figures.py",
     "recipes/at_scale/translate.py": "recipes/test_at_scale.py",
     "recipes/exports/compare.py": "export/test_export.py",
+    "recipes/glossaries/glossaries.py": "recipes/test_glossaries.py",
     "recipes/scaling/scaling.py": "recipes/test_scaling.py",
     "recipes/table3/table3.py": "recipes/test_table3.py",
     "recipes.speed.compare": "recipes/test_speed.py",
@@ -271,8 +272,8 @@ def follow(command: Command, monkeypatch) -> None:
             run(arguments, command, monkeypatch)
     elif command.program == "python" and command.text != "python":
         script(shlex.split(command.text)[1:])
-    elif command.program == "sed":
-        *words, _, output = shlex.split(command.text)  # sed ... > file
+    elif command.program in ("printf", "sed"):
+        *words, _, output = shlex.split(command.text)  # > file
         Path(output).write_bytes(subprocess.run(words, capture_output=True, check=True).stdout)
     elif command.is_block:
         assert command.program in OTHERS, "no test runs it, and the document does not say why"

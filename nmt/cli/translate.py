@@ -39,6 +39,11 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prefix-file", type=Path, metavar="F",
                         help="file with a translation prefix per input line, possibly "
                              "empty")  # fmt: skip
+    parser.add_argument("--glossary", type=Path, metavar="F",
+                        help="file with a source term, a tab and its target term on each line: "
+                             "the translation of a line with the source term contains the target "
+                             "term, as it is written; a warning names each line and term for which "
+                             "this was impossible")  # fmt: skip
     parser.add_argument("--no-repeat-ngram", type=positive, metavar="N",
                         help="no sequence of N tokens occurs twice in a "
                              "translation")  # fmt: skip

@@ -112,7 +112,7 @@ def _inherit(content: dict[str, Any], initial: Config) -> None:
 def _misfits(config: Config, initial: Config, origins: Mapping[KeyPath, str]) -> list[str]:
     """Returns a message per setting that contradicts the weights to start from."""
     fixed = {f"model.{name}" for name in Model.model_fields if not name.endswith("dropout")}
-    fixed |= {"tokenizer.vocabulary_size", "tokenizer.symbols"}
+    fixed |= {"tokenizer.vocabulary_size", "tokenizer.symbols", "tokenizer.model"}
     if config.model.positions == "learned":
         fixed |= {"data.max_length"}
     return [

@@ -239,9 +239,17 @@ class Tokenizer(Section):
         "always one token; it counts in vocabulary_size. A symbol that occurs in no training "
         "target never occurs in a translation",
     )
+    model: Word | None = Field(
+        default=None,
+        description="an existing SentencePiece model, BPE or unigram, to use instead of training "
+        "one. Its normalization is kept; pieces for padding, BOS and EOS are added if it has none. "
+        "vocabulary_size is the number of its pieces then",
+    )
 
     @model_validator(mode="after")
     def _symbols_are_sound(self) -> Self:
+        if self.model is not None and self.symbols:
+            raise ValueError("tokenizer.symbols cannot be added to an existing tokenizer.model")
         if fault := _symbols_fault(self.symbols):
             raise ValueError(f"tokenizer.symbols: {fault}")
         return self

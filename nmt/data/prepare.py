@@ -128,8 +128,8 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
         for file in files
     }
     origin = {"recipe": jobs.RECIPE, "settings": settings_of(config), "inputs": inputs}
-    if tokenizer:
-        origin["given_tokenizer"] = manifest.file_hash(tokenizer)
+    if given := tokenizer or config.tokenizer.model:
+        origin["given_tokenizer"] = manifest.file_hash(Path(given))
     directory = Path(config.data.directory)
     return Job(config.data, config.tokenizer, directory, entries, origin, tokenizer, processes)
 

@@ -29,11 +29,11 @@ from nmt.storage.opening import small_file
 # Rarer characters are encoded as bytes. 1 would add thousands of characters of other scripts that
 # occur in web text. With the usual 0.9995, capitals and digits become bytes on 29,000 captions.
 _CHARACTER_COVERAGE = 0.9999
-_MAX_MODEL_BYTES = 50_000_000
+MAX_MODEL_BYTES = 50_000_000
 _MAX_LINE_BYTES = 1 << 20  # sentencepiece skips longer lines; cleaning drops shorter ones already
 
-_UNK_SURFACE = "\ufffd"  # the text of the unknown id
-_BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+UNK_SURFACE = "\ufffd"  # the text of the unknown id
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 # sentencepiece writes a space as U+2581. So U+2581 in a text is escaped as U+F2581 (private use)
 # followed by 1, and U+F2581 as itself followed by 0.
@@ -50,6 +50,8 @@ class Tokenizer:
         vocabulary_size: number of ids, which start at 0.
         model: the model file's content.
         symbols: `tokenizer.symbols` of the configuration, one token each.
+        has_bytes: whether text without a token of its own is encoded as bytes; otherwise it becomes
+            UNK.
         normalize: applied by `encode` first; callers of `decode` apply it to the result.
     """
 
@@ -77,7 +79,7 @@ class Tokenizer:
             NoModelError: the file is missing, damaged, or not written by nmt (status 3).
         """
         try:
-            model = small_file(path, _MAX_MODEL_BYTES)
+            model = small_file(path, MAX_MODEL_BYTES)
         except (FileNotFoundError, IsADirectoryError):
             raise NoModelError(f"{path} does not exist. Restore it from a copy.") from None
         except InputError as error:
@@ -90,13 +92,18 @@ class Tokenizer:
             ) from None
 
     def _checked_symbols(self) -> tuple[str, ...]:
-        """Returns the pieces between the special ids and the bytes; ValueError if these differ."""
+        """Returns the pieces between the special ids and the bytes; ValueError if these differ.
+
+        A model that was trained elsewhere may have no bytes; it has no symbols then.
+        """
         model, pieces = self._processor, self.pieces(range(self.vocabulary_size))
         special = (model.pad_id(), model.bos_id(), model.eos_id(), model.unk_id())
-        first_byte = pieces.index(_BYTES[0]) if _BYTES[0] in pieces else 0
-        if (
-            special != (PAD_ID, BOS_ID, EOS_ID, UNK_ID)
-            or pieces[first_byte : first_byte + len(_BYTES)] != _BYTES
+        first_byte = pieces.index(BYTES[0]) if BYTES[0] in pieces else UNK_ID + 1
+        self.has_bytes: bool = model.is_byte(first_byte)
+        if not self.has_bytes:
+            first_byte = UNK_ID + 1
+        if special != (PAD_ID, BOS_ID, EOS_ID, UNK_ID) or (
+            self.has_bytes and pieces[first_byte : first_byte + len(BYTES)] != BYTES
         ):
             raise ValueError("its special ids or bytes are not where nmt puts them")
         if any(map(needs_repair, pieces)):  # `nmt score --tokens` prints pieces as they are
@@ -143,7 +150,7 @@ class Tokenizer:
         first_byte = UNK_ID + 1 + len(self.symbols)
         return [
             b"" if i in (PAD_ID, BOS_ID, EOS_ID, UNK_ID)
-            else bytes([i - first_byte]) if first_byte <= i < first_byte + 256
+            else bytes([i - first_byte]) if self.has_bytes and first_byte <= i < first_byte + 256
             else self._processor.id_to_piece(int(i)).replace(_SPACE_SIGN, " ").encode()
             for i in ids
         ]  # fmt: skip
@@ -202,7 +209,7 @@ def train_tokenizer(
             bos_id=BOS_ID,
             eos_id=EOS_ID,
             unk_id=UNK_ID,
-            unk_surface=_UNK_SURFACE,
+            unk_surface=UNK_SURFACE,
             user_defined_symbols=list(symbols),
             num_threads=1,
             minloglevel=2,

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import random_numbers, sample
 from nmt.decoding.shortlisted import Shortlisted
+from nmt.decoding.term_banks import TermBanks, Terms
 from nmt.errors import ArgumentError, count, is_out_of_memory
 from nmt.model.devices import as_current, is_gpu
 from nmt.model.special_ids import EOS_ID, PAD_ID
@@ -53,6 +55,8 @@ _GPU_BATCHES = 2  # batches in flight: the GPU computes one while the host ranks
 _ROW_SAMPLES = 8  # maximum samples per row: each also scores the keys of the others
 _FIRST_SEED = 1
 
+_MOST_TIMES_WIDER = 4  # the beam of a sentence with many terms
+
 
 @dataclass(frozen=True)
 class SearchInput:
@@ -60,6 +64,7 @@ class SearchInput:
 
     tokens: list[int]
     prefix: list[int]
+    terms: Terms | None = None  # that its translation must contain
 
 
 class BatchedSearch:
@@ -112,7 +117,7 @@ class BatchedSearch:
             on_step: see `search_step_by_step`; called for every batch.
         """
         copies = -(-options.samples // _ROW_SAMPLES) or 1  # rows per source
-        width = -(-options.samples // copies) or options.width(self.defaults.beam)
+        beam = -(-options.samples // copies) or options.width(self.defaults.beam)
         found: list[list[list[Hypothesis]]] = [[[]] * copies for _ in parts]
         rows = [(index, copy) for index in range(len(parts)) for copy in range(copies)]
 
@@ -125,7 +130,7 @@ class BatchedSearch:
                 under_way,
                 [parts[index] for index, _ in some],
                 [copy for _, copy in some],
-                width,
+                _width(parts[some[0][0]], beam),
                 options,
                 on_step,
             )
@@ -134,7 +139,7 @@ class BatchedSearch:
             if progress:
                 progress(sum(copy == 0 for _, copy in some))
 
-        batches = self._batches([parts[index] for index, _ in rows], width, options)
+        batches = self._batches([parts[index] for index, _ in rows], beam, options)
         # the model's precision applies, not a training loop's autocast
         with as_current(self.device), torch.autocast(self.device.type, enabled=False):
             take_turns(map(search_batch, batches), self.batches_at_once)
@@ -174,9 +179,10 @@ class BatchedSearch:
             return None
         source = [token for part in parts for token in (*part.tokens, EOS_ID)]
         always = {*self.symbols, *(token for part in parts for token in part.prefix)}
+        always |= {token for p in parts if p.terms for term in p.terms.phrases for token in term}
         return Shortlisted(self.shortlist.candidates(source, always))
 
-    def _limit(self, part: SearchInput) -> int:
+    def limit(self, part: SearchInput) -> int:
         """Returns the maximum length of a translation in tokens, including EOS."""
         longest = max(len(part.tokens), len(part.prefix)) + self.defaults.max_extra_length
         return min(max(longest, len(part.prefix) + 1), self.max_tokens or sys.maxsize)
@@ -193,18 +199,25 @@ class BatchedSearch:
         return min(max(_CPU_BATCH_TOKENS, _CPU_CACHE_FLOATS // floats), _MOST_CPU_BATCH_TOKENS)
 
     def _batches(
-        self, parts: Sequence[SearchInput], width: int, options: SearchOptions
+        self, parts: Sequence[SearchInput], beam: int, options: SearchOptions
     ) -> Iterator[list[int]]:
-        """Yields the indices of each batch's sources, which have similar lengths, longest first."""
+        """Yields the indices of each batch's sources, which have similar lengths, longest first.
+
+        All sources of a batch have the same width, so a width never depends on other sources.
+        """
         bound = options.batch_tokens or self.default_batch_tokens
-        order = sorted(range(len(parts)), key=lambda i: len(parts[i].tokens), reverse=True)
-        begin = 0
-        while begin < len(order):
-            longest = parts[order[begin]]
-            tokens = len(longest.tokens) + 1 + width * self._limit(longest)
-            end = begin + max(1, bound // tokens)
-            yield order[begin:end]
-            begin = end
+        widths = [_width(part, beam) for part in parts]
+        order = sorted(
+            range(len(parts)), key=lambda i: (widths[i], len(parts[i].tokens)), reverse=True
+        )
+        for width, alike in groupby(order, key=widths.__getitem__):
+            some = list(alike)
+            while some:
+                longest = parts[some[0]]
+                tokens = len(longest.tokens) + 1 + width * self.limit(longest)
+                n = max(1, bound // tokens)
+                yield some[:n]
+                some = some[n:]
 
     def _search(
         self,
@@ -259,7 +272,7 @@ class BatchedSearch:
         """Searches one batch; yields whenever it has to wait for the device."""
         longest = max(len(part.tokens) for part in parts)
         rows = [[*part.tokens, EOS_ID] + [PAD_ID] * (longest - len(part.tokens)) for part in parts]
-        limits = [self._limit(part) for part in parts]
+        limits = [self.limit(part) for part in parts]
         alpha = options.length_penalty
         if alpha is None:
             alpha = self.defaults.length_penalty
@@ -268,7 +281,14 @@ class BatchedSearch:
         with self._started(src, width, max(limits), shortlisted) as free:
             reads_as = self.reads_as
             if shortlisted:
-                parts = [replace(p, prefix=shortlisted.places(p.prefix)) for p in parts]
+                parts = [
+                    replace(
+                        p,
+                        prefix=shortlisted.places(p.prefix),
+                        terms=p.terms and p.terms.among(shortlisted.tokens),
+                    )
+                    for p in parts
+                ]
                 reads_as, on_step = (
                     shortlisted.reading(reads_as),
                     shortlisted.on_step_of_search(on_step),
@@ -283,7 +303,7 @@ class BatchedSearch:
                 found = yield from search_step_by_step(
                     steps, limits, beam=width, alpha=alpha, n_best=options.n_best,
                     reads_as=reads_as if options.n_best > 1 else None, device=self.device,
-                    on_step=on_step,
+                    on_step=on_step, banks=_banks(parts, limits, width),
                 )  # fmt: skip
             return shortlisted.whole(found) if shortlisted else found
 
@@ -295,6 +315,19 @@ class BatchedSearch:
         if options.no_repeat_ngram:
             steps = NoRepeatedNgrams(steps, options.no_repeat_ngram)
         return steps
+
+
+def _width(part: SearchInput, beam: int) -> int:
+    """The beam width of a part: with terms it is wider, so that each bank has a share."""
+    if not part.terms:
+        return beam
+    times = min(len(part.terms.phrases) + 1, _MOST_TIMES_WIDER)
+    return max(beam * times, part.terms.tokens + 1)
+
+
+def _banks(parts: list[SearchInput], limits: list[int], width: int) -> TermBanks | None:
+    terms = [part.terms for part in parts if part.terms]
+    return TermBanks(terms, limits, width) if terms else None
 
 
 def _numbers(

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt.decoding.term_banks import TermBanks
 from nmt.decoding.translation import length_penalty
 from nmt.errors import NoModelError
 from nmt.model.devices import is_gpu
@@ -29,6 +30,7 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 NOT_NUMBERS = "The model's scores are NaN or infinite. Use a model with finite weights."
 NEVER_GENERATED = [PAD_ID, BOS_ID, UNK_ID]
 _BLOCK = 128  # tokens per block in `_top`
+_MOST_OF_ONE = 64  # maximum likely continuations per hypothesis with terms
 _LEAVE_SHARE = 8  # once 1/8 of a batch is done, the rest is copied into a smaller batch
 
 ReadsAs = Callable[[list[int]], Hashable]  # maps tokens to the text that identifies them
@@ -125,6 +127,7 @@ def search_step_by_step(
     reads_as: ReadsAs | None,
     device: torch.device | str,
     on_step: StepCallback | None = None,
+    banks: TermBanks | None = None,
 ) -> Generator[None, None, list[list[Hypothesis]]]:
     """Runs `search` as a generator that yields whenever it has to wait for the device."""
     if not (1 <= n_best <= beam and alpha >= 0 and min(max_lengths, default=1) >= 1):
@@ -137,12 +140,18 @@ def search_step_by_step(
     while beams.in_batch.size:
         logits = steps.step(last_tokens, parents)
         vocabulary_size = logits.shape[-1]
-        on_device = ToHost(_candidates(logits, live))
+        more = to_device(device, banks.next_tokens()) if banks else None
+        on_device = ToHost(_candidates(logits, live, more))
         yield
-        candidates = _in_order(on_device.wait(), vocabulary_size)
+        values, origins, tokens = _in_order(on_device.wait(), vocabulary_size)
+        best = None
+        if banks:
+            values, origins, tokens, best = banks.choose(values, origins, tokens)
         if on_step:
-            on_step(*candidates)
-        kept = beams.advance(*candidates)
+            on_step(values, origins, tokens)
+        kept = beams.advance(values, origins, tokens, best)
+        if banks:
+            banks.follow(beams.parents, beams.tokens, kept)
         if 0 < kept.size < len(last_tokens):
             steps.keep(to_device(device, kept))
         last_tokens = to_device(device, beams.tokens)  # (b, W)
@@ -194,15 +203,17 @@ def to_device(device: torch.device | str, array: NDArray[np.generic]) -> Tensor:
     return tensor.to(device, non_blocking=True)
 
 
-def _candidates(logits: Tensor, live: Tensor) -> Tensor:
+def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Tensor:
     """Returns the 2 W most likely continuations of each sentence.
 
     Args:
         logits: (b, W, V), overwritten.
         live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf marks an empty place.
+        more: (b, W, A) int64 tokens. If given, returns for each hypothesis its W most likely
+            continuations, at most 64, and those with these tokens: M per sentence.
 
     Returns:
-        (2, b, 2 W) int64, one tensor for a single copy to the host: the bits of the
+        (2, b, 2 W or M) int64, one tensor for a single copy to the host: the bits of the
         continuations' fp32 log-probabilities, and parent * V + token.
     """
     b, W, V = logits.shape
@@ -211,11 +222,15 @@ def _candidates(logits: Tensor, live: Tensor) -> Tensor:
     p = logits.softmax(-1)  # (b, W, V)
     for token in NEVER_GENERATED:  # indexing with a list would copy it to the GPU and wait
         logits[..., token].fill_(-torch.inf)
-    k = min(2 * W, V)
+    k = min(2 * W if more is None else min(W, _MOST_OF_ONE), V)
     top, tokens = _top(logits, k)  # (b, W, k)
     normalizer = top[..., :1].float() - p.gather(-1, tokens[..., :1]).float().log()  # (b, W, 1)
+    if more is not None:
+        top = torch.cat((top, logits.gather(-1, more)), -1)  # (b, W, k + A)
+        tokens = torch.cat((tokens, more), -1)
+        k = tokens.shape[-1]
     totals = live[..., None] + (top.float() - normalizer).clamp(max=0)  # (b, W, k)
-    best, picked = totals.view(b, W * k).topk(2 * W)  # (b, 2W)
+    best, picked = totals.view(b, W * k).topk(2 * W if more is None else W * k)
     codes = picked // k * V + tokens.view(b, W * k).gather(1, picked)  # parent and token in one
     return torch.stack((as_codes(best), codes))
 
@@ -292,10 +307,15 @@ class _Beams:
         values: NDArray[np.float32],
         parents: NDArray[np.int64],
         tokens: NDArray[np.int64],
+        best: NDArray[np.float32] | None = None,
     ) -> NDArray[np.int64]:
         """Processes one step's candidates, each (b, 2 W), most likely first.
 
         Sets `live`, `tokens` and `parents` for the next step.
+
+        Args:
+            best: (b,) log-probability by which a sentence is judged to be done; None: that of its
+                most likely live hypothesis.
 
         Returns:
             The indices, below b, of the sentences that stay in the batch.
@@ -310,7 +330,7 @@ class _Beams:
         self.parents = np.take_along_axis(parents, first, 1)
         self.tokens = np.take_along_axis(tokens, first, 1)
         self._link()
-        self._judge(ends, n)
+        self._judge(ends, n, self.live[:, 0] if best is None else best)
         return self._leave()
 
     def _finish(
@@ -372,9 +392,9 @@ class _Beams:
         totals[self.in_batch] = self.live
         self.links.append((tokens, parents, totals))
 
-    def _judge(self, ends: NDArray[np.bool_], n: int) -> None:
+    def _judge(self, ends: NDArray[np.bool_], n: int, best: NDArray[np.float32]) -> None:
         """Marks sentences as done after n tokens."""
-        bounds = self.live[:, 0] / self.best_penalties[self.in_batch]  # (b,)
+        bounds = best / self.best_penalties[self.in_batch]  # (b,)
         done = bounds <= self.finished["score"][self.in_batch, -1]  # -inf <= -inf: none live
         if self.beam == 1:
             done |= ends[:, 0]

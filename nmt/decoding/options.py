@@ -1,10 +1,13 @@
 """Options of beam search and sampling."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
+from pathlib import Path
 from typing import NoReturn, TypedDict
 
 from nmt.config import MAX_BEAM
+from nmt.decoding.glossary import Glossary
 from nmt.errors import ArgumentError
 
 _MAX_ALPHA = 100  # as for the setting decoding.length_penalty
@@ -38,6 +41,7 @@ class SearchSettings(TypedDict, total=False):
     seed: int | None
     align: bool
     attention: bool
+    glossary: Glossary | Mapping[str, str] | str | Path | None
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ class SearchOptions:
     seed: int | None = None  # seed of sampling; None: 1
     align: bool = False  # compute Translation.alignment
     attention: bool = False  # compute Translation.attention
+    # maps source terms to target terms that translations must contain, or a TSV file of both
+    glossary: Glossary | Mapping[str, str] | str | Path | None = None
 
     def __post_init__(self) -> None:
         for name in (*_COUNTS, "seed"):
@@ -87,6 +93,8 @@ class SearchOptions:
         self._in_range("temperature", 0.001, _MAX_TEMPERATURE)
         self._in_range("top_p", 0.001, 1)
         self._in_range("seed", 0, _MAX_SEED)
+        if self.glossary is not None:
+            object.__setattr__(self, "glossary", Glossary.of(self.glossary))
         self._go_together()
 
     @property
@@ -142,11 +150,13 @@ class SearchOptions:
                     f"{{{name}}} {{}} applies to sampling only. Add {{sample}} or {{mbr}}.",
                     getattr(self, name),
                 )
+        sampling = "{sample}" if self.mbr is None else "{mbr}"
         if self.beam is not None and self.samples:
-            sampling = "{sample}" if self.mbr is None else "{mbr}"
             raise ArgumentError(
                 f"{{beam}} {{}} conflicts with {sampling}. Remove one of them.", self.beam
             )
+        if self.glossary is not None and self.samples:
+            raise ArgumentError(f"{{glossary}} conflicts with {sampling}. Remove one of them.")
         if self.mbr is not None and self.n_best > self.mbr:
             raise ArgumentError(
                 "{n_best} {} exceeds {mbr} {}. Raise {mbr} or lower {n_best}.",

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 # Chinese and Japanese write no space between sentences. These are their characters: punctuation,
 # kana, bopomofo, ideographs, full-width and half-width forms.
-_UNSPACED = re.compile(
+UNSPACED = (
     "[\u3001-\u3020\u3030-\u312f\u31a0-\u31bf\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\uff01-\uff9f\U00020000-\U0003ffff]"
 )
 
 Links = list[tuple[int, int]]  # (source word, target word), numbered from 0
+Term = tuple[str, str]  # (source term, target term), see nmt.decoding.glossary
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Translation:
     token_log_probabilities: list[float] = field(default_factory=list)  # one per token
     attention: list[Attention] | None = None  # with `attention`; one per part
     alternatives: list["Translation"] = field(default_factory=list)  # the other n-best, best first
+    unmet_terms: list[Term] = field(default_factory=list)  # of the glossary, not in `text`
 
 
 @dataclass(frozen=True)
@@ -106,13 +108,14 @@ def _joined(parts: list[Translation]) -> Translation:
         [piece for part in parts for piece in part.pieces],
         [value for part in parts for value in part.token_log_probabilities],
         _joined_attention(parts),
+        unmet_terms=[term for part in parts for term in part.unmet_terms],
     )
 
 
 def _joined_texts(texts: list[str]) -> str:
     """Joins texts with spaces, but without a space next to a Chinese or Japanese character."""
     gaps = [
-        "" if _UNSPACED.match(before[-1]) or _UNSPACED.match(after) else " "
+        "" if re.match(UNSPACED, before[-1]) or re.match(UNSPACED, after) else " "
         for before, after in pairwise(texts)
     ]
     return "".join(chain(*zip_longest(texts, gaps, fillvalue="")))

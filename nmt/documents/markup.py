@@ -20,7 +20,7 @@ from typing import Literal
 from nmt.data.cleaning import normalize
 from nmt.data.tokenizer import Tokenizer
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translation import Translation
+from nmt.decoding.translation import Term, Translation
 from nmt.documents.doubtful import is_doubtful
 from nmt.documents.passages import Passage, Translates
 from nmt.documents.tags import Element, Point, place
@@ -404,6 +404,16 @@ class Markup:
             unit.line
             for unit in self._units
             if unit.passage and is_doubtful(unit.text, unit.translation(rest).text)
+        ]
+
+    def unmet_terms(self, found: Sequence[Translation]) -> list[tuple[int, Term]]:
+        """Returns the unmet terms, each with the line where its passage begins."""
+        rest = iter(found)
+        return [
+            (unit.line, term)
+            for unit in self._units
+            if unit.passage
+            for term in unit.translation(rest).unmet_terms
         ]
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 KIND = "ctranslate2"  # kind of the manifest
 POSITIONS = 4096  # of the sinusoidal table; CTranslate2 refuses longer texts
 _BATCH = 64  # parts of similar length per batch
-_NOT_HERE = ("sample", "mbr", "align", "attention")
+_NOT_HERE = ("sample", "mbr", "align", "attention", "glossary")
 
 _Part = tuple[list[int], list[int]]  # token ids of a part of a text, and of its prefix
 

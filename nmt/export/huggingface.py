@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from nmt.config import Config
 from nmt.decoding.beam_search import NEVER_GENERATED
-from nmt.errors import ExportError
+from nmt.errors import ExportError, InputError
 from nmt.export.check import compare, samples_of
 from nmt.export.expressible import refuse_inexpressible
 from nmt.export.model_card import model_card
@@ -189,6 +189,12 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
     """
     config, tokenizer = model.config, model.tokenizer
     _refuse_inexpressible(config)
+    if config.tokenizer.model is not None:
+        raise InputError(
+            f"transformers cannot represent the tokenizer of this model (tokenizer.model: "
+            f"{config.tokenizer.model}): its normalization is not nmt's. Export the model to "
+            "ctranslate2."
+        )
     ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # `save` raises no OSError
     (folder / "tokenizer.json").write_text(ids_and_texts, encoding="utf-8")
     contents = {

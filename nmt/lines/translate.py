@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
+from nmt.decoding.translation import Term
 from nmt.documents.markup import Form, Markup
 from nmt.documents.passages import Passage, Progress, Translates, translate_passages
 from nmt.errors import ArgumentError, Note, count, naming
@@ -163,6 +164,7 @@ def translate_stream(
     if writer.lines_in_parts:
         _warn(note, name, writer.lines_in_parts, "above the maximum length, translated in parts")
     _warn_of_doubtful(note, writer.doubtful, name)
+    _warn_of_unmet_terms(note, writer.unmet_terms, name)
 
 
 def _warn(note: Note, name: str, lines: int, which: str) -> None:
@@ -177,6 +179,15 @@ def _warn_of_doubtful(note: Note, lines: list[int], name: str) -> None:
         numbers += ", ..."
     which = "whose translation repeats itself or is far longer than the source"
     _warn(note, name, len(lines), f"({numbers}) {which}")
+
+
+def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -> None:
+    """Names each line and term once: the user has to correct all of them."""
+    for line, (source, target) in dict.fromkeys(unmet):
+        note(
+            f"nmt: warning: Line {line} of {name}: The translation does not contain "
+            f'"{target}" for "{source}".'
+        )
 
 
 def _progress(
@@ -241,6 +252,7 @@ def _translate_markup(
     target.write(markup.written(found).encode())
     target.flush()
     _warn_of_doubtful(note, markup.doubtful_lines(found), name)
+    _warn_of_unmet_terms(note, markup.unmet_terms(found), name)
 
 
 def _check_together(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal
 
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translation import Translation, combine
+from nmt.decoding.translation import Term, Translation, combine
 from nmt.documents.documents import indentation
 from nmt.documents.doubtful import is_doubtful
 from nmt.documents.passages import later, words_before
@@ -34,6 +34,7 @@ class LineWriter:
     Attributes:
         lines_in_parts: number of lines so far that exceeded the maximum length.
         doubtful: numbers of lines with suspicious translations, see `nmt.documents.doubtful`.
+        unmet_terms: numbers of lines and the glossary's terms that their translations lack.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class LineWriter:
         self.target, self.options, self.links = target, options, links
         self.lines_in_parts = 0
         self.doubtful: list[int] = []
+        self.unmet_terms: list[tuple[int, Term]] = []
         self._index = before  # number of the input line, from 1
         self._begin_line()
 
@@ -88,6 +90,7 @@ class LineWriter:
         source = "".join(self._source)
         if is_doubtful(source, wanted[0].text):
             self.doubtful.append(self._index)
+        self.unmet_terms += [(self._index, term) for term in wanted[0].unmet_terms]
         self._begin_line()
         if self.options.format == "jsonl":
             return [self._as_json(wanted)]
@@ -101,23 +104,27 @@ class LineWriter:
         return (best + best[-1:] * (n - len(best)))[:n]
 
     def _as_json(self, wanted: list[Translation]) -> str:
-        is_aligned = self.options.search.align
-        content = {"line": self._index} | _fields(wanted[0], is_aligned)
+        search = self.options.search
+        content = {"line": self._index} | _fields(wanted[0], search)
         if self.options.numbered:
-            content["alternatives"] = [_fields(each, is_aligned) for each in wanted[1:]]
+            content["alternatives"] = [_fields(each, search) for each in wanted[1:]]
         return json.dumps(content, ensure_ascii=False) + "\n"
 
 
-def _fields(found: Translation, is_aligned: bool) -> dict[str, Any]:
+def _fields(found: Translation, search: SearchOptions) -> dict[str, Any]:
     """Returns the JSON fields of a translation."""
-    content = {
+    content: dict[str, Any] = {
         "text": found.text,
         "score": _rounded(found.score),
         "log_probability": _rounded(found.log_probability),
         "tokens": found.pieces,
         "token_log_probabilities": [_rounded(each) for each in found.token_log_probabilities],
     }
-    return content | {"alignment": found.alignment or []} if is_aligned else content
+    if search.align:
+        content["alignment"] = found.alignment or []
+    if search.glossary is not None:
+        content["unmet_terms"] = found.unmet_terms
+    return content
 
 
 def _rounded(value: float) -> float:

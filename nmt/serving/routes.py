@@ -41,6 +41,9 @@ class TranslateQuestion(Question):
     n_best: Count = Field(1, description="number of translations per text")
     length_penalty: float | None = Field(None, ge=0, le=100)
     prefix: str = Field("", description="prefix of each translation")
+    glossary: dict[str, str] = Field(
+        {}, description="target terms that translations must contain, by their source terms"
+    )
     attention: bool = Field(False, description="return each token's cross-attention")
     token_probabilities: bool = Field(False, description="return each token's log-probability")
 
@@ -64,13 +67,15 @@ async def translate(request: Request) -> Response:
     """Translates one or several texts; returns each translation with its sentences."""
     question = await parsed(request, TranslateQuestion)
     texts = [question.text] if question.text is not None else question.texts or []
-    check_texts(request, *texts, question.prefix, number=len(texts))
+    terms = [text for term in question.glossary.items() for text in term]
+    check_texts(request, *texts, question.prefix, *terms, number=len(texts))
     limits = limits_of(request)
     at_most("beam", question.beam or 1, limits.beam)
     at_most("n_best", question.n_best, limits.n_best)
     options = SearchOptions(
-        beam=question.beam, n_best=question.n_best, length_penalty=question.length_penalty
-    )
+        beam=question.beam, n_best=question.n_best, length_penalty=question.length_penalty,
+        glossary=question.glossary or None,
+    )  # fmt: skip
     config = batcher_of(request).model.config
     options.width(config.decoding.beam)  # raises if the beam is smaller than n_best
     language = config.data.source_language if question.document else None
@@ -135,11 +140,14 @@ def _described(
         }
         for sentence in found.sentences
     ]
+    if question.glossary:
+        for content, each in zip(sentences, found.sentences, strict=True):
+            content["unmet_terms"] = each.translations[0].unmet_terms
     for sentence, detail in zip(sentences, more, strict=False):
         if question.token_probabilities:
-            each = zip(detail.pieces, detail.log_probabilities, strict=True)
             sentence["tokens"] = [
-                {"piece": piece, "log_probability": value} for piece, value in each
+                {"piece": piece, "log_probability": value}
+                for piece, value in zip(detail.pieces, detail.log_probabilities, strict=True)
             ]
         if question.attention:
             sentence["attention"] = {

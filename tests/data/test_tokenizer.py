@@ -183,7 +183,6 @@ def piece(text: bytes, kind: bytes = b"") -> bytes:
 
 def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
     """Returns bad models, each with a part of its error message."""
-    ours: dict[str, object] = {"pad_id": 0, "bos_id": 1, "eos_id": 2, "unk_id": 3}
     charsmap = message(3, message(1, b"x") + message(2, struct.pack("<I", 4) + b"\xff" * 8))
     return [
         ("not a sound tokenizer", b""),
@@ -195,7 +194,6 @@ def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
         ("control character", sound + piece("a\u2028".encode())),
         ("larger than 50,000,000 bytes", sound + bytes(50_000_000)),
         ("special ids or bytes", foreign()),
-        ("special ids or bytes", foreign(**ours | {"byte_fallback": False, "vocab_size": 60})),
     ]
 
 

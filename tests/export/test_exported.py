@@ -166,7 +166,10 @@ def test_what_may_come_next_is_what_the_model_says(both):
 
 def test_what_an_export_cannot_do_is_refused(both):
     _, theirs = both
-    for options in ({"sample": True}, {"mbr": 3}, {"align": True}, {"attention": True}):
+    glossary = {"the": "der"}
+    for options in (
+        {"sample": True}, {"mbr": 3}, {"align": True}, {"attention": True}, {"glossary": glossary}
+    ):  # fmt: skip
         with pytest.raises(ArgumentError, match="exported model does not support"):
             theirs.n_best(["the man"], SearchOptions(**options))
     with pytest.raises(ArgumentError, match="n_best 9"):

@@ -88,6 +88,22 @@ def test_texts_are_translated_as_the_library_does(real):
     assert answer["translations"][0]["text"] == translator.translate(texts[0], prefix="Eine").text
 
 
+def test_a_glossary_is_kept_or_told(real):
+    translator, port = real
+    terms = {"dog": "Dackel", "cat": " ".join(["Katze"] * 60)}
+    asked = {"text": "The dog sleeps. A cat sees the dog.", "document": True, "glossary": terms}
+    status, answer = ask(port, "/api/translate", asked)
+    assert status == 200
+    found = answer["translations"][0]
+    options = SearchOptions(glossary=terms)
+    [first], [second] = translator.n_best(["The dog sleeps.", "A cat sees the dog."], options)
+    assert found["text"] == f"{first.text} {second.text}" and found["text"].count("Dackel") == 2
+    unmet = [sentence["unmet_terms"] for sentence in found["sentences"]]
+    assert unmet == [[], [["cat", terms["cat"]]]]
+    for wrong in ({"a": ""}, {"a": 1}, "terms.tsv", ["a"]):
+        assert ask(port, "/api/translate", {"text": "a", "glossary": wrong})[0] == 400
+
+
 def test_a_document_keeps_its_lines_and_says_where_sentences_stand(real):
     translator, port = real
     text = "\n  The dog sees a cat. A man sleeps.\r\n\r\nThe old woman reads.\n"

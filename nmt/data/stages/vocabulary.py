@@ -5,16 +5,19 @@ In: the training shards of `Job.text` and which of their pairs are kept, or a gi
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from nmt.data import shards, workers
+from nmt.data.foreign_tokenizer import adapted
 from nmt.data.stages.deduplicate import deduplicate
 from nmt.data.stages.job import Job, finish, is_finished
-from nmt.data.tokenizer import Tokenizer, train_tokenizer
+from nmt.data.tokenizer import MAX_MODEL_BYTES, Tokenizer, train_tokenizer
 from nmt.errors import InputError, Note
 from nmt.storage import atomic
+from nmt.storage.opening import small_file
 
 SAMPLE_SENTENCES = 2_000_000  # maximum, half of each language
 SAMPLE_BYTES = 300_000_000  # approximate maximum; training takes 3.5 times as much memory
@@ -32,10 +35,11 @@ def learn_vocabulary(job: Job, note: Note) -> None:
     """
     if is_finished(job.tokenizer):
         return
-    settings, given = job.tokenizer_settings, job.given_tokenizer
+    settings = job.tokenizer_settings
+    given = job.given_tokenizer or (Path(settings.model) if settings.model else None)
     size = settings.vocabulary_size
     if given:
-        tokenizer = Tokenizer.load(given)
+        tokenizer = Tokenizer.load(given) if job.given_tokenizer else _adapted(given)
         if tokenizer.symbols != settings.symbols:
             theirs, ours = (" ".join(of) or "none" for of in (tokenizer.symbols, settings.symbols))
             raise InputError(
@@ -49,7 +53,7 @@ def learn_vocabulary(job: Job, note: Note) -> None:
                 f"{found:,} tokens. Set tokenizer.vocabulary_size to {found}."
             )
         note(f"using the tokenizer {given}")
-        atomic.write_file(job.tokenizer, given.read_bytes())
+        atomic.write_file(job.tokenizer, tokenizer.model)
     else:
         note(f"learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences")
         if _text_bytes(job) < _LEARN_APART_BYTES:
@@ -57,6 +61,14 @@ def learn_vocabulary(job: Job, note: Note) -> None:
         else:
             workers.run_apart(_learn, job)
     finish(job.tokenizer)
+
+
+def _adapted(path: Path) -> Tokenizer:
+    """The SentencePiece model that `tokenizer.model` names, as a tokenizer of ours."""
+    try:
+        return Tokenizer(adapted(small_file(path, MAX_MODEL_BYTES)))
+    except ValueError as error:
+        raise InputError(f"{path} (tokenizer.model) cannot be used: {error}.") from None
 
 
 def _learn(job: Job) -> None:

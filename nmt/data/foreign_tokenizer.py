@@ -1,0 +1,79 @@
+"""Adapts a SentencePiece model that was trained elsewhere to the special ids of nmt."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from nmt.data.tokenizer import BYTES, UNK_SURFACE, Tokenizer
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+
+def adapted(model: bytes) -> bytes:
+    """Returns a SentencePiece model whose special and byte pieces have the ids that nmt expects.
+
+    The other pieces follow in their order. Normalization, pieces and scores stay, so every text is
+    split into the same pieces. Pieces for PAD, BOS and EOS are added if the model has none; text
+    that the model splits into unknown pieces stays unknown.
+
+    Args:
+        model: content of the file: a BPE or unigram model.
+
+    Raises:
+        ValueError: the file is damaged or of another kind, or a special piece is ordinary text; the
+            message is a clause that says so.
+    """
+    if _is_ours(model):
+        return model
+    from google.protobuf.message import DecodeError  # late: only preparing needs protobuf
+    from sentencepiece import sentencepiece_model_pb2
+
+    messages: Any = sentencepiece_model_pb2  # its classes are made when it is imported
+    proto = messages.ModelProto()
+    try:
+        proto.ParseFromString(model)
+    except DecodeError:
+        raise ValueError("it is damaged or not a SentencePiece model") from None
+    spec, kinds = proto.trainer_spec, messages.ModelProto.SentencePiece
+    if spec.model_type not in (spec.UNIGRAM, spec.BPE):
+        name = spec.ModelType.Name(spec.model_type).lower()
+        raise ValueError(f"it is a {name} model, not a BPE or unigram model")
+    rest = list(proto.pieces)
+    special = [
+        _control_piece(rest, name, proto)
+        for name in (spec.pad_piece, spec.bos_piece, spec.eos_piece)
+    ]
+    unknown = [piece for piece in rest if piece.type == kinds.UNKNOWN]
+    single_bytes = sorted((p for p in rest if p.type == kinds.BYTE), key=lambda p: p.piece)
+    if len(unknown) != 1:
+        raise ValueError(f"it has {len(unknown)} unknown pieces instead of one")
+    if single_bytes and [piece.piece for piece in single_bytes] != BYTES:
+        raise ValueError(f"it has {len(single_bytes)} byte pieces instead of 256 or none")
+    first = [*special, *unknown, *single_bytes]
+    others = [p for p in rest if p.type not in (kinds.UNKNOWN, kinds.BYTE) and p not in special]
+    del proto.pieces[:]
+    proto.pieces.extend(first + others)
+    spec.pad_id, spec.bos_id, spec.eos_id, spec.unk_id = PAD_ID, BOS_ID, EOS_ID, UNK_ID
+    spec.unk_surface, spec.vocab_size = UNK_SURFACE, len(proto.pieces)
+    found = proto.SerializeToString(deterministic=True)
+    try:
+        Tokenizer(found)
+    except RuntimeError:
+        raise ValueError("it is damaged or not a SentencePiece model") from None
+    return found
+
+
+def _is_ours(model: bytes) -> bool:
+    try:
+        Tokenizer(model)
+    except (RuntimeError, ValueError):
+        return False
+    return True
+
+
+def _control_piece(pieces: Sequence[Any], name: str, proto: Any) -> Any:
+    """Returns the control piece of that name, a new one if the model has none."""
+    for piece in pieces:
+        if piece.piece == name:
+            if piece.type != piece.CONTROL:
+                raise ValueError(f"its piece {name} is ordinary text, not a control piece")
+            return piece
+    return proto.SentencePiece(piece=name, score=0.0, type=proto.SentencePiece.CONTROL)

@@ -1,0 +1,174 @@
+"""Glossaries: target terms that a translation must contain where its source has their source terms.
+
+Terms are compared word by word. A word is a run of letters and digits, each Chinese or Japanese
+character, or one other sign, so "cat" is not found in "catalogue". Terms are matched as they are
+written; inflected forms need entries of their own.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+
+from nmt.data.cleaning import normalize
+from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.term_banks import TokenKinds
+from nmt.decoding.translation import UNSPACED, Term
+from nmt.errors import ArgumentError
+from nmt.storage.opening import read_lines
+
+_WORD = re.compile(rf"{UNSPACED}|(?:(?!{UNSPACED})\w)+|[^\w\s]")
+_STOPS = set(".!?…。！？")  # characters that end a sentence
+
+_Words = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Glossary:
+    """Source terms and the target terms that must translate them.
+
+    A source term without capital letters is found in any case. Others are found as they are
+    written. Of several terms that begin at the same word, the longest counts; terms found in a text
+    do not overlap.
+
+    Args:
+        terms: pairs of a source term and its target term.
+
+    Raises:
+        ArgumentError: a term has no word, or a source term has two target terms.
+    """
+
+    terms: tuple[Term, ...]
+
+    def __post_init__(self) -> None:
+        seen: dict[_Words, str] = {}
+        for source, target in self.terms:
+            if not _words(source) or not _words(target):
+                raise ArgumentError(
+                    'The {glossary} translates "{}" as "{}". Neither term may be empty.',
+                    source, target,
+                )  # fmt: skip
+            other = seen.setdefault(_words(source), target)
+            if other != target:
+                raise ArgumentError(
+                    'The {glossary} translates "{}" as "{}" and as "{}". Remove one of them.',
+                    source, other, target,
+                )  # fmt: skip
+
+    @classmethod
+    def of(cls, terms: "Glossary | Mapping[str, str] | str | Path") -> "Glossary":
+        """Returns a glossary from a mapping of source terms to target terms, or from a file.
+
+        Raises:
+            ArgumentError: `terms` is of another type; see also `Glossary` and `load`.
+        """
+        if isinstance(terms, Glossary):
+            return terms
+        if isinstance(terms, str | Path):
+            return cls.load(terms)
+        if not isinstance(terms, Mapping) or not all(
+            isinstance(text, str) for term in terms.items() for text in term
+        ):
+            raise ArgumentError(
+                "{glossary} must be a dict from source terms to target terms or a path, not of "
+                "type {}.", type(terms).__name__,
+            )  # fmt: skip
+        return cls(tuple(terms.items()))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Reads a file with a source term, a tab and its target term on each line.
+
+        Blank lines are skipped.
+
+        Raises:
+            InputError: the file cannot be read.
+            ArgumentError: a line has no two columns; see also `Glossary`.
+        """
+        terms = []
+        for number, line in enumerate(read_lines(Path(path)), start=1):
+            columns = [column.strip() for column in line.split("\t")]
+            if columns == [""]:
+                continue
+            if len(columns) != 2 or not all(columns):
+                raise ArgumentError(
+                    "Line {} of {} is not a source term, a tab and a target term. Correct the "
+                    "{glossary}.", number, path,
+                )  # fmt: skip
+            terms.append((columns[0], columns[1]))
+        return cls(tuple(terms))
+
+    @cached_property
+    def _by_words(self) -> tuple[dict[_Words, Term], dict[_Words, Term], int]:
+        """Terms by their source words, those found in any case by lower-cased words; most words."""
+        exact = {_words(term[0]): term for term in self.terms}
+        folded = {words: term for words, term in exact.items() if term[0] == term[0].lower()}
+        return exact, folded, max(map(len, exact), default=0)
+
+    def required(self, text: str) -> list[Term]:
+        """Returns the terms of a source text, in its order, each as often as it occurs."""
+        exact, folded, longest = self._by_words
+        words, found, at = _words(text), [], 0
+        while at < len(words):
+            for end in range(min(at + longest, len(words)), at, -1):
+                some = words[at:end]
+                term = exact.get(some) or folded.get(tuple(word.lower() for word in some))
+                if term:
+                    found.append(term)
+                    at = end - 1
+                    break
+            at += 1
+        return found
+
+
+def unmet(required: Sequence[Term], translation: str) -> list[Term]:
+    """Returns those of the required terms that a translation does not contain often enough.
+
+    A translation may begin with a capital letter where the term has a small one.
+    """
+    words, lacking = _words(translation), []
+    found = {target: _count(_words(target), words) for _, target in required}
+    for term in required:
+        found[term[1]] -= 1
+        if found[term[1]] < 0:
+            lacking.append(term)
+    return lacking
+
+
+def _count(term: _Words, words: _Words) -> int:
+    """How often a term occurs in the words of a text, without overlaps."""
+    capital = (term[0][0].upper() + term[0][1:], *term[1:])
+    times = at = 0
+    while at + len(term) <= len(words):
+        some = words[at : at + len(term)]
+        is_found = some == term or (at == 0 and some == capital)
+        times += is_found
+        at += len(term) if is_found else 1
+    return times
+
+
+def _words(text: str) -> _Words:
+    return tuple(_WORD.findall(normalize(text)))
+
+
+def token_kinds(tokenizer: Tokenizer) -> TokenKinds:
+    """Tells which tokens begin or end inside a word, and which end a sentence.
+
+    Bytes that are no characters are taken for parts of letters.
+    """
+    spellings = tokenizer.spelling(range(tokenizer.vocabulary_size))
+    texts = [spelling.decode(errors="replace") for spelling in spellings]
+    return TokenKinds(
+        np.array([_is_in_word(text[:1]) for text in texts]),
+        np.array([_is_in_word(text[-1:]) for text in texts]),
+        np.array([text[-1:] in _STOPS for text in texts]),
+    )
+
+
+def _is_in_word(character: str) -> bool:
+    is_letter = character == "\ufffd" or re.fullmatch(r"\w", character) is not None
+    return is_letter and not re.fullmatch(UNSPACED, character)

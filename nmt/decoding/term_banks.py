@@ -1,0 +1,228 @@
+"""Terms that a hypothesis must contain: which ones it has, and which hypotheses a search keeps.
+
+Dynamic beam allocation, Post and Vilar (2018): the live hypotheses of a sentence are divided into
+banks by the number of term tokens that they have, each bank gets a share of the beam, and each
+hypothesis is also continued with the next tokens of its terms. So there are always hypotheses with
+all terms, and only those may end.
+
+b sentences in the batch, W beam width, V vocabulary, A term tokens that may be next, M candidates.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.model.special_ids import EOS_ID, PAD_ID
+
+Phrase = tuple[int, ...]  # the tokens of a term
+
+
+class State(NamedTuple):
+    """What a hypothesis has of its sentence's terms."""
+
+    unmet: tuple[Phrase, ...]
+    partial: Phrase  # the longest beginning of an unmet term with which the hypothesis ends
+    ended: Phrase  # the term that the newest token completes, unless its last character is a sign
+    stops: int  # tokens so far that end a sentence
+
+
+class TokenKinds(NamedTuple):
+    """Which tokens begin inside a word, which end inside one, and which end a sentence: (V) each.
+
+    A token begins inside a word if its first character is a letter or a digit.
+    """
+
+    begins_inside: NDArray[np.bool_]
+    ends_inside: NDArray[np.bool_]
+    stops: NDArray[np.bool_]
+
+
+class Terms:
+    """The terms of one sentence; a term that is required twice is listed twice.
+
+    A model that does not expect a term would rather append it to a complete translation. So a
+    hypothesis that lacks a term may not end as many sentences as the source has.
+    """
+
+    def __init__(self, phrases: Sequence[Sequence[int]], kinds: TokenKinds, max_stops: int):
+        """`max_stops`: sentences that a hypothesis may end before it has all terms."""
+        self.phrases = sorted(map(tuple, phrases))
+        self.kinds, self.max_stops = kinds, max_stops
+        self.tokens = sum(map(len, self.phrases))
+        self.start = State(tuple(self.phrases), (), (), 0)
+        self._after: dict[tuple[State, int], State] = {}
+
+    def among(self, tokens: NDArray[np.int64]) -> "Terms":
+        """Returns the same terms where each token is known by its place in a shortlist."""
+        places = [np.searchsorted(tokens, phrase).tolist() for phrase in self.phrases]
+        kinds = TokenKinds(*(of_all[tokens] for of_all in self.kinds))
+        return Terms(places, kinds, self.max_stops)
+
+    def after(self, state: State, token: int) -> State:
+        """Returns the state of a hypothesis in `state` that continues with `token`.
+
+        A term counts as soon as it is complete, and no longer if the next token continues its word.
+        """
+        key = state, token
+        if key not in self._after:
+            self._after[key] = self._next_state(state, token)
+        return self._after[key]
+
+    def _next_state(self, state: State, token: int) -> State:
+        unmet, stops = state.unmet, state.stops + int(self.kinds.stops[token])
+        if state.ended and self.kinds.begins_inside[token]:
+            unmet = tuple(sorted((*unmet, state.ended)))
+        run = (*state.partial, token)
+        while run and not any(phrase[: len(run)] == run for phrase in unmet):
+            run = run[1:]
+        if run not in unmet:
+            return State(unmet, run, (), stops)
+        at = unmet.index(run)
+        ended = run if self.kinds.ends_inside[token] else ()
+        return State(unmet[:at] + unmet[at + 1 :], (), ended, stops)
+
+    def bank(self, state: State) -> int:
+        """Returns the number of term tokens that a hypothesis has."""
+        return self.tokens - sum(map(len, state.unmet)) + len(state.partial)
+
+    def next_tokens(self, state: State, is_last: bool) -> list[int]:
+        """Returns the tokens that advance a term.
+
+        If there is none left, EOS is one of them where other tokens might take a term back, and at
+        the last step: so a translation with all terms is always found.
+        """
+        if not state.unmet:
+            return [EOS_ID] if state.ended or is_last else []
+        begun = [state.partial[at:] for at in range(len(state.partial) + 1)]
+        return sorted(
+            {
+                phrase[len(run)]
+                for phrase in state.unmet
+                for run in begun
+                if run == phrase[: len(run)] != phrase
+            }
+        )
+
+
+class TermBanks:
+    """Chooses the live hypotheses of sentences with terms, W for each sentence."""
+
+    def __init__(self, terms: Sequence[Terms], max_lengths: Sequence[int], width: int):
+        """`terms`, `max_lengths`: of B sentences. `width`: W, above the tokens of all terms."""
+        self.terms, self.max_lengths, self.width = list(terms), list(max_lengths), width
+        self.states = [[each.start] * width for each in terms]
+        self.taken = 0  # steps
+
+    def next_tokens(self) -> NDArray[np.int64]:
+        """Returns for each hypothesis the tokens to consider in any case: (b, W, A), padded."""
+        self.taken += 1
+        each = [
+            [terms.next_tokens(state, self.taken == limit) for state in states]
+            for terms, limit, states in zip(self.terms, self.max_lengths, self.states, strict=True)
+        ]
+        most = max(1, *(len(tokens) for row in each for tokens in row))
+        padded = [[tokens + [PAD_ID] * (most - len(tokens)) for tokens in row] for row in each]
+        self._next = np.array(padded, np.int64).reshape(len(each), self.width, most)
+        return self._next
+
+    def choose(
+        self, values: NDArray[np.float32], parents: NDArray[np.int64], tokens: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+        """Returns the candidates to keep, and the best log-probability that may still end soon.
+
+        Args:
+            values, parents, tokens: (b, M) of all candidates, most likely first; repeated ones are
+                adjacent.
+
+        Returns:
+            The three, (b, 2 W) and most likely first, of W live hypotheses and those that end; and
+            (b,) the highest log-probability of a live hypothesis with all terms, or of any.
+        """
+        is_end = tokens == EOS_ID
+        banks, values = self._banks(parents, tokens), values.copy()
+        values[self._are_ruled_out(parents, tokens)] = -np.inf
+        sizes = np.array([terms.tokens for terms in self.terms])[:, None]  # (b, 1)
+        taken = self._shared_out(~is_end & np.isfinite(values), banks, sizes)
+        values[~(taken | is_end)] = -np.inf
+        complete = np.where(taken & (banks == sizes), values, -np.inf).max(1)
+        best = np.where(np.isfinite(complete), complete, np.where(taken, values, -np.inf).max(1))
+        first = np.argsort(-values, axis=1, kind="stable")[:, : 2 * self.width]
+        rows = np.arange(len(first))[:, None]
+        return values[rows, first], parents[rows, first], tokens[rows, first], best
+
+    def _are_ruled_out(
+        self, parents: NDArray[np.int64], tokens: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Repeated candidates, and those that end something too early: (b, M) bool."""
+        lacks, may_stop = self._of_states(
+            lambda terms, state: (len(state.unmet), state.stops < terms.max_stops), parents
+        )
+        stops = self.terms[0].kinds.stops[tokens] & ~self._are_next(parents, tokens).any(-1)
+        too_early = (lacks > 0) & ((tokens == EOS_ID) | (stops & (may_stop == 0)))
+        too_early[:, 1:] |= (parents[:, 1:] == parents[:, :-1]) & (tokens[:, 1:] == tokens[:, :-1])
+        return too_early
+
+    def _banks(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The bank of each candidate: (b, M)."""
+        free, ended = self._of_states(
+            lambda terms, state: (terms.bank(state._replace(partial=())), len(state.ended)), parents
+        )
+        banks = free - ended * self.terms[0].kinds.begins_inside[tokens]
+        advanced = [
+            [[terms.bank(terms.after(state, token)) for token in row] for state, row in rows]
+            for terms, rows in zip(
+                self.terms, map(zip, self.states, self._next.tolist()), strict=True
+            )
+        ]  # (b, W, A)
+        of_parents = np.take_along_axis(np.array(advanced), parents[..., None], 1)  # (b, M, A)
+        are_next = self._are_next(parents, tokens)
+        return np.where(are_next, of_parents, banks[..., None]).max(-1)
+
+    def _of_states(
+        self, facts: Callable[[Terms, State], tuple[int, int]], parents: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Two numbers for the state of each candidate's parent: (b, M) each."""
+        each = np.array(
+            [
+                [facts(terms, state) for state in states]
+                for terms, states in zip(self.terms, self.states, strict=True)
+            ]
+        )  # (b, W, 2)
+        first, second = (np.take_along_axis(each[..., i], parents, 1) for i in range(2))
+        return first, second
+
+    def _are_next(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether each candidate's token is the a-th of its parent's `next_tokens`: (b, M, A)."""
+        return np.take_along_axis(self._next, parents[..., None], 1) == tokens[..., None]
+
+    def _shared_out(
+        self, are_live: NDArray[np.bool_], banks: NDArray[np.int64], sizes: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Which candidates live: the most likely of each bank, its share left to others: (b, M)."""
+        taken = np.zeros_like(are_live)
+        for bank in range(sizes.max() + 1):
+            share = self.width * (bank + 1) // (sizes + 1) - self.width * bank // (sizes + 1)
+            of_bank = are_live & (banks == bank)
+            taken |= of_bank & (of_bank.cumsum(1) <= share)
+        rest = are_live & ~taken
+        return taken | rest & (rest.cumsum(1) <= self.width - taken.sum(1, keepdims=True))
+
+    def follow(
+        self, parents: NDArray[np.int64], tokens: NDArray[np.int64], kept: NDArray[np.int64]
+    ) -> None:
+        """Moves on to the hypotheses that the search has kept.
+
+        Args:
+            parents, tokens: (b, W) of the sentences that stay.
+            kept: their indices before.
+        """
+        self.terms = [self.terms[i] for i in kept]
+        self.max_lengths = [self.max_lengths[i] for i in kept]
+        self.states = [
+            [terms.after(self.states[i][parent], token) for parent, token in zip(*row, strict=True)]
+            for terms, i, *row in zip(
+                self.terms, kept, parents.tolist(), tokens.tolist(), strict=True
+            )
+        ]
