@@ -96,7 +96,7 @@ def test_prepare_uses_the_model(tmp_path: Path, capsys):
     assert main(["prepare", str(config)]) == 2
     path.write_bytes(trained(**KINDS["bpe with bytes"]))
     assert main(["prepare", str(config)]) == 2
-    assert "has 331 pieces" in capsys.readouterr().err
+    assert "has 331 tokens" in capsys.readouterr().err
     path.write_bytes(b"no model")
     assert main(["prepare", str(config)]) == 2
     assert "(tokenizer.model) cannot be used: it is damaged" in capsys.readouterr().err
