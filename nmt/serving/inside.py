@@ -62,10 +62,12 @@ def details(
 
 
 def microscope(translator: "Translator", name: str, arguments: dict[str, Any]) -> bytes:
-    """What a function of `nmt.serving.microscope` gives, as JSON."""
-    from nmt.serving import microscope as functions  # as above
+    """Returns what a function behind the page's microscope gives, as JSON."""
+    from nmt.serving.microscope import inspect, search_tree  # as above
+    from nmt.serving.steps import steps
 
-    return json_bytes(getattr(functions, name)(translator, **arguments))
+    functions = {"inspect": inspect, "search_tree": search_tree, "steps": steps}
+    return json_bytes(functions[name](translator, **arguments))
 
 
 def json_bytes(content: Any) -> bytes:

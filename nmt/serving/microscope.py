@@ -68,7 +68,7 @@ def inspect(translator: Translator, text: str, target: str | None = None) -> JSO
     }
 
 
-def _ids(translator: Translator, name: str, text: str) -> list[int]:
+def sentence_ids(translator: Translator, name: str, text: str) -> list[int]:
     """The tokens of an argument, without the end symbol."""
     text = translator.tokenizer.normalize(text)
     ids = translator.tokenizer.encode(text)
@@ -81,7 +81,7 @@ def _ids(translator: Translator, name: str, text: str) -> list[int]:
 
 def _side(translator: Translator, name: str, text: str) -> JSON:
     tokenizer = translator.tokenizer
-    ids = [*_ids(translator, name, text), EOS_ID]
+    ids = [*sentence_ids(translator, name, text), EOS_ID]
     text = tokenizer.normalize(text)
     spelling = tokenizer.spelling(ids)
     shares = _shares(tokenizer, ids, spelling, text)
@@ -94,7 +94,7 @@ def _side(translator: Translator, name: str, text: str) -> JSON:
 def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
     """For each token of a target its log-probability, and what else was likely there."""
     src, tgt = (
-        np.array([*_ids(translator, name, side), EOS_ID])
+        np.array([*sentence_ids(translator, name, side), EOS_ID])
         for name, side in (("text", text), ("target", target))
     )
     batch = one_per_row([Pair(src, tgt)]).to(translator.device)
@@ -175,8 +175,8 @@ def search_tree(
         ArgumentError: no text, a text, prefix or option out of range.
         NoModelError: the model's scores are not numbers.
     """
-    tokens = _ids(translator, "text", text)
-    forced = _ids(translator, "prefix", translator.tokenizer.normalize(prefix).strip())
+    tokens = sentence_ids(translator, "text", text)
+    forced = sentence_ids(translator, "prefix", translator.tokenizer.normalize(prefix).strip())
     options = SearchOptions(beam=beam, length_penalty=length_penalty)
     width = translator.beam(options)
     alpha = translator.config.decoding.length_penalty if length_penalty is None else length_penalty
