@@ -55,7 +55,12 @@ class Translator:
         others: models of the same vocabulary that translate together with the first: at each step
             their probabilities are averaged.
         shortlist: of the pieces that sentences may be translated into; None: into any pieces.
+
+    Attributes:
+        directory: that the first model was read from; None: it was not read from one.
     """
+
+    directory: Path | None = None
 
     def __init__(
         self,
@@ -142,7 +147,9 @@ class Translator:
         symbols = set.intersection(*(set(model.target_symbols) for model in models))
         first = models[0]
         table = first.shortlist if shortlist else None
-        return cls(transformer, first.tokenizer, first.config, symbols, others, table)
+        found = cls(transformer, first.tokenizer, first.config, symbols, others, table)
+        found.directory = first.directory
+        return found
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a text is a sequence of texts too

@@ -1,14 +1,14 @@
-// At a word of the translation: the likeliest next tokens. One that is chosen is where it goes on from.
+// At a word of the translation: the words that could stand there. One that is chosen is where it goes on from.
 
 import { newest, post } from "./api.js";
 import { button, element, find, percent, roving, stop } from "./dom.js";
-import { following } from "./text.js";
 
 const TAIL = 24; // characters of what stands before
+const LEAST = 0.005; // less likely words are folded
 
 const where = (prefix) => (prefix ? `After “${prefix.length > TAIL ? "…" : ""}${prefix.slice(-TAIL)}”` : "At the beginning");
 
-export function alternatives(page, { force, end }) {
+export function alternatives(page, choose) {
   const request = newest();
   let menu = null;
   let word = null;
@@ -23,65 +23,68 @@ export function alternatives(page, { force, end }) {
 
   async function open(sentence, unit, at) {
     close();
-    if (page.get().stale) return; // going on from an old translation would drop the new text
+    if (page.get().stale || page.get().guessing) return; // going on from an old translation would drop the new text
     word = at;
     const { source, target } = page.get().sentences[sentence];
     const prefix = target.slice(0, unit.begin).trimEnd();
-    menu = element("div", { class: "menu", onkeydown: keys },
-      element("p", {}, where(prefix), " the likeliest tokens, the one that stands there in bold. A token is a word or a piece that begins one; "
-        + "the model completes what you choose."),
+    menu = element("div", { class: "menu", dir: "auto", onkeydown: keys },
+      element("p", {}, where(prefix), ": the likely words, and how the model goes on from each. In bold: the word that stands there."),
       element("p", { class: "quiet" }, "…"));
     word.setAttribute("aria-expanded", "true");
     find("#translator").append(menu);
     place();
     try {
-      const answer = await request.run((signal) => post("api/next_tokens", { text: source, prefix, k: 10 }, signal));
-      if (answer && menu) fill(answer.tokens, sentence, prefix, target);
+      const answer = await request.run((signal) => post("api/alternatives", { text: source, prefix, target }, signal));
+      if (answer && menu) fill(answer.alternatives, sentence, prefix);
     } catch (error) {
       menu?.lastChild.replaceWith(element("p", {}, error.message));
     }
   }
 
-  function fill(tokens, sentence, prefix, target) {
-    const items = tokens.map((token) => {
-      const isEnd = token.piece === "</s>";
-      const now = !isEnd && target.startsWith(token.text) && token.text.length > prefix.length;
-      const broken = token.text.includes("\ufffd"); // the first bytes of a character are no text to go on from
-      const choose = () => {
-        if (broken) return;
-        close();
-        if (isEnd) end(sentence, prefix);
-        else force(sentence, token.text);
-        find("#target").querySelector("[tabindex='0']")?.focus();
-      };
-      const made = button(null, choose, {
-        role: "menuitemradio", "aria-disabled": broken && "true", "aria-checked": String(now), tabindex: "-1",
-        "aria-label": `${following(token.piece)}, ${percent(token.probability)}`,
-      });
-      made.replaceChildren(element("span", { class: "piece" }, following(token.piece)),
-        element("span", { class: "share" }), element("span", { class: "number" }, percent(token.probability)));
-      made.style.setProperty("--share", token.probability);
-      return made;
-    });
+  function fill(found, sentence, prefix) {
+    const items = found.map((each) => item(each, sentence, prefix));
+    const likely = items.filter((_, i) => found[i].probability >= LEAST || found[i].stands);
+    const folded = items.filter((one) => !likely.includes(one));
     const list = element("div", { role: "menu", "aria-label": "What could stand here", onkeydown: (event) =>
-      roving(items, event, { across: "ArrowDown", back: "ArrowUp" }) }, ...items);
+      roving([...list.querySelectorAll("button")], event, { across: "ArrowDown", back: "ArrowUp" }) }, ...likely);
+    if (folded.length) {
+      const more = button(`${folded.length} less likely, each below ${percent(LEAST)}`, () => {
+        more.replaceWith(...folded);
+        focus(folded[0]);
+      }, { class: "more", role: "menuitem", tabindex: "-1" });
+      list.append(more);
+    }
+    const focus = (one) => { stop(list.querySelectorAll("button"), one); one.focus({ preventScroll: true }); place(); };
     menu.lastChild.replaceWith(list);
-    if (!items.length) return;
-    stop(items, items[0]);
-    items[0].focus();
-    place();
+    if (list.firstChild) focus(list.firstChild);
+  }
+
+  function item({ text, follows, probability, stands, ends }, sentence, prefix) {
+    const name = ends ? "end of the sentence" : text.slice(prefix.length).trim();
+    const made = button(null, () => {
+      close({ refocus: true });
+      if (!stands) choose(sentence, { prefix: text, ends });
+    }, { role: "menuitemradio", "aria-checked": String(stands), tabindex: "-1",
+      "aria-label": `${name}, ${percent(probability)}${follows && `, then: ${follows.trim()}`}` });
+    made.replaceChildren(element("span", { class: "piece" }, element("span", { class: "word" }, name),
+      element("span", { class: "quiet" }, follows)),
+    element("span", { class: "share" }), element("span", { class: "number" }, percent(probability)));
+    made.style.setProperty("--share", probability);
+    return made;
   }
 
   function keys(event) {
     if (event.key === "Escape") close({ refocus: true });
   }
 
+  /** Below the word, within the window. */
   function place() {
     const frame = find("#translator").getBoundingClientRect();
     const box = word.getBoundingClientRect();
     const left = Math.min(box.left - frame.left, frame.width - menu.offsetWidth);
     menu.style.setProperty("--left", `${Math.max(0, left)}px`);
     menu.style.setProperty("--top", `${box.bottom - frame.top + 4}px`);
+    menu.scrollIntoView({ block: "nearest" });
   }
 
   document.addEventListener("pointerdown", (event) => {

@@ -40,6 +40,16 @@ export const post = (path, body, signal) => call(path, {
   method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
 }, signal);
 
+/** Calls `act` once a section of the page is, or almost is, on the screen. */
+export function onceSeen(section, act) {
+  const watch = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    watch.disconnect();
+    act();
+  }, { rootMargin: "200px" });
+  watch.observe(section);
+}
+
 /** Runs the newest of a kind of request only: a new one aborts the one before. */
 export function newest() {
   let controller = null;

@@ -29,7 +29,7 @@ export function looking(page) {
 
   /** Puts a sentence under the microscope. */
   async function choose(index) {
-    if (page.get().chosen !== index) page.set({ chosen: index });
+    if (page.get().chosen !== index || !page.get().inspected.has(index)) page.set({ chosen: index, blind: null });
     try {
       await inspect(index, chosen);
       page.set({ blind: null });

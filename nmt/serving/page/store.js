@@ -17,15 +17,19 @@ export function store(state) {
 
 export const empty = {
   text: "", // of the source
-  sentences: [], // {begin, end: in `text`; source, target, gap: the text before it; prefix: "" or forced}
+  sentences: [], // {begin, end: in `text`; source, target, gap: the text before it; choice; doubts}
+  choices: new Map(), // a sentence's source -> {prefix, ends}: how the user wants its translation to begin, or to end
   limit: 20_000, // characters that are translated at once
   microscope: null, // whether the server's model can be looked into; null: not known yet
   stale: false, // the answer is not for `text`
+  about: null, // what /api/model says
+  guessing: false, // nothing may give the translation away
   chosen: 0, // the sentence under the microscope
   inspected: new Map(), // sentence -> what /api/inspect says
   token: null, // {sentence, side, begin, end}: chosen tokens
   pointed: null, // likewise: those under the pointer
   view: FIRST, // which attention; head null: the mean of all
+  walk: { step: "token", side: "target", index: null }, // the step that is shown, of which token; null: a middle one
 };
 
 /** The tokens that are looked at: those pointed at, or else those chosen. */
