@@ -16,10 +16,12 @@ function place({ about, walk, view }) {
   return { layer: view.layer < 0 ? number - 1 : Math.min(view.layer, number - 1), head: view.head ?? 0 };
 }
 
-/** The token that is walked; a middle one until one is chosen. */
+/** The token that is walked; until one is chosen, one that begins a word in the middle. */
 function tokenOf({ walk, inspected, chosen }) {
-  const number = inspected.get(chosen)[walk.side].tokens.length;
-  return Math.min(walk.index ?? Math.floor(number / 2), number - 1);
+  const { tokens } = inspected.get(chosen)[walk.side];
+  const middle = Math.floor(tokens.length / 2);
+  const begins = tokens.findIndex(({ piece }, i) => i >= middle && piece.startsWith("▁"));
+  return Math.min(walk.index ?? (begins < 0 ? middle : begins), tokens.length - 1);
 }
 
 /** Opens a part of the figure: `part` null keeps the step, `layer` undefined the layer. */
