@@ -115,11 +115,13 @@ export function walkView(page) {
     const at = current();
     const { title, says, equation, section: paragraph, anchor, pictures, heads, rows } = steps[at];
     const open = box.querySelector("details")?.open;
+    const hadFocus = box.contains(document.activeElement);
     const table = asTable(title, heads, rows);
     box.replaceChildren(element("h4", {}, `${at + 1} of ${steps.length}: ${title}`), element("p", { class: "sentence-of-step" }, says),
       element("p", { class: "equation" }, element("code", {}, equation), " ", element("a", { href: paper(anchor), rel: "noopener" }, paragraph)),
       ...pictures(), table);
     if (open) table.open = true;
+    if (hadFocus) table.firstChild.focus({ preventScroll: true });
     find("#back").disabled = at === 0;
     find("#forward").disabled = at === steps.length - 1;
     if (at === steps.length - 1) pause();
