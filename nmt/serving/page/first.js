@@ -24,7 +24,7 @@ export function firstSight(page, type) {
     button(EXERCISES[kind][0], () => show(kind, example))));
   find("#examples").hidden = !about.examples.length;
   const first = about.opening ?? (about.source.code === "en" ? ENGLISH : "");
-  if (!text && !find("#source").value && first) type(first);
+  if (!text && !find("#source").value && first) type(first, [], 0);
 }
 
 function sentences({ name, source, target, parameters, trained_on: trained, bleu, demo }) {

@@ -3,18 +3,12 @@
 import { get } from "./api.js";
 import { alternatives } from "./alternatives.js";
 import { button, element, find, paper } from "./dom.js";
-import { figureView } from "./figure.js";
 import { firstSight } from "./first.js";
-import { guessView } from "./guess.js";
-import { headsView } from "./heads.js";
 import { looking } from "./looking.js";
 import { sourcePane, targetPane } from "./panes.js";
-import { searchView } from "./search.js";
-import { empty, store } from "./store.js";
+import { empty, stepOf, store, walkFrom } from "./store.js";
 import { fromFragment, isFinished, toFragment } from "./text.js";
-import { tokensView } from "./tokens.js";
 import { translating, whole } from "./translating.js";
-import { stepOf, walkFrom, walkView } from "./walk.js";
 
 const SETTLED = 1000; // ms after which an answer is read out
 const SHOWN = 80; // characters of an older text
@@ -25,12 +19,6 @@ const look = looking(page);
 const translator = translating(page);
 sourcePane(page, look, translator.type);
 targetPane(page, look, alternatives(page, translator.choose));
-tokensView(page, look);
-figureView(page);
-walkView(page);
-headsView(page, look);
-searchView(page);
-guessView(page);
 
 page.on((state, before) => {
   const changed = (...keys) => keys.some((key) => state[key] !== before[key]);
@@ -167,7 +155,7 @@ function restore() {
   const found = fromFragment(location.hash);
   if (!found) return false;
   page.set(walkFrom(found.step, page.get()));
-  if (found.text !== page.get().text || found.choices.length) translator.type(found.text, found.choices);
+  if (found.text !== page.get().text || found.choices.length) translator.type(found.text, found.choices, 0);
   return true;
 }
 
@@ -192,3 +180,4 @@ async function describe() {
 const typed = find("#source").value; // what the browser kept, or was typed before this ran
 if (!restore() && typed) translator.type(typed);
 describe();
+import("./inside.js").then(({ views }) => views(page, look)); // the first translation does not wait for it

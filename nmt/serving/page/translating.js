@@ -19,11 +19,11 @@ export function translating(page) {
   }
 
   /** The text has changed: nothing that is under way is wanted any more. */
-  function type(text, choices = []) {
+  function type(text, choices = [], delay = DEBOUNCE) {
     request.stop();
     linked = choices;
     page.set({ text, stale: true, pointed: null, token: null });
-    later(translate, DEBOUNCE);
+    later(translate, delay);
   }
 
   async function translate() {

@@ -3,12 +3,11 @@
 import { newest, onceSeen, post } from "./api.js";
 import { asTable, element, find, paper } from "./dom.js";
 import { stepsOf } from "./steps.js";
+import { KINDS } from "./store.js";
 import { shown } from "./text.js";
 
 const PAUSE = 3000; // ms between two steps of a play
 const KEPT = 60; // answers
-
-const KINDS = { source: { self: "encoder" }, target: { self: "decoder", cross: "cross" } };
 
 /** The layer and head that are open, of the side that is walked. */
 function place({ about, walk, view }) {
@@ -48,23 +47,6 @@ function other(state, side) {
 function show(page, walk, view) {
   const kind = KINDS[walk.side][walk.step.split("-")[0]];
   page.set({ walk, view: kind && kind !== view.kind ? { ...view, kind } : view });
-}
-
-/** The step as a link names it; "" for the one that a page begins with. */
-export function stepOf({ walk, view }) {
-  if (walk.step === "token" && walk.index === null && view.layer < 0) return "";
-  const number = (value) => (value === null || value < 0 ? "" : value + 1);
-  return [walk.side, number(walk.index), number(view.layer), number(view.head), walk.step].join(".");
-}
-
-/** What a link names, as changes of the page's state. */
-export function walkFrom(text, { view }) {
-  const found = /^(source|target)\.(\d*)\.(\d*)\.(\d*)\.([a-z-]+)$/.exec(text);
-  if (!found) return {};
-  const [, side, index, layer, head, step] = found;
-  const number = (digits, none) => (digits ? Number(digits) - 1 : none);
-  const kind = KINDS[side][step.split("-")[0]] ?? view.kind;
-  return { walk: { step, side, index: number(index, null) }, view: { kind, layer: number(layer, -1), head: number(head, null) } };
 }
 
 export function walkView(page) {
