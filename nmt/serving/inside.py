@@ -1,7 +1,7 @@
 """What a model has inside that is told beside a translation; it runs where the model is."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +66,11 @@ def microscope(translator: "Translator", name: str, arguments: dict[str, Any]) -
     from nmt.serving.microscope import inspect, search_tree  # as above
     from nmt.serving.steps import steps
 
-    functions = {"inspect": inspect, "search_tree": search_tree, "steps": steps}
+    functions: dict[str, Callable[..., Any]] = {
+        "inspect": inspect,
+        "search_tree": search_tree,
+        "steps": steps,
+    }
     return json_bytes(functions[name](translator, **arguments))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
 from operator import and_
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -74,7 +74,7 @@ def steps(
     _check("layer", layer, len(stack))
     _check("head", head, config.heads)
     batch = one_per_row([Pair(source, written)]).to(translator.device)
-    one = stack[layer]
+    one = cast(EncoderLayer | DecoderLayer, stack[layer])
     with _recorded(one) as seen:
         hidden = model.encode(batch.src) if side == "source" else model(batch.src, batch.tgt_in)
     tokens = batch.src.tokens if side == "source" else batch.tgt_in.tokens
@@ -84,7 +84,7 @@ def steps(
         "feed_forward": _feed_forward(one, seen, token),
         "hidden": _list(hidden[0, token]),
     }
-    if side == "target":
+    if isinstance(one, DecoderLayer):
         found["cross"] = _attention(
             one.cross_attention, one.cross_attention_residual, seen, token, head
         )
