@@ -57,7 +57,12 @@ class Translator:
         target_symbols: symbols that may be generated.
         others: further models of an ensemble, with the same vocabulary.
         shortlist: selects the tokens that may be generated; None: all tokens.
+
+    Attributes:
+        directory: the directory of the first model; None if it was not loaded from one.
     """
+
+    directory: Path | None = None
 
     def __init__(
         self,
@@ -145,7 +150,9 @@ class Translator:
         symbols = set.intersection(*(set(model.target_symbols) for model in models))
         first = models[0]
         table = first.shortlist if shortlist else None
-        return cls(transformer, first.tokenizer, first.config, symbols, others, table)
+        found = cls(transformer, first.tokenizer, first.config, symbols, others, table)
+        found.directory = first.directory
+        return found
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a text is a sequence of texts too

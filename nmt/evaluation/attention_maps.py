@@ -4,6 +4,7 @@ Generalizes Figures 3 to 5 of Vaswani et al. (2017) to any sentence and to the d
 """
 
 import base64
+import html
 import json
 import re
 from dataclasses import dataclass
@@ -102,13 +103,26 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
         raise ArgumentError("{output} {} must end in .png or .html.", output)
     if output.suffix == ".png":
         figure_class()  # raises before the model is loaded
-    maps = attention_of(Translator.load(model, precision="fp32", note=note), source, target)
+    translator = Translator.load(model, precision="fp32", note=note)
+    maps = attention_of(translator, source, target)
     with opened_output(output) as file:
         if output.suffix == ".png":
             write_png(heat_maps(maps), file)
         else:
-            page = _file("attention_page.html").replace("__ATTENTION__", html_fragment(maps))
-            file.write(page.encode())
+            text = translator.translate(source).text if target is None else target
+            file.write(_page(maps, model, source, text).encode(errors="replace"))
+
+
+def _page(maps: AttentionMaps, model: Path, source: str, target: str) -> str:
+    """Returns the page of a sentence pair, which names the model and both sentences."""
+    parts = {
+        "__TITLE__": html.escape(f"{source} – attention of {model}"),
+        "__MODEL__": html.escape(str(model)),
+        "__SOURCE__": html.escape(source),
+        "__TARGET__": html.escape(target),
+        "__ATTENTION__": html_fragment(maps),
+    }
+    return re.sub("|".join(parts), lambda name: parts[name[0]], _file("attention_page.html"))
 
 
 def heat_maps(maps: AttentionMaps) -> list[HeatMaps]:

@@ -31,9 +31,9 @@ class Quantity:
 
 
 QUANTITIES = (
-    Quantity("Negative log-likelihood", "nats per target token", "nll", "nll"),
-    Quantity("BLEU", "on the validation set", validation="bleu"),
-    Quantity("Loss", "nats per target token, with label smoothing", "loss", "loss"),
+    Quantity("Negative log-likelihood", "nats per target token", "nll", "nll", is_log=True),
+    Quantity("BLEU", "validation set, weights of each step, not averaged", validation="bleu"),
+    Quantity("Loss", "nats per target token, with label smoothing", "loss", "loss", is_log=True),
     Quantity("Perplexity", "per token of the validation set", validation="ppl", is_log=True),
     Quantity("Learning rate", "", "learning_rate", from_zero=True),
     Quantity("Speed", "target tokens per second", "tokens_per_second", from_zero=True),

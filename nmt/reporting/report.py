@@ -15,7 +15,7 @@ from nmt.reporting.chart import HEIGHT, WIDTH
 from nmt.reporting.curves import chart_data, charts
 from nmt.reporting.run_record import RunRecord, number, read_runs
 from nmt.reporting.samples import Sample, samples
-from nmt.reporting.score_tables import interval_text, score_tables
+from nmt.reporting.score_tables import finished, interval_text, score_tables
 from nmt.reporting.tables import cleaning_tables, cost_table, machine, settings_tables, time_spent
 from nmt.runs.run_directory import RunDirectory
 
@@ -153,10 +153,11 @@ def _figures(run: RunRecord) -> list[tuple[str, str, str, str]]:
     validation = run.final_validation or (run.validations or [{}])[-1]
     bleu = number(run.test.scores.get("bleu")) if run.test else None
     if run.test and bleu is not None:
-        remark = f"test set, {interval_text(run.test.scores, 'bleu', 1)}"
+        remark = f"test set, {finished(run)}, {interval_text(run.test.scores, 'bleu', 1)}"
         found.append(("BLEU", f"{bleu:.1f}", "", remark))
     elif (bleu := number(validation.get("bleu"))) is not None:
-        found.append(("BLEU", f"{bleu:.1f}", "", "validation set"))
+        of = finished(run) if run.final_validation else "weights of its last step"
+        found.append(("BLEU", f"{bleu:.1f}", "", f"validation set, {of}"))
     if run.test and (chrf := number(run.test.scores.get("chrf"))) is not None:
         found.append(("chrF", f"{chrf:.1f}", "", "test set"))
     if (ppl := number(validation.get("ppl"))) is not None:

@@ -1,11 +1,15 @@
 """Sample translations: the best, median and worst of a test set."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 
 from nmt.reporting.run_record import RunRecord
 
 _EACH = 3  # of each kind
+
+Parts = list[tuple[str, bool]]  # a text in parts, and whether another text lacks them
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,7 @@ class Translated:
     run: str
     text: str
     chrf: float  # of this sentence, 0 to 100
+    parts: Parts  # of `text`, compared with the reference
 
 
 @dataclass(frozen=True)
@@ -24,14 +29,16 @@ class Sample:
     kind: str  # "best", "median" or "worst"
     source: str
     reference: str
+    reference_parts: Parts  # compared with the first translation
     translations: list[Translated]  # the run whose chrF chose the sample comes first
 
 
 def samples(runs: Sequence[RunRecord]) -> list[Sample]:
     """Returns the test sentences with the best, median and worst chrF of the first run.
 
-    At equal chrF the longer sentence ranks higher. Adds translations by other runs with the same
-    test set.
+    At equal chrF the longer sentence ranks higher. The median samples have different chrF, as far
+    as possible: if more than half of the sentences have 100, one of them is shown with those of the
+    next lower chrF. Adds translations by other runs with the same test set.
     """
     tested = [run.test for run in runs if run.test]
     if not tested:
@@ -46,9 +53,8 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
     order = sorted(
         range(len(scores)), key=lambda i: (scores[i], len(first.sources[i])), reverse=True
     )
-    middle = len(order) // 2
     picks = dict.fromkeys(order[:_EACH], "best")
-    for index in order[middle - 1 : middle + _EACH - 1]:
+    for index in _medians(order, scores):
         picks.setdefault(index, "median")
     for index in order[-_EACH:]:
         picks.setdefault(index, "worst")
@@ -57,9 +63,40 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
             kind,
             first.sources[index],
             first.references[index],
-            [Translated(name, texts[index], chrf[index]) for name, texts, chrf in shown],
+            differing(first.references[index], shown[0][1][index]),
+            [
+                Translated(
+                    name, texts[index], chrf[index],
+                    differing(texts[index], first.references[index]),
+                )
+                for name, texts, chrf in shown
+            ],
         )
         for index, kind in picks.items()
+    ]  # fmt: skip
+
+
+def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
+    """The sentence in the middle, and those closest to it with other scores."""
+    middle = len(order) // 2
+    nearest = sorted(range(len(order)), key=lambda place: (abs(place - middle), -place))
+    by_score: dict[float, int] = {}
+    for place in nearest:
+        by_score.setdefault(round(scores[order[place]], 1), order[place])
+    chosen = [*by_score.values()][:_EACH]
+    more = (order[place] for place in nearest if order[place] not in chosen)
+    chosen += [index for index, _ in zip(more, range(_EACH - len(chosen)), strict=False)]
+    return sorted(chosen, key=order.index)
+
+
+def differing(text: str, other: str) -> Parts:
+    """Returns a text in parts, each with whether its words are missing in the other text."""
+    words, others = (re.findall(r"\s*\S+", each) for each in (text, other))
+    match = SequenceMatcher(None, [w.strip() for w in words], [w.strip() for w in others], False)
+    return [
+        ("".join(words[begin:end]), kind != "equal")
+        for kind, begin, end, _, _ in match.get_opcodes()
+        if end > begin
     ]
 
 

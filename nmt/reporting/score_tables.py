@@ -89,9 +89,9 @@ def _validation_table(runs: Sequence[RunRecord]) -> Table:
     rows = []
     for run in runs:
         best = max(run.points("bleu", validation=True), key=lambda p: p.value, default=None)
-        entries = [(f"step {line['step']:,}", line) for line in run.validations[-1:]]
+        entries = [(f"weights of step {line['step']:,}", line) for line in run.validations[-1:]]
         if run.final_validation:
-            entries.append(("finished model", run.final_validation))
+            entries.append((finished(run), run.final_validation))
         for name, line in entries:
             bleu, ppl = number(line.get("bleu")), number(line.get("ppl"))
             if bleu is None or ppl is None:
@@ -103,6 +103,13 @@ def _validation_table(runs: Sequence[RunRecord]) -> Table:
     signatures = [line.get("bleu_signature") for run in runs for line in run.validations[-1:]]
     notes = [f"BLEU: {signature}" for signature in dict.fromkeys(signatures) if signature]
     return Table("Validation set", columns, rows, tuple(notes))
+
+
+def finished(run: RunRecord) -> str:
+    """Returns what the finished model is: a mean of checkpoints, or one step's weights."""
+    steps = (run.model or {}).get("averaged_steps")
+    many = len(steps) if isinstance(steps, list) else 0
+    return f"finished model, mean of {many} checkpoints" if many > 1 else "finished model"
 
 
 def _paper_table(run: RunRecord) -> Table:

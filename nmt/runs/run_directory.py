@@ -98,6 +98,11 @@ class RunDirectory:
         return self.path / names.EVALUATION / names.TEST_SCORES
 
     @property
+    def examples(self) -> Path:
+        """Sentences that the page of `nmt serve` offers, see `nmt.serving.examples`."""
+        return self.path / names.EVALUATION / names.EXAMPLES
+
+    @property
     def test_set(self) -> Path:
         """The text of `data.test`, see `nmt.data.kept_test_set`."""
         return self.path / names.TEST_SET

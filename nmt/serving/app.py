@@ -6,6 +6,7 @@ from importlib import resources
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
+from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
@@ -60,6 +61,7 @@ def create_app(
         redirect_slashes=False,  # such redirects would go to whatever the Host header names
     )  # fmt: skip
     app.state.limits, app.state.batcher, app.state.metrics = limits, batcher, metrics
+    app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
     app.add_middleware(Guard, metrics=metrics, note=note, hosts=hosts)
     _add_error_handlers(app, note)
     app.include_router(routes.router)

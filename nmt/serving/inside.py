@@ -1,7 +1,7 @@
 """Attention and probabilities of translations, computed in the model process."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,10 +62,16 @@ def details(
 
 
 def microscope(translator: "Translator", name: str, arguments: dict[str, Any]) -> bytes:
-    """Calls a function of `nmt.serving.microscope` and returns its result as JSON."""
-    from nmt.serving import microscope as functions  # imports torch
+    """Calls a function behind the page's microscope and returns its result as JSON."""
+    from nmt.serving.microscope import inspect, search_tree  # imports torch
+    from nmt.serving.steps import steps
 
-    return json_bytes(getattr(functions, name)(translator, **arguments))
+    functions: dict[str, Callable[..., Any]] = {
+        "inspect": inspect,
+        "search_tree": search_tree,
+        "steps": steps,
+    }
+    return json_bytes(functions[name](translator, **arguments))
 
 
 def json_bytes(content: Any) -> bytes:

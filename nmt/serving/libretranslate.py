@@ -148,7 +148,7 @@ async def languages(request: Request) -> Response:
     """Returns the languages of the model."""
     return json_response(
         [
-            {"code": code, "name": _name(code), "targets": [*targets]}
+            {"code": code, "name": language_name(code), "targets": [*targets]}
             for code, targets in directions(request).items()
         ]
     )
@@ -175,10 +175,9 @@ async def frontend_settings(request: Request) -> Response:
             "filesTranslation": False,
             "frontendTimeout": 500,
             "keyRequired": False,
-            "microscope": batcher_of(request).model.sees_inside,  # an addition for our page
             "language": {
-                "source": {"code": source, "name": _name(source)},
-                "target": {"code": target, "name": _name(target)},
+                "source": {"code": source, "name": language_name(source)},
+                "target": {"code": target, "name": language_name(target)},
             },
             "suggestions": False,
             "supportedFilesFormat": [],
@@ -190,5 +189,6 @@ def _detected(code: str) -> dict[str, Any]:
     return {"confidence": 0.0, "language": code}
 
 
-def _name(code: str) -> str:
+def language_name(code: str) -> str:
+    """Returns the English name of a language, or its code if that is not known."""
     return _NAMES.get(code.split("_")[0].split("-")[0].lower(), code)

@@ -18,6 +18,7 @@ class Limits:
     beam: int = 16
     n_best: int = 16
     next_tokens: int = 100
+    alternatives: int = 20  # each of them is searched for
     arrival_s: float = 10.0  # from a request's first byte to its last
     answer_s: float = 60.0  # from its last byte to its answer
     shutdown_s: float = 30.0  # to answer accepted requests before the server stops

@@ -67,7 +67,7 @@ def inspect(translator: Translator, text: str, target: str | None = None) -> JSO
     }
 
 
-def _ids(translator: Translator, name: str, text: str) -> list[int]:
+def sentence_ids(translator: Translator, name: str, text: str) -> list[int]:
     """Returns the token ids of an argument, without EOS."""
     ids = translator.tokenizer.encode(text)
     if name == "text" and not ids:
@@ -80,7 +80,7 @@ def _ids(translator: Translator, name: str, text: str) -> list[int]:
 
 def _side(translator: Translator, name: str, text: str) -> JSON:
     tokenizer = translator.tokenizer
-    ids = with_eos(_ids(translator, name, text)).tolist()
+    ids = with_eos(sentence_ids(translator, name, text)).tolist()
     text = tokenizer.normalize(text)
     spelling = tokenizer.spelling(ids)
     shares = _shares(tokenizer, ids, spelling, text)
@@ -93,7 +93,7 @@ def _side(translator: Translator, name: str, text: str) -> JSON:
 def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
     """Returns each target token's log-probability, and the most likely tokens at its position."""
     src, tgt = (
-        with_eos(_ids(translator, name, side))
+        with_eos(sentence_ids(translator, name, side))
         for name, side in (("text", text), ("target", target))
     )
     batch = one_per_row([Pair(src, tgt)]).to(translator.device)
@@ -176,8 +176,8 @@ def search_tree(
         ArgumentError: the text is empty, or a text, prefix or option is out of range.
         NoModelError: the model's scores are not finite.
     """
-    tokens = _ids(translator, "text", text)
-    forced = _ids(translator, "prefix", prefix)
+    tokens = sentence_ids(translator, "text", text)
+    forced = sentence_ids(translator, "prefix", prefix)
     options = SearchOptions(beam=beam, length_penalty=length_penalty)
     width = translator.beam(options)
     alpha = translator.config.decoding.length_penalty if length_penalty is None else length_penalty

@@ -3,7 +3,7 @@
 Answers are long, so they are serialized in the model process, not in the event loop.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -40,6 +40,17 @@ class SearchQuestion(Question):
     prefix: str = Field("", description="prefix of the translation")
 
 
+class StepsQuestion(Question):
+    """Body of /api/steps."""
+
+    text: str = Field(description="one sentence")
+    target: str = Field(description="its translation")
+    side: Literal["source", "target"] = Field("target", description="encoder or decoder")
+    token: int = Field(0, ge=0, description="index of a token of that side")
+    layer: int = Field(0, ge=0)
+    head: int = Field(0, ge=0)
+
+
 @router.post("/inspect", openapi_extra=described(InspectQuestion))
 async def inspected(request: Request) -> Response:
     """Returns the tokens of a sentence and its translation, with attention weights."""
@@ -55,6 +66,14 @@ async def searched(request: Request) -> Response:
     check_texts(request, question.text, question.prefix)
     at_most("beam", question.beam or 1, limits_of(request).beam)
     return await _answer(request, "search_tree", question)
+
+
+@router.post("/steps", openapi_extra=described(StepsQuestion))
+async def stepped(request: Request) -> Response:
+    """Returns what the model computes for one token, in one layer and head."""
+    question = await parsed(request, StepsQuestion)
+    check_texts(request, question.text, question.target)
+    return await _answer(request, "steps", question)
 
 
 async def _answer(request: Request, name: str, question: Question) -> Response:

@@ -8,7 +8,11 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nmt.decoding.options import SearchOptions
+from nmt.serving.about import about
+from nmt.serving.alternatives import alternatives as found_alternatives
+from nmt.serving.doubt import doubts
 from nmt.serving.inside import Details, details
+from nmt.serving.libretranslate import directions, language_name
 from nmt.serving.requests import (
     answer,
     batcher_of,
@@ -62,6 +66,31 @@ class NextTokensQuestion(Question):
     k: Count = Field(10, description="number of tokens")
 
 
+class AlternativesQuestion(NextTokensQuestion):
+    """Body of /api/alternatives."""
+
+    target: str = Field("", description="the current translation")
+
+
+@router.get("/model")
+async def model(request: Request) -> Response:
+    """Describes the model (languages, size, data, BLEU, examples) and the server's limits."""
+    state = request.app.state
+    if not hasattr(state, "about"):
+        state.about = await answer(request, batcher_of(request).call(about))
+    source, targets = next(iter(directions(request).items()))
+    target = next(iter(targets))
+    return json_response(
+        state.about
+        | {
+            "source": {"code": source, "name": language_name(source)},
+            "target": {"code": target, "name": language_name(target)},
+            "characters": limits_of(request).characters,
+            "microscope": batcher_of(request).model.sees_inside,
+        }
+    )
+
+
 @router.post("/translate", openapi_extra=described(TranslateQuestion))
 async def translate(request: Request) -> Response:
     """Translates one or several texts; returns each translation with its sentences."""
@@ -84,7 +113,11 @@ async def translate(request: Request) -> Response:
     if question.attention or question.token_probabilities:
         more = await _details(request, texts, found)
     return json_response(
-        {"translations": [_described(*each, question) for each in zip(found, more, strict=True)]}
+        {
+            "translations": [
+                _described(*each, question) for each in zip(texts, found, more, strict=True)
+            ]
+        }
     )
 
 
@@ -104,6 +137,17 @@ async def next_tokens(request: Request) -> Response:
             ]
         }
     )
+
+
+@router.post("/alternatives", openapi_extra=described(AlternativesQuestion))
+async def alternatives(request: Request) -> Response:
+    """Returns the most likely words after a prefix of a sentence's translation."""
+    question = await parsed(request, AlternativesQuestion)
+    check_texts(request, question.text, question.prefix, question.target)
+    at_most("k", question.k, limits_of(request).alternatives)
+    asked = (question.text, question.prefix, question.target, question.k)
+    work = batcher_of(request).call(found_alternatives, *asked)
+    return json_response({"alternatives": await answer(request, work)})
 
 
 def at_most(name: str, value: int, limit: int) -> None:
@@ -128,7 +172,7 @@ async def _details(
 
 
 def _described(
-    found: TranslatedText, more: list[Details], question: TranslateQuestion
+    text: str, found: TranslatedText, more: list[Details], question: TranslateQuestion
 ) -> dict[str, Any]:
     """Returns a translation as a JSON object."""
     sentences: list[dict[str, Any]] = [
@@ -137,6 +181,7 @@ def _described(
             "target": list(sentence.target),
             "score": sentence.translations[0].score,
             "alternatives": [each.text for each in sentence.translations[1:]],
+            "doubts": doubts(text[slice(*sentence.source)], sentence.translations[0]),
         }
         for sentence in found.sentences
     ]

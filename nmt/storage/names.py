@@ -18,7 +18,7 @@ OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 # Of a run
 MODEL, CHECKPOINTS = "model", "checkpoints"
 LOG, TENSORBOARD = "log.jsonl", "tensorboard"
-EVALUATION, TEST_SCORES = "evaluation", "test.json"
+EVALUATION, TEST_SCORES, EXAMPLES = "evaluation", "test.json", "examples.json"
 DATA_MANIFEST = "data.json"  # a copy of the manifest of the prepared data
 # Of prepared data
 TRAIN, VALIDATION = "train", "validation"

@@ -136,6 +136,9 @@ def attention(model, output, *more: str) -> int:
 def test_command_writes_a_page(model, tmp_path, capsys):
     assert attention(model, tmp_path / "a.html", "--target", TARGET) == 0
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    shown = Page(page).texts
+    assert shown["title"] == [f"{SOURCE} – attention of {model}"]
+    assert shown["h1"] == [f"Attention of {model}"] and f"“{SOURCE}” → “{TARGET}”" in shown["p"]
     assert page.startswith("<!DOCTYPE html>") and page.rstrip().endswith("</html>")
     assert capsys.readouterr().out == ""
 

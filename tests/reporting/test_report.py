@@ -17,6 +17,7 @@ from nmt.errors import InputError
 from nmt.paper import TABLE_3, sustained_flops
 from nmt.reporting import run_record
 from nmt.reporting.chart import Point, progress_axis, thinned, value_axis
+from nmt.reporting.curves import charts
 from nmt.reporting.info import info
 from nmt.reporting.paper_models import table_3_row
 from nmt.reporting.report import render, report
@@ -424,6 +425,23 @@ def test_large_figures_are_the_finished_models(trained: Path):
     run.model["validation"] |= {"bleu": 12.34, "ppl": 5.678}
     large = Page(render([replace(run, test=None)], print)).texts["dl"][0]
     assert "12.3" in large and "5.68" in large
+
+
+def test_median_samples_differ_where_most_are_perfect_and_show_where():
+    texts = {"sources": [f"source {i}" for i in range(9)], "references": ["a b c d e f"] * 9}
+    texts["translations"] = ["a b c d e f"] * 6 + ["a b c d e", "a b X d e f", "z"]
+    found = [s for s in samples([wmt_record([], texts, bleu=1.0)]) if s.kind == "median"]
+    assert len({round(sample.translations[0].chrf) for sample in found}) == 3 == len(found)
+    [wrong] = [sample for sample in found if "X" in sample.translations[0].text]
+    assert [part for part, differs in wrong.translations[0].parts if differs] == [" X"]
+    assert [part for part, differs in wrong.reference_parts if differs] == [" c"]
+    assert "".join(part for part, _ in wrong.reference_parts) == wrong.reference
+
+
+def test_a_loss_that_falls_far_has_a_logarithmic_axis():
+    log = [{"step": n, "loss": loss, "nll": loss} for n, loss in ((1, 9.0), (2, 3.0), (3, 1.2))]
+    drawn = {chart.title: chart.values for chart in charts([wmt_record(log, ONE, bleu=1.0)])}
+    assert drawn["Loss"].is_log and drawn["Negative log-likelihood"].is_log
 
 
 def test_samples_are_best_median_and_worst():

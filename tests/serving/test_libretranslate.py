@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 import pytest
 
 from nmt.documents.markup import Markup
-from nmt.serving import libretranslate
+from nmt.serving import libretranslate, routes
 from tests.serving.served import Shouting, ask, served
 
 FORM = "application/x-www-form-urlencoded"
@@ -83,10 +83,11 @@ def test_languages_and_settings(port: int):
 
 def test_an_exported_model_has_no_html_and_no_microscope(monkeypatch):
     monkeypatch.delattr(Shouting, "transformer")
+    monkeypatch.setattr(routes, "about", lambda translator: {})
     with served(Shouting()) as port:
         refused = 400, {"error": "With an exported model, format must be text."}
         assert ask(port, "/translate", question("<b>a</b>", format="html")) == refused
-        assert ask(port, "/frontend/settings")[1]["microscope"] is False
+        assert ask(port, "/api/model")[1]["microscope"] is False
 
 
 def test_html_is_read_and_written_outside_the_event_loop(port: int, monkeypatch):

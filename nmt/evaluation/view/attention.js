@@ -8,7 +8,6 @@ const KINDS = {
   decoder: { name: "Decoder", says: "a token being written attends to what was written before it", queries: "target", keys: "read" },
   cross: { name: "Cross", says: "a token being written attends to the source", queries: "target", keys: "source" },
 };
-const CELL = 20; // px of a cell in the large picture
 
 export const QUERIES = Object.fromEntries(Object.entries(KINDS).map(([kind, { queries }]) => [kind, queries]));
 export const FIRST = { kind: "cross", layer: -1, head: null }; // the view to begin with: the mean of the last layer
@@ -22,11 +21,12 @@ export function weightsOf(attention, { kind, layer, head }) {
 
 /**
  * Fills an empty box. `open(view)` is called when another picture is chosen, and should call `show`;
+ * `kinds`: whether the kind of attention is chosen here.
  * `point(query)` when the pointer is over a row, or leaves (null); `choose(query)` when a row is clicked.
  * `show(maps, view)` draws: maps.source, maps.target and maps.read are pieces, maps.attention as for `weightsOf`.
  * `mark(isQuery, isKey)` sets off the labels for whose indices these return true, and what is pointed at.
  */
-export function attentionView(box, { open, point = () => {}, choose = () => {} }) {
+export function attentionView(box, { open, point = () => {}, choose = () => {}, kinds: offered = true }) {
   const kinds = element("div", { class: "choice", role: "radiogroup", "aria-label": "Which attention" });
   const thumbs = element("div", { class: "thumbs wide", role: "group" });
   const large = element("div", { class: "large" });
@@ -42,7 +42,7 @@ export function attentionView(box, { open, point = () => {}, choose = () => {} }
     return input;
   });
   box.classList.add("attention-view");
-  box.append(kinds, thumbs, large);
+  box.append(...(offered ? [kinds] : []), thumbs, large);
 
   function drawThumbs({ attention }, view) {
     const layers = attention[view.kind];
@@ -85,12 +85,15 @@ export function attentionView(box, { open, point = () => {}, choose = () => {} }
     const caption = `${name} attention, ${named(view)}`;
     const line = element("p", { class: "says" });
     const canvas = element("canvas", { role: "img", "aria-label": `${caption}; the table below has its numbers`,
-      onpointermove: (event) => hovered(cellAt(canvas, weights, event)), onpointerleave: () => hovered(null),
+      onpointermove: (event) => hovered(cellAt(canvas, weights, event)), onpointerdown: (event) => hovered(cellAt(canvas, weights, event)),
+      onpointerleave: ({ pointerType }) => pointerType !== "touch" && hovered(null), // a finger leaves its figure
       onclick: (event) => { const at = cellAt(canvas, weights, event); if (at) choose(at.q); } });
     function hovered(at) {
       hover = at;
       point(at && at.q);
-      line.textContent = at ? `“${queries[at.q]}” gives “${keys[at.k]}” ${percent(weights[at.q][at.k])} of its attention.`
+      const isHidden = at && view.kind === "decoder" && at.k > at.q;
+      line.textContent = isHidden ? `“${queries[at.q]}” must not see “${keys[at.k]}”, which is not written yet.`
+        : at ? `“${queries[at.q]}” gives “${keys[at.k]}” ${percent(weights[at.q][at.k])} of its attention.`
         : `${caption}: ${says}.`;
       drawMarks();
     }
@@ -106,7 +109,6 @@ export function attentionView(box, { open, point = () => {}, choose = () => {} }
       element("div", { class: "map" }, canvas, isMasked ? triangle(queries.length) : null));
     grid.style.setProperty("--rows", queries.length);
     grid.style.setProperty("--columns", keys.length);
-    grid.style.setProperty("--cell", `${CELL}px`);
     const wasOpen = large.querySelector("details")?.open;
     const rows = () => queries.map((query, q) => [query, ...Array.from(weights[q], percent)]);
     const table = asTable(caption, ["token", ...keys], rows);
@@ -173,12 +175,16 @@ function cellAt(canvas, weights, event) {
   return q in weights && k in weights[0] ? { q, k } : null;
 }
 
-/** The part of the picture that is always empty, by its name. */
+/** The part of the picture that is not allowed: hatched, as it is not the same as a weight of zero. */
 function triangle(size) {
-  return size < 5 ? null : element("span", { class: "triangle", "aria-hidden": "true" }, "masked: not written yet");
+  const made = element("span", { class: "triangle hatched", "aria-hidden": "true" }, size < 5 ? "" : "masked: not written yet");
+  const at = (cells) => `${(100 * cells) / size}%`;
+  const stairs = Array.from({ length: size }, (_, q) => `${at(q + 1)} ${at(q)}, ${at(q + 1)} ${at(q + 1)}`);
+  made.style.clipPath = `polygon(${stairs.join(", ")}, 100% 0)`;
+  return made;
 }
 
 function causal() {
-  return element("p", { class: "about" }, "The empty triangle is the causal mask: a token must not see what comes after it, " +
+  return element("p", { class: "about" }, "The hatched triangle is the causal mask: a token must not see what comes after it, " +
     "or it could copy what it has to predict (", element("a", { href: paper("S3.SS2.SSS3"), rel: "noopener" }, "§3.2.3"), ").");
 }

@@ -1,14 +1,14 @@
-// The menu of most likely next tokens at a word. The translation continues from a chosen token.
+// The menu of the most likely words at a place of the translation. It continues from a chosen word.
 
 import { newest, post } from "./api.js";
 import { button, element, find, percent, roving, stop } from "./dom.js";
-import { following } from "./text.js";
 
 const TAIL = 24; // characters of the prefix in the heading
+const LEAST = 0.005; // less likely words are folded
 
 const where = (prefix) => (prefix ? `After “${prefix.length > TAIL ? "…" : ""}${prefix.slice(-TAIL)}”` : "At the beginning");
 
-export function alternatives(page, { force, end }) {
+export function alternatives(page, choose) {
   const request = newest();
   let menu = null;
   let word = null;
@@ -23,65 +23,68 @@ export function alternatives(page, { force, end }) {
 
   async function open(sentence, unit, at) {
     close();
-    if (page.get().stale) return; // an old translation does not belong to the new text
+    if (page.get().stale || page.get().guessing) return; // an old translation does not belong to the new text
     word = at;
     const { source, target } = page.get().sentences[sentence];
     const prefix = target.slice(0, unit.begin).trimEnd();
-    menu = element("div", { class: "menu", onkeydown: keys },
-      element("p", {}, where(prefix), ", the most likely tokens. The current one is bold. A token is a word or a part of one; "
-        + "the model completes the translation from your choice."),
+    menu = element("div", { class: "menu", dir: "auto", onkeydown: keys },
+      element("p", {}, where(prefix), ", the most likely words, and how the model continues after each. The current word is bold."),
       element("p", { class: "quiet" }, "…"));
     word.setAttribute("aria-expanded", "true");
     find("#translator").append(menu);
     place();
     try {
-      const answer = await request.run((signal) => post("api/next_tokens", { text: source, prefix, k: 10 }, signal));
-      if (answer && menu) fill(answer.tokens, sentence, prefix, target);
+      const answer = await request.run((signal) => post("api/alternatives", { text: source, prefix, target }, signal));
+      if (answer && menu) fill(answer.alternatives, sentence, prefix);
     } catch (error) {
       menu?.lastChild.replaceWith(element("p", {}, error.message));
     }
   }
 
-  function fill(tokens, sentence, prefix, target) {
-    const items = tokens.map((token) => {
-      const isEnd = token.piece === "</s>";
-      const now = !isEnd && target.startsWith(token.text) && token.text.length > prefix.length;
-      const broken = token.text.includes("\ufffd"); // a token of an incomplete character cannot be a prefix
-      const choose = () => {
-        if (broken) return;
-        close();
-        if (isEnd) end(sentence, prefix);
-        else force(sentence, token.text);
-        find("#target").querySelector("[tabindex='0']")?.focus();
-      };
-      const made = button(null, choose, {
-        role: "menuitemradio", "aria-disabled": broken && "true", "aria-checked": String(now), tabindex: "-1",
-        "aria-label": `${following(token.piece)}, ${percent(token.probability)}`,
-      });
-      made.replaceChildren(element("span", { class: "piece" }, following(token.piece)),
-        element("span", { class: "share" }), element("span", { class: "number" }, percent(token.probability)));
-      made.style.setProperty("--share", token.probability);
-      return made;
-    });
+  function fill(found, sentence, prefix) {
+    const items = found.map((each) => item(each, sentence, prefix));
+    const likely = items.filter((_, i) => found[i].probability >= LEAST || found[i].stands);
+    const folded = items.filter((one) => !likely.includes(one));
     const list = element("div", { role: "menu", "aria-label": "Alternatives", onkeydown: (event) =>
-      roving(items, event, { across: "ArrowDown", back: "ArrowUp" }) }, ...items);
+      roving([...list.querySelectorAll("button")], event, { across: "ArrowDown", back: "ArrowUp" }) }, ...likely);
+    if (folded.length) {
+      const more = button(`${folded.length} less likely, each below ${percent(LEAST)}`, () => {
+        more.replaceWith(...folded);
+        focus(folded[0]);
+      }, { class: "more", role: "menuitem", tabindex: "-1" });
+      list.append(more);
+    }
+    const focus = (one) => { stop(list.querySelectorAll("button"), one); one.focus({ preventScroll: true }); place(); };
     menu.lastChild.replaceWith(list);
-    if (!items.length) return;
-    stop(items, items[0]);
-    items[0].focus();
-    place();
+    if (list.firstChild) focus(list.firstChild);
+  }
+
+  function item({ text, follows, probability, stands, ends }, sentence, prefix) {
+    const name = ends ? "end of the sentence" : text.slice(prefix.length).trim();
+    const made = button(null, () => {
+      close({ refocus: true });
+      if (!stands) choose(sentence, { prefix: text, ends });
+    }, { role: "menuitemradio", "aria-checked": String(stands), tabindex: "-1",
+      "aria-label": `${name}, ${percent(probability)}${follows && `, then: ${follows.trim()}`}` });
+    made.replaceChildren(element("span", { class: "piece" }, element("span", { class: "word" }, name),
+      element("span", { class: "quiet" }, follows)),
+    element("span", { class: "share" }), element("span", { class: "number" }, percent(probability)));
+    made.style.setProperty("--share", probability);
+    return made;
   }
 
   function keys(event) {
     if (event.key === "Escape") close({ refocus: true });
   }
 
+  /** Below the word, within the window. */
   function place() {
     const frame = find("#translator").getBoundingClientRect();
     const box = word.getBoundingClientRect();
     const left = Math.min(box.left - frame.left, frame.width - menu.offsetWidth);
     menu.style.setProperty("--left", `${Math.max(0, left)}px`);
     menu.style.setProperty("--top", `${box.bottom - frame.top + 4}px`);
+    menu.scrollIntoView({ block: "nearest" });
   }
 
   document.addEventListener("pointerdown", (event) => {

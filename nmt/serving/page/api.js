@@ -40,6 +40,16 @@ export const post = (path, body, signal) => call(path, {
   method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
 }, signal);
 
+/** Calls `act` once, when a section of the page is on the screen or close to it. */
+export function onceSeen(section, act) {
+  const watch = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    watch.disconnect();
+    act();
+  }, { rootMargin: "200px" });
+  watch.observe(section);
+}
+
 /** Returns a runner for one kind of request; a new request aborts the previous one. */
 export function newest() {
   let controller = null;

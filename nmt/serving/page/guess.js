@@ -10,10 +10,10 @@ export function guessView(page) {
   let game = null; // {source, tokens: of the translation, right, at: tokens written so far}
 
   function idle() {
-    document.body.classList.remove("guessing");
+    if (page.get().guessing) page.set({ guessing: false });
     game = null;
     box.replaceChildren(button("Play with this sentence", begin),
-      element("p", { class: "quiet" }, "The translation above is hidden while you play."));
+      element("p", { class: "quiet" }, "Everything that shows the translation is hidden while you play."));
   }
 
   function begin() {
@@ -21,7 +21,7 @@ export function guessView(page) {
     const seen = inspected.get(chosen);
     if (!seen) return;
     game = { source: seen.source.text, tokens: seen.target.tokens, right: 0, at: 0 };
-    document.body.classList.add("guessing");
+    page.set({ guessing: true, token: null, pointed: null });
     ask();
   }
 
@@ -71,8 +71,8 @@ export function guessView(page) {
 
   function show(focused, ...parts) {
     const languages = ["source", "target"].map((side) => ({ lang: find(`#${side}`).lang || null }));
-    box.replaceChildren(element("p", { class: "so-far" }, element("q", languages[0], game.source), element("br"),
-      element("span", languages[1], `${written()} …`)), ...parts,
+    box.replaceChildren(element("p", { class: "so-far" }, element("q", { ...languages[0], dir: "auto" }, game.source), element("br"),
+      element("span", { ...languages[1], dir: "auto" }, `${written()} …`)), ...parts,
     element("p", { class: "quiet" }, `${game.right} of ${game.at} so far. `, button("Stop", idle)));
     focused.focus({ preventScroll: true });
   }

@@ -29,7 +29,7 @@ export function looking(page) {
 
   /** Chooses the sentence that the microscope shows. */
   async function choose(index) {
-    if (page.get().chosen !== index) page.set({ chosen: index });
+    if (page.get().chosen !== index || !page.get().inspected.has(index)) page.set({ chosen: index, blind: null });
     try {
       await inspect(index, chosen);
       page.set({ blind: null });

@@ -3,38 +3,35 @@
 import { get } from "./api.js";
 import { alternatives } from "./alternatives.js";
 import { button, element, find, paper } from "./dom.js";
-import { guessView } from "./guess.js";
-import { headsView } from "./heads.js";
+import { firstSight } from "./first.js";
 import { looking } from "./looking.js";
 import { sourcePane, targetPane } from "./panes.js";
-import { searchView } from "./search.js";
-import { empty, store } from "./store.js";
+import { empty, stepOf, store, walkFrom } from "./store.js";
 import { fromFragment, isFinished, toFragment } from "./text.js";
-import { tokensView } from "./tokens.js";
 import { translating, whole } from "./translating.js";
 
-const EXAMPLE = "The old man who lives here reads a good book. His daughter does not see the small dog.";
 const SETTLED = 1000; // ms before screen readers announce an answer
 const SHOWN = 80; // characters quoted of the previous text
 const LONGEST_LINK = 4000; // characters
 
-const page = store({ ...empty, problem: null, blind: null, undo: null });
+const page = store({ ...empty, problem: null, blind: null });
 const look = looking(page);
 const translator = translating(page);
 sourcePane(page, look, translator.type);
-targetPane(page, look, alternatives(page, translator));
-tokensView(page, look);
-headsView(page, look);
-searchView(page);
-guessView(page);
+targetPane(page, look, alternatives(page, translator.choose));
 
 page.on((state, before) => {
-  if (state.problem !== before.problem) problem(state.problem);
-  if (state.sentences !== before.sentences) answered(state);
-  if (state.sentences !== before.sentences || state.chosen !== before.chosen || state.blind !== before.blind) heading(state);
-  if (state.microscope !== before.microscope) inside(state);
-  if (state.stale !== before.stale || state.problem !== before.problem) waiting(state);
-  find("#undo").hidden = state.undo === null || state.stale;
+  const changed = (...keys) => keys.some((key) => state[key] !== before[key]);
+  if (changed("problem")) problem(state.problem);
+  if (changed("sentences")) answered(state);
+  if (changed("sentences", "chosen", "blind")) heading(state);
+  if (changed("inspected", "chosen", "blind")) gate(state);
+  if (changed("microscope")) inside(state);
+  if (changed("stale", "problem")) waiting(state);
+  if (changed("sentences", "stale")) doubt(state);
+  if (changed("sentences", "walk", "view")) link(state);
+  document.body.classList.toggle("guessing", state.guessing);
+  find("#undo").hidden = !state.sentences[state.chosen]?.choice || state.stale;
 });
 
 function problem(found) {
@@ -60,29 +57,55 @@ function waiting({ text, sentences, stale, problem: found }) {
   const old = sentences.map(({ source }) => source).join(" ");
   find("#belongs").hidden = !stale || !found || !old;
   find("#belongs").replaceChildren("Still the translation of ",
-    element("q", {}, old.length > SHOWN ? `${old.slice(0, SHOWN)}…` : old));
+    element("q", { dir: "auto" }, old.length > SHOWN ? `${old.slice(0, SHOWN)}…` : old));
 }
 
-function answered(state) {
-  const { sentences, text } = state;
+const DOUBTS = {
+  empty: "The model gave no translation for a text that is not empty.",
+  repeats: "The translation repeats itself.",
+  bytes: "More than half of the translation is spelt in bytes: the model has no pieces for these characters.",
+  unsure: "The model is unsure: on average it gave the tokens of this translation a probability below 50%.",
+};
+
+/** What speaks against the translation, above it. */
+function doubt({ sentences, stale }) {
+  const lines = Object.keys(DOUBTS).flatMap((name) => {
+    const places = sentences.flatMap(({ doubts }, n) => (doubts.includes(name) ? [n + 1] : []));
+    if (!places.length) return [];
+    const which = sentences.length > 1 ? `Sentence ${places.join(", ")}: ` : "";
+    return [element("p", {}, which, DOUBTS[name])];
+  });
+  find("#doubts").hidden = !lines.length || stale;
+  find("#doubts").replaceChildren(...lines);
+}
+
+function answered({ sentences, chosen }) {
   inside(page.get());
-  const link = text.length <= LONGEST_LINK ? toFragment(text) : " ";
-  if (location.hash !== link.trim()) history.replaceState(null, "", link === " " ? location.pathname : link);
-  if (sentences.length) {
-    const at = state.undo ?? 0;
-    queueMicrotask(() => look.choose(Math.min(at, sentences.length - 1)));
-  }
+  if (sentences.length) queueMicrotask(() => look.choose(Math.min(chosen, sentences.length - 1)));
   settle();
+}
+
+/** The address names what is shown. */
+function link(state) {
+  if (state.stale) return;
+  const found = toFragment({ ...state, step: stepOf(state) });
+  if (found.length <= LONGEST_LINK && location.hash !== found) history.replaceState(null, "", found || location.pathname);
 }
 
 function heading({ sentences, chosen, blind }) {
   const sentence = sentences[chosen];
   if (!sentence) return;
   find("#which").replaceChildren(sentences.length > 1 ? `Sentence ${chosen + 1} of ${sentences.length}: ` : "",
-    element("q", {}, sentence.source), blind ? element("span", { class: "blind" }, ` ${blind}`) : "");
+    element("q", { dir: "auto" }, sentence.source), blind ? element("span", { class: "blind" }, ` ${blind}`) : "");
   find("#previous").disabled = chosen === 0;
   find("#next").disabled = chosen === sentences.length - 1;
   find(".turn").hidden = sentences.length < 2;
+}
+
+/** What is under the heading belongs to its sentence, or is not seen. */
+function gate({ inspected, chosen, blind }) {
+  find("#views").classList.toggle("pending", !inspected.has(chosen));
+  find("#views").hidden = Boolean(blind);
 }
 
 let settling = 0;
@@ -100,11 +123,6 @@ function settle() {
   }, SETTLED);
 }
 
-function fill(text) {
-  translator.type(text);
-  find("#source").focus();
-}
-
 async function copy(text, at) {
   const before = at.textContent;
   try {
@@ -116,40 +134,50 @@ async function copy(text, at) {
   setTimeout(() => { at.textContent = before; }, 1500);
 }
 
-find("#example").addEventListener("click", () => fill(EXAMPLE));
-find("#clear").addEventListener("click", () => fill(""));
+find("#clear").addEventListener("click", () => { translator.type(""); find("#source").focus(); });
 find("#copy").addEventListener("click", (event) => copy(whole(page.get().sentences), event.target));
 find("#link").addEventListener("click", (event) => copy(location.href, event.target));
-find("#undo").addEventListener("click", () => translator.force(page.get().undo, null));
+find("#undo").addEventListener("click", () => {
+  translator.choose(page.get().chosen, null);
+  find("#target .unit")?.focus({ preventScroll: true }); // the button goes
+});
 find("#previous").addEventListener("click", () => look.choose(page.get().chosen - 1));
 find("#next").addEventListener("click", () => look.choose(page.get().chosen + 1));
+find("#lecture").addEventListener("click", ({ target }) => {
+  const on = document.documentElement.classList.toggle("lecture");
+  target.setAttribute("aria-pressed", String(on));
+});
 addEventListener("hashchange", () => restore());
 addEventListener("online", () => page.get().problem?.again?.());
 
+/** Shows what the address names; false: it names nothing. */
 function restore() {
-  const text = fromFragment(location.hash);
-  if (text !== null && text !== page.get().text) translator.type(text);
+  const found = fromFragment(location.hash);
+  if (!found) return false;
+  page.set(walkFrom(found.step, page.get()));
+  if (found.text !== page.get().text || found.choices.length) translator.type(found.text, found.choices, 0);
+  return true;
 }
 
-for (const link of document.querySelectorAll("a[data-paper]")) {
-  link.href = paper(link.dataset.paper);
-  link.rel = "noopener";
+for (const one of document.querySelectorAll("a[data-paper]")) {
+  one.href = paper(one.dataset.paper);
+  one.rel = "noopener";
 }
 
-async function languages() {
+async function describe() {
   try {
-    const { language, charLimit, microscope } = await get("frontend/settings");
-    page.set({ limit: charLimit, microscope });
-    for (const [side, { code, name }] of Object.entries(language)) {
-      find(`#${side}-name`).textContent = name;
-      find(`#${side}`).lang = code;
+    const about = await get("api/model");
+    page.set({ about, limit: about.characters, microscope: about.microscope });
+    for (const side of ["source", "target"]) {
+      find(`#${side}-name`).textContent = about[side].name;
+      find(`#${side}`).lang = about[side].code;
     }
-    find("#example").hidden = language.source.code !== "en";
+    firstSight(page, translator.type);
   } catch {
-    setTimeout(languages, 3000); // until then the panes have neutral names
+    setTimeout(describe, 3000); // until then the panes have neutral names
   }
 }
-languages();
 const typed = find("#source").value; // restored by the browser, or typed before this script ran
-if (typed) translator.type(typed);
-else restore();
+if (!restore() && typed) translator.type(typed);
+describe();
+import("./inside.js").then(({ views }) => views(page, look)); // the first translation does not wait for it

@@ -112,11 +112,16 @@ export function targetPane(page, look, open) {
     return one;
   }
 
+  /** Draws the sentences; the focus stays at its word. */
   function draw(state) {
+    const at = words().indexOf(document.activeElement);
     drawn = [];
     boxes = state.sentences.map((_, index) => drawSentence(index, state, "target", drawn, make));
     box.replaceChildren(...state.sentences.flatMap(({ gap }, index) => [gap, boxes[index]]));
-    if (drawn.length) stop(words(), drawn[0].element);
+    if (!drawn.length) return;
+    const focused = words()[Math.min(Math.max(at, 0), drawn.length - 1)];
+    stop(words(), focused);
+    if (at >= 0) focused.focus({ preventScroll: true });
   }
 
   page.on((state, before) => {
@@ -124,8 +129,9 @@ export function targetPane(page, look, open) {
     if (state.sentences !== before.sentences || reshaded(state, before)) shade(state, "target", drawn, boxes);
     box.classList.toggle("stale", state.stale && state.sentences.length > 0);
     box.setAttribute("aria-busy", String(state.stale && !state.problem));
-    if (state.pointed !== before.pointed || state.token !== before.token || state.view !== before.view
-      || state.inspected !== before.inspected) find("#says").textContent = says(state);
+    if (reshaded(state, before) || state.guessing !== before.guessing) {
+      find("#says").textContent = state.guessing ? "" : says(state);
+    }
   });
 }
 

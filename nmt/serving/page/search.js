@@ -1,9 +1,9 @@
 // The beam search of a translation, and its ranking with another length penalty.
 
-import { newest, post } from "./api.js";
+import { newest, onceSeen, post } from "./api.js";
 import { asTable, button, decimal, element, find } from "./dom.js";
 import { path, ranked, spelt } from "./ranking.js";
-import { drawTree, legend } from "./tree.js";
+import { drawTree, legend, STATES } from "./tree.js";
 
 const BEAMS = [1, 2, 4, 8];
 const SHOWN = 8; // finished hypotheses in the list
@@ -27,7 +27,7 @@ export function searchView(page) {
   const beams = element("select", { id: "beam", onchange: () => { beam = Number(beams.value); ask(); } });
   const table = asTable("All compared hypotheses",
     ["step", "rank", "token", "state", "log P", "text so far"], () => tree.steps.flatMap((step, at) => step.map((node, index) => [
-      String(at + 1), String(index + 1), node.piece, node.state, decimal(node.log_probability), text({ step: at, index })])));
+      String(at + 1), String(index + 1), node.piece, STATES[node.state], decimal(node.log_probability), text({ step: at, index })])));
   const controls = element("div", { class: "controls" },
     element("label", { for: "beam" }, "Beam"), beams,
     element("label", { for: "alpha" }, "α"), slider, number);
@@ -38,7 +38,7 @@ export function searchView(page) {
   function pick(at) {
     const node = tree.steps[at.step][at.index];
     mark(at);
-    says.textContent = `“${text(at)}”, step ${at.step + 1}: log P ${decimal(node.log_probability)}, ${node.state}.`;
+    says.textContent = `“${text(at)}”, step ${at.step + 1}: log P ${decimal(node.log_probability)}, ${STATES[node.state]}.`;
   }
 
   function rank(value) {
@@ -48,7 +48,7 @@ export function searchView(page) {
     slider.setAttribute("aria-valuetext", `alpha ${value.toFixed(2)}`);
     const order = ranked(tree.finished, alpha);
     list.replaceChildren(...order.slice(0, SHOWN).map((each) => element("li", {},
-      button(each.text || "(empty)", () => pick(each)),
+      button(each.text || "(empty)", () => pick(each), { dir: "auto" }),
       element("span", { class: "figures" }, `${decimal(each.score)} = ${decimal(each.log_probability)} / ((5 + ${each.length}) / 6)`,
         element("sup", {}, alpha.toFixed(2))))));
     if (order.length) {
@@ -74,26 +74,26 @@ export function searchView(page) {
     const { sentences, chosen, stale, microscope } = page.get();
     const sentence = sentences[chosen];
     if (!microscope || !seen || stale || !sentence) return;
-    const { source, prefix } = sentence;
+    const { source } = sentence;
+    const prefix = sentence.choice?.prefix ?? "";
     const body = beam === null ? { text: source, prefix } : { text: source, prefix, beam };
     const key = JSON.stringify(body);
     if (key === asked) return;
     asked = key;
+    box.classList.add("pending"); // what it shows belongs to another sentence, or another beam
     try {
       const found = await request.run((signal) => post("api/search", body, signal));
-      if (found) show(found);
+      if (!found) return;
+      show(found);
+      box.classList.remove("pending");
     } catch (error) {
       asked = "";
+      box.classList.remove("pending");
       box.replaceChildren(element("p", { class: "blind" }, error.message, " ", button("Try again", ask)));
     }
   }
 
-  new IntersectionObserver((entries) => {
-    if (entries.some((entry) => entry.isIntersecting)) {
-      seen = true;
-      ask();
-    }
-  }, { rootMargin: "200px" }).observe(find("#search-section"));
+  onceSeen(find("#search-section"), () => { seen = true; ask(); });
   page.on((state, before) => {
     if (state.sentences !== before.sentences || state.chosen !== before.chosen
       || state.microscope !== before.microscope) ask();

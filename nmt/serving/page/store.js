@@ -3,10 +3,14 @@
 import { FIRST } from "./attention.js";
 
 export function store(state) {
+  const first = state;
   const listeners = [];
   return {
     get: () => state,
-    on: (listener) => listeners.push(listener),
+    on(listener) {
+      listeners.push(listener);
+      if (state !== first) listener(state, first); // one that comes late
+    },
     set(changes) {
       const before = state;
       state = { ...state, ...changes };
@@ -17,15 +21,19 @@ export function store(state) {
 
 export const empty = {
   text: "", // of the source
-  sentences: [], // {begin, end: in `text`; source, target; gap: text before it; prefix: forced, or ""}
+  sentences: [], // {begin, end: in `text`; source, target; gap: text before it; choice; doubts}
+  choices: new Map(), // a sentence's source -> {prefix, ends}: the chosen prefix of its translation, or the whole of it
   limit: 20_000, // maximum characters per request
   microscope: null, // whether the server provides attention; null: not known yet
   stale: false, // whether `sentences` belong to an older text
+  about: null, // answer of /api/model
+  guessing: false, // whether the translation must be hidden
   chosen: 0, // the sentence that the microscope shows
   inspected: new Map(), // sentence -> answer of /api/inspect
   token: null, // {sentence, side, begin, end}: chosen tokens
   pointed: null, // likewise, under the pointer
   view: FIRST, // the open attention; head null: mean of all heads
+  walk: { step: "token", side: "target", index: null }, // the open step and its token; null: a token in the middle
 };
 
 /** Returns the selected tokens: those under the pointer, otherwise those chosen. */
@@ -33,3 +41,23 @@ export const looked = (state) => state.pointed || state.token;
 
 export const same = (a, b) => a === b || (a && b && a.sentence === b.sentence && a.side === b.side
   && a.begin === b.begin && a.end === b.end);
+
+// The attention that a step of a side belongs to.
+export const KINDS = { source: { self: "encoder" }, target: { self: "decoder", cross: "cross" } };
+
+/** The step as a link names it; "" for the one that a page begins with. */
+export function stepOf({ walk, view }) {
+  if (walk.step === "token" && walk.index === null && view.layer < 0) return "";
+  const number = (value) => (value === null || value < 0 ? "" : value + 1);
+  return [walk.side, number(walk.index), number(view.layer), number(view.head), walk.step].join(".");
+}
+
+/** What a link names, as changes of the page's state. */
+export function walkFrom(text, { view }) {
+  const found = /^(source|target)\.(\d*)\.(\d*)\.(\d*)\.([a-z-]+)$/.exec(text);
+  if (!found) return {};
+  const [, side, index, layer, head, step] = found;
+  const number = (digits, none) => (digits ? Number(digits) - 1 : none);
+  const kind = KINDS[side][step.split("-")[0]] ?? view.kind;
+  return { walk: { step, side, index: number(index, null) }, view: { kind, layer: number(layer, -1), head: number(head, null) } };
+}

@@ -84,14 +84,27 @@ export const hex = (bytes) => bytes.map((byte) => byte.toString(16).padStart(2, 
 const ENDS = /[.!?…。！？]["'”’»)\]]*\s*$/u;
 export const isFinished = (sentence) => ENDS.test(sentence);
 
-const KEY = "text=";
+/** What the address holds behind "#": {text, choices: [[number of the sentence, {prefix, ends}]], step}; null: nothing of ours. */
 export function fromFragment(fragment) {
-  const at = fragment.replace(/^#/, "");
-  if (!at.startsWith(KEY)) return null;
+  const fields = new Map();
+  const choices = [];
   try {
-    return decodeURIComponent(at.slice(KEY.length));
+    for (const field of fragment.replace(/^#/, "").split("&")) {
+      const at = field.indexOf("=");
+      const [name, value] = [field.slice(0, at), decodeURIComponent(field.slice(at + 1))];
+      const chosen = name === "choice" && /^(\d+)([:!])(.*)$/s.exec(value);
+      if (chosen) choices.push([Number(chosen[1]) - 1, { prefix: chosen[3], ends: chosen[2] === "!" }]);
+      else fields.set(name, value);
+    }
   } catch {
-    return null;
+    return null; // no UTF-8
   }
+  return fields.has("text") ? { text: fields.get("text"), choices, step: fields.get("step") ?? "" } : null;
 }
-export const toFragment = (text) => (text ? `#${KEY}${encodeURIComponent(text)}` : " ");
+
+export function toFragment({ text, sentences, step }) {
+  if (!text) return "";
+  const choices = sentences.flatMap(({ choice }, n) => (choice
+    ? [`&choice=${encodeURIComponent(`${n + 1}${choice.ends ? "!" : ":"}${choice.prefix}`)}`] : []));
+  return `#text=${encodeURIComponent(text)}${choices.join("")}${step ? `&step=${encodeURIComponent(step)}` : ""}`;
+}

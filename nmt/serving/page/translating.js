@@ -11,6 +11,7 @@ export function translating(page) {
   const request = newest();
   let timer = 0;
   let attempt = 0;
+  let linked = []; // choices that a link has brought: [number of the sentence, choice]
 
   function later(what, ms) {
     clearTimeout(timer);
@@ -18,55 +19,67 @@ export function translating(page) {
   }
 
   /** Handles a change of the text: drops the current request and starts another after a pause. */
-  function type(text) {
+  function type(text, choices = [], delay = DEBOUNCE) {
     request.stop();
-    page.set({ text, stale: true, pointed: null, token: null, undo: null });
-    later(translate, DEBOUNCE);
+    linked = choices;
+    page.set({ text, stale: true, pointed: null, token: null });
+    later(translate, delay);
   }
 
   async function translate() {
-    const { text } = page.get();
+    const { text, limit } = page.get();
     clearTimeout(timer);
-    const { view, limit, microscope } = page.get();
-    if (!text.trim()) return page.set({ ...empty, view, limit, microscope, text, problem: null });
+    if (!text.trim()) return page.set({ ...empty, ...kept(page.get()), text, problem: null });
     const length = text.length > limit ? [...text].length : 0; // code points, as the server counts
     if (length > limit) return page.set({ problem: { message: tooLong(length, limit) } });
-    return ask({ text, document: true }, (found) => ({ ...sentencesOf(text, found), undo: null }));
+    return ask(async (signal) => {
+      const answer = await post("api/translate", { text, document: true }, signal);
+      const sentences = sentencesOf(text, answer.translations[0]);
+      const choices = new Map(page.get().choices);
+      for (const [index, choice] of linked) if (sentences[index]) choices.set(sentences[index].source, choice);
+      const chosen = sentences.map((each) => (choices.has(each.source) ? again(each, choices.get(each.source), signal) : each));
+      return { ...reset(await Promise.all(chosen)), choices };
+    }, translate);
   }
 
-  /** Translates one sentence again with a prefix; null for none. */
-  async function force(index, prefix) {
-    const { text, sentences } = page.get();
-    page.set({ stale: true });
-    const replaced = (target) => ({
-      ...reset(sentences.with(index, { ...sentences[index], target, prefix: prefix ?? "" })),
-      text, chosen: index, undo: prefix === null ? null : index,
-    });
-    const body = { text: sentences[index].source, prefix: prefix ?? "" };
-    return ask(body, (found) => replaced(found.text), () => force(index, prefix));
+  /** Translates a sentence again as the choice says; null for none. */
+  async function again(sentence, choice, signal) {
+    if (choice?.ends) return { ...sentence, target: choice.prefix, choice, doubts: [] };
+    const body = { text: sentence.source, prefix: choice?.prefix ?? "" };
+    const { translations: [{ text: target, sentences }] } = await post("api/translate", body, signal);
+    return { ...sentence, target, choice, doubts: sentences[0]?.doubts ?? [] };
   }
 
-  /** Ends a translation at the chosen point, without calling the model. */
-  function end(index, target) {
+  /** Keeps a choice for its sentence and translates the sentence again; null undoes the choice. */
+  function choose(index, choice) {
     const { sentences } = page.get();
-    page.set({ ...reset(sentences.with(index, { ...sentences[index], target, prefix: target })), undo: index });
+    page.set({ stale: true });
+    const choices = new Map(page.get().choices);
+    if (choice) choices.set(sentences[index].source, choice);
+    else choices.delete(sentences[index].source);
+    return ask(async (signal) => ({
+      ...reset(sentences.with(index, await again(sentences[index], choice, signal))), choices, chosen: index,
+    }), () => choose(index, choice));
   }
 
-  async function ask(body, changes, again = translate) {
+  async function ask(work, repeat) {
     try {
-      const answer = await request.run((signal) => post("api/translate", body, signal));
-      if (!answer) return;
+      const changes = await request.run(work);
+      if (!changes) return;
       attempt = 0;
-      page.set({ ...changes(answer.translations[0]), problem: null });
+      linked = [];
+      page.set({ ...changes, problem: null });
     } catch (error) {
       const wait = error.again ? RETRY[Math.min(attempt++, RETRY.length - 1)] : null;
-      page.set({ problem: { message: error.message, gone: error.gone, again: wait && again } });
-      if (wait) later(again, 1000 * wait);
+      page.set({ problem: { message: error.message, gone: error.gone, again: wait && repeat } });
+      if (wait) later(repeat, 1000 * wait);
     }
   }
 
-  return { type, translate, force, end };
+  return { type, translate, choose };
 }
+
+const kept = ({ view, limit, microscope, about }) => ({ view, limit, microscope, about });
 
 const tooLong = (length, limit) => `This text has ${length.toLocaleString("en")} characters, but at most `
   + `${limit.toLocaleString("en")} can be translated at once. Shorten it, or translate it in parts.`;
@@ -76,13 +89,13 @@ const reset = (sentences) => ({ sentences, stale: false, inspected: new Map(), t
 function sentencesOf(text, found) {
   const [ours, theirs] = [ranges(text), ranges(found.text)];
   let before = 0;
-  const sentences = found.sentences.map((each) => {
+  return found.sentences.map((each) => {
     const [[begin, end], [first, last]] = [ours(each.source), theirs(each.target)];
     const gap = found.text.slice(before, first);
     before = last;
-    return { begin, end, source: text.slice(begin, end), target: found.text.slice(first, last), gap, prefix: "" };
+    return { begin, end, source: text.slice(begin, end), target: found.text.slice(first, last), gap,
+      choice: null, doubts: each.doubts ?? [] };
   });
-  return reset(sentences);
 }
 
 export const whole = (sentences) => sentences.map(({ gap, target }) => gap + target).join("");

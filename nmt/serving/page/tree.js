@@ -6,6 +6,7 @@ import { shown } from "./text.js";
 
 const [WIDTH, HEIGHT, COLUMN, ROW, LETTERS] = [78, 24, 104, 30, 9];
 const TOP = 24;
+export const STATES = { live: "survivor", pruned: "pruned", finished: "finished" }; // as a person reads them
 const cut = (piece) => ([...piece].length > LETTERS ? `${[...piece].slice(0, LETTERS - 1).join("")}…` : piece);
 const x = (step) => step * COLUMN + 1;
 const y = (index) => TOP + index * ROW + 1;
@@ -17,10 +18,11 @@ export function drawTree(box, { steps }, pick) {
   const flat = nodes.flat();
   const rows = Math.max(...steps.map((step) => step.length));
   const picture = svg("svg", {
-    width: steps.length * COLUMN, height: TOP + rows * ROW + 2, role: "group", "aria-label":
+    viewBox: `0 0 ${steps.length * COLUMN} ${TOP + rows * ROW + 2}`, role: "group", "aria-label":
       `Beam search in ${steps.length} steps; left and right arrows follow a hypothesis, up and down compare within a step`,
   }, ...steps.map((_, at) => svg("text", { x: x(at), y: 14, class: "step", "aria-hidden": "true" }, `${at + 1}`)),
   ...links.flat().filter(Boolean), ...flat);
+  picture.style.width = `${(steps.length * COLUMN) / 16}rem`; // it grows with the letters of the page
   box.replaceChildren(picture);
   stop(flat, flat[0]);
 
@@ -28,10 +30,10 @@ export function drawTree(box, { steps }, pick) {
     const mine = { step, index };
     const made = svg("g", {
       class: `node ${node.state}`, role: "button", tabindex: "-1", transform: `translate(${x(step)} ${y(index)})`,
-      "aria-label": `step ${step + 1}: ${shown(node.piece).replace("▁", "")}, log P ${decimal(node.log_probability, 2)}, ${node.state}`,
+      "aria-label": `step ${step + 1}: ${shown(node.piece).replace("▁", "")}, log P ${decimal(node.log_probability, 2)}, ${STATES[node.state]}`,
       onclick: () => pick(mine), onfocus: () => { stop(flat, made); pick(mine); },
       onkeydown: (event) => move(event, mine),
-    }, svg("title", {}, `${node.piece}: log P ${decimal(node.log_probability, 2)}, ${node.state}`),
+    }, svg("title", {}, `${node.piece}: log P ${decimal(node.log_probability, 2)}, ${STATES[node.state]}`),
     svg("rect", { width: WIDTH, height: HEIGHT, rx: 5 }),
     svg("text", { x: 7, y: 16 }, node.state === "finished" ? "■ end" : cut(shown(node.piece))));
     return made;
@@ -56,8 +58,10 @@ export function drawTree(box, { steps }, pick) {
     } else roving(nodes[step], event, { across: "ArrowDown", back: "ArrowUp" });
   }
 
-  /** Marks the path to a node. */
+  /** Marks the path to a node and brings the node into the box. */
   return function mark(at) {
+    const [node, frame] = [nodes[at.step][at.index], box].map((one) => one.getBoundingClientRect());
+    if (node.left < frame.left || node.right > frame.right) box.scrollLeft += node.left - frame.left - frame.width / 2;
     const on = new Set(path(steps, at).map((index, step) => `${step}:${index}`));
     steps.forEach((step, s) => step.forEach((_, index) => {
       const marked = on.has(`${s}:${index}`);
@@ -69,5 +73,5 @@ export function drawTree(box, { steps }, pick) {
 
 /** Returns the legend for the three kinds of nodes. */
 export const legend = () => element("ul", { class: "legend" },
-  ...[["live", "live: continued in the next step"], ["pruned", "pruned: not among the best of its step"], ["finished", "finished: ends here"]]
-    .map(([state, text]) => element("li", {}, element("span", { class: `key ${state}`, "aria-hidden": "true" }), text)));
+  ...[["live", "continued in the next step"], ["pruned", "not among the best of its step"], ["finished", "ends here"]].map(([state, text]) =>
+    element("li", {}, element("span", { class: `key ${state}`, "aria-hidden": "true" }), `${STATES[state]}: ${text}`)));

@@ -1,0 +1,117 @@
+"""Describes the model that a server serves; runs in the model process."""
+
+import json
+from typing import Any
+
+from nmt.data import kept_test_set
+from nmt.errors import InputError, NoModelError
+from nmt.serving.inside import sees_inside
+from nmt.storage import manifest
+from nmt.storage.opening import small_file
+
+JSON = dict[str, Any]
+
+_MAX_BYTES = 200_000_000  # of a file of the run
+
+
+def about(translator: Any) -> JSON:
+    """Describes a model that is served.
+
+    Returns:
+        `name`; `parameters` (None for an exported model); `trained_on`, a phrase; `bleu` with
+        `score`, `signature` and `on`, the name of the set; `demo`, whether it was trained on the
+        demo language alone; `opening`, a sentence of its test set; `examples`, see
+        `nmt.serving.examples`; `model`, the settings of its layers. Facts that the model's run
+        lacks are None or empty.
+    """
+    config = translator.config
+    kinds = {corpus.kind() for corpus in config.data.train}
+    found: JSON = {
+        "name": "This model",
+        "parameters": None,
+        "trained_on": "",
+        "bleu": None,
+        "demo": kinds == {"demo"},
+        "opening": None,
+        "examples": [],
+        "model": config.model.model_dump(mode="json")
+        | {
+            "vocabulary_size": config.tokenizer.vocabulary_size,
+            "label_smoothing": config.training.label_smoothing,
+        },
+    }
+    if not sees_inside(translator):
+        return found
+    from nmt.reporting.info import info
+
+    found["parameters"] = info(config)["parameters"]["total"]
+    if translator.directory is not None:
+        found |= _of_run(translator)
+    return found
+
+
+def _of_run(translator: Any) -> JSON:
+    """Returns the facts in the run of a model; leaves out missing and damaged files."""
+    from nmt.runs.run_directory import RunDirectory
+    from nmt.serving.examples import first_sight  # which imports torch
+
+    folder, config = translator.directory, translator.config
+    run = RunDirectory.around(folder.resolve())
+    kind = "checkpoint" if (folder / "state.json").exists() else "model"
+    content = _tried(lambda: manifest.read(folder, kind)) or {}
+    if not run.is_run:
+        return {"name": folder.resolve().name, "bleu": _validated(content)}
+    data = _tried(lambda: run.data_of(folder))
+    texts = _tried(lambda: kept_test_set.read(run.test_set, config.data, data))
+    chosen = _kept(run.examples, content)
+    return {
+        "name": run.path.name,
+        "trained_on": _trained_on(config, data),
+        "bleu": _tested(run, content) or _validated(content),
+        "opening": chosen.get("opening") or first_sight(texts[0] if texts else []),
+        "examples": chosen.get("examples", []),
+    }
+
+
+def _trained_on(config: Any, data: JSON | None) -> str:
+    """Names the training corpora, without paths of files."""
+    names = [
+        corpus.hub if corpus.kind() == "hub"
+        else "sentences of the demo's grammar" if corpus.kind() == "demo"
+        else "its own texts"
+        for corpus in config.data.train
+    ]  # fmt: skip
+    pairs = sum(shard["pairs"] for shard in data["shards"]["train"]) if data else 0
+    of = " and ".join(dict.fromkeys(names))
+    return f"{pairs:,} pairs of {of}" if pairs else of
+
+
+def _tested(run: Any, content: JSON) -> JSON | None:
+    """Returns BLEU on the test set, if `nmt report` has stored it for this model."""
+    scores = _kept(run.test_scores, content).get("scores", {})
+    return _bleu(scores, "test set")
+
+
+def _validated(content: JSON) -> JSON | None:
+    return _bleu(content.get("validation") or {}, "validation set")
+
+
+def _bleu(scores: JSON, on: str) -> JSON | None:
+    score, signature = scores.get("bleu"), scores.get("bleu_signature")
+    if not isinstance(score, float):
+        return None
+    return {"score": score, "signature": signature or "", "on": on}
+
+
+def _kept(path: Any, content: JSON) -> JSON:
+    """Returns the content of a file of the run; {} unless it was made for the same model."""
+    found = _tried(lambda: json.loads(small_file(path, _MAX_BYTES)))
+    is_its = isinstance(found, dict) and found.get("model_sha256") == content.get("sha256")
+    return found if is_its else {}
+
+
+def _tried(read: Any) -> Any:
+    try:
+        return read()
+    except (InputError, NoModelError, OSError, ValueError):
+        return None

@@ -1,0 +1,77 @@
+"""Lists the most likely words at a place of a translation: next tokens, completed to words."""
+
+import re
+from typing import Any
+
+from nmt.model.special_ids import EOS_ID
+
+_LISTED = 100  # tokens in which the current one is searched
+_UNSPACED = "\u3040-\u30ff\u3400-\u9fff"  # kana and ideographs, which stand for words by themselves
+_WORD = re.compile(rf"\s*(?:[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:['’-][^\W{_UNSPACED}]+)*|\S)")
+
+JSON = dict[str, Any]
+
+
+def alternatives(
+    translator: Any, text: str, prefix: str = "", target: str = "", k: int = 10
+) -> list[JSON]:
+    """Returns the most likely words after `prefix` in the translation of a sentence.
+
+    Each of the `k` most likely next tokens is completed by a search with the model's own settings,
+    so that a token such as "h" is shown as the word that the model forms. Tokens that lead to
+    the same word are listed once. A token that would extend the last word of `prefix` is left out.
+
+    Args:
+        translator: a Translator or an exported one.
+        target: the current translation, which begins with `prefix`.
+
+    Returns:
+        Most likely first: `text` is the beginning up to the completed word, `follows` the rest of
+        the translation, `probability` that of the token alone. `stands` is true for the word of
+        `target`, at most once; `ends` if the translation ends here.
+
+    Raises:
+        ArgumentError: see `Translator.next_tokens`.
+    """
+    tokenizer = translator.tokenizer
+    prefix, target = (tokenizer.normalize(each).strip() for each in (prefix, target))
+    listed = translator.next_tokens(text, prefix, max(k, _LISTED))
+    standing = _next_token(tokenizer, prefix, target)
+    tokens = [each for n, each in enumerate(listed) if n < k or each.token == standing]
+    ends = {EOS_ID: prefix} | ({} if standing is None else {standing: target})
+    # a token of an incomplete character cannot be a prefix
+    open_ = [each for each in tokens if each.token not in ends and "\ufffd" not in each.text]
+    found = translator.n_best([text] * len(open_), prefix=[each.text for each in open_])
+    ends |= {each.token: some[0].text for each, some in zip(open_, found, strict=True)}
+    rows: dict[tuple[str, bool], JSON] = {}
+    for each in sorted(tokens, key=lambda each: each.token != standing):
+        whole, is_end = ends.get(each.token, ""), each.token == EOS_ID
+        if not whole.startswith(prefix if each.token == standing else each.text):
+            continue
+        begun = whole if is_end else _through_word(whole, prefix, each.text)
+        stands = begun == _through_word(target, prefix, prefix) and is_end == (target == prefix)
+        if _extends(prefix, begun) and not stands:
+            continue
+        row = {"text": begun, "follows": whole[len(begun) :], "probability": each.probability}
+        rows.setdefault((begun, is_end), row | {"stands": stands, "ends": is_end})
+    return sorted(rows.values(), key=lambda row: -row["probability"])
+
+
+def _next_token(tokenizer: Any, prefix: str, target: str) -> int | None:
+    """Returns the token of a translation after a prefix; None if the prefix cuts a token."""
+    begun, whole = tokenizer.encode(prefix), [*tokenizer.encode(target), EOS_ID]
+    is_begun = whole[: len(begun)] == begun and len(whole) > len(begun)
+    return whole[len(begun)] if is_begun else None
+
+
+def _through_word(whole: str, prefix: str, least: str) -> str:
+    """Returns a text up to the end of the first word after a prefix, and at least `least`."""
+    word = _WORD.match(whole, len(prefix))
+    return whole[: max(word.end() if word else len(prefix), len(least))]
+
+
+def _extends(prefix: str, begun: str) -> bool:
+    """Returns whether the text after a prefix continues the last word of the prefix."""
+    before, after = prefix[-1:], begun[len(prefix) :][:1]
+    is_spaced = not re.match(f"[{_UNSPACED}]", after)
+    return before.isalnum() and after.isalnum() and is_spaced

@@ -1,0 +1,31 @@
+"""Finds signs of a bad translation, without a reference."""
+
+import math
+import re
+
+from nmt.decoding.translation import Translation
+from nmt.documents.doubtful import is_doubtful
+
+_UNSURE = 0.5  # geometric mean of the tokens' probabilities
+_LEAST_BYTES = 4
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+
+
+def doubts(source: str, translation: Translation) -> list[str]:
+    """Returns the doubts about a translation: any of "empty", "repeats", "bytes", "unsure".
+
+    "empty": there is no text, though the source has some. "repeats": see
+    `nmt.documents.doubtful`. "bytes": more than half of the tokens are single bytes, so the
+    vocabulary lacks these characters. "unsure": the geometric mean of the tokens' probabilities is
+    below 0.5; an exported model does not report them.
+    """
+    logs = translation.token_log_probabilities
+    content = [piece for piece in translation.pieces if piece != "</s>"]
+    number = sum(1 for piece in content if _BYTE.fullmatch(piece))
+    found = {
+        "empty": bool(source.strip()) and not translation.text.strip(),
+        "repeats": is_doubtful(source, translation.text),
+        "bytes": number >= _LEAST_BYTES and 2 * number > len(content),
+        "unsure": bool(logs) and sum(logs) / len(logs) < math.log(_UNSURE),
+    }
+    return [name for name, applies in found.items() if applies]

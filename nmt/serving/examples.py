@@ -1,0 +1,95 @@
+"""Chooses sentences of a test set that show how a model works."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nmt.decoding.beam_search import length_penalty
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.translation import Translation
+from nmt.serving.doubt import doubts
+from nmt.serving.microscope import search_tree
+from nmt.translator import Translator
+
+JSON = dict[str, Any]
+
+_LONGEST = 16  # words
+_MOVED = 3  # words between a word's place and the place where its translation would be expected
+_UNSURE = 0.3, 0.6  # between these is the probability of a token that might have been another
+
+
+def examples(translator: Translator, sources: Sequence[str]) -> JSON:
+    """Returns the examples that the page of `nmt serve` offers for a model.
+
+    Args:
+        sources: sentences; those of more than 16 words are left out.
+
+    Returns:
+        `opening`: a sentence with which the page opens, None without a suitable one. `examples`:
+        at most one of each `kind`, with its `text`: "alpha", of whose finished hypotheses another
+        has the best score for a length penalty of 0 than for 2; "beam", greedy search and a beam of
+        4 end with different translations; "bytes", part of the source is copied byte by byte;
+        "order", a word moves by 3 places or more; "ambiguous", a token of the translation has a
+        probability between 0.3 and 0.6. A kind that no sentence shows is missing.
+    """
+    sources = [text for text in dict.fromkeys(sources) if 3 <= len(text.split()) <= _LONGEST]
+    found = translator.translate(sources, SearchOptions(align=True))
+    sound = [(text, best) for text, best in zip(sources, found, strict=True)
+             if not doubts(text, best)]  # fmt: skip
+    kinds: dict[str, Callable[[str, Translation], bool]] = {
+        "order": _is_reordered,
+        "ambiguous": _is_ambiguous,
+        "bytes": _is_copied_in_bytes,
+        "beam": lambda text, best: _differs_by_beam(translator, text),
+        "alpha": lambda text, best: _differs_by_alpha(translator, text),
+    }
+    chosen: dict[str, str] = {}
+    for kind, shows in kinds.items():
+        left = (each for each in sound if each[0] not in chosen.values())
+        if one := next((text for text, best in left if shows(text, best)), None):
+            chosen[kind] = one
+    opening = first_sight([text for text, _ in sound])
+    listed = [{"kind": kind, "text": text} for kind, text in chosen.items()]
+    return {"opening": opening, "examples": listed}
+
+
+def first_sight(sources: Sequence[str]) -> str | None:
+    """Returns the first source of 8 to 12 words, or the first one; None without sources."""
+    middle = (text for text in sources if 8 <= len(text.split()) <= 12)
+    return next(middle, sources[0] if sources else None)
+
+
+def _is_reordered(_: str, best: Translation) -> bool:
+    places = dict(best.alignment or [])
+    return any(abs(target - source) >= _MOVED for source, target in places.items())
+
+
+def _is_ambiguous(_: str, best: Translation) -> bool:
+    low, high = _UNSURE
+    probabilities = [math.exp(value) for value in best.token_log_probabilities]
+    begins = [piece.startswith("\u2581") for piece in best.pieces]
+    return any(low < p < high for p, is_word in zip(probabilities, begins, strict=True) if is_word)
+
+
+def _is_copied_in_bytes(text: str, best: Translation) -> bool:
+    if not any(piece.startswith("<0x") for piece in best.pieces):
+        return False
+    rare = {letter for letter in text if ord(letter) > 127}
+    return bool(rare) and rare <= set(best.text)
+
+
+def _differs_by_beam(translator: Translator, text: str) -> bool:
+    options = [SearchOptions(beam=width) for width in (1, 4)]
+    greedy, wide = (translator.translate(text, each).text for each in options)
+    return greedy != wide
+
+
+def _differs_by_alpha(translator: Translator, text: str) -> bool:
+    finished = search_tree(translator, text)["finished"]
+    if not finished:
+        return False
+    best = [
+        max(finished, key=lambda each: each["log_probability"] / length_penalty(each["length"], a))
+        for a in (0.0, 2.0)
+    ]
+    return best[0]["text"] != best[1]["text"]

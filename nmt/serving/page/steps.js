@@ -1,0 +1,193 @@
+// The steps of a token's way: for each a sentence, the paper's equation, pictures, and the numbers as a table.
+
+import { decimal, element, percent } from "./dom.js";
+import { following, shown } from "./text.js";
+
+const WAVES = 32; // positions in the picture of all of them
+const DIGITS = 4;
+
+const number = (value) => decimal(value, DIGITS);
+const norm = (values) => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
+
+/** All steps for the answer of /api/steps; `of` has side, token, layer, head, the model's settings and the sentence's tokens. */
+export function stepsOf(found, of) {
+  const isPost = of.model.norm === "post";
+  const kinds = of.side === "target" ? ["self", "cross"] : ["self"];
+  const wrapped = (part, inner) => {
+    const normalize = normalizing(part, found[part === "ff" ? "feed_forward" : part], isPost);
+    const add = adding(part, found[part === "ff" ? "feed_forward" : part]);
+    return isPost ? [...inner, add, normalize] : [normalize, ...inner, add];
+  };
+  return [
+    ...embedding(found.embedding, of),
+    ...kinds.flatMap((kind) => wrapped(kind, attention(kind, found[kind], of))),
+    ...wrapped("ff", [feedForward(found.feed_forward, of)]),
+    ...(isPost ? [] : [final(found.hidden, of)]),
+    ...(of.side === "target" ? output(found.output, of) : []),
+  ];
+}
+
+function embedding({ id, piece, row, scaled, position, sum }, { side, token, model, tokens }) {
+  const name = shown(piece);
+  const d = model.d_model;
+  const isWave = model.positions === "sinusoidal";
+  const reads = side === "source" ? `The encoder reads “${name}”`
+    : `To write “${shown(tokens.target.tokens[token].piece)}”, the decoder reads the token before it, “${name}”`;
+  return [
+    step("token", "A row of the embedding matrix", `${reads}, which has the id ${id}: row ${id} of a matrix with ${model.vocabulary_size.toLocaleString("en")} rows and ${d} columns.`,
+      `x = E[${id}]`, "3.4", () => [strip("E[id]", row)], vectors({ "E[id]": row })),
+    step("scale", "Times the root of d_model", `The row is multiplied by √${d} = ${decimal(Math.sqrt(d), 3)}, so its norm grows from ${decimal(norm(row), 2)} to ${decimal(norm(scaled), 2)}.`,
+      `x · √d_model = x · √${d}`, "3.4", () => [strip("E[id]", row, largest(scaled)), strip("scaled", scaled)], vectors({ "E[id]": row, scaled })),
+    step("position", isWave ? "The wave of its position" : "A learned vector of its position",
+      isWave ? `Attention does not know the order of the tokens, so position ${token} gets a vector of its own: sines and cosines, whose wavelength grows from left to right.`
+        : `Attention does not know the order of the tokens, so position ${token} gets a learned vector of its own.`,
+      isWave ? "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))" : "PE(pos) = a row of a learned table",
+      "3.5", () => [strip(`position ${token}`, position), ...(isWave ? [waves(token, d)] : [])], vectors({ [`position ${token}`]: position })),
+    step("sum", "Embedding plus position", `Their sum enters layer 1; the position changes the norm from ${decimal(norm(scaled), 2)} to ${decimal(norm(sum), 2)} (its own is ${decimal(norm(position), 2)}).`,
+      "x = E[id] · √d_model + PE(pos)", "3.5", () => [strip("scaled", scaled, largest(sum)), strip("position", position, largest(sum)), strip("sum", sum)],
+      vectors({ scaled, position, sum })),
+  ];
+}
+
+function attention(kind, one, { side, token, layer, head, model, tokens }) {
+  const keys = kind === "cross" || side === "source" ? tokens.source.tokens.map(({ piece }) => shown(piece)) : tokens.read.map(shown);
+  const [k, root] = [model.d_k, Math.sqrt(model.d_k)];
+  const best = one.weights.indexOf(Math.max(...one.weights));
+  const hidden = one.allowed.filter((each) => !each).length;
+  const from = kind === "cross" ? "the encoder's output" : "the same layer";
+  const rows = (...columns) => () => keys.map((key, i) => [key, ...columns.map((column) => (one.allowed[i] || column !== one.weights ? number(column[i]) : "masked"))]);
+  const chart = (values, text = number) => bars(keys.map((label, i) => ({ label, value: values[i], text: text(values[i]) })));
+  const table = (name, values) => ({ heads: ["key", name], rows: rows(values) });
+  const mask = Object.keys(MASKS).find((why) => MASKS[why]({ kind, side, model }));
+  return [
+    step(`${kind}-query`, "The query", `Head ${head + 1} of layer ${layer + 1} makes a query of ${k} numbers from the token: what it looks for.`,
+      "q = x · W_Q", "3.2.2", () => [strip("q", one.query)], vectors({ q: one.query })),
+    step(`${kind}-keys`, "The keys", `Each of the ${keys.length} tokens of ${from} offers a key of ${k} numbers: what it can be found by.`,
+      "K = X · W_K", "3.2.2", () => [strip("q", one.query, largest(one.keys.flat())), ...keys.map((key, i) => strip(key, one.keys[i], largest(one.keys.flat())))],
+      { heads: ["key", ...one.keys[0].map((_, i) => String(i + 1))], rows: () => keys.map((key, i) => [key, ...one.keys[i].map(number)]) }),
+    step(`${kind}-scores`, "Query times key", "The score of a key is the sum of the products of its numbers with those of the query: large where both point the same way.",
+      "score = q · k", "3.2.1", () => [chart(one.scores)], table("score", one.scores)),
+    step(`${kind}-scaled`, "Divided by the root of d_k", `The scores are divided by √${k} = ${decimal(root, 3)}; without that, long vectors would give scores at which the softmax has hardly a gradient.`,
+      `q · Kᵀ / √d_k = q · Kᵀ / √${k}`, "3.2.1", () => [chart(one.scaled)], { heads: ["key", "score", "scaled"], rows: rows(one.scores, one.scaled) }),
+    step(`${kind}-mask`, "The mask", hidden ? `${hidden} of the ${keys.length} keys are forbidden (hatched), as ${mask}: their scores become −∞, which is not the same as a small weight.`
+      : `Here nothing is forbidden: the token may attend to all ${keys.length} keys.`,
+    "score = −∞ where attention is not allowed", "3.2.3", () => [bars(keys.map((label, i) => ({ label, value: one.scaled[i], text: one.allowed[i] ? number(one.scaled[i]) : "−∞", masked: !one.allowed[i] })))],
+    { heads: ["key", "scaled", "allowed"], rows: () => keys.map((key, i) => [key, number(one.scaled[i]), one.allowed[i] ? "yes" : "no"]) }),
+    step(`${kind}-softmax`, "Softmax", `The softmax turns the scores into weights that add up to 1; the largest, ${percent(one.weights[best])}, goes to “${keys[best]}”.`,
+      "softmax(q · Kᵀ / √d_k)", "3.2.1", () => [bars(keys.map((label, i) => ({ label, value: one.weights[i], text: one.allowed[i] ? percent(one.weights[i]) : "masked", masked: !one.allowed[i] })), 1)],
+      table("weight", one.weights)),
+    step(`${kind}-values`, "The weighted sum of the values", `Each token also offers a value of ${model.d_v} numbers; head ${head + 1} gives their sum, weighted so.`,
+      "softmax(q · Kᵀ / √d_k) · V", "3.2.1", () => [...keys.map((key, i) => strip(`${one.allowed[i] ? percent(one.weights[i]) : "masked"} ${key}`, one.values[i], largest(one.values.flat()))),
+        strip("sum", one.attended, largest(one.values.flat()))],
+      { heads: ["key", "weight", ...one.attended.map((_, i) => String(i + 1))], rows: () => [...keys.map((key, i) => [key, number(one.weights[i]), ...one.values[i].map(number)]), ["sum", "", ...one.attended.map(number)]] }),
+    step(`${kind}-joined`, "The heads joined", `The results of all ${model.heads} heads stand side by side, ${one.joined.length} numbers, and one more matrix mixes them.`,
+      "Concat(head₁, …, head_h) · W_O", "3.2.2", () => [...Array.from({ length: model.heads }, (_, h) => strip(`head ${h + 1}`, one.joined.slice(h * model.d_v, (h + 1) * model.d_v), largest(one.joined))),
+        strip("output", one.output)], vectors({ "heads joined": one.joined, output: one.output })),
+  ];
+}
+
+// Why keys are forbidden, and where.
+const MASKS = {
+  "a token must not see what comes after it, which it has to predict": ({ kind, side }) => kind === "self" && side === "target",
+  "this model lets a token attend to its neighbours only": ({ kind, model }) => kind === "self" && model.attention_window,
+};
+
+const NAMES = { self: "self-attention", cross: "cross-attention", ff: "the feed-forward network" };
+
+function adding(part, { before, output, sum }) {
+  const most = largest(before, output, sum);
+  return step(`${part}-add`, "The residual connection", `What went into ${NAMES[part]} is added to what came out, norm ${decimal(norm(before), 2)} and ${decimal(norm(output), 2)}, so that each layer only changes the vector.`,
+    "x + Sublayer(x)", "3.1", () => [strip("before", before, most), strip("output", output, most), strip("sum", sum, most)], vectors({ before, output, sum }));
+}
+
+function normalizing(part, { before, sum, normalized, mean, deviation }, isPost) {
+  const given = isPost ? sum : before;
+  return step(`${part}-norm`, "Layer normalization", `The vector's mean, ${decimal(mean, 3)}, is subtracted, and it is divided by its standard deviation, ${decimal(deviation, 3)}; then each number has a learned gain and bias.`,
+    isPost ? "LayerNorm(x + Sublayer(x))" : "LayerNorm(x), before the sub-layer", isPost ? "3.1" : "3.1",
+    () => [strip("given", given), strip("normalized", normalized)], vectors({ given, normalized }));
+}
+
+function feedForward({ units, active, strongest, output }, { model }) {
+  return step("ff-units", "The feed-forward network", `The token alone goes through ${model.d_ff.toLocaleString("en")} units, of which ${active.toLocaleString("en")} are active (above 0); the strongest is unit ${strongest[0] + 1}.`,
+    "max(0, x · W₁ + b₁) · W₂ + b₂", "3.3", () => [strip(`${units.length} units`, units), bars(strongest.map((unit) => ({ label: `unit ${unit + 1}`, value: units[unit], text: number(units[unit]) }))), strip("output", output)],
+    vectors({ unit: units }));
+}
+
+const final = (hidden, { side, model }) => step("final", "The last normalization", `After the last layer, layer ${side === "source" ? model.encoder_layers : model.decoder_layers}, a pre-norm model normalizes once more.`,
+  "LayerNorm(x)", "3.1", () => [strip("normalized", hidden)], vectors({ normalized: hidden }));
+
+function output({ piece, logit, log_probability: log, likeliest, smoothing, vocabulary, target }, { model }) {
+  const [best] = likeliest;
+  const names = likeliest.map((each) => following(each.piece));
+  const rows = () => likeliest.map((each, i) => [names[i], number(each.logit), number(each.probability)]);
+  const table = { heads: ["token", "logit", "probability"], rows };
+  const steps = [
+    step("logits", "Logits", `After the last layer, layer ${model.decoder_layers}, the vector is multiplied by the embedding of each of the ${vocabulary.toLocaleString("en")} tokens: one number for each; for “${shown(piece)}” it is ${number(logit)}.`,
+      "logits = x · Eᵀ", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.logit, text: number(each.logit) })))], table),
+    step("likeliest", "The ten most likely tokens", `The softmax turns the logits into probabilities; “${shown(piece)}” has ${percent(Math.exp(log))}, the most likely is “${names[0]}” with ${percent(best.probability)}.`,
+      "p = softmax(logits)", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.probability, text: percent(each.probability) })), 1)], table),
+  ];
+  if (smoothing) {
+    steps.push(step("smoothing", "Why it is never quite sure", `In training the right token had to get ${percent(target)} and no more: label smoothing with ε = ${smoothing} spreads the rest over all V = ${vocabulary.toLocaleString("en")} tokens, so the model is as sure as it was taught to be.`,
+      `(1 − ε) + ε / V = (1 − ${smoothing}) + ${smoothing} / ${vocabulary} = ${number(target)}`, "5.4",
+      () => [bars([{ label: "taught", value: target, text: percent(target) }, { label: names[0], value: best.probability, text: percent(best.probability) }], 1)],
+      { heads: ["", "probability"], rows: () => [["taught", number(target)], [names[0], number(best.probability)]] }));
+  }
+  return steps;
+}
+
+function step(id, title, says, equation, section, pictures, { heads, rows }) {
+  const anchor = section.split(".").map((each, depth) => "S".repeat(depth + 1) + each).join(".");
+  return { id, title, says, equation, section: `§${section}`, anchor, pictures, heads, rows };
+}
+
+/** Vectors as a table, a column each. */
+function vectors(named) {
+  const columns = Object.values(named);
+  const length = Math.max(...columns.map((column) => column.length));
+  return { heads: ["number", ...Object.keys(named)], rows: () => Array.from({ length }, (_, i) => [String(i + 1), ...columns.map((column) => (i < column.length ? number(column[i]) : ""))]) };
+}
+
+const largest = (...all) => Math.max(...all.flat().map(Math.abs), 1e-9);
+
+/** A vector as a strip, a pixel for each number: blue above 0, orange below, the stronger the further from it. */
+function strip(label, values, most = largest(values)) {
+  const canvas = element("canvas", { width: values.length, height: 1, "aria-hidden": "true" });
+  paint(canvas, [values], most);
+  const ends = `${decimal(Math.min(...values), 2)} to ${decimal(Math.max(...values), 2)}`;
+  return element("div", { class: "strip" }, element("span", { class: "label", dir: "auto" }, label), canvas, element("span", { class: "ends" }, ends));
+}
+
+/** The waves of the first positions, a row each; that of the token is framed. */
+function waves(token, d) {
+  const first = Math.max(0, token - WAVES + 1);
+  const rows = Array.from({ length: WAVES }, (_, row) => Array.from({ length: d }, (_, i) => {
+    const angle = (first + row) / 10000 ** ((i - (i % 2)) / d);
+    return i % 2 ? Math.cos(angle) : Math.sin(angle);
+  }));
+  const canvas = element("canvas", { width: d, height: WAVES, "aria-hidden": "true" });
+  paint(canvas, rows, 1);
+  const frame = element("span", { class: "frame" });
+  frame.style.setProperty("--row", (token - first) / WAVES);
+  frame.style.setProperty("--height", 1 / WAVES);
+  return element("div", { class: "strip" }, element("span", { class: "label" }, `positions ${first} to ${first + WAVES - 1}`),
+    element("div", { class: "waves" }, canvas, frame), element("span", { class: "ends" }, "−1 to 1"));
+}
+
+function paint(canvas, rows, most) {
+  const style = getComputedStyle(document.documentElement);
+  const [above, below] = ["--accent", "--warm"].map((name) => [1, 3, 5].map((at) => parseInt(style.getPropertyValue(name).trim().slice(at, at + 2), 16)));
+  const context = canvas.getContext("2d");
+  const picture = context.createImageData(canvas.width, canvas.height);
+  rows.flat().forEach((value, at) => picture.data.set([...(value < 0 ? below : above), 255 * Math.min(1, Math.abs(value) / most) ** 0.7], 4 * at));
+  context.putImageData(picture, 0, 0);
+}
+
+/** Numbers as bars; masked ones are hatched. `most` is a full bar. */
+function bars(rows, most = largest(rows.map(({ value }) => value))) {
+  return element("ul", { class: "bars" }, ...rows.map(({ label, value, text, masked }) => {
+    const bar = element("span", { class: masked ? "share hatched" : value < 0 ? "share below" : "share" });
+    bar.style.setProperty("--share", masked ? 0 : Math.min(1, Math.abs(value) / most));
+    return element("li", {}, element("span", { class: "piece", dir: "auto" }, label), bar, element("span", { class: "number" }, text));
+  }));
+}

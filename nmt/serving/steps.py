@@ -1,0 +1,247 @@
+"""One token's way through the model, step by step, with the numbers of a forward pass."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import reduce
+from operator import and_
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from nmt.data.layout import one_per_row
+from nmt.data.pair import Pair
+from nmt.data.tokenizer import with_eos
+from nmt.decoding.beam_search import NEVER_GENERATED
+from nmt.errors import ArgumentError
+from nmt.model.attention import CrossAttention, SelfAttention, attention_weights, rules_of
+from nmt.model.layers import DecoderLayer, EncoderLayer, Residual
+from nmt.serving.microscope import JSON, sentence_ids
+from nmt.translator import Translator
+
+Side = Literal["source", "target"]
+
+_DIGITS = 6  # after the decimal point
+_LISTED = 10  # most likely tokens
+_STRONGEST = 5  # units of the feed-forward network
+
+_Seen = dict[nn.Module, tuple[tuple[Any, ...], Any]]  # arguments and output of each module
+
+
+@torch.inference_mode()
+def steps(
+    translator: Translator,
+    text: str,
+    target: str,
+    *,
+    side: Side = "target",
+    token: int = 0,
+    layer: int = 0,
+    head: int = 0,
+) -> JSON:
+    """Returns what the model computes for one token of a sentence pair, in one layer and head.
+
+    S keys, D d_model, K d_k, V d_v. Vectors are lists. Scores, weights and so on are those with
+    which the token attends to each key.
+
+    Args:
+        text: one sentence.
+        target: its translation, tokenized as for training.
+        side: "source" for the encoder, "target" for the decoder.
+        token: index of a token of that side. In the decoder it is the token that is predicted;
+            the token that the decoder reads there is the one before it.
+
+    Returns:
+        `embedding`: `id` and `piece` of the token that is read; its `row` of the embedding matrix,
+        (D); `scaled` by sqrt(d_model); the encoding of its `position`; their `sum`, which enters
+        the first layer. `self`, `cross` (decoder only) and `feed_forward`: the sub-layers of the
+        layer, see `_attention`, `_feed_forward` and `_wrapped`. `hidden`: the output of the
+        stack, (D). `output` (decoder only): see `_output`.
+
+    Raises:
+        ArgumentError: the text is empty, a text is too long, or there is no such token, layer or
+            head.
+    """
+    source, written = (
+        with_eos(sentence_ids(translator, name, each))
+        for name, each in (("text", text), ("target", target))
+    )
+    model, config = translator.transformer, translator.config.model
+    stack = model.encoder if side == "source" else model.decoder
+    _check("token", token, len(source if side == "source" else written))
+    _check("layer", layer, len(stack))
+    _check("head", head, config.heads)
+    batch = one_per_row([Pair(source, written)]).to(translator.device)
+    one = cast(EncoderLayer | DecoderLayer, stack[layer])
+    with _recorded(one) as seen:
+        hidden = model.encode(batch.src) if side == "source" else model(batch.src, batch.tgt_in)
+    tokens = batch.src.tokens if side == "source" else batch.tgt_in.tokens
+    found = {
+        "embedding": _embedding(translator, int(tokens[0, token]), token),
+        "self": _attention(one.self_attention, one.self_attention_residual, seen, token, head),
+        "feed_forward": _feed_forward(one, seen, token),
+        "hidden": _list(hidden[0, token]),
+    }
+    if isinstance(one, DecoderLayer):
+        found["cross"] = _attention(
+            one.cross_attention, one.cross_attention_residual, seen, token, head
+        )
+        found["output"] = _output(translator, hidden[0, token], int(written[token]))
+    return found
+
+
+def _check(name: str, number: int, bound: int) -> None:
+    if not 0 <= number < bound:
+        raise ArgumentError(f"{{{name}}} must be from 0 to {bound - 1}, but is {{}}.", number)
+
+
+@contextmanager
+def _recorded(layer: nn.Module) -> Iterator[_Seen]:
+    """Collects the arguments and the output of each module of a layer."""
+    seen: _Seen = {}
+
+    def record(module: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
+        seen[module] = arguments, output
+
+    hooks = [module.register_forward_hook(record) for module in layer.modules()]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _embedding(translator: Translator, token: int, position: int) -> JSON:
+    model = translator.transformer
+    row = model.embedding[token]
+    scaled = row * math.sqrt(model.d_model)
+    place = torch.tensor([[position]], device=translator.device)
+    encoding = model.positions(place, position + 1)[0, 0].to(row.dtype)
+    return {
+        "id": token,
+        "piece": translator.tokenizer.pieces([token])[0],
+        "row": _list(row),
+        "scaled": _list(scaled),
+        "position": _list(encoding),
+        "sum": _list(scaled + encoding),
+    }
+
+
+def _attention(
+    attention: SelfAttention | CrossAttention,
+    residual: Residual,
+    seen: _Seen,
+    token: int,
+    head: int,
+) -> JSON:
+    """Returns what one head of an attention sub-layer computes, and the sub-layer as a whole.
+
+    Returns:
+        `query` (K) of the token; `keys` (S, K); `scores` (S), the products of both; `scaled` by
+        1 / sqrt(d_k); `allowed` (S), false where the mask forbids attention; `weights` (S);
+        `values` (S, d_v); `attended` (d_v), the weighted sum; `joined` (heads * d_v), that of all
+        heads; and what `_wrapped` has.
+    """
+    (x, *more), output = seen[attention]
+    if isinstance(attention, CrossAttention):
+        query = attention.split(attention.query(x), attention.d_k)
+        (key, value), visibility = more
+    else:
+        (query, key, value), visibility = attention.project(x), more[0]
+    weights = attention_weights(query, key, visibility)  # (1, H, T, S)
+    joined = (weights.to(value.dtype) @ value)[0, :, token]  # (H, d_v)
+    scores = key[0, head] @ query[0, head, token]
+    rules = rules_of(visibility, lambda each: each[:, :, None], lambda each: each[:, None])
+    allowed = reduce(and_, rules).expand(1, query.shape[2], key.shape[2])
+    return {
+        "query": _list(query[0, head, token]),
+        "keys": _list(key[0, head]),
+        "scores": _list(scores),
+        "scaled": _list(scores / math.sqrt(attention.d_k)),
+        "allowed": allowed[0, token].tolist(),
+        "weights": _list(weights[0, head, token]),
+        "values": _list(value[0, head]),
+        "attended": _list(joined[head]),
+        "joined": _list(joined.flatten()),
+        **_wrapped(residual, seen, token, output),
+    }
+
+
+def _feed_forward(layer: EncoderLayer | DecoderLayer, seen: _Seen, token: int) -> JSON:
+    """Returns what the feed-forward sub-layer computes.
+
+    Returns:
+        `units`: the inner activations after ReLU, (d_ff); `active`: how many are above 0;
+        `strongest`: the indices of the largest; and what `_wrapped` has.
+    """
+    (x,), output = seen[layer.feed_forward]
+    units = F.relu(layer.feed_forward.inner(x[0, token]))
+    return {
+        "units": _list(units),
+        "active": int((units > 0).sum()),
+        "strongest": units.topk(min(_STRONGEST, len(units))).indices.tolist(),
+        **_wrapped(layer.feed_forward_residual, seen, token, output),
+    }
+
+
+def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSON:
+    """Returns the vectors of the residual connection and the normalization around a sub-layer.
+
+    Returns:
+        `before` (D), the input of the residual connection; `output` (D) of the sub-layer; their
+        `sum`; `mean` and `deviation` of the vector that is normalized, which is the sum in a
+        post-norm layer and `before` in a pre-norm one; `normalized` (D); `after` (D), which goes to
+        the next sub-layer.
+    """
+    (x, _), after = seen[residual]
+    total = x + output
+    given = (total if residual.is_post else x)[0, token].float()
+    return {
+        "before": _list(x[0, token]),
+        "output": _list(output[0, token]),
+        "sum": _list(total[0, token]),
+        "mean": round(given.mean().item(), _DIGITS),
+        "deviation": round(given.std(correction=0).item(), _DIGITS),
+        "normalized": _list(seen[residual.norm][1][0, token]),
+        "after": _list(after[0, token]),
+    }
+
+
+def _output(translator: Translator, hidden: Tensor, written: int) -> JSON:
+    """Returns the logits and probabilities for a hidden state (D) and the target token.
+
+    Returns:
+        `piece`, `logit` and `log_probability` of the target token; `likeliest`: the ten
+        most likely tokens that may be generated, each with `piece`, `logit` and `probability`;
+        `smoothing`: the epsilon of label smoothing in training; `vocabulary`: its size V; `target`:
+        (1 - epsilon) + epsilon / V, the probability of the right token in a smoothed target.
+    """
+    logits = translator.transformer.logits(hidden).float()
+    logs = logits.log_softmax(-1)
+    listed = logs.clone()
+    listed[[*NEVER_GENERATED, *translator.search.untrained]] = -torch.inf
+    values, tokens = listed.topk(_LISTED)
+    pieces = translator.tokenizer.pieces([written, *tokens.tolist()])
+    epsilon, size = translator.config.training.label_smoothing, len(logits)
+    return {
+        "piece": pieces[0],
+        "logit": round(logits[written].item(), _DIGITS),
+        "log_probability": round(logs[written].item(), _DIGITS),
+        "likeliest": [
+            {"piece": piece, "logit": round(logit, _DIGITS), "probability": round(p, _DIGITS)}
+            for piece, logit, p in zip(
+                pieces[1:], logits[tokens].tolist(), values.exp().tolist(), strict=True
+            )
+        ],
+        "smoothing": epsilon,
+        "vocabulary": size,
+        "target": (1 - epsilon) + epsilon / size,
+    }
+
+
+def _list(tensor: Tensor) -> list[Any]:
+    """Returns the rounded values of a tensor as lists."""
+    return np.round(tensor.double().cpu().numpy(), _DIGITS).tolist()

@@ -1,0 +1,147 @@
+"""The page's walk through the model has the numbers of the paper's equations, computed apart."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from nmt.decoding.score import score_translations
+from nmt.errors import ArgumentError
+from nmt.evaluation.attention_maps import attention_of
+from nmt.model.special_ids import BOS_ID, EOS_ID
+from nmt.serving.microscope import inspect
+from nmt.serving.steps import steps
+from nmt.translator import Translator
+from tests.model.paper import PaperTransformer
+from tests.serving.models import ending_translator
+from tests.serving.served import ask, served
+
+SOURCE, TARGET = "The old man reads a book 😀.", "Der alte Mann liest."
+LAYERS, TOKEN, HEAD = 3, 4, 1
+
+
+@pytest.fixture(params=["post", "pre", "window"])
+def translator(request, settings, tiny_data) -> Translator:
+    changes = {"model__attention_window": 4} if request.param == "window" else {}
+    norm = "pre" if request.param == "pre" else "post"
+    return ending_translator(
+        settings(
+            model__encoder_layers=LAYERS, model__decoder_layers=LAYERS, model__norm=norm, **changes
+        ),
+        tiny_data,
+    )
+
+
+class Walked(PaperTransformer):
+    """Keeps what the paper's equations give on the way, by the name of the sub-layer."""
+
+    def __init__(self, translator: Translator):
+        super().__init__(translator.transformer.state_dict(), translator.config.model)
+        self.kept: dict[str, dict[str, torch.Tensor]] = {}
+
+    def sublayer(self, name, x, function):
+        def kept(y):
+            output = function(y)
+            self.kept.setdefault(name, {}).update(before=x, output=output, sum=x + output)
+            return output
+
+        after = super().sublayer(name, x, kept)
+        self.kept[name]["after"] = after
+        return after
+
+    def linear(self, name, x):
+        self.kept[f"into {name}"] = {"x": x}
+        return super().linear(name, x)
+
+    def attention(self, name, q, k, v, sees):
+        heads, d_k = self.model.heads, self.model.d_k
+        query, key, value = q.chunk(heads, -1), k.chunk(heads, -1), v.chunk(heads, -1)
+        scores = query[HEAD] @ key[HEAD].T
+        weights = (scores / math.sqrt(d_k)).masked_fill(~sees, -math.inf).softmax(-1)
+        self.kept.setdefault(name, {}).update(
+            query=query[HEAD], scores=scores, scaled=scores / math.sqrt(d_k), allowed=sees,
+            weights=weights, attended=weights @ value[HEAD], keys=key[HEAD], values=value[HEAD],
+        )  # fmt: skip
+        return super().attention(name, q, k, v, sees)
+
+
+def close(found, expected) -> None:
+    np.testing.assert_allclose(found, expected.detach(), atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [0, LAYERS - 1])
+def test_steps_are_those_of_the_papers_equations(translator, layer):
+    """In every layer: what is shown of the attention, the feed-forward network and around them."""
+    encode = translator.tokenizer.encode
+    source, target = ([*encode(text), EOS_ID] for text in (SOURCE, TARGET))
+    paper = Walked(translator)
+    logits = paper.logits(source, target)[TOKEN]
+    for side, stack in (("source", "encoder"), ("target", "decoder")):
+        found = steps(translator, SOURCE, TARGET, side=side, token=TOKEN, layer=layer, head=HEAD)
+        read = source if side == "source" else [BOS_ID, *target]
+        embedding = found["embedding"]
+        assert embedding["id"] == read[TOKEN]
+        close(embedding["sum"], paper.embed(read)[TOKEN])
+        close(embedding["row"], paper.weights["embedding"][read[TOKEN]])
+        close(embedding["position"], paper.positions(TOKEN + 1)[TOKEN])
+        kinds = ["self", "cross"] if side == "target" else ["self"]
+        for kind in kinds:
+            one = paper.kept[f"{stack}.{layer}.{kind}_attention"]
+            for name in ("query", "scores", "scaled", "weights", "attended"):
+                close(found[kind][name], one[name][TOKEN])
+            close(found[kind]["keys"], one["keys"])
+            close(found[kind]["values"], one["values"])
+            assert found[kind]["allowed"] == one["allowed"][TOKEN].tolist()
+        width = translator.config.model.d_v
+        place = slice(HEAD * width, (HEAD + 1) * width)
+        assert found["self"]["joined"][place] == found["self"]["attended"]
+        for kind in [*(f"{kind}_attention" for kind in kinds), "feed_forward"]:
+            one, shown = paper.kept[f"{stack}.{layer}.{kind}"], found[kind.split("_attention")[0]]
+            for name in ("before", "output", "sum", "after"):
+                close(shown[name], one[name][TOKEN])
+        inner = f"{stack}.{layer}.feed_forward.inner"
+        units = paper.linear(inner, paper.kept[f"into {inner}"]["x"])[TOKEN].clamp(min=0)
+        close(found["feed_forward"]["units"], units)
+        assert found["feed_forward"]["active"] == int((units > 0).sum()) > 0
+        assert found["feed_forward"]["strongest"] == units.topk(5).indices.tolist()
+    output = found["output"]
+    close(output["log_probability"], logits.log_softmax(-1)[target[TOKEN]])
+    ids = {piece: i for i, piece in enumerate(translator.tokenizer.pieces(range(400)))}
+    for each in output["likeliest"]:
+        close(each["logit"], logits[ids[each["piece"]]])
+        close(each["probability"], logits.softmax(-1)[ids[each["piece"]]])
+    epsilon, size = translator.config.training.label_smoothing, len(logits)
+    assert output["target"] == pytest.approx(1 - epsilon + epsilon / size)
+
+
+def test_steps_agree_with_the_commands_that_show_the_same(translator):
+    maps = attention_of(translator, SOURCE, TARGET)
+    [scored] = score_translations(translator, [SOURCE], [TARGET])
+    listed = inspect(translator, SOURCE, TARGET)["target"]["tokens"]
+    for token, log_probability in enumerate(scored.log_probabilities):
+        found = steps(translator, SOURCE, TARGET, token=token, layer=1, head=HEAD)
+        close(found["self"]["weights"], torch.from_numpy(maps.decoder[1, HEAD, token]))
+        close(found["cross"]["weights"], torch.from_numpy(maps.cross[1, HEAD, token]))
+        assert found["output"]["log_probability"] == pytest.approx(log_probability, abs=1e-5)
+        assert found["output"]["piece"] == listed[token]["piece"]
+        likeliest = [each["piece"] for each in found["output"]["likeliest"]]
+        assert likeliest[:5] == [each["piece"] for each in listed[token]["likeliest"]]
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [({"token": 99}, "token"), ({"layer": LAYERS}, "layer"), ({"head": 2}, "head")],
+)
+def test_what_is_not_there_is_refused(translator, where, said):
+    with pytest.raises(ArgumentError, match=rf"{said} must be from 0 to \d+, but is"):
+        steps(translator, SOURCE, TARGET, **where)
+
+
+def test_the_call_answers_with_the_same(translator):
+    question = {"text": SOURCE, "target": TARGET, "side": "source", "token": 2, "layer": 1}
+    with served(translator) as port:
+        expected = steps(translator, SOURCE, TARGET, side="source", token=2, layer=1)
+        assert ask(port, "/api/steps", question) == (200, expected)
+        status, answer = ask(port, "/api/steps", question | {"side": "decoder"})
+        assert status == 400 and "side" in answer["error"]
