@@ -25,6 +25,7 @@ SEARCH = {"beam": 7, "length_penalty": 1.5, "batch_tokens": 99}
 ON = {"device": "cpu", "precision": "bf16"}
 
 # command line, called function, and expected arguments
+GLOSSARY = Path(__file__).with_name("glossary.tsv")
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     f"translate M --input i --output o --n-best 3 --strict {ALL}": (
         "nmt.lines.translate.run_translate",
@@ -53,6 +54,10 @@ CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "translate M --format jsonl --document --shard 2/3 --shortlist": (
         "nmt.lines.translate.run_translate",
         {"shard": (2, 3), "shortlist": True, "options": LineOptions(format="jsonl", document=True)},
+    ),
+    f"translate M --glossary {GLOSSARY}": (
+        "nmt.lines.translate.run_translate",
+        {"options": LineOptions(SearchOptions(glossary=GLOSSARY))},
     ),
     "translate M --n-best 1": (
         "nmt.lines.translate.run_translate", {"options": LineOptions(numbered=True)},
