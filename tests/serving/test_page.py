@@ -159,13 +159,13 @@ def test_an_exported_model_has_a_calm_sentence_and_no_microscope(visit):
     page = visit()
     wrong: list = []
     page.on("response", lambda got: got.status >= 400 and wrong.append(got.url))
-    inside = asked(page, "/api/inspect")
 
     def exported(route):
         route.fulfill(json=route.fetch().json() | {"microscope": False})
 
     page.route("**/api/model", exported)
-    page.reload()
+    page.reload()  # the page before showed its example under the microscope
+    inside = asked(page, "/api/inspect")
     page.fill("#source", READS)
     expect(page.locator("#target")).to_have_text(PAIRS[READS])
     expect(page.locator("#no-microscope")).to_be_visible()
