@@ -170,6 +170,7 @@ def test_an_exported_model_has_a_calm_sentence_and_no_microscope(visit):
     expect(page.locator("#target")).to_have_text(PAIRS[READS])
     expect(page.locator("#no-microscope")).to_be_visible()
     expect(page.locator("#microscope")).to_be_hidden()
+    pause(page)  # so that no later answer replaces the words
     page.locator(WORDS).first.hover()
     page.locator(WORDS).first.click()
     expect(page.get_by_role("menuitemradio").first).to_be_focused()
