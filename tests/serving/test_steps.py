@@ -100,6 +100,11 @@ def test_steps_are_those_of_the_papers_equations(translator, layer):
             one, shown = paper.kept[f"{stack}.{layer}.{kind}"], found[kind.split("_attention")[0]]
             for name in ("before", "output", "sum", "after"):
                 close(shown[name], one[name][TOKEN])
+            given = one["sum" if paper.model.norm == "post" else "before"][TOKEN]
+            norm = f"{stack}.{layer}.{kind}_residual.norm"
+            close(shown["normalized"], paper.normalize(norm, given))
+            close(shown["mean"], given.mean())
+            close(shown["deviation"], given.std(correction=0))
         inner = f"{stack}.{layer}.feed_forward.inner"
         units = paper.linear(inner, paper.kept[f"into {inner}"]["x"])[TOKEN].clamp(min=0)
         close(found["feed_forward"]["units"], units)
