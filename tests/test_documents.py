@@ -91,6 +91,7 @@ SCRIPTS = {  # what makes all that these scripts make takes long; where they are
     "recipes/at_scale/translate.py": "recipes/test_at_scale.py",
     "recipes/exports/compare.py": "export/test_export.py",
     "recipes/glossaries/glossaries.py": "recipes/test_glossaries.py",
+    "recipes/page_examples/choose.py": "serving/test_telling.py",
     "recipes/scaling/scaling.py": "recipes/test_scaling.py",
     "recipes/table3/table3.py": "recipes/test_table3.py",
     "recipes.speed.compare": "recipes/test_speed.py",

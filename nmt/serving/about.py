@@ -3,7 +3,6 @@
 import json
 from typing import Any
 
-from nmt.data import kept_test_set
 from nmt.errors import InputError, NoModelError
 from nmt.serving.inside import sees_inside
 from nmt.storage import manifest
@@ -52,6 +51,7 @@ def about(translator: Any) -> JSON:
 
 def _of_run(translator: Any) -> JSON:
     """Returns the facts in the run of a model; leaves out missing and damaged files."""
+    from nmt.data import kept_test_set  # which imports pyarrow
     from nmt.runs.run_directory import RunDirectory
     from nmt.serving.examples import first_sight  # which imports torch
 
