@@ -1,7 +1,7 @@
-"""FLOPs by formula: products with weights, and the two matrix products of attention.
+"""Counts FLOPs by formula: products with weights, and the two matrix products of attention.
 
 A multiply-add counts as two FLOPs. Norms, softmax, look-ups, dropout, Adam, padding and recomputed
-values do not count, so that a faster way to the same result has a higher rate.
+values do not count, so that a faster way to the same result has a higher FLOP rate.
 
 In formulas: d d_model, h heads, k d_k, v d_v, f d_ff, V vocabulary size.
 """
@@ -20,8 +20,8 @@ def training_flops(
 ) -> int:
     """Returns the FLOPs of training once on sentence pairs: three times the forward pass.
 
-    As usual, counts attention of each query to every key of its sentence, although the causal mask
-    hides some keys: 0.1 % of the FLOPs of the base model at 25 tokens.
+    Counts, as is usual, the attention of each query to every key of its sentence, although the
+    causal mask hides some keys. The hidden keys are 0.1 % of the base model's FLOPs at 25 tokens.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     squares = int((source**2).sum()), int((target**2).sum()), int((source * target).sum())
@@ -40,7 +40,8 @@ def translation_flops(
 ) -> int:
     """Returns the FLOPs of translation with a beam, without padding.
 
-    Counts the encoder once, and the decoder `beam` times with the keys up to each token.
+    Counts the encoder once, and the decoder `beam` times. Each token attends to the keys up to its
+    own position.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     of_source = _of_source(model) * int(source.sum())
@@ -63,7 +64,7 @@ def quadratic_length(model: Model, vocabulary_size: int) -> float:
 
 
 def _of_source(model: Model) -> int:
-    """Returns multiply-adds with weights per source token: encoder, and keys and values for it."""
+    """Returns the multiply-adds per source token: encoder, and keys and values of cross-attention."""
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     seen = d * h * (model.d_k + model.d_v)
@@ -72,7 +73,7 @@ def _of_source(model: Model) -> int:
 
 
 def _of_target(model: Model, vocabulary_size: int) -> int:
-    """Returns multiply-adds with weights per target token: decoder and logits."""
+    """Returns the multiply-adds per target token: the decoder and the logits."""
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     cross_attention = d * h * model.d_k + h * model.d_v * d
@@ -81,6 +82,6 @@ def _of_target(model: Model, vocabulary_size: int) -> int:
 
 
 def _of_weighing(model: Model, encoder: int, decoder: int, cross: int) -> int:
-    """Returns multiply-adds of scores and weighted sums for these numbers of query-key pairs."""
+    """Returns the multiply-adds of scores and weighted sums for given numbers of query-key pairs."""
     pairs = model.encoder_layers * encoder + model.decoder_layers * (decoder + cross)
     return model.heads * (model.d_k + model.d_v) * pairs

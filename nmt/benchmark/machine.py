@@ -1,4 +1,4 @@
-"""Measures the limits of a machine: rates of matrix products and memory copies, times, memory."""
+"""Measures the limits of a machine: rates of matrix products and memory copies, peak memory."""
 
 import resource
 import sys

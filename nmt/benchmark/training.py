@@ -82,7 +82,7 @@ class TrainingSpeed:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds per part of a step: each part's share of the total time, of the median step."""
+        """Seconds per part of the median step, in proportion to the parts of all steps."""
         kept = self.timed.kept
         median = statistics.median(each.seconds / each.number for each in kept)
         total = sum(each.seconds for each in kept)
@@ -258,7 +258,7 @@ class _Clock:
 
     @torch.compiler.disable
     def ends(self, part: str) -> None:
-        """Records the end of a part, which began at the previous mark."""
+        """Records the end of a part, which began at the previous record."""
         if not self._is_gpu:
             self._marks.append((part, time.perf_counter()))
             return

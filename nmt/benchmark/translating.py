@@ -114,7 +114,7 @@ def benchmark_translation(
 
 
 def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
-    """Measures everything: the first sentence before all else, the machine's ceilings last."""
+    """Measures the first sentence, then speed and latency, and the machine's ceilings last."""
     translator = work.translator
     note("Translating the first sentence.")
     first_s = _seconds(work, [work.one])

@@ -82,7 +82,7 @@ def _status_of(argv: list[str] | None) -> int:
         arguments = parse(COMMANDS, argv)
         flags, name = arguments.flags, arguments.command.name
         if_out_of_memory = arguments.command.if_out_of_memory
-        with stoppable("interrupted"):  # raises, so that half-written files are removed
+        with stoppable("Interrupted."):  # raises, so that half-written files are removed
             arguments.command.run(arguments)
         flush_output()
         return Status.DONE
@@ -94,7 +94,7 @@ def _status_of(argv: list[str] | None) -> int:
         say(f"nmt: {stopped}")
         return stopped.status
     except KeyboardInterrupt:
-        say("nmt: interrupted")
+        say("nmt: Interrupted.")
         return 130
     except BrokenPipeError:  # the reader of the output has ended
         return Status.DONE

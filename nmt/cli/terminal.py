@@ -1,4 +1,4 @@
-"""Output of commands: results to standard output, everything else to standard error."""
+"""Writes the output of commands: results to standard output, everything else to standard error."""
 
 import contextlib
 import io
@@ -89,7 +89,7 @@ def flush_output() -> None:
 
 
 def forget_unwritable() -> None:
-    """Discards output that cannot be written, on which the interpreter would exit with 120."""
+    """Discards output that cannot be written, which would make the interpreter exit with 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream:

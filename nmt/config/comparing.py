@@ -1,4 +1,4 @@
-"""The settings in which two configurations differ."""
+"""Finds the settings in which two configurations differ."""
 
 from typing import Any
 

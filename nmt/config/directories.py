@@ -8,7 +8,7 @@ from nmt.storage.atomic import PREFIX
 
 
 def misplaced(data: str, run: str, origin: str | None) -> str | None:
-    """Returns which configured directory lies among another's own files; None if none does.
+    """Returns a message if a configured directory is inside another one; otherwise None.
 
     Args:
         data: `data.directory`.

@@ -1,4 +1,4 @@
-"""The problems of a configuration in words: one line per problem, with file, line and key."""
+"""Describes the problems of a configuration: one line per problem, with file, line and key."""
 
 import difflib
 import json

@@ -66,8 +66,8 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
         The value (None for an empty text), and a map from key path to line number (from 1).
 
     Raises:
-        InputError: it is not YAML, is nested too deeply, or has duplicate keys, anchors, aliases or
-            tags.
+        InputError: the text is not YAML, is nested too deeply, or has duplicate keys, anchors,
+            aliases or tags.
     """
     try:
         loader = _Loader(text)
@@ -113,7 +113,9 @@ def inline(value: Any) -> str:
 
 
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
-    """Calls `parse` for a file. Also raises InputError if it is missing, too large or not UTF-8."""
+    """Calls `parse` for a file. Also raises InputError if the file is missing, too large or not
+    UTF-8.
+    """
     try:
         data = small_file(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL, or a lone surrogate

@@ -113,7 +113,7 @@ def _words(text: str) -> str:
 
 
 def fault(source: str, target: str, held_out: HeldOut) -> str | None:
-    """Returns the first rule that a normalized training pair breaks, or None.
+    """Returns the first rule that a normalized training pair breaks; None if it breaks none.
 
     Duplicates and pairs with too many tokens are found later, see `first_occurrences` and
     `encode_shard`.

@@ -77,7 +77,7 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
 def read(
     folder: Path, data: Data, prepared: dict[str, Any] | None
 ) -> tuple[list[str], list[str]] | None:
-    """Reads sources and references; returns None if `folder` is missing or of another `data.test`.
+    """Reads sources and references; returns None if `folder` is missing or has another test set.
 
     Args:
         prepared: the manifest of the data that the run was trained on; None if it is unknown.

@@ -1,9 +1,9 @@
 """Language codes, and checks whether texts are in the expected languages.
 
-Some languages are recognized by their most frequent words. For all others, the frequencies of
-character trigrams are compared, which depend on the language more than on the topic. On one
-program's messages in 30 languages, 20 lines or more are at least 1.35 times as similar to text of
-their own language as to text of any other, even for Portuguese and Spanish.
+Some languages are recognized by their most frequent words. For all others, this module compares the
+frequencies of character trigrams, which depend more on the language than on the topic. In a test
+with one program's messages in 30 languages, any 20 lines or more were at least 1.35 times as
+similar to text in their own language as to text in any other, even for Portuguese and Spanish.
 """
 
 import locale
@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 _ENOUGH_LINES = 10
-# A text is misplaced if it is this many times as similar to the wrong text as to the right one.
+# A text is misplaced if its similarity to the wrong text is at least this many times its similarity
+# to the right one.
 _MARGIN = 1.25
-# Similarity of two texts of different languages: 0.17 on average, at most 0.6.
+# Texts in different languages have a similarity of 0.17 on average and of at most 0.6.
 _LITTLE_IN_COMMON = 0.4
 
 _WORDS = {  # frequent words of each language that few other languages share
@@ -55,9 +56,9 @@ _CODES = """
 
 
 def code_problem(tag: str) -> str | None:
-    """Returns what is wrong with a language code, or None: "german is not a language code (de?)".
+    """Returns what is wrong with a language code, such as "german is not a language code (de?)".
 
-    A region or script may follow: zh_CN, zh-Hant.
+    Returns None if the code is valid. It may have a region or a script: zh_CN, zh-Hant.
     """
     language = re.split("[-_]", tag.lower())[0]
     if language in _CODES or re.fullmatch("[a-z]{3}", language):
@@ -71,7 +72,8 @@ def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
     """Returns a warning for each corpus that seems to be in other languages.
 
     Args:
-        corpora: the others are compared with the first if their languages are not in `_WORDS`.
+        corpora: names and lines of the corpora. If a language is not in `_WORDS`, the other corpora
+            are compared with the first.
         source: the code of the source language.
         target: the code of the target language.
     """
@@ -82,7 +84,7 @@ def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
 
 
 def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
-    """Returns the problem that frequent words reveal in a corpus, if any."""
+    """Returns the problem that the frequent words of a corpus show; None if they show none."""
     name, *sides = corpus
     recognized = [_known_language(lines) for lines in sides]
     wanted = [re.split("[-_]", code.lower())[0] for code in codes]
@@ -120,7 +122,7 @@ def _known_language(lines: Iterable[str]) -> str | None:
 
 
 def _unlike_the_first(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
-    """Returns a warning for each corpus unlike the first."""
+    """Returns a warning for each corpus that is not similar to the first."""
     profiles = [(name, [profile(side) for side in sides]) for name, *sides in corpora]
     found = []
     for name, texts in profiles[1:]:
@@ -162,7 +164,7 @@ def profile(lines: Iterable[str]) -> dict[str, float]:
 
 
 def _likeness(one: dict[str, float], other: dict[str, float]) -> float:
-    """Returns the similarity of two profiles, from 0 to 1."""
+    """Returns the similarity of two texts, 0 to 1, given the trigram frequencies of each."""
     return sum(min(share, other.get(trigram, 0.0)) for trigram, share in one.items())
 
 

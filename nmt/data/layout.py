@@ -1,7 +1,8 @@
-"""The layout: the pairs of a slot as tensors.
+"""Puts the pairs of a slot into tensors (the layout).
 
-There are two layouts, and model and loss accept both: `pack` puts several pairs in a row, a pair's
-source and target in the same row of either side; `one_per_row` is for pairs sorted by length.
+There are two layouts, and model and loss accept both. `pack` puts several pairs into a row; the
+source and the target of a pair have the same row number. `one_per_row` is for pairs sorted by
+length.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from nmt.model.tokens import Tokens
 
 # Attention kernels compute blocks of 128 x 128 tokens, so a pair should lie within one block.
 _BLOCK = 128
-# With lengths as in WMT (lognormal, mean 27, at most 256), rows with 2 % spare tokens hold most
-# slots. A slot that needs more gets 4 % more rows: another shape, which is compiled once.
+# With lengths as in WMT (lognormal, mean 27, at most 256), most slots fit into rows with 2 % more
+# tokens than they need. A slot that does not fit gets 4 % more rows. This is another shape, which
+# is compiled once.
 _SPARE, _MORE = 0.02, 0.04
 
 
@@ -31,8 +33,9 @@ class Batch:
     src: Tokens  # (R, S)
     tgt_in: Tokens  # (R, T), each sentence from BOS
     tgt_out: Tensor  # (R, T) int64, each sentence to EOS; PAD_ID at padding
-    # (R, T) fp32 each: extra columns of the pairs, see `Pair`, for every token of tgt_out. A number
-    # for a pair is repeated at all its tokens. NaN: the pair lacks the column; 0: padding.
+    # (R, T) fp32 each: the extra columns of the pairs (see `Pair`) for every token of tgt_out. If a
+    # column has one number per pair, all tokens of the pair have that number. NaN means that the
+    # pair lacks the column; padding is 0.
     columns: Mapping[str, Tensor] = field(default_factory=dict)
 
     def to(self, device: torch.device) -> Batch:
@@ -119,7 +122,7 @@ def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
 
 
 def packed(pairs: Sequence[TokenPair], capacity: int) -> Batch:
-    """Packs pairs into rows of `capacity` tokens per side, the longest pairs first.
+    """Packs pairs into rows of `capacity` tokens per side, starting with the longest pairs.
 
     If a pair is longer than `capacity`, all rows are as wide as that pair.
     """
@@ -127,10 +130,10 @@ def packed(pairs: Sequence[TokenPair], capacity: int) -> Batch:
 
 
 def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -> HostBatch:
-    """Packs pairs into rows of `shape`, first fit, the longest pairs first.
+    """Packs pairs into rows of `shape` by first fit, starting with the longest pairs.
 
     Args:
-        is_pinned: allocates page-locked memory, for copies to a GPU.
+        is_pinned: whether to allocate page-locked memory, for copies to a GPU.
     """
     lengths = _lengths(pairs)
     longest = lengths.max(0)
@@ -141,7 +144,8 @@ def pack(pairs: Sequence[TokenPair], shape: Shape, *, is_pinned: bool = False) -
     bins, is_row = _first_fit(lengths[:, order], columns, block)
     by_bin = np.argsort(bins, kind="stable")
     order, bins = order[by_bin], bins[by_bin]
-    # bins of whole rows come first, because their pairs are the longest; then blocks, side by side
+    # bins that are whole rows come first, because their pairs are the longest; then come blocks,
+    # side by side
     across, whole = columns // block, int(is_row.sum())
     numbers = np.arange(len(is_row)) - whole
     row_of, column_of = whole + numbers // across, numbers % across * block
@@ -170,8 +174,8 @@ def _first_fit(lengths: np.ndarray, columns: int, block: int) -> tuple[np.ndarra
         lengths: (2, pairs) number of tokens of source and target.
 
     Returns:
-        (pairs,) the bin of each pair, and (bins,) whether the bin is a whole row, as for a pair
-        longer than `block`.
+        Two arrays: (pairs,) int64, the index of each pair's bin; (bins,) bool, whether the bin is a
+        whole row, which a pair longer than `block` needs.
     """
     count = lengths.shape[1]
     source_free, target_free = np.zeros((2, count), dtype=np.int64)
@@ -193,8 +197,8 @@ def _within(groups: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Returns the offset of each item in its group: (..., items).
 
     Args:
-        groups: (items,) the group of each item, ascending.
-        sizes: (..., items).
+        groups: (items,) index of each item's group, ascending.
+        sizes: (..., items) size of each item.
     """
     begins = np.cumsum(sizes, axis=-1) - sizes
     return begins - begins[..., np.searchsorted(groups, groups)]
@@ -210,9 +214,9 @@ def _filled(
     """Writes pairs into a batch; without any pair, the batch is one row of padding.
 
     Args:
-        rows: (pairs,) the row of each pair, ascending.
-        starts: (2, pairs) the first source and target column of each pair.
-        shape: rows, source columns, target columns.
+        rows: (pairs,) index of each pair's row, ascending.
+        starts: (2, pairs) first source column and first target column of each pair.
+        shape: numbers of rows, source columns and target columns.
     """
     height, *widths = max(1, shape[0]), *shape[1:]
     source, target = (height * width for width in widths)

@@ -1,4 +1,4 @@
-"""The plan: which pairs make up each step and each of its slots, from lengths alone.
+"""Selects the pairs of each step and of each of its slots, from their lengths alone (the plan).
 
 A pure function of (prepared data, seed, batch_tokens, slots, step). The shards are permuted in each
 epoch and taken in windows of about a million pairs, so that training on a corpus of any size starts
@@ -6,10 +6,10 @@ in seconds and needs a few bytes per pair. A window is shuffled and cut into ste
 into slots of nearly equal size.
 
 Differs from Vaswani et al. (2017), §5.1, who batch pairs of similar length to avoid padding. Here
-`layout` packs rows, so there is little padding, and a step of pairs of one length estimates the
-gradient worse. (On Multi30k, with d_model 128 and steps of 2048 tokens, the nll after 300 steps was
-4.15 with mixed and 4.67 with similar lengths. In tensor2tensor a step mixes lengths too: each GPU
-has a batch of its own.)
+`layout` packs rows, so there is little padding, and a step whose pairs all have one length gives a
+worse estimate of the gradient. (On Multi30k, with d_model 128 and steps of 2048 tokens, the nll
+after 300 steps was 4.15 with mixed and 4.67 with similar lengths. In tensor2tensor a step mixes
+lengths too, because each GPU has a batch of its own.)
 """
 
 import hashlib
@@ -53,7 +53,7 @@ class Plan:
         shards: the training split.
         batch_tokens: maximum number of source tokens, and of target tokens, per step.
         slots: number of slots per step; a tiny step may leave some empty.
-        seed: of the run.
+        seed: the run's seed.
         before_use: called with each shard of a window before the window's first step.
     """
 
@@ -73,7 +73,7 @@ class Plan:
         """Yields the steps `after` + 1, `after` + 2, ... without end.
 
         Raises:
-            InputError: a shard holds a pair longer than `batch_tokens`.
+            InputError: a shard has a pair with more than `batch_tokens` tokens on a side.
         """
         step = epoch = 0
         while True:
@@ -151,10 +151,11 @@ class Plan:
 def _pairs(
     shares: Sequence[tuple[Shard, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns facts of the chosen pairs of several shards, each (pairs,).
+    """Returns indices and lengths of the chosen pairs of several shards.
 
     Returns:
-        Their indices into the split, source tokens, target tokens, and sums of loss weights.
+        Four arrays (pairs,): indices into the split, numbers of source tokens, numbers of target
+        tokens, and sums of loss weights.
     """
     return (
         np.concatenate([shard.first + chosen for shard, chosen in shares]),

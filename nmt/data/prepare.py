@@ -1,4 +1,4 @@
-"""`nmt prepare` from start to end; its stages are in `nmt.data.stages`."""
+"""Runs `nmt prepare` from start to end; its stages are in `nmt.data.stages`."""
 
 import contextlib
 import time
@@ -49,16 +49,16 @@ def prepare(
         InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
             is preparing the same directory, a run was trained on its data with other settings, or
             the directory has files or links that nmt prepare did not make.
-        Stopped: a signal was received; the next call continues from there.
+        Stopped: a signal was received; the next call continues the work.
     """
     began = time.monotonic()
     directory = Path(config.data.directory)
     with signals.stoppable(
-        f"stopped, finished work is kept in {directory}: nmt prepare continues from there"
+        f"Stopped. Finished work is kept in {directory}; nmt prepare continues from there."
     ):
         job = _job(config, tokenizer, processes or workers.default_processes())
         if _is_prepared(job, note):
-            note(f"{directory} is already prepared: nothing to do")
+            note(f"{directory} is already prepared. There is nothing to do.")
             remove_work(job)
             return
         refuse_what_is_not_ours(job)
@@ -66,7 +66,7 @@ def prepare(
         _check_input(job, note)
         with _locked(job):
             if _is_prepared(job, lambda line: None):  # meanwhile, by the process that held the lock
-                note(f"{directory} has been prepared by another process: nothing to do")
+                note(f"{directory} was prepared by another process. There is nothing to do.")
                 return
             job.remove_leftovers()
             try:
@@ -80,7 +80,7 @@ def prepare(
                 )
             refuse_if_used(job.directory, job.origin)  # a run may have started meanwhile
             publish(job)
-    note(f"prepared {directory} in {time.monotonic() - began:.0f} s")
+    note(f"Prepared {directory} in {time.monotonic() - began:.0f} s.")
 
 
 @contextlib.contextmanager
@@ -142,13 +142,13 @@ def _is_prepared(job: Job, note: Note) -> bool:
         data = PreparedData.open(job.directory)
         if data.manifest["origin_sha256"] != manifest.value_hash(job.origin):
             changed = changes(data.manifest["settings"], job.origin["settings"])
-            note(f"preparing again: {changed}")
+            note(f"Preparing again, because the settings differ ({changed}).")
             return False
         data.verify_all()
     except LastingError:
         raise
     except InputError as error:
-        note(f"preparing again: {error.problems[0]}")
+        note(f"Preparing again. {error.problems[0]}")
         return False
     return True
 

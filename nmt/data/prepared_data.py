@@ -1,7 +1,7 @@
 """Prepared data: the directory that `nmt prepare` makes.
 
-Training reads its data through this module, which checks that the data fit the configuration and
-are undamaged, and records which runs were trained on them.
+Training reads its data through this module, which checks that the data fits the configuration and
+is undamaged, and records which runs were trained on it.
 """
 
 import hashlib
@@ -61,7 +61,8 @@ class PreparedData:
         """Opens the data of a configuration.
 
         Raises:
-            InputError: as `open`; or the data were prepared with other settings, which it names.
+            InputError: see `open`; or the data was prepared with other settings, which the message
+                names.
         """
         data, settings = cls.open(Path(config.data.directory)), settings_of(config)
         if data.manifest["settings"] != settings:
@@ -90,7 +91,7 @@ class PreparedData:
         return Tokenizer.load(self.directory / TOKENIZER)
 
     def shortlist_file(self) -> bytes | None:
-        """Returns the content of the shortlist's file; None if the data have no shortlist.
+        """Returns the content of the shortlist's file; None if the data has no shortlist.
 
         Raises:
             NoModelError: the file is missing or damaged (status 3).
@@ -147,10 +148,11 @@ class PreparedData:
 
 
 def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
-    """Raises InputError if a run was trained on the data in `directory` and they would change.
+    """Raises InputError if a run was trained on the data in `directory` and the data would change.
 
     Args:
-        origin: settings and input files of the new data; `origin_sha256` of a manifest is its hash.
+        origin: settings and input files of the new data, whose hash is `origin_sha256` in a
+            manifest.
     """
     wanted = manifest.value_hash(origin)
     for run, used in _users(directory):

@@ -1,4 +1,4 @@
-"""Shards on disk: Arrow files of text pairs (while preparing) and of token ids (for training).
+"""Writes and reads shards: Arrow files of text pairs or, for training, of token ids.
 
 A split of prepared data is a folder that `datasets.load_from_disk` reads: Arrow stream files with
 the columns `source` and `target`, lists of int32 that end with EOS and have no BOS, and the extra
@@ -154,7 +154,7 @@ def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
     """Returns the one record batch of a file, memory-mapped, after checking its structure.
 
     Args:
-        schema: of its first columns.
+        schema: the schema of the file's first columns.
     """
     check_regular(path)
     try:

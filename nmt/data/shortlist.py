@@ -65,7 +65,7 @@ class Shortlist:
             table = cls(**safetensors.numpy.load(path.read_bytes()))
         except (SafetensorError, TypeError, ValueError) as error:
             raise NoModelError(
-                f"{path} is not a sound shortlist ({error}). Restore it from a copy."
+                f"{path} is not a valid shortlist ({error}). Restore it from a copy."
             ) from None
         both = (table.frequent, table.translations)
         if (

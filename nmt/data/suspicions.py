@@ -1,8 +1,8 @@
 """Warnings about training text that looks faulty.
 
-Figures are from 2,000 pairs each of English-German news, parliament, talks, captions, Wikipedia and
-short sentences. The thresholds are far from sound and from faulty text alike, to avoid false
-warnings.
+The figures below are from 2,000 pairs each of English-German news, parliament, talks, captions,
+Wikipedia and short sentences. To avoid false warnings, each threshold lies far from the values of
+both clean and faulty text.
 """
 
 import re
@@ -13,14 +13,14 @@ import numpy as np
 
 SAMPLE_PAIRS = 2000
 _ENOUGH_PAIRS = 100
-_LARGE_SHARE = 0.3  # sound text: at most 0.002; tokenized or segmented text: above 0.9
+_LARGE_SHARE = 0.3  # clean text: at most 0.002; tokenized or segmented text: above 0.9
 # The marks of subwords in subword-nmt, sentencepiece and BERT.
 _PIECES = re.compile(r"\S@@(?: |$)|\u2581| ##\w", re.MULTILINE)
 # A space before a comma or full stop, which no language uses, or quotation marks and hyphens as
 # the Moses tokenizer writes them.
 _TOKENIZED = re.compile(r"\w [,.](?: |$)|&(?:quot|apos|#\d+);|@-@|##AT##", re.MULTILINE)
 _MOST = 0.5  # share of pairs with equal sides
-# Correlation of the logarithms of the two sides' lengths: 0.88 to 0.97 in sound text, 0 in shuffled
+# Correlation of the logarithms of the two sides' lengths: 0.88 to 0.97 in clean text, 0 in shuffled
 # text, up to 0.2 if one side is shifted by a line.
 _CORRELATION = 0.3
 _SPREAD = 0.2  # minimum standard deviation of these logarithms (captions: 0.3)
@@ -33,7 +33,7 @@ def suspicions(sources: Sequence[str], targets: Sequence[str]) -> list[tuple[str
 
     Args:
         sources: normalized and not empty.
-        targets: likewise, one per source.
+        targets: normalized and not empty, one per source.
     """
     pairs = list(zip(sources, targets, strict=True))
     if len(pairs) < _ENOUGH_PAIRS:

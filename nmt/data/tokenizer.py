@@ -46,12 +46,11 @@ class Tokenizer:
     """A trained tokenizer.
 
     Attributes:
-        sha256: of the model file, in hexadecimal; the same in data and models that fit together.
+        sha256: hash of the model file, in hexadecimal; equal for data and models that fit together.
         vocabulary_size: number of ids, which start at 0.
         model: the model file's content.
         symbols: `tokenizer.symbols` of the configuration, one token each.
-        has_bytes: whether text without a token of its own is encoded as bytes; otherwise it becomes
-            UNK.
+        has_bytes: whether text that no token covers is encoded as bytes; otherwise it becomes UNK.
         normalize: applied by `encode` first; callers of `decode` apply it to the result.
     """
 
@@ -88,7 +87,7 @@ class Tokenizer:
             return cls(model)
         except (RuntimeError, ValueError) as error:
             raise NoModelError(
-                f"{path} is not a sound tokenizer ({error}). Restore it from a copy."
+                f"{path} is not a valid tokenizer ({error}). Restore it from a copy."
             ) from None
 
     def _checked_symbols(self) -> tuple[str, ...]:
@@ -176,11 +175,11 @@ def train_tokenizer(
         sentences: normalized texts of both languages; all are held in memory.
         vocabulary_size: number of ids, including 4 special ids, the symbols and 256 bytes.
         output: the model file.
-        symbols: tokens to add, even if they do not occur in the text.
+        symbols: tokens to add, even if the text does not contain them.
 
     Raises:
         InputError: the text has too few subwords or too many characters for `vocabulary_size`.
-        BaseException: any exception of `sentences`.
+        BaseException: any exception that iterating over `sentences` raises.
     """
     model = io.BytesIO()
     raised: list[BaseException] = []

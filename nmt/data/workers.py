@@ -1,9 +1,9 @@
-"""Calls in worker processes, one at a time in each; the processes share only files.
+"""Calls functions in worker processes, one call at a time in each; the processes share only files.
 
 The processes are spawned, because forking a process with threads, which Arrow and torch start, can
 hang. All are killed if a call fails, if one of them is killed, or if a signal stops this process;
 if this process is killed, they end by themselves. So a call may be interrupted anywhere and
-repeated: it writes to temporary files and renames them.
+repeated: it must write to temporary files and rename them.
 """
 
 import contextlib
@@ -18,8 +18,9 @@ from nmt import signals
 from nmt.errors import InputError
 from nmt.processes import cores, end_with_parent, start_deaf
 
-# One process reads, some eight times as fast as a worker cleans. Memory sets the limit: a worker
-# takes 110 to 200 MB, more for longer sentences; together they stay below 1.5 GB.
+# One process reads all corpora, about eight times as fast as a worker cleans. The limit comes from
+# memory: a worker takes 110 to 200 MB, more for longer sentences, and all workers together stay
+# below 1.5 GB.
 _DEFAULT_MAXIMUM = 6
 
 
@@ -149,7 +150,7 @@ def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _
 
 
 def _serve(calls: connection.Connection) -> None:
-    """Runs the loop of a worker process: one call after another, until it is killed."""
+    """Runs one call after another in a worker process, until the process is killed."""
     end_with_parent()
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the parent has gone
         while True:

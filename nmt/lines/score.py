@@ -43,8 +43,8 @@ def run_score(
     words = sum(len(text.split()) for text in targets)
     if words:
         note(
-            f"perplexity: {_exp(-total / tokens):.3f} per token ({count(tokens, 'token')} with "
-            f"EOS), {_exp(-total / words):.3f} per word ({count(words, 'word')})"
+            f"Perplexity: {_exp(-total / tokens):.3f} per token ({count(tokens, 'token')} with "
+            f"EOS), {_exp(-total / words):.3f} per word ({count(words, 'word')})."
         )
 
 

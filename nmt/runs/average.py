@@ -39,7 +39,7 @@ def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
-    """Writes the mean of a run's last sound checkpoints as a model directory.
+    """Writes the mean of a run's last valid checkpoints as a model directory.
 
     Like training at its end, it averages checkpoints at multiples of `training.checkpoint_every`,
     and the newest. Others, which a stop left or which were the best by validation, are ignored.
@@ -51,9 +51,9 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
         The steps averaged, ascending.
 
     Raises:
-        InputError: there are fewer than `last` sound checkpoints; or `output` exists or is among
+        InputError: there are fewer than `last` valid checkpoints; or `output` exists or is among
             the files of a run.
-        NoModelError: there is no sound checkpoint.
+        NoModelError: there is no valid checkpoint.
     """
     refuse_output(output)
     if not run.is_dir():
@@ -61,7 +61,7 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     directory = RunDirectory(run)
     found = sound_checkpoints(directory, 1, note)
     if not found:
-        raise NoModelError(f"{run} has no sound checkpoint. Name a run that has one.")
+        raise NoModelError(f"{run} has no valid checkpoint. Name a run that has one.")
     [(step, newest)] = found
     config = read_config(newest)
     checkpoints = sound_checkpoints(directory, last, note, config.training.checkpoint_every, step)
@@ -85,7 +85,7 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
 
 
 def finished_step(run: RunDirectory) -> int | None:
-    """Returns the step of a run's finished model; None if it has no sound one."""
+    """Returns the step of a run's finished model; None if it has no valid one."""
     try:
         content = manifest.read(run.model, "model")
         open_in_run(run.model, content)

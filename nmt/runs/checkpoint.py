@@ -1,7 +1,7 @@
 """Training checkpoints: weights, the optimizer's state, and the step.
 
 A checkpoint is a directory `RUN/checkpoints/step-00001000/`, valid once it has its manifest. A run
-resumes from the newest sound checkpoint; damaged ones are reported and left in place.
+resumes from the newest valid checkpoint; damaged ones are reported and left in place.
 """
 
 import os
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.errors import InputError, NoModelError, Note, of_system
-from nmt.runs.model_directory import open_in_run, passing_over, write_model_files
+from nmt.runs.model_directory import open_in_run, skipping, write_model_files
 from nmt.runs.run_directory import RunDirectory
 from nmt.runs.state import State, read_state
 from nmt.runs.tensor_files import write_tensors
@@ -110,21 +110,21 @@ def rotate(run: RunDirectory, newest: int, every: int, keep: int, best: int | No
 
 
 def newest(run: RunDirectory, note: Note) -> Checkpoint | None:
-    """Reads the newest sound checkpoint; returns None if there is no checkpoint at all.
+    """Reads the newest valid checkpoint; returns None if there is no checkpoint at all.
 
     Args:
-        note: Called with each checkpoint passed over, and why.
+        note: Called with each checkpoint that is skipped, and why.
 
     Raises:
-        NoModelError: there are checkpoints, but none is sound.
+        NoModelError: there are checkpoints, but none is valid.
         LastingError: a checkpoint was written by a later version of nmt or may not be opened, and
             resuming from an older one would lose work.
     """
     problems: list[str] = []
     for _, folder in run.by_step():
-        with passing_over(problems.append):
+        with skipping(problems.append):
             return _read(folder)
-        note(f"passing over a checkpoint: {problems[-1]}")
+        note(f"Skipping a checkpoint. {problems[-1]}")
     if problems:
         raise NoModelError(problems[0])
     return None
@@ -151,10 +151,10 @@ def sound_checkpoints(
     every: int = 1,
     last: int | None = None,
 ) -> list[tuple[int, Path]]:
-    """Returns the newest sound scheduled checkpoints with their steps, newest first.
+    """Returns the newest valid scheduled checkpoints with their steps, newest first.
 
     Args:
-        note: Called with each checkpoint passed over, and why.
+        note: Called with each checkpoint that is skipped, and why.
         every: see `scheduled`; 1: all checkpoints.
         last: see `scheduled`; None: the newest step.
     """
@@ -165,7 +165,7 @@ def sound_checkpoints(
         if len(found) == at_most:
             break
         folder = run.checkpoint(step)
-        with passing_over(lambda problem: note(f"passing over a checkpoint: {problem}")):
+        with skipping(lambda problem: note(f"Skipping a checkpoint. {problem}")):
             content = manifest.read(folder, "checkpoint")
             open_in_run(folder, content)
             hashes = {key: content[key] for key in HASHES}

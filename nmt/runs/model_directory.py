@@ -75,7 +75,7 @@ class OpenedModel:
 def find_model(path: Path, note: Note = lambda text: None) -> tuple[Path, str]:
     """Returns the directory of a model or checkpoint, and its kind, "model" or "checkpoint".
 
-    If `path` is a run directory, this is its `model/` or its newest sound checkpoint, whichever has
+    If `path` is a run directory, this is its `model/` or its newest valid checkpoint, whichever has
     more steps; `model/` if equal.
 
     Args:
@@ -83,7 +83,7 @@ def find_model(path: Path, note: Note = lambda text: None) -> tuple[Path, str]:
 
     Raises:
         InputError: `path` is missing, or was written by a later version of nmt (status 2).
-        NoModelError: `path` has no sound model (status 3).
+        NoModelError: `path` has no valid model (status 3).
     """
 
     def found(folder: Path, content: dict[str, Any]) -> tuple[Path, str]:
@@ -158,21 +158,21 @@ def _newest_sound(run: RunDirectory, note: Note, use: Callable[[Path, dict[str, 
         folders, candidates = run.models(), list[tuple[dict[str, Any], Path]]()
         for folder in folders:
             kind = "model" if folder.name == MODEL else "checkpoint"
-            with passing_over(problems.append):
+            with skipping(problems.append):
                 candidates.append((manifest.read(folder, kind), folder))
         for content, folder in sorted(candidates, key=_newest_last, reverse=True):
-            with passing_over(problems.append):
+            with skipping(problems.append):
                 result = use(folder, content)
                 for problem in problems:
-                    note(f"passed over: {problem}")
-                note(f"using {folder}")
+                    note(f"Skipping a model or checkpoint. {problem}")
+                note(f"Using {folder}.")
                 return result
         is_unchanged = all(_is_still_there(folder, content) for content, folder in candidates)
         if is_unchanged and all(map(os.path.lexists, folders)):
             if not problems:
                 raise NoModelError(f"{run} has no checkpoint yet. Train on.")
             for problem in problems[1:]:
-                note(f"passed over: {problem}")
+                note(f"Skipping a model or checkpoint. {problem}")
             raise NoModelError(problems[0])
 
 
@@ -196,7 +196,7 @@ def _refuse_exported(run: RunDirectory) -> None:
 
 
 @contextmanager
-def passing_over(note: Note) -> Iterator[None]:
+def skipping(note: Note) -> Iterator[None]:
     """Calls `note` with the problem if the block raises InputError, so that others can be tried.
 
     Raises:

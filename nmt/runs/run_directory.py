@@ -217,7 +217,7 @@ class RunDirectory:
     def refuse_changes(self, config: Config, note: Note) -> None:
         """Raises InputError if the run was started with other settings that must not change.
 
-        If there is neither a checkpoint, sound or not, nor a model, nothing depends on the settings
+        If there is neither a checkpoint, valid or not, nor a model, nothing depends on the settings
         yet: the run starts over, and `note` is called with each setting that has changed.
         """
         if not self.config.exists():

@@ -83,7 +83,7 @@ def read_shapes(path: Path) -> Shapes:
         return {key: tuple(part.get_shape()) for key, part in slices.items()}
     except (SafetensorError, ValueError, OverflowError) as error:
         raise NoModelError(
-            f"{path} is not a sound safetensors file ({error}). Restore it from a copy."
+            f"{path} is not a valid safetensors file ({error}). Restore it from a copy."
         ) from None
 
 

@@ -76,15 +76,19 @@ def run_serve(
         stopped.append(number)
 
     shown = f"[{host}]" if ":" in host else host
-    note(f"nmt: serving on http://{shown}:{listener.getsockname()[1]}, loading the model")
+    note(f"nmt: Serving on http://{shown}:{listener.getsockname()[1]}, loading the model.")
     with handled_by(stop):
         server.run(sockets=[listener])
     if failure := app.state.batcher.failure:
         raise failure
     if stopped:
         cut_off = app.state.metrics.cut_off
-        how = f"{count(cut_off, 'request')} cut off" if cut_off else "after answering all requests"
-        raise Stopped(stopped[0], f"stopped{', ' if cut_off else ' '}{how}")
+        cut = (
+            f". {count(cut_off, 'request')} got no answer."
+            if cut_off
+            else " after answering all requests."
+        )
+        raise Stopped(stopped[0], f"Stopped{cut}")
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -162,7 +162,7 @@ def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
 
     Raises:
         InputError: ranks see different checkpoints.
-        NoModelError: there are checkpoints, but none is sound.
+        NoModelError: there are checkpoints, but none is valid.
     """
     start = checkpoints.newest(run.directory, note)
     step = start.step if start else 0

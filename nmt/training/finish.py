@@ -26,7 +26,7 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
         end: the setting that ended the run, for the log.
 
     Raises:
-        NoModelError: no sound checkpoint is left.
+        NoModelError: no valid checkpoint is left.
         Stopped: a rank received a signal while the model was validated.
     """
     run = training.run
@@ -37,8 +37,8 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
     write_finished(run.directory, run.config, run.files, weights, run.facts | facts, log.note)
     log.model(run.config, facts | {"ended_by": end})
     steps = ", ".join(map(str, facts["averaged_steps"]))
-    bleu = f", validation bleu {facts['validation']['bleu']:.2f}" if run.validation else ""
-    log.note(f"model: mean of steps {steps}{bleu}")
+    bleu = f", with validation BLEU {facts['validation']['bleu']:.2f}" if run.validation else ""
+    log.note(f"The finished model is the mean of the checkpoints of steps {steps}{bleu}.")
     for warning in facts["warnings"]:
         log.note(f"nmt: warning: {warning}")
 
@@ -54,7 +54,7 @@ def _finished(
         run.directory, wanted, log.note, settings.checkpoint_every, step
     )
     if not sound:
-        raise NoModelError(f"{run.directory} has no sound checkpoint to average. Train on.")
+        raise NoModelError(f"{run.directory} has no valid checkpoint to average. Train on.")
     warnings = too_few(len(sound), wanted, run.directory)
     weights, result = _averaged(training, sound, stop, step)
     if result and settings.finished_model == "better" and best.beats(result.facts, by):
@@ -62,7 +62,8 @@ def _finished(
             run.directory, 1, log.note, settings.max_steps + 1, best.step
         )
         if alone:
-            log.note(f"better than the mean ({NAMES[by]} {result.facts[by]:.3f}): one step alone")
+            mean = f"{NAMES[by]} {result.facts[by]:.3f}"
+            log.note(f"The checkpoint of step {best.step} is better than the mean ({mean}).")
             sound, warnings, best = alone, [], Best()
             weights, result = _averaged(training, sound, stop, step)
     facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}

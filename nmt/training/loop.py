@@ -76,8 +76,8 @@ def train_steps(
 def _ending(training: Training, end: End, step: int) -> str:
     settings, best = training.run.config.training, training.best
     validated = f"; the best {NAMES[settings.best_by]} is that of step {best.step}"
-    text = f"training ends at step {step} by training.{end}"
-    return text + (validated if best.step is not None else "")
+    text = f"Training ends at step {step} by training.{end}"
+    return text + (validated if best.step is not None else "") + "."
 
 
 class _Loop:

@@ -37,7 +37,7 @@ def train(config: Config, note: Note) -> Path:
         The finished model's directory.
 
     Raises:
-        InputError: bad input, lock held; its subclasses: no sound checkpoint, divergence, storage,
+        InputError: bad input, lock held; its subclasses: no valid checkpoint, divergence, storage,
             a lost rank. One of several ranks raises it, the others raise ReportedElsewhereError.
         Stopped: a signal asked to stop; the run was saved.
     """
@@ -91,12 +91,12 @@ def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) ->
     training, step = begin_training(run, start, note), start.step if start else 0
     with _log(training, step) as log:
         if start:
-            log.note(f"resumed from step {step}")
+            log.note(f"Resumed from step {step}.")
         if warning := rate_warning(run.config):
             log.note(f"nmt: warning: {warning}")
         size = run.ranks.world_size
         count = f"{size} processes on " if size > 1 else ""
-        log.note(f"training: {count}{run.ranks.device_name}")
+        log.note(f"Training on {count}{run.ranks.device_name}.")
         with CheckpointWriter(run) as writer:
             step, end = train_steps(training, writer, log, stop, step)
         finish(training, log, stop, step, end)

@@ -200,7 +200,7 @@ def test_r21_a_closed_pipe_is_silent(model: Path, tmp_path: Path):
     )
     _, status, said = result.stdout.split(b"\n", 2)
     assert status == b"0"
-    assert said == b"using %b\n" % os.fsencode(model / "model")
+    assert said == b"Using %b.\n" % os.fsencode(model / "model")
 
 
 def test_r21_closed_streams(model: Path, tmp_path: Path):

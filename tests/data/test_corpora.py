@@ -288,7 +288,7 @@ BAD_ROWS = [
     ("jsonl", '{"x": {"en": "a", "de": "b"}}\n{"x": {"en": "a"}}\n', r":2 has no key x.de\."),
     ("jsonl", '{"x": {"en": 1, "de": "b"}}\n', r"The source in .*corpus:1 is not text\. "),
     ("jsonl", "[" * 100_000 + "\n", r":1 is not JSON "),
-    ("parquet", "no parquet at all", r"corpus is not a sound Parquet file "),
+    ("parquet", "no parquet at all", r"corpus is not a valid Parquet file "),
 ]
 
 

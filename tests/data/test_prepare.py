@@ -493,7 +493,7 @@ def test_a_vocabulary_too_large_leaves_the_cleaned_text_for_the_next_try(tmp_pat
         run(wanted)
     assert not (tmp_path / "data" / "manifest.json").exists()
     lines = run(settings(tmp_path))
-    assert not any(line.startswith("cleaning") for line in lines)
+    assert not any(line.startswith("Cleaning") for line in lines)
     assert not (tmp_path / "data" / ".work").exists()
 
 

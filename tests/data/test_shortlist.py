@@ -127,7 +127,7 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path, change: dict[str, np.
     with pytest.raises(NoModelError, match=f"{path} is not a .*shortlist"):
         Shortlist.load(path, V)
     path.write_bytes(b"\x80\x04N.")  # a pickle
-    with pytest.raises(NoModelError, match="not a sound shortlist"):
+    with pytest.raises(NoModelError, match="not a valid shortlist"):
         Shortlist.load(path, V)
 
 
@@ -146,7 +146,7 @@ def test_prepared_data_have_one_if_they_are_asked(settings: Settings, tmp_path, 
     assert "shortlist" not in before["settings"]["data"]  # at its default
     own = {"data__directory": str(tmp_path / "data")}
     asked = settings(**own, data__shortlist=True)
-    assert "learning a shortlist" in told(asked)
+    assert "Learning a shortlist." in told(asked)
     data = PreparedData.of(asked)
     now = data.manifest
     assert now["files"].keys() - before["files"].keys() == {"shortlist.safetensors"}

@@ -98,6 +98,6 @@ def test_prepare_warns_before_it_cleans_and_the_manifest_has_it(
         r"(nmt: warning: )?In train 1 \(text \S+ \S+\), the lengths of the two sides are unrelated "
         r"\(correlation -?0\.\d\d\)\. Check that line i of one side translates .*"
     )
-    assert told.fullmatch(lines[0]) and lines[1].startswith("cleaning")
+    assert told.fullmatch(lines[0]) and lines[1].startswith("Cleaning")
     [noted] = PreparedData.open(tmp_path / "data").manifest["warnings"]
     assert told.fullmatch(noted)

@@ -185,11 +185,11 @@ def hostile_models(sound: bytes) -> list[tuple[str, bytes]]:
     """Returns bad models, each with a part of its error message."""
     charsmap = message(3, message(1, b"x") + message(2, struct.pack("<I", 4) + b"\xff" * 8))
     return [
-        ("not a sound tokenizer", b""),
-        ("not a sound tokenizer", sound[:-7]),
-        *(("not a sound tokenizer", random.Random(seed).randbytes(200)) for seed in range(20)),
-        ("not a sound tokenizer", sound + piece(b"x\0y")),
-        ("not a sound tokenizer", sound + charsmap),
+        ("not a valid tokenizer", b""),
+        ("not a valid tokenizer", sound[:-7]),
+        *(("not a valid tokenizer", random.Random(seed).randbytes(200)) for seed in range(20)),
+        ("not a valid tokenizer", sound + piece(b"x\0y")),
+        ("not a valid tokenizer", sound + charsmap),
         ("control character", sound + piece(b"a\x1b[2J")),
         ("control character", sound + piece("a\u2028".encode())),
         ("larger than 50,000,000 bytes", sound + bytes(50_000_000)),

@@ -144,7 +144,7 @@ def test_perplexities_are_a_token_and_a_word(translator: Translator, tmp_path, m
     tokens, words = len(values), 7
     assert tokens > 3 * words  # includes EOS, also of the empty line
     [found] = re.findall(
-        r"perplexity: (.*) per token \((.*) tokens with EOS\), "
+        r"Perplexity: (.*) per token \((.*) tokens with EOS\), "
         r"(.*) per word \((.*) words\)",
         notes[0],
     )

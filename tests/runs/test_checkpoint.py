@@ -75,7 +75,7 @@ def test_r16_a_forged_state_is_passed_over(save: Save, tmp_path: Path, change: d
     describe(path.parent)
     step, said = resumed_from(tmp_path)
     assert step == 1
-    assert said.startswith("passing over a checkpoint: ") and str(path) in said
+    assert said.startswith("Skipping a checkpoint. ") and str(path) in said
 
 
 @pytest.mark.parametrize("text", ["", "null", "[]", "3", '{"step": ' + "[" * 100_000, "\xff"])
@@ -144,7 +144,7 @@ def test_r13_whatever_the_system_says_of_the_newest_the_next_older_is_taken(
     assert step == 1
     assert "step-00000002" in said and len(said.splitlines()) == 1
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
-    assert f"using {older}" in capsys.readouterr().err
+    assert f"Using {older}" in capsys.readouterr().err
     assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
     again = save(2)  # the run comes past it again
     assert resumed_from(tmp_path) == (2, "")
@@ -363,7 +363,7 @@ def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
     assert step == 8 and f"{key.replace('__', '.')} is {value}, but " in said
     assert average(tmp_path, 2, tmp_path / "mean", print) == [4, 8]
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
-    assert f"using {RunDirectory(tmp_path).checkpoint(8)}" in capsys.readouterr().err
+    assert f"Using {RunDirectory(tmp_path).checkpoint(8)}" in capsys.readouterr().err
     save(16)
     checkpoints.rotate(RunDirectory(tmp_path), 16, every=4, keep=1, best=None)
     run = RunDirectory(tmp_path)

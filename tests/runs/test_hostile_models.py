@@ -150,7 +150,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
         (folder / "model.safetensors").unlink()
         (folder / "model.safetensors").symlink_to("/dev/zero")
 
-    pickled, unsound = pickle.dumps(canary), "not a sound safetensors file"
+    pickled, unsound = pickle.dumps(canary), "not a valid safetensors file"
     run_canary = f"!!python/object/apply:os.system ['touch {canary.path}']"
     cases: list[tuple[str, Callable[[Path], object]]] = [
         (unsound, safetensors(pickled)),
@@ -180,7 +180,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
         ("extra_length must be", config("max_extra_length: 10", f"max_extra_length: {10**12}")),
         ("Invalid YAML", config("beam: 2", f"beam: {run_canary}")),
         ("Unknown key base", config("decoding:", "base: /dev/tty\ndecoding:")),
-        ("not a sound tokenizer", lambda folder: (folder / "tokenizer.model").write_bytes(pickled)),
+        ("not a valid tokenizer", lambda folder: (folder / "tokenizer.model").write_bytes(pickled)),
     ]
     made = {}
     for number, (expected, spoil) in enumerate(cases):

@@ -29,5 +29,5 @@ def test_a_signal_leaves_nothing_of_what_was_being_written(
     options = {"translate": ["--input", str(text)], "average": ["--last", "1"]}[command]
     status = main([command, str(run), *options, "--output", str(place / "out")])
     assert status == (130 if number == signal.SIGINT else 143)
-    assert capsys.readouterr().err.splitlines()[-1] == "nmt: interrupted"
+    assert capsys.readouterr().err.splitlines()[-1] == "nmt: Interrupted."
     assert list(place.iterdir()) == []

@@ -56,7 +56,7 @@ def test_requests_in_hand_are_finished_when_it_is_told_to_stop():
     [(status, answer)] = answers
     _, told = process.communicate()
     assert (status, process.returncode) == (200, 143)
-    assert told == "nmt: stopped after answering all requests\n"  # and no text of a client
+    assert told == "nmt: Stopped after answering all requests.\n"  # and no text of a client
     translator = Translator.load(RUN, device="cpu", precision="fp32")
     found = [each["text"] for each in answer["translations"][:5]]
     assert found == [each.text for each in translator.translate(texts[:5])]
@@ -157,7 +157,7 @@ def test_requests_that_the_end_cuts_off_are_told_so(monkeypatch):
 
     threads = [threading.Thread(target=work) for work in (client, stop)]
     monkeypatch.setattr("nmt.serving.server.ModelProcess", Here)
-    with pytest.raises(Stopped, match="stopped, 1 request cut off") as stopped:
+    with pytest.raises(Stopped, match="1 request got no answer") as stopped:
         run_serve([translator], host="127.0.0.1", port=0, limits=Limits(shutdown_s=1), note=note)
     for thread in threads:
         thread.join()

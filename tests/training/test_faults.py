@@ -145,7 +145,7 @@ def test_r5_a_signal_at_each_point(settings, undisturbed, tmp_path, number, poin
     config = settings(**LONG)
     child = train(config, tmp_path / "child", before(point, send(number)))
     assert child.wait() == (130 if number == signal.SIGINT else 143)
-    assert child.said.splitlines()[-1].startswith(f"nmt: stopped after step {step}, saved in")
+    assert child.said.splitlines()[-1].startswith(f"nmt: Stopped after step {step}, saved in")
     assert "Traceback" not in child.said
     last = read_log(tmp_path / "run")[-1]
     assert (last["step"], last.get("event")) == (step, None)  # it waited for no validation

@@ -83,7 +83,7 @@ def test_a_fine_tuned_run_goes_on_when_the_initial_model_is_gone(
     moved.unlink()
     for steps, config in ((3, path), (4, tmp_path / "run/config.yaml")):
         assert main(["train", str(config), f"training.max_steps={steps}"]) == 0
-        assert f"resumed from step {steps - 1}\n" in capsys.readouterr().err
+        assert f"Resumed from step {steps - 1}.\n" in capsys.readouterr().err
 
 
 def test_what_the_weights_fix_is_refused_before_anything_is_prepared(

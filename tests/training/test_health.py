@@ -156,7 +156,7 @@ def test_progress_has_what_a_person_wants_to_know(settings, capsys):
     ]  # fmt: skip
     logged = [line["step"] for line in read_log(directory) if "event" not in line]
     assert logged == [1, 4, 5, 6, 7]
-    assert re.search(r"^training: .+, \d+ threads?$", said, re.M)
+    assert re.search(r"^Training on .+, \d+ threads?\.$", said, re.M)
 
 
 @pytest.fixture

@@ -198,7 +198,7 @@ def test_r7_the_number_of_processes_changes_on_the_way(settings, alone, tmp_path
     stop = at_step(7, send(signal.SIGTERM)), at_step(13, send(signal.SIGTERM))
     children = train_on(2, settings(**TWO), tmp_path / "a", {1: stop[0]})
     assert [child.wait() for child in children] == [143, 143]
-    assert "stopped after step 7" in children[0].said
+    assert "Stopped after step 7" in children[0].said
     assert children[1].said == ""  # the main process speaks for all
     assert train(settings(**TWO), tmp_path / "b", stop[1]).wait() == 143
     children = train_on(2, settings(**TWO), tmp_path / "c")
@@ -221,7 +221,7 @@ def test_r7_on_gpus_ranks_stop_after_the_same_step_and_resume_to_the_bit(setting
     stop = all_of(gpu(), at_step(7, send(signal.SIGTERM)))
     children = train_on(2, settings(**changes), tmp_path / "a", {0: gpu(), 1: stop})
     assert [child.wait() for child in children] == [143, 143]
-    assert re.search("stopped after step [78], saved", children[0].said)
+    assert re.search("Stopped after step [78], saved", children[0].said)
     children = train_on(2, settings(**TWO), tmp_path / "b", {0: gpu(), 1: gpu()})
     assert [child.wait() for child in children] == [0, 0]
     assert fingerprint(tmp_path / "run", STEPS) == fingerprint(alone[2], STEPS)

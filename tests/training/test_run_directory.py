@@ -192,9 +192,9 @@ def test_a_checkpoint_or_model_of_other_data_is_not_taken(settings, trained: Tra
     text.write_text("The old man reads.\n")
     assert main(["translate", str(run), "--input", str(text)]) == 0
     said = capsys.readouterr().err
-    assert said.count("on other data (sha256 000") == 2 and f"using {run.checkpoint(1)}" in said
+    assert said.count("on other data (sha256 000") == 2 and f"Using {run.checkpoint(1)}" in said
     status, lines = trained(settings(training__max_steps=3, training__checkpoint_every=1))
-    assert status == 0 and "resumed from step 1" in lines
+    assert status == 0 and "Resumed from step 1." in lines
 
 
 def test_other_data_are_refused_before_anything_of_the_run_is_replaced(
@@ -223,7 +223,7 @@ def test_of_many_damaged_checkpoints_one_line_tells(settings, trained: Train):
     status, said = trained(settings(training__max_steps=4, training__checkpoint_every=1))
     assert status == 3
     assert len([line for line in said if line.startswith("nmt: error")]) == 1
-    assert len([line for line in said if "passing over" in line]) == 3
+    assert len([line for line in said if "Skipping" in line]) == 3
     shutil.rmtree(run / "model")
     path = run / "anywhere.txt"
     path.write_text("The old man reads.\n")
@@ -252,4 +252,4 @@ def test_no_sound_checkpoint_left_at_the_end_is_one_line(settings, trained: Trai
         path.write_text(path.read_text().replace("seed: 1", "seed: 2"))
 
     status, said = trained(settings(**SHORT), change, at=3)
-    assert status == 3 and "has no sound checkpoint to average" in said[-1]
+    assert status == 3 and "has no valid checkpoint to average" in said[-1]

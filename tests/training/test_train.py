@@ -148,7 +148,7 @@ def test_the_model_is_the_mean_of_the_last_checkpoints(settings, straight: Path,
         average(straight, 9, tmp_path / "other", print)
     (tmp_path / "empty").mkdir()
     for run_directory, status in ((tmp_path / "none", 2), (tmp_path / "empty", 3)):
-        with pytest.raises(InputError, match=r"There is no run|no sound") as error:
+        with pytest.raises(InputError, match=r"There is no run|no valid") as error:
             average(run_directory, 1, tmp_path / "other", print)
         assert error.value.status == status
 
@@ -319,7 +319,7 @@ def test_fine_tuning_starts_from_the_model_and_its_tokenizer(
             training__warmup_steps=10**6,
         )
     )
-    assert f"using {straight / 'model'}" in said
+    assert f"Using {straight / 'model'}." in said
     used = (tmp_path / "other/tokenizer.model").read_bytes()
     assert used == (straight / "tokenizer.model").read_bytes()
     tuned = load_file(directory / "model/model.safetensors")
@@ -431,7 +431,7 @@ def test_pairs_as_long_as_the_learned_positions_are_validated(settings):
 
 def test_info_says_which_model_of_a_run_it_describes(straight: Path, capsys):
     assert main(["info", str(straight)]) == 0
-    assert f"using {straight / 'model'}" in capsys.readouterr().err
+    assert f"Using {straight / 'model'}" in capsys.readouterr().err
 
 
 def test_r22_a_second_trainer_on_the_same_run_is_refused(settings, tmp_path: Path, capsys):

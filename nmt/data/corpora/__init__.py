@@ -2,9 +2,9 @@
 
 A corpus is one entry of `data.train`, `data.validation` or `data.test`. Each kind is a subclass of
 `Kind` in a file here; a new kind needs such a file, an entry in `_KINDS` and a line in
-`nmt.config.settings`. A setting NAME_column of a kind names the column of a table, or the key of
-JSON objects, that becomes the column NAME of each pair. Unreadable input raises an error with file
-and line; nothing is skipped and nothing is cleaned here.
+`nmt.config.settings`. The setting NAME_column of a kind of corpus names a column of a table or a
+key of JSON objects, which becomes the column NAME of each pair. Unreadable input raises an error
+with file and line; nothing is skipped and nothing is cleaned here.
 """
 
 from collections.abc import Iterator
@@ -30,16 +30,16 @@ _KINDS: dict[str, Kind] = {
 
 
 def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
-    """Yields the pairs of a corpus in order, raw.
+    """Yields the pairs of a corpus in order, without normalizing them.
 
     Args:
         corpus: one entry of the lists in `data`.
-        data: for the two languages.
-        split: train, validation or test: the list that has the entry.
+        data: the section that has the two languages.
+        split: the list that has the entry: train, validation or test.
 
     Raises:
-        InputError: input cannot be read; names file and line. It is raised when that line is
-            reached; `check_corpus` finds most problems in advance.
+        InputError: input cannot be read; the message names file and line. The error is raised when
+            that line is reached; `check_corpus` finds most problems in advance.
     """
     return _nonempty(corpus, _KINDS[corpus.kind()].pairs(corpus.settings, data, split))
 

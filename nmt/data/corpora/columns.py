@@ -1,4 +1,4 @@
-"""Columns of tables and keys of JSON objects, and the pairs of their rows."""
+"""Reads pairs from the columns of tables and from the keys of JSON objects."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -31,7 +31,7 @@ class Demo(Kind):
             yield from chunk
 
     def chunks(self, settings: DemoPairs, data: Data, split: str, size: int) -> Iterator[Chunk]:
-        """Yields chunks whose pairs are generated when they are iterated over.
+        """Yields chunks that generate their pairs when they are iterated over.
 
         Generating a pair takes ten times as long as cleaning it, so the process that cleans a chunk
         also generates it.

@@ -29,7 +29,7 @@ class Jsonl(Kind):
 
 
 def _value(row: Any, dotted: str, where: str) -> Any:
-    """Returns the value of a key. A dot separates nested keys, unless the key itself has it."""
+    """Returns the value of a key. A dot separates nested keys, unless a key itself has the dot."""
     value = row
     for key in [dotted] if isinstance(row, dict) and dotted in row else dotted.split("."):
         if not isinstance(value, dict) or key not in value:

@@ -25,7 +25,9 @@ class Kind:
     """
 
     def paths(self, settings: Any) -> list[str]:
-        """Returns the local files that the settings name; each is opened once at the start."""
+        """Returns the local files that the settings name; each is opened once when preparing
+        starts.
+        """
         return [settings.path]
 
     def describe(self, settings: Any) -> str:
@@ -36,7 +38,7 @@ class Kind:
         """Raises InputError for problems that can be found without reading everything."""
 
     def pairs(self, settings: Any, data: Data, split: str) -> Pairs:
-        """Yields the pairs in order, raw; raises InputError at a line that cannot be read."""
+        """Yields the pairs in order, as read; raises InputError at a line that cannot be read."""
         raise NotImplementedError
 
     def chunks(self, settings: Any, data: Data, split: str, size: int) -> Iterator[Chunk]:

@@ -3,7 +3,7 @@
 The output of each stage is in the folder .work of the data directory, see `Job`:
 
     text-*/        cleaned pairs with their hashes, one shard per 100,000 pairs of a corpus
-    text-*/kept.npy    which training pairs are the first of their kind
+    text-*/kept.npy    which of several equal training pairs is kept
     tokenizer-*.model  trained on a bounded sample of the kept pairs
     tokens-*/      the same shards as token ids
     tokens-*/final/    these shards under their final names, the tokenizer and the manifest

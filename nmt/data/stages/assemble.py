@@ -1,7 +1,7 @@
-"""Assembling: all files get their final names, with a manifest.
+"""Assembling: gives all files their final names and writes the manifest.
 
-In: `Job.tokens`, `Job.tokenizer` and the corpora of `data.test`. Out: `Job.final`, complete once it
-has its manifest: the splits, the tokenizer, the raw text of the test set.
+Input: `Job.tokens`, `Job.tokenizer` and the corpora of `data.test`. Output: `Job.final`, complete
+once it has its manifest: the splits, the tokenizer, the raw text of the test set.
 """
 
 import os
@@ -23,7 +23,7 @@ def assemble(job: Job, warnings: Sequence[str], note: Note) -> None:
     """Collects the token shards under their final names, the tokenizer and the manifest.
 
     Args:
-        warnings: of `inspect_corpora`, for the manifest.
+        warnings: the result of `inspect_corpora`, for the manifest.
 
     Raises:
         InputError: no training pair is left.

@@ -1,8 +1,8 @@
-"""Cleaning: corpora become shards of normalized pairs, with counts of dropped pairs by rule.
+"""Cleaning: turns corpora into shards of normalized pairs, and counts the dropped pairs by rule.
 
-In: the corpora. Out: in `Job.text`, the shards of each corpus with their counts, and finally a
-marker with the number of shards. Validation and test come first, because training pairs that leak
-one of their pairs are dropped.
+Input: the corpora. Output: in `Job.text`, the shards of each corpus with their counts, and finally
+a marker with the number of shards. Validation and test sets come first, because training pairs that
+leak a held-out pair are dropped.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ def _clean_corpus(
     done = load(marker).get("shards")
     if done is not None and all(is_finished(entry.shard(job.text, i)) for i in range(done)):
         return
-    note(f"cleaning {entry.title}: {describe(entry.corpus)}")
+    note(f"Cleaning {entry.title}: {describe(entry.corpus)}.")
     number = 0
     with tqdm(desc=f"cleaning {entry.title}", unit=" pairs", disable=None, leave=False) as bar:
 
@@ -86,10 +86,10 @@ def clean_shard(
     The extra columns of a pair stay as they are.
 
     Args:
-        pairs: raw.
+        pairs: the pairs as read from the corpus.
         held_out: pairs that training pairs must not leak; None for validation and test pairs,
             which are dropped only if a side is empty.
-        output: the Arrow file; the counts are written beside it, see `finish`.
+        output: the Arrow file. The counts are written to a file beside it, see `finish`.
         source_prefix: prepended to each source after the rules are applied.
     """
     counts: Counter[str] = Counter()

@@ -1,6 +1,6 @@
 """Deduplicating: keeps the first of equal training pairs, within and across corpora.
 
-In: the hashes in the training shards of `Job.text`. Out: kept.npy beside them.
+Input: the hashes in the training shards of `Job.text`. Output: kept.npy beside them.
 """
 
 import io

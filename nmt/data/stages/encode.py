@@ -1,8 +1,8 @@
-"""Encoding: shards of text become shards of token ids.
+"""Encoding: turns shards of text into shards of token ids.
 
-In: the shards of `Job.text` for training and validation, which of their pairs are kept, and
-`Job.tokenizer`. Out: in `Job.tokens`, the same shards as token ids, with counts beside each. Test
-text stays text.
+Input: the shards of `Job.text` for training and validation, the list of kept pairs, and
+    `Job.tokenizer`. Output: in `Job.tokens`, the same shards as token ids, with counts beside each.
+Test sets are not encoded.
 """
 
 import math
@@ -40,7 +40,7 @@ def encode(job: Job, kept: np.ndarray, note: Note) -> None:
         for _, text in job.text_shards("validation")
     ]
     left = [task for task in tasks if not is_finished(task[4])]
-    note("encoding")
+    note("Encoding the text.")
     bar = tqdm(
         left,
         desc="encoding",
@@ -64,9 +64,10 @@ def encode_shard(
     Args:
         text: a file that `shards.write_text` wrote.
         kept: (pairs,) bool, which pairs to take; None: all.
-        tokenizer: for both sides.
+        tokenizer: the tokenizer of both sides.
         max_length: pairs with more tokens on a side, EOS included, are dropped; None: no limit.
-        output: the Arrow file, not written if no pair is left; the counts are written beside it.
+        output: the Arrow file, which is not written if no pair is left. The counts are written to a
+            file beside it.
     """
     batch, limit = shards.read_text(text), math.inf if max_length is None else max_length
     rows = np.arange(len(batch)) if kept is None else np.flatnonzero(kept)

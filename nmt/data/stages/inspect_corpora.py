@@ -1,6 +1,6 @@
-"""Inspecting the first pairs of each corpus, before the long stages.
+"""Inspecting: checks the first pairs of each corpus, before the long stages.
 
-In: the corpora. Out: warnings, for the user and the manifest.
+Input: the corpora. Output: warnings, for the user and the manifest.
 """
 
 from itertools import islice

@@ -126,7 +126,7 @@ def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
     """Writes NAME.json beside a file, to record that it is finished.
 
     Args:
-        path: of the file, which is missing if it would be empty.
+        path: path of the file, which is missing if it would be empty.
         counts: what `counts_of_file` will return.
     """
     save(path.with_suffix(".json"), {"sha256": _hash(path), "counts": counts or {}})

@@ -1,6 +1,6 @@
-"""Learning the shortlist, if `data.shortlist` is set.
+"""Learning a shortlist: does nothing unless `data.shortlist` is set.
 
-In: the training shards of `Job.tokens`. Out: `Job.shortlist`.
+Input: the training shards of `Job.tokens`. Output: `Job.shortlist`.
 """
 
 from nmt.data.shards import read_shard
@@ -14,7 +14,7 @@ def learn_table(job: Job, note: Note) -> None:
     """Learns the shortlist from the training pairs, if it is requested and not finished."""
     if not job.data.shortlist or is_finished(job.shortlist):
         return
-    note("learning a shortlist")
+    note("Learning a shortlist.")
     paths = [job.token_shard(text) for _, text in job.text_shards("train")]
     found = [read_shard(path) for path in paths if counts_of_file(path)["pairs"]]
     sides = [(shard.source, shard.target) for shard in found]

@@ -1,8 +1,8 @@
 """Publishing: moves the finished files into the data directory.
 
-In: `Job.final`. Out: `Job.directory`. The former manifest is removed first and the new one is moved
-last, because data without a manifest does not count. Only files that nmt prepare made are replaced,
-and no link is followed.
+Input: `Job.final`. Output: `Job.directory`. The former manifest is removed first and the new one is
+moved last, because data without a manifest is incomplete. Only files that nmt prepare made are
+replaced, and no link is followed.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
-"""Training the tokenizer on a bounded sample of the kept text.
+"""Training the tokenizer: uses a bounded sample of the kept text, unless a tokenizer is given.
 
-In: the training shards of `Job.text` and which of their pairs are kept, or a given tokenizer. Out:
-`Job.tokenizer`.
+Input: the training shards of `Job.text` with the list of kept pairs, or a given tokenizer. Output:
+    `Job.tokenizer`.
 """
 
 from collections.abc import Iterator
@@ -30,8 +30,8 @@ def learn_vocabulary(job: Job, note: Note) -> None:
     """Trains the tokenizer, or copies the given one.
 
     Raises:
-        InputError: the vocabulary size does not fit the text, or the given tokenizer differs from
-            the settings.
+        InputError: the vocabulary size does not fit the text, or the given tokenizer has another
+            vocabulary size or other symbols than the settings.
     """
     if is_finished(job.tokenizer):
         return
@@ -52,10 +52,10 @@ def learn_vocabulary(job: Job, note: Note) -> None:
                 f"tokenizer.vocabulary_size is {size:,}, but the given tokenizer {given} has "
                 f"{found:,} tokens. Set tokenizer.vocabulary_size to {found}."
             )
-        note(f"using the tokenizer {given}")
+        note(f"Using the tokenizer {given}.")
         atomic.write_file(job.tokenizer, tokenizer.model)
     else:
-        note(f"learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences")
+        note(f"Learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences.")
         if _text_bytes(job) < _LEARN_APART_BYTES:
             _learn(job)
         else:
@@ -64,7 +64,7 @@ def learn_vocabulary(job: Job, note: Note) -> None:
 
 
 def _adapted(path: Path) -> Tokenizer:
-    """The SentencePiece model that `tokenizer.model` names, as a tokenizer of ours."""
+    """Returns the SentencePiece model that `tokenizer.model` names, with the special ids of nmt."""
     try:
         return Tokenizer(adapted(small_file(path, MAX_MODEL_BYTES)))
     except ValueError as error:
