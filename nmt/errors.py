@@ -1,4 +1,4 @@
-"""The errors that end a command with a one-line message, and their exit statuses."""
+"""Defines the errors that end a command with a one-line message, and their exit statuses."""
 
 import errno
 import os
@@ -77,8 +77,8 @@ class ArgumentError(InputError):
 
     Args:
         text: the message, with the names of parameters in braces.
-        values: what replaces the empty braces, in order:
-            ArgumentError("{n_best} is {}, but {beam} is {}. Increase {beam}.", 3, 2)
+        values: the values that replace the empty braces, in order: ArgumentError("{n_best} is {},
+            but {beam} is {}. Increase {beam}.", 3, 2)
     """
 
     def __init__(self, text: str, *values: object):
@@ -146,7 +146,7 @@ class ReportedElsewhereError(InputError):
 
 
 class Stopped(BaseException):
-    """A signal ended the work after it was saved; the message says where.
+    """A signal ended the work, which is saved; the message says where.
 
     Derived from BaseException, like KeyboardInterrupt: it may be raised inside code that turns
     exceptions of a library into error messages.
@@ -164,9 +164,7 @@ class Stopped(BaseException):
 
 
 def of_system(error: OSError) -> InputError:
-    """Turns an error of the operating system into a message: a wrong path is bad input, the rest
-    are storage errors.
-    """
+    """Turns an error of the operating system into InputError (a wrong path) or StorageError."""
     what = f"{error.strerror or error}: {error.filename or 'unknown file'}"
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return DeniedError(f"{what}. Raise the limit on open files (ulimit -n).")

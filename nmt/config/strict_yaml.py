@@ -113,9 +113,7 @@ def inline(value: Any) -> str:
 
 
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
-    """Calls `parse` for a file. Also raises InputError if the file is missing, too large or not
-    UTF-8.
-    """
+    """Parses a file; raises InputError also if the file is missing, too large or not UTF-8."""
     try:
         data = small_file(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL, or a lone surrogate

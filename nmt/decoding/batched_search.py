@@ -189,7 +189,7 @@ class BatchedSearch:
 
     @property
     def default_batch_tokens(self) -> int:
-        """Maximum tokens in a batch if `SearchOptions.batch_tokens` is None."""
+        """Returns the maximum tokens in a batch if `SearchOptions.batch_tokens` is None."""
         if self.device.type != "cpu":
             return _GPU_BATCH_TOKENS
         layers = [
@@ -235,7 +235,7 @@ class BatchedSearch:
 
         Args:
             number: number of this batch.
-            under_way: numbers of the batches in flight.
+            under_way: numbers of all batches in flight.
         """
         for is_last in (not self.buffers, True):
             under_way.add(number)
@@ -269,7 +269,7 @@ class BatchedSearch:
         options: SearchOptions,
         on_step: StepCallback | None,
     ) -> Generator[None, None, list[list[Hypothesis]]]:
-        """Searches one batch; yields whenever it has to wait for the device."""
+        """Searches one batch; yields whenever the search has to wait for the device."""
         longest = max(len(part.tokens) for part in parts)
         rows = [[*part.tokens, EOS_ID] + [PAD_ID] * (longest - len(part.tokens)) for part in parts]
         limits = [self.limit(part) for part in parts]
@@ -318,7 +318,7 @@ class BatchedSearch:
 
 
 def _width(part: SearchInput, beam: int) -> int:
-    """The beam width of a part: with terms it is wider, so that each bank has a share."""
+    """Returns the beam width of a part, wider if it has terms, so that each bank has a share."""
     if not part.terms:
         return beam
     times = min(len(part.terms.phrases) + 1, _MOST_TIMES_WIDER)

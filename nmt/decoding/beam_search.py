@@ -129,7 +129,7 @@ def search_step_by_step(
     on_step: StepCallback | None = None,
     banks: TermBanks | None = None,
 ) -> Generator[None, None, list[list[Hypothesis]]]:
-    """Runs `search` as a generator that yields whenever it has to wait for the device."""
+    """Runs `search` as a generator that yields whenever the search has to wait for the device."""
     if not (1 <= n_best <= beam and alpha >= 0 and min(max_lengths, default=1) >= 1):
         raise ValueError(f"Out of range: {beam=}, {n_best=}, {alpha=}, {max_lengths=}.")
     beams = _Beams(max_lengths, beam, alpha, n_best, reads_as)
@@ -210,7 +210,7 @@ def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Ten
         logits: (b, W, V), overwritten.
         live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf marks an empty place.
         more: (b, W, A) int64 tokens. If given, returns for each hypothesis its W most likely
-            continuations, at most 64, and those with these tokens: M per sentence.
+            continuations, at most 64, and its continuations with these tokens: M per sentence.
 
     Returns:
         (2, b, 2 W or M) int64, one tensor for a single copy to the host: the bits of the
@@ -241,7 +241,7 @@ def as_codes(values: Tensor) -> Tensor:
 
 
 def from_codes(codes: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Returns the fp32 numbers that `as_codes` was given."""
+    """Returns the fp32 numbers that `as_codes` converted."""
     return codes.astype(np.int32).view(np.float32)
 
 
@@ -369,7 +369,7 @@ class _Beams:
         reads_as: ReadsAs,
         finished: bool,
     ) -> None:
-        """Sets the score of a hypothesis to -inf if a better one has the same text."""
+        """Sets the score of a hypothesis to -inf if a better hypothesis has the same text."""
         for sentence, row in zip(sentences.tolist(), found, strict=True):
             seen: set[Hashable] = set()
             for index in np.argsort(-row["score"], kind="stable"):

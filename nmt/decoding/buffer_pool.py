@@ -37,7 +37,7 @@ class DecodeBufferPool:
     """
 
     def __init__(self, transformer: Transformer):
-        """`transformer`: in evaluation mode; its weights may be changed in place, not replaced."""
+        """Creates an empty pool. The weights of `transformer` may change in place only."""
         self.transformer, self.device = transformer, transformer.embedding.device
         self._unused: list[DecodeBuffers] = []  # most recently used last
         self._capturer: Capturer | None = None

@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.decoding.beam_search import NEVER_GENERATED, StepInterface, to_device
 from nmt.model.special_ids import PAD_ID
 
-# lower bound in nats on the best allowed token, if almost all probability is ruled out
+# lower bound in nats on the log-probability of the best allowed token
 _LEAST_LOG_PROBABILITY = -80.0
 _FREE = -1  # padding of prefixes: no constraint at this step
 
@@ -23,9 +23,9 @@ _FREE = -1  # padding of prefixes: no constraint at this step
 def without(logits: Tensor, ruled_out: Tensor) -> Tensor:
     """Sets the logits of some tokens to -inf: (b, W, V), (b, W, V) bool -> (b, W, V) fp32.
 
-    Their probability moves to the padding token, which is never generated, so the softmax of the
-    other tokens does not change. If all tokens of a hypothesis are ruled out, its logits stay as
-    they are.
+    The probability of these tokens moves to the padding token, which is never generated, so the
+    softmax of all other tokens does not change. If all tokens of a hypothesis are ruled out, its
+    logits stay as they are.
     """
     concerned = ruled_out.any(-1, keepdim=True)  # (b, W, 1)
     logits, ruled_out = logits.float(), ruled_out.clone()

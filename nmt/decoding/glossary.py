@@ -1,8 +1,8 @@
-"""Glossaries: target terms that a translation must contain where its source has their source terms.
+"""Glossaries: if a source contains a source term, its translation must contain the target term.
 
-Terms are compared word by word. A word is a run of letters and digits, each Chinese or Japanese
-character, or one other sign, so "cat" is not found in "catalogue". Terms are matched as they are
-written; inflected forms need entries of their own.
+Terms are compared word by word. A word is a run of letters and digits, a single Chinese or Japanese
+character, or a single other character, so "cat" is not found in "catalogue". Terms are not
+inflected: each inflected form needs an entry of its own.
 """
 
 import re
@@ -31,9 +31,9 @@ _Words = tuple[str, ...]
 class Glossary:
     """Source terms and the target terms that must translate them.
 
-    A source term without capital letters is found in any case. Others are found as they are
-    written. Of several terms that begin at the same word, the longest counts; terms found in a text
-    do not overlap.
+    A source term without capital letters matches in any case; other source terms match only as they
+    are written. If several terms begin at the same word, the longest one counts. Matches do not
+    overlap.
 
     Args:
         terms: pairs of a source term and its target term.
@@ -64,7 +64,7 @@ class Glossary:
         """Returns a glossary from a mapping of source terms to target terms, or from a file.
 
         Raises:
-            ArgumentError: `terms` is of another type; see also `Glossary` and `load`.
+            ArgumentError: `terms` has another type; see also `Glossary` and `load`.
         """
         if isinstance(terms, Glossary):
             return terms
@@ -87,7 +87,7 @@ class Glossary:
 
         Raises:
             InputError: the file cannot be read.
-            ArgumentError: a line has no two columns; see also `Glossary`.
+            ArgumentError: a line does not have two columns; see also `Glossary`.
         """
         terms = []
         for number, line in enumerate(read_lines(Path(path)), start=1):
@@ -104,13 +104,13 @@ class Glossary:
 
     @cached_property
     def _by_words(self) -> tuple[dict[_Words, Term], dict[_Words, Term], int]:
-        """Terms by their source words, those found in any case by lower-cased words; most words."""
+        """Returns the terms by words, those that match in any case, and the maximum of words."""
         exact = {_words(term[0]): term for term in self.terms}
         folded = {words: term for words, term in exact.items() if term[0] == term[0].lower()}
         return exact, folded, max(map(len, exact), default=0)
 
     def required(self, text: str) -> list[Term]:
-        """Returns the terms of a source text, in its order, each as often as it occurs."""
+        """Returns the terms in a source text in their order, each as often as it occurs."""
         exact, folded, longest = self._by_words
         words, found, at = _words(text), [], 0
         while at < len(words):
@@ -126,9 +126,9 @@ class Glossary:
 
 
 def unmet(required: Sequence[Term], translation: str) -> list[Term]:
-    """Returns those of the required terms that a translation does not contain often enough.
+    """Returns the required terms that a translation does not contain often enough.
 
-    A translation may begin with a capital letter where the term has a small one.
+    At the start of a translation, a term may have a capital letter instead of a small one.
     """
     words, lacking = _words(translation), []
     found = {target: _count(_words(target), words) for _, target in required}
@@ -140,7 +140,7 @@ def unmet(required: Sequence[Term], translation: str) -> list[Term]:
 
 
 def _count(term: _Words, words: _Words) -> int:
-    """How often a term occurs in the words of a text, without overlaps."""
+    """Counts the occurrences of a term in the words of a text, without overlaps."""
     capital = (term[0][0].upper() + term[0][1:], *term[1:])
     times = at = 0
     while at + len(term) <= len(words):
@@ -156,9 +156,9 @@ def _words(text: str) -> _Words:
 
 
 def token_kinds(tokenizer: Tokenizer) -> TokenKinds:
-    """Tells which tokens begin or end inside a word, and which end a sentence.
+    """Returns which tokens begin or end inside a word, and which end a sentence.
 
-    Bytes that are no characters are taken for parts of letters.
+    A byte that is only a part of a character counts as a letter.
     """
     spellings = tokenizer.spelling(range(tokenizer.vocabulary_size))
     texts = [spelling.decode(errors="replace") for spelling in spellings]

@@ -59,7 +59,7 @@ class SearchOptions:
 
     beam: int | None = None  # live hypotheses per sentence; 1: greedy search
     length_penalty: float | None = None  # alpha
-    n_best: int = 1  # translations per sentence, at most `beam` or `mbr`; number of samples
+    n_best: int = 1  # translations per sentence, at most `beam` or `mbr`
     batch_tokens: int | None = None  # see Translator.n_best
     no_repeat_ngram: int | None = None  # generate no n-gram of tokens of this length twice
     sample: bool = False  # sample instead of searching
@@ -99,7 +99,7 @@ class SearchOptions:
 
     @property
     def samples(self) -> int:
-        """Number of samples per sentence; 0 for beam search."""
+        """Returns the number of samples per sentence; 0 for beam search."""
         return self.mbr or (self.n_best if self.sample else 0)
 
     def width(self, default: int) -> int:

@@ -108,7 +108,7 @@ def sample(
 
 
 def _kept(live: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Returns the indices of the sentences that stay; `live`: (b, W).
+    """Returns the indices of the sentences that stay in the batch; `live`: (b, W).
 
     Done sentences leave the batch once they are 1/8 of it.
     """
@@ -125,7 +125,7 @@ def _hypothesis(tokens: list[int], logs: list[float], alpha: float) -> Hypothesi
 
 
 def _draw(logits: Tensor, numbers: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor]:
-    """Samples a token for each hypothesis; returns it and the model's log-probability of it.
+    """Samples a token for each hypothesis; returns tokens and the model's log-probabilities.
 
     (b, W, V) overwritten, (b, W) -> (b, W) int64, (b, W) fp32
     """

@@ -82,7 +82,7 @@ def _logits(transformer: Transformer, hidden: Tensor) -> Tensor:
 def score_translations(
     model: Model, sources: Sequence[str], targets: Sequence[str]
 ) -> Iterator[ScoredTranslation]:
-    """Yields the log-probability of each target as the translation of its source, in order.
+    """Yields, in order, the log-probability of each target as the translation of its source.
 
     Sources and targets are tokenized as in training.
 

@@ -1,4 +1,4 @@
-"""Search over the tokens of a shortlist, identified by their places in the shortlist.
+"""Searches over the tokens of a shortlist, which are identified by their places in it.
 
 A shortlist is in ascending order and begins with the special ids. The special ids therefore stay
 the same, and ties are broken as in the whole vocabulary.

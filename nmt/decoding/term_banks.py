@@ -1,11 +1,12 @@
-"""Terms that a hypothesis must contain: which ones it has, and which hypotheses a search keeps.
+"""Tracks the required terms of hypotheses, and chooses the hypotheses that a search keeps.
 
-Dynamic beam allocation, Post and Vilar (2018): the live hypotheses of a sentence are divided into
+Dynamic beam allocation (Post and Vilar, 2018): the live hypotheses of a sentence are divided into
 banks by the number of term tokens that they have, each bank gets a share of the beam, and each
-hypothesis is also continued with the next tokens of its terms. So there are always hypotheses with
-all terms, and only those may end.
+hypothesis is also continued with the next tokens of its terms. So some hypotheses always reach all
+terms, and only hypotheses with all terms may end.
 
-b sentences in the batch, W beam width, V vocabulary, A term tokens that may be next, M candidates.
+Shapes: b sentences in the batch, W beam width, V vocabulary, A tokens that may continue a term, M
+    candidates.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,16 +21,16 @@ Phrase = tuple[int, ...]  # the tokens of a term
 
 
 class State(NamedTuple):
-    """What a hypothesis has of its sentence's terms."""
+    """The progress of a hypothesis with its sentence's terms."""
 
     unmet: tuple[Phrase, ...]
-    partial: Phrase  # the longest beginning of an unmet term with which the hypothesis ends
-    ended: Phrase  # the term that the newest token completes, unless its last character is a sign
-    stops: int  # tokens so far that end a sentence
+    partial: Phrase  # the longest prefix of an unmet term that the hypothesis ends with
+    ended: Phrase  # the term that the newest token completes, if it ends in a letter or digit
+    stops: int  # number of tokens so far that end a sentence
 
 
 class TokenKinds(NamedTuple):
-    """Which tokens begin inside a word, which end inside one, and which end a sentence: (V) each.
+    """Whether each token begins inside a word, ends inside a word, and ends a sentence: (V) each.
 
     A token begins inside a word if its first character is a letter or a digit.
     """
@@ -42,8 +43,8 @@ class TokenKinds(NamedTuple):
 class Terms:
     """The terms of one sentence; a term that is required twice is listed twice.
 
-    A model that does not expect a term would rather append it to a complete translation. So a
-    hypothesis that lacks a term may not end as many sentences as the source has.
+    If a model does not expect a term, it tends to append the term to a complete translation. A
+    hypothesis that lacks a term may therefore not end as many sentences as the source has.
     """
 
     def __init__(self, phrases: Sequence[Sequence[int]], kinds: TokenKinds, max_stops: int):
@@ -55,7 +56,7 @@ class Terms:
         self._after: dict[tuple[State, int], State] = {}
 
     def among(self, tokens: NDArray[np.int64]) -> "Terms":
-        """Returns the same terms where each token is known by its place in a shortlist."""
+        """Returns the same terms with each token replaced by its place in a shortlist."""
         places = [np.searchsorted(tokens, phrase).tolist() for phrase in self.phrases]
         kinds = TokenKinds(*(of_all[tokens] for of_all in self.kinds))
         return Terms(places, kinds, self.max_stops)
@@ -63,7 +64,8 @@ class Terms:
     def after(self, state: State, token: int) -> State:
         """Returns the state of a hypothesis in `state` that continues with `token`.
 
-        A term counts as soon as it is complete, and no longer if the next token continues its word.
+        A term counts as soon as it is complete. It ceases to count if the next token continues its
+        last word.
         """
         key = state, token
         if key not in self._after:
@@ -90,8 +92,8 @@ class Terms:
     def next_tokens(self, state: State, is_last: bool) -> list[int]:
         """Returns the tokens that advance a term.
 
-        If there is none left, EOS is one of them where other tokens might take a term back, and at
-        the last step: so a translation with all terms is always found.
+        If no term is left, EOS is added at the last step, and wherever another token could undo a
+        term, so that a translation with all terms is always found.
         """
         if not state.unmet:
             return [EOS_ID] if state.ended or is_last else []
@@ -110,13 +112,13 @@ class TermBanks:
     """Chooses the live hypotheses of sentences with terms, W for each sentence."""
 
     def __init__(self, terms: Sequence[Terms], max_lengths: Sequence[int], width: int):
-        """`terms`, `max_lengths`: of B sentences. `width`: W, above the tokens of all terms."""
+        """`terms`, `max_lengths`: one per sentence. `width`: W, above the number of term tokens."""
         self.terms, self.max_lengths, self.width = list(terms), list(max_lengths), width
         self.states = [[each.start] * width for each in terms]
         self.taken = 0  # steps
 
     def next_tokens(self) -> NDArray[np.int64]:
-        """Returns for each hypothesis the tokens to consider in any case: (b, W, A), padded."""
+        """Returns the tokens to consider for each hypothesis: (b, W, A), padded."""
         self.taken += 1
         each = [
             [terms.next_tokens(state, self.taken == limit) for state in states]
@@ -130,15 +132,17 @@ class TermBanks:
     def choose(
         self, values: NDArray[np.float32], parents: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-        """Returns the candidates to keep, and the best log-probability that may still end soon.
+        """Returns the candidates to keep, and the log-probability that judges if a sentence is
+        done.
 
         Args:
-            values, parents, tokens: (b, M) of all candidates, most likely first; repeated ones are
-                adjacent.
+            values, parents, tokens: (b, M) each, the log-probabilities, parents and tokens of all
+                candidates, most likely first; repeated candidates are adjacent.
 
         Returns:
-            The three, (b, 2 W) and most likely first, of W live hypotheses and those that end; and
-            (b,) the highest log-probability of a live hypothesis with all terms, or of any.
+            Values, parents and tokens (b, 2 W) of the W live hypotheses and of those that end, most
+            likely first; and (b,) the highest log-probability of a live hypothesis with all terms,
+            or of any hypothesis if none has them.
         """
         is_end = tokens == EOS_ID
         banks, values = self._banks(parents, tokens), values.copy()
@@ -155,7 +159,7 @@ class TermBanks:
     def _are_ruled_out(
         self, parents: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Repeated candidates, and those that end something too early: (b, M) bool."""
+        """Returns which candidates are repeated, or end too early: (b, M) bool."""
         lacks, may_stop = self._of_states(
             lambda terms, state: (len(state.unmet), state.stops < terms.max_stops), parents
         )
@@ -165,7 +169,7 @@ class TermBanks:
         return too_early
 
     def _banks(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The bank of each candidate: (b, M)."""
+        """Returns the bank of each candidate: (b, M)."""
         free, ended = self._of_states(
             lambda terms, state: (terms.bank(state._replace(partial=())), len(state.ended)), parents
         )
@@ -183,7 +187,7 @@ class TermBanks:
     def _of_states(
         self, facts: Callable[[Terms, State], tuple[int, int]], parents: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Two numbers for the state of each candidate's parent: (b, M) each."""
+        """Returns two numbers from the state of each candidate's parent: (b, M) each."""
         each = np.array(
             [
                 [facts(terms, state) for state in states]
@@ -194,13 +198,15 @@ class TermBanks:
         return first, second
 
     def _are_next(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each candidate's token is the a-th of its parent's `next_tokens`: (b, M, A)."""
+        """Returns whether each candidate's token is the a-th `next_tokens` of its parent: (b, M,
+        A).
+        """
         return np.take_along_axis(self._next, parents[..., None], 1) == tokens[..., None]
 
     def _shared_out(
         self, are_live: NDArray[np.bool_], banks: NDArray[np.int64], sizes: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Which candidates live: the most likely of each bank, its share left to others: (b, M)."""
+        """Returns which candidates stay live, the most likely of each bank: (b, M)."""
         taken = np.zeros_like(are_live)
         for bank in range(sizes.max() + 1):
             share = self.width * (bank + 1) // (sizes + 1) - self.width * bank // (sizes + 1)
@@ -212,11 +218,11 @@ class TermBanks:
     def follow(
         self, parents: NDArray[np.int64], tokens: NDArray[np.int64], kept: NDArray[np.int64]
     ) -> None:
-        """Moves on to the hypotheses that the search has kept.
+        """Updates the states to those of the hypotheses that the search has kept.
 
         Args:
-            parents, tokens: (b, W) of the sentences that stay.
-            kept: their indices before.
+            parents, tokens: (b, W) each, for the sentences that stay.
+            kept: indices of these sentences in the previous batch.
         """
         self.terms = [self.terms[i] for i in kept]
         self.max_lengths = [self.max_lengths[i] for i in kept]

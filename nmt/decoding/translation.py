@@ -1,4 +1,4 @@
-"""The results of translation, and how to join translations of consecutive parts."""
+"""Defines the results of translation, and joins the translations of consecutive parts."""
 
 import re
 import sys
@@ -40,13 +40,13 @@ class Translation:
     score: float  # log_probability / length penalty; summed over the parts
     log_probability: float  # natural log, summed over `tokens`
     tokens: list[int]  # token ids, including the EOS of each finished part
-    parts: int  # number of parts that the source was split into; 0 for one without text
+    parts: int  # number of parts that the source was split into; 0 if the source has no text
     alignment: Links | None = None  # with `align`; see nmt.decoding.alignment
     pieces: list[str] = field(default_factory=list)  # `tokens` as strings
     token_log_probabilities: list[float] = field(default_factory=list)  # one per token
     attention: list[Attention] | None = None  # with `attention`; one per part
     alternatives: list["Translation"] = field(default_factory=list)  # the other n-best, best first
-    unmet_terms: list[Term] = field(default_factory=list)  # of the glossary, not in `text`
+    unmet_terms: list[Term] = field(default_factory=list)  # terms of the glossary that `text` lacks
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ def _linked(
 
 
 def _places(forms: Iterable[_Words], tokens: list[set[str]]) -> list[tuple[int, ...]]:
-    """Returns where forms occur: the indices of their words."""
+    """Returns the indices of the words of each occurrence of the forms."""
     found = {
         tuple(range(begin, begin + len(form)))
         for form in forms

@@ -1,9 +1,9 @@
-"""Corpora of any size, determined by a seed and a split.
+"""Generates corpora of any size, determined by a seed and a split.
 
-The pairs of each block follow from the seed, the split and the number of the block, so that several
-processes can write one corpus. Every (verb, object) and (adjective, noun) combination of lemmas
-belongs to one split, by its hash. Training sentences contain only training combinations. A test
-(validation) sentence contains at least one test (validation) combination, and otherwise only
+The pairs of each block are determined by the seed, the split and the number of the block, so that
+several processes can write one corpus. Every (verb, object) and (adjective, noun) combination of
+lemmas belongs to one split, by its hash. Training sentences contain only training combinations. A
+test (validation) sentence contains at least one test (validation) combination, and otherwise only
 training combinations. Splits therefore never share a sentence, whatever the seeds.
 """
 

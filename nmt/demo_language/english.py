@@ -1,4 +1,4 @@
-"""Clauses in English: verb groups with do, be and have, and word order."""
+"""Writes clauses in English: verb groups with do, be and have, and word order."""
 
 from nmt.demo_language.clauses import MODALS, PAST_MODALS, Clause
 from nmt.demo_language.phrases import Phrase
@@ -40,7 +40,7 @@ def _text(words: list[str]) -> str:
 
 
 def _verb_group(clause: Clause, question: bool) -> tuple[str, str]:
-    """Returns the operator ("" if none) and the rest of the verb group, without "not"."""
+    """Returns the operator ("" if there is none) and the rest of the verb group, without "not"."""
     verb, subject, tense = clause.verb, clause.subject, clause.tense
     singular = _third_singular(subject)
     if tense == "future":

@@ -1,4 +1,4 @@
-"""Words that make sense together, according to the classes of the lexicon.
+"""Finds words that make sense together, by the classes of the lexicon.
 
 The grammar picks verbs and adjectives for nouns, and places for people, from these tuples, which
 have the order of the lexicon.
@@ -66,5 +66,5 @@ SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")  # ta
 
 
 def places_of(subject: Noun | None) -> tuple[Noun, ...]:
-    """Returns where a noun may be and go; None for a person that a pronoun refers to."""
+    """Returns the places where a noun may be and go; None for a person that a pronoun refers to."""
     return _ANIMAL_PLACES if subject and "animal" in subject.classes else PLACES

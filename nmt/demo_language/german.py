@@ -1,4 +1,4 @@
-"""Clauses in German: verb forms, the verbal bracket, and word order.
+"""Writes clauses in German: verb forms, the verbal bracket, and word order.
 
 There are three orders. The finite verb is "second" (statement), "first" (question, request) or
 "final" (subordinate clause).
@@ -133,7 +133,7 @@ def _middle(clause: Clause) -> list[str]:
 
 
 def _objects(clause: Clause) -> list[tuple[str, Phrase]]:
-    """Returns the dative and accusative objects in order: a pronoun first, else the dative."""
+    """Returns the dative and accusative objects in order: a pronoun first, otherwise the dative."""
     kein = _negates_with_kein(clause)
     pairs = []
     if clause.dative:

@@ -32,7 +32,7 @@ def english_past(verb: str) -> str:
 
 
 def weak_form(noun: str) -> str:
-    """Returns the other forms of a weak masculine than the nominative: Jungen, Studenten."""
+    """Returns the form of a weak masculine in all cases but the nominative: Jungen, Studenten."""
     return noun + ("n" if re.search(r"(e|er|ar)$", noun) else "en")
 
 

@@ -1,26 +1,28 @@
-"""The words of the demo language: meanings, inflection, and what they combine with.
+"""Reads the words of the demo language, with their meanings, inflection and combinations.
 
 The tables `words/*.tsv` have tab-separated columns and one word per line. Each English word has one
 German word of its part of speech, so that the German sentence is a function of the English one. An
-empty cell is a regular form (`nmt.demo_language.inflection`) or does not apply. Several entries of
-a cell are separated by spaces. The sentences of a seed depend on the order of lines.
+empty cell means that the form is regular (`nmt.demo_language.inflection`) or does not apply.
+Several entries of a cell are separated by spaces. The order of lines affects which sentences a seed
+generates.
 
 nouns.tsv
-    english, english_plural, german, german_plural: "-" as plurals marks a mass noun.
+    english, english_plural, german, german_plural: a mass noun has "-" in both plural columns.
     gender: m, f or n.
-    declension: weak (den Jungen) or empty.
+    declension: "weak" for nouns such as Junge, accusative den Jungen; otherwise empty.
     genitive: German genitive singular.
     english_location, german_location: prepositions of "in the house", for places.
     german_direction: preposition of "to the house" (ins Haus, zum Markt), for places.
     classes: categories that verbs and adjectives refer to; own: may be "my"; animal_place, home,
         destination, arrival: where animals are, where people live, travel to and arrive; trade: an
-        occupation; roomy: holds small things; unit: of time.
+        occupation; roomy: holds small things; unit: a unit of time.
 
 verbs.tsv
-    english, english_third (he ...), english_gerund, english_past, english_participle.
-    particle, preposition: English, as in "wake up", "look for".
+    english, english_third, english_gerund, english_past, english_participle: the English forms.
+    particle, preposition: English words that belong to the verb, as in "wake up", "look for".
     prefix, german: the separable prefix, and the infinitive without it (an, rufen).
-    german_third, german_preterite: er ..., without the prefix. german_participle: with it.
+    german_third, german_preterite: third person singular, without the prefix. german_participle:
+        with the prefix.
     auxiliary: haben or sein, in the perfect.
     frame: what a clause with the verb needs: trans (an accusative), dat (a dative), prep
         (german_preposition with a phrase), give (a dative person and an accusative), rest

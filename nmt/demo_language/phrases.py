@@ -1,7 +1,7 @@
 """Noun phrases and pronouns of the demo grammar, with their German cases.
 
-A phrase gives its English text, and its German text in each case ("nom", "acc", "dat", "gen"), with
-articles, weak, mixed and strong adjective endings, weak masculines and the dative -n.
+A phrase returns its English text, and its German text in each case ("nom", "acc", "dat", "gen"),
+with articles, weak, mixed and strong adjective endings, weak masculines and the dative -n.
 """
 
 import re

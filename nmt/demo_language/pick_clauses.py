@@ -1,4 +1,4 @@
-"""Clauses of words that make sense together: each function picks or extends a clause."""
+"""Picks clauses of words that make sense together: each function picks or extends a clause."""
 
 from dataclasses import replace
 from random import Random
@@ -97,7 +97,7 @@ def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
 
 
 def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> str:
-    """Picks a tense (or modal) that the verb can take, from the choices if there are any."""
+    """Picks a tense (or modal) that the verb can take, from `choices` if they are given."""
     if choices:
         tense = rng.choice(choices.split())
     elif "state" in verb.flags:
@@ -117,7 +117,7 @@ def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> s
 def pick_relative_tense(
     rng: Random, verb: Verb, subject: Phrase, main_tense: str, choices: str
 ) -> str:
-    """Picks a tense for a relative clause; beside a past only the past: found what he bought."""
+    """Picks a tense for a relative clause: after a past always the past (found what he bought)."""
     past = main_tense == "past" or main_tense in PAST_MODALS
     return "past" if past else pick_tense(rng, verb, subject, choices)
 
@@ -195,7 +195,7 @@ def _time_tense(tense: str) -> str:
 
 
 def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = None) -> Clause:
-    """Picks a clause "the subject is (very) old"; `noun` is what a pronoun subject refers to."""
+    """Picks a clause "the subject is (very) old"; a pronoun as subject refers to `noun`."""
     if isinstance(subject, NounPhrase):
         noun = subject.noun
     fitting = FITTING[noun or PEOPLE[0]]

@@ -60,7 +60,7 @@ def _with_relative(
 ) -> NounPhrase:
     """Adds a clause in which the phrase is the subject, an object or a possessor.
 
-    Prefers another verb and agent than those of the main clause, `main` and `agent`.
+    Prefers a verb and an agent that differ from `main` and `agent`, those of the main clause.
     """
     kind = rng.random()
     if "person" not in phrase.noun.classes or kind > 0.6:

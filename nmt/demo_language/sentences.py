@@ -29,7 +29,7 @@ def draft(
 
 
 def said(clause: Clause) -> Draft:
-    """Makes a statement of the clause."""
+    """Turns the clause into a statement."""
     return draft(
         english.statement(clause),
         german.worded(clause, "second"),
@@ -39,7 +39,7 @@ def said(clause: Clause) -> Draft:
 
 
 def asked(clause: Clause, words: tuple[str, str] = ("", "")) -> Draft:
-    """Makes a question of the clause, with its question words in both languages."""
+    """Turns the clause into a question, with its question words in both languages."""
     return draft(
         english.question(clause, words[0]),
         german.worded(clause, "first", words[1]),

@@ -63,7 +63,7 @@ def subordinate(rng: Random) -> Draft:
 
 
 def _with_reason(rng: Random, main: Clause, other: Phrase) -> tuple[Clause, Clause]:
-    """Picks a clause and a reason: how its subject is (the king ... because he is tired)."""
+    """Picks a clause and a reason that describes its subject (the king ... because he is tired)."""
     subject = main.subject
     pronoun = _resumed(subject)
     if pronoun and chance(rng, 0.8):
@@ -121,7 +121,7 @@ def whether_clause(rng: Random) -> Draft:
 
 
 def _content(rng: Random, main: Clause, tenses: str) -> Clause:
-    """Picks a clause that is known or asked: another subject, and a past tense after a past."""
+    """Picks a clause that is known or asked about, with another subject, and past after a past."""
     sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)
     while _same_subject(main, sub) or sub.subject is NOBODY:
         sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)

@@ -46,7 +46,7 @@ class Cutter:
         self.tokenizer, self.max_part = tokenizer, max_part
 
     def cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
-        """Returns the token ids, without EOS, of each sentence's parts; [] if it has no text."""
+        """Returns the token ids, without EOS, of each sentence's parts; [] if there is no text."""
         texts = [self.tokenizer.normalize(sentence) for sentence in sentences]
         return list(map(self._parts, texts, self.tokenizer.encode_batch(texts)))
 
@@ -93,7 +93,7 @@ class Cutter:
 
 
 def cut_once(text: str) -> list[str]:
-    """Splits a text at ends of sentences, else at the space nearest its middle."""
+    """Splits a text at ends of sentences; if there are none, at the space nearest its middle."""
     texts = [each for each in _SENTENCE_ENDS.split(text) if each.strip()]
     return texts if len(texts) > 1 else _halves(text)
 

@@ -26,7 +26,8 @@ class Document:
         language: language of the text, such as "de", for splitting it into sentences.
 
     Attributes:
-        paragraphs: the lines. A line without a tag gets the tag at the start of the document.
+        paragraphs: the lines as passages. A line without a tag gets the tag at the start of the
+            document.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str):

@@ -19,7 +19,7 @@ _UNIT = re.compile(
 _STRETCHED = re.compile(r"([^\W\d_])\1{4}")  # Näääääche
 _LONGEST_LOOP = 16  # maximum length of a repeated sequence in words
 _CHARACTERS = 5_000  # repetitions are searched in the first characters only
-_TIMES = 3  # single words need one more: "no, no, no" is normal text
+_TIMES = 3  # a single word needs one more repetition: "no, no, no" is normal text
 
 
 def is_doubtful(source: str, translation: str) -> bool:

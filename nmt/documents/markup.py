@@ -3,8 +3,8 @@
 Each block (paragraph, cell, item, heading) is translated separately, sentence by sentence. Inline
 tags are placed in the translation by word alignment, see `nmt.documents.tags`. In XML, elements
 next to text are inline and all others are blocks. Entities are decoded; &, < and > are escaped in
-translations. Not translated: attributes, elements such as `code`, elements with translate="no" or
-the class notranslate, comments, CDATA and declarations.
+translations. These are not translated: attributes, elements such as `code`, elements with
+translate="no" or the class notranslate, comments, CDATA and declarations.
 
 Invalid markup is treated as text, and markup that is incomplete at the end is kept. Scanning takes
 linear time, even for hostile input.
@@ -182,7 +182,7 @@ def _without_entities(token: _Token) -> list[_Token]:
 
 
 def _find_inline(tokens: list[_Token]) -> None:
-    """Sets `is_inline` of XML's tags: whether they are next to text."""
+    """Sets `is_inline` of XML's tags: True for tags next to text."""
     has_text, children = [False], [list[_Token]()]
     for token in tokens:
         if token.kind == "close" and len(children) > 1:
@@ -214,7 +214,7 @@ def _unescaped(raw: str) -> str:
 
 
 def _runs(tokens: list[_Token]) -> list[list[_Token]]:
-    """Splits the tokens into runs; a tag has its partner in its run, or is a run of its own."""
+    """Splits the tokens into runs; each tag is in a run with its partner, or is a run by itself."""
     blocks: list[list[_Token]] = [[]]
     for token in tokens:
         if token.is_inline:

@@ -1,4 +1,4 @@
-"""Attention weights of a sentence pair, as arrays, a PNG or an HTML page.
+"""Computes the attention weights of a sentence pair, as arrays, a PNG file or an HTML page.
 
 Generalizes Figures 3 to 5 of Vaswani et al. (2017) to any sentence and to the decoder.
 """

@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER of detokenized text, computed by sacreBLEU.
+"""Computes BLEU, chrF and TER of detokenized text with sacreBLEU.
 
 sacreBLEU: Post (2018). BLEU: Papineni et al. (2002). chrF: Popović (2015). TER: Snover et al.
 (2006). A signature records how a score was computed; only scores with equal signatures are

@@ -1,4 +1,4 @@
-"""BLEU for comparison with the paper: Moses tokens, compounds split at hyphens, multi-bleu.
+"""Computes BLEU for comparison with the paper: Moses tokens, words split at hyphens, multi-bleu.
 
 The paper does not specify its evaluation. For German, this module follows the authors' published
 script, get_ende_bleu.sh of tensor2tensor. The script replaces Unicode punctuation in the

@@ -74,7 +74,7 @@ def compare(
 
     Args:
         translations: greedy translations by the exported model, with or without EOS.
-        log_probabilities: what the exported model gives the tokens of `samples`.
+        log_probabilities: the exported model's log-probabilities of the tokens of `samples`.
         name: name of the format.
 
     Raises:

@@ -45,8 +45,8 @@ Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
     """Fills a directory with a CTranslate2 model, the tokenizer and a script that needs no nmt.
 
-    Adds the configuration and a manifest, which `ExportedTranslator` reads. The check uses a
-    float32 copy of the model, whatever the quantization.
+    Adds the configuration and a manifest, which `ExportedTranslator` reads. The check always uses a
+    float32 copy of the model, even if the weights are quantized.
 
     Args:
         translator: in fp32 on a CPU, with weights that are not prepacked.
@@ -208,7 +208,7 @@ def _check(translator: Translator, folder: Path) -> str:
     ids = {piece: i for i, piece in enumerate(pieces(range(translator.tokenizer.vocabulary_size)))}
     never = [[piece] for piece in pieces([PAD_ID, BOS_ID, *translator.search.untrained])]
     translations = []
-    for sample in samples:  # one by one, because the limit applies to a whole batch
+    for sample in samples:  # one by one, because the limit applies to a batch
         [result] = theirs.translate_batch(
             [pieces(sample.source)], beam_size=1, max_decoding_length=sample.limit,
             min_decoding_length=0, disable_unk=True, suppress_sequences=never,

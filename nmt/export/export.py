@@ -24,7 +24,7 @@ def export(
         model: a model, checkpoint or run directory.
         output: a directory that is missing or empty.
         quantization: number type of CTranslate2's weights; None for float32.
-        note: called with messages about the model that is used and the result of the comparison.
+        note: called with messages: which model is used, and the result of the comparison.
 
     Raises:
         InputError: the format cannot express the model.

@@ -1,4 +1,4 @@
-"""An exported CTranslate2 model with the methods of Translator that a server needs.
+"""Translates with an exported CTranslate2 model, for a server that has no torch.
 
 Nothing here imports torch, so that an exported directory can be served without it.
 """
@@ -42,7 +42,7 @@ class ExportedTranslator:
     """A model that `nmt export` has written for CTranslate2.
 
     Greedy translations equal those of the original model. With a beam they may differ occasionally,
-    because CTranslate2 stops its search by another rule. Several threads may share a translator.
+    because CTranslate2 has another stopping rule. Several threads may share a translator.
 
     Args:
         target_symbols: the symbols that may be generated.
@@ -112,7 +112,7 @@ class ExportedTranslator:
         They have no `token_log_probabilities`, and their scores exclude the tokens of a prefix.
 
         Raises:
-            ArgumentError: as `Translator.n_best`, or for an option that exports do not support.
+            ArgumentError: see `Translator.n_best`; or an option is not supported by exports.
         """
         options = options or SearchOptions()
         for name in _NOT_HERE:

@@ -58,7 +58,7 @@ def _refuse_inexpressible(config: Config) -> None:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Returns the content of config.json; it sets everything whose default would differ."""
+    """Returns the content of config.json; it sets each value whose default differs."""
     model, is_post = config.model, config.model.norm == "post"
     learned = model.positions == "learned"
     return {
@@ -85,7 +85,7 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 
 def generation_settings(config: Config) -> dict[str, Any]:
-    """Returns the content of generation_config.json: a beam search close to nmt's."""
+    """Returns the content of generation_config.json: the settings of beam search."""
     return _special_ids() | {
         "num_beams": config.decoding.beam,
         "length_penalty": config.decoding.length_penalty,  # in a different formula

@@ -182,7 +182,7 @@ def _warn_of_doubtful(note: Note, lines: list[int], name: str) -> None:
 
 
 def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -> None:
-    """Names each line and term once: the user has to correct all of them."""
+    """Names each line and term once, because the user has to correct all of them."""
     for line, (source, target) in dict.fromkeys(unmet):
         note(
             f"nmt: warning: Line {line} of {name}: The translation does not contain "
@@ -350,7 +350,7 @@ class _Prefixes:
 
 @contextlib.contextmanager
 def _reader_of_links(output: str | Path | None, alignment: str | Path | None) -> Iterator[None]:
-    """Turns a broken pipe of the alignment into an error, as the output file would be missing.
+    """Turns a broken pipe of the alignment into an error, because the output file would be missing.
 
     If the output is a pipe too, BrokenPipeError is raised as usual.
     """

@@ -25,9 +25,7 @@ class Kind:
     """
 
     def paths(self, settings: Any) -> list[str]:
-        """Returns the local files that the settings name; each is opened once when preparing
-        starts.
-        """
+        """Returns the local files that the settings name; each is opened once at the start."""
         return [settings.path]
 
     def describe(self, settings: Any) -> str:

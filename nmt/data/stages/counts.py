@@ -1,4 +1,4 @@
-"""Reports the numbers of kept and dropped pairs per corpus: in the manifest, a table and an error."""
+"""Reports the numbers of kept and dropped pairs per corpus."""
 
 from collections import Counter
 from collections.abc import Sequence
