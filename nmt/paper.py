@@ -1,4 +1,4 @@
-"""The settings and figures that the paper states; no other module repeats them.
+"""Lists the settings and figures that the paper states; no other module repeats them.
 
 Vaswani et al., 2017, https://arxiv.org/abs/1706.03762. Settings have the names that they have in
 a configuration. The paper gives single figures without intervals, and BLEU without a signature.
@@ -26,7 +26,8 @@ BIG = BASE | {
     "model.d_model": 1024, "model.d_ff": 4096, "model.heads": 16, "model.dropout": 0.3,
     "training.max_steps": 300_000, "training.average_last": 20, "training.checkpoint_every": 600,
 }  # fmt: skip
-# By target language. EN-FR has 32,000 word pieces (§5.1), its big model less dropout (§6.1).
+# By target language. EN-FR has 32,000 word pieces (§5.1), and its big model has less dropout
+# (§6.1).
 MODELS = {
     ("de", "base"): BASE,
     ("de", "big"): BIG,

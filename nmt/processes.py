@@ -1,4 +1,4 @@
-"""Worker processes: they ignore stop signals and end with their parent."""
+"""Starts worker processes that ignore stop signals and end with their parent."""
 
 import multiprocessing
 import os

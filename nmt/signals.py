@@ -1,4 +1,4 @@
-"""The signals that ask a process to stop, and their handlers.
+"""Handles the signals that ask a process to stop.
 
 Training finishes its step and saves first (`StopRequest` in `training/distributed.py`). Other
 commands stop at once (`stoppable`).

@@ -188,7 +188,7 @@ class Translator:
         progress: Progress | None = None,
         **settings: Unpack[SearchSettings],
     ) -> Translation | list[Translation]:
-        """Returns the best translation of a text, or a list with one for each text; see `n_best`.
+        """Returns the best translation of a text, or a list with one translation per text.
 
         translator.translate("The man reads.").text -> "Der Mann liest."
         translator.translate("The man reads.", n_best=3).alternatives -> the other two
@@ -350,7 +350,7 @@ class Translator:
             some[1:] = [each for each in some[1:] if len(unmet(terms, each.text)) <= best]
 
     def _terms(self, part: SearchInput, phrases: list[list[int]]) -> Terms:
-        """Returns the terms that fit into the maximum length of its translation, as token ids."""
+        """Returns, as token ids, the terms that fit into the maximum length of the translation."""
         phrases = sorted(phrases, key=len)
         while sum(map(len, phrases)) >= self.search.limit(part) - len(part.prefix):
             phrases.pop()

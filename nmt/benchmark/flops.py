@@ -64,7 +64,7 @@ def quadratic_length(model: Model, vocabulary_size: int) -> float:
 
 
 def _of_source(model: Model) -> int:
-    """Returns the multiply-adds per source token: encoder, and cross-attention's keys and values."""
+    """Returns multiply-adds per source token: encoder, and cross-attention's keys and values."""
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     seen = d * h * (model.d_k + model.d_v)
@@ -82,6 +82,6 @@ def _of_target(model: Model, vocabulary_size: int) -> int:
 
 
 def _of_weighing(model: Model, encoder: int, decoder: int, cross: int) -> int:
-    """Returns the multiply-adds of scores and weighted sums, given the numbers of query-key pairs."""
+    """Returns multiply-adds of scores and weighted sums, given the numbers of query-key pairs."""
     pairs = model.encoder_layers * encoder + model.decoder_layers * (decoder + cross)
     return model.heads * (model.d_k + model.d_v) * pairs

@@ -132,8 +132,7 @@ class TermBanks:
     def choose(
         self, values: NDArray[np.float32], parents: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-        """Returns the candidates to keep, and the log-probability that judges if a sentence is
-        done.
+        """Returns the candidates to keep, and the `best` argument of `_Beams.advance`.
 
         Args:
             values, parents, tokens: (b, M) each, the log-probabilities, parents and tokens of all
@@ -198,9 +197,7 @@ class TermBanks:
         return first, second
 
     def _are_next(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Returns whether each candidate's token is the a-th `next_tokens` of its parent: (b, M,
-        A).
-        """
+        """Returns which `next_tokens` of its parent each candidate's token is: (b, M, A) bool."""
         return np.take_along_axis(self._next, parents[..., None], 1) == tokens[..., None]
 
     def _shared_out(

@@ -23,7 +23,7 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from nmt.model.kernels.dropout import Dropout, Randomness
 from nmt.model.kernels.products import Linear
 
-if TYPE_CHECKING:  # the model needs no files, and nmt.config reads some
+if TYPE_CHECKING:  # nmt.config reads files, which the model does not need
     from nmt.config import Model
 
 _MOST_WEIGHTS = 1 << 24  # attention weights computed at once without a gradient; 64 MiB in fp32
@@ -49,9 +49,9 @@ class Visibility:
             sentence, and each can attend to itself and to the tokens that it continues.
         causal: prevents attention to later positions.
         window: limits attention to the query's own position and window // 2 positions on each
-            side. Scores outside the window are computed and then masked; all scores and the
-            weighted sum take 1% of the multiplications in an encoder layer of the base model at 27
-            tokens, and 8% at 256.
+            side. Scores outside the window are computed and then masked. In an encoder layer of the
+            base model, all scores and weighted sums take 1% of the multiplications at 27 tokens,
+            and 8% at 256.
     """
 
     segments: tuple[Tensor, Tensor] | None = None
@@ -59,7 +59,7 @@ class Visibility:
     ancestors: Tensor | None = None
     causal: bool = False
     window: int | None = None
-    is_plain: bool = False  # use matrix products on any device, never a fused kernel
+    is_plain: bool = False  # use matrix products on any device, and no fused kernel
     blocks: BlockMask | None = None  # FlexAttention's mask for compiled layers, see `with_blocks`
     _bias: Tensor | None = field(default=None, init=False, repr=False)
 
@@ -71,7 +71,7 @@ class Visibility:
 def rules_of(
     visibility: Visibility, of_query: Callable[[Tensor], Tensor], of_key: Callable[[Tensor], Tensor]
 ) -> Iterator[Tensor]:
-    """Yields a bool mask for each given rule on segments or positions; True allows attention.
+    """Yields a bool mask for each rule that is set; True allows attention.
 
     Args:
         of_query, of_key: select the values to compare from a tensor (R, T) of queries or (R, S) of

@@ -22,7 +22,7 @@ from nmt.model.kernels.products import Linear
 if TYPE_CHECKING:
     from nmt.config import Model
 
-LAYER_NORM_EPSILON = 1e-5  # not stated in the paper; torch's default
+LAYER_NORM_EPSILON = 1e-5  # torch's default; the paper does not state it
 
 
 def layer_norm(d_model: int) -> nn.LayerNorm:
@@ -54,7 +54,7 @@ class Residual(nn.Module):
         self.is_post = model.norm == "post"
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """(R, C, D) -> (R, C, D); `sublayer` has the same shapes."""
+        """Maps (R, C, D) to (R, C, D); `sublayer` is a function with the same shapes."""
         if self.is_post:
             return self.norm(self.dropout(sublayer(x), residual=x))
         return self.dropout(sublayer(self.norm(x)), residual=x)
@@ -71,7 +71,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(model, randomness)
 
     def forward(self, x: Tensor, visibility: Visibility) -> Tensor:
-        """(R, S, D) -> (R, S, D); `visibility` of S queries and S keys."""
+        """Maps (R, S, D) to (R, S, D); `visibility` is the attention mask of S queries and S keys."""
         x = self.self_attention_residual(x, lambda y: self.self_attention(y, visibility))
         return self.feed_forward_residual(x, self.feed_forward)
 
@@ -99,8 +99,8 @@ class DecoderLayer(nn.Module):
         """(R, T, D) -> (R, T, D)
 
         Args:
-            visibility: attention mask of the target's queries and keys; with a cache, of all keys
-                in it.
+            visibility: attention mask of T queries and T keys; with a cache, of T queries and all
+                keys in it.
             memory: the encoder's output (R, S, D), or the keys and values that
                 `CrossAttention.project_memory` has computed from it.
             memory_visibility: attention mask of T queries and S keys.

@@ -26,9 +26,9 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 class SinusoidalPositions(nn.Module):
     """Looks up `sinusoids` in a table, and computes a longer table when a sentence needs one.
 
-    Shorter tables are kept, because a captured CUDA graph continues to read the table it was
-    captured with. Lengths double, so all tables together have less than twice the rows of the
-    longest.
+    Shorter tables are kept, because a captured CUDA graph continues to read the table that it was
+    captured with. Each table is at least twice as long as the previous one, so all tables together
+    have less than twice the rows of the longest.
     """
 
     max_length: int | None = None
@@ -39,7 +39,7 @@ class SinusoidalPositions(nn.Module):
         self._tables: list[Tensor] = []
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """positions (...) int64, all below `length` -> (..., d_model)"""
+        """Maps positions (...), int64 and all below `length`, to (..., d_model)."""
         device = positions.device
         for table in self._tables:
             if len(table) >= length and table.device == device:
@@ -64,7 +64,7 @@ class LearnedPositions(nn.Module):
         self.weight.normal_(0, self.weight.shape[1] ** -0.5, generator=generator)
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
-        """positions (...) int64 -> (..., d_model); `length` is not used.
+        """Maps positions (...), int64, to (..., d_model); `length` is not used.
 
         Raises:
             IndexError: a position is not below `max_length`.

@@ -1,4 +1,4 @@
-"""Incremental decoding with cached keys and values, behind the step interface of the search.
+"""Decodes step by step with cached keys and values (the step interface of the search).
 
 All W hypotheses of a sentence are queries of one row and share one cache of keys and values, to
 which each step appends W columns. A hypothesis can attend only to the columns of its ancestors, the

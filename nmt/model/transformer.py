@@ -1,4 +1,4 @@
-"""The encoder-decoder Transformer, for whole batches (training) and for single decoding steps.
+"""The encoder-decoder Transformer, for whole batches in training and for single steps in decoding.
 
 Shapes: R rows, S source and T target columns, D d_model, H heads, V vocabulary.
 """
@@ -81,7 +81,7 @@ class Transformer(nn.Module):
 
     @property
     def max_length(self) -> int | None:
-        """Maximum length in tokens that the positions support; None: no limit."""
+        """Maximum length in tokens that the positional encodings support; None: no limit."""
         return self.positions.max_length
 
     @torch.no_grad()
@@ -140,8 +140,8 @@ class Transformer(nn.Module):
         """Maps embedded target tokens to hidden states: (R, T, D) -> (R, T, D).
 
         Args:
-            visibility: attention mask of the target's queries and keys; the model's window is
-                added to it.
+            visibility: attention mask of the target's queries and keys. The model's attention
+                window is applied in addition.
             memory: per layer, the encoder's output or its projected keys and values.
             memory_visibility: attention mask of T queries and S keys.
             caches: per layer, the keys and values of earlier steps; None if `y` is the whole

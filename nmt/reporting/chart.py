@@ -1,7 +1,7 @@
-"""Line charts as SVG paths and tick labels, for a page that shows them at any size.
+"""Draws line charts as SVG paths and tick labels, for a page that shows them at any size.
 
-matplotlib is not used because its SVG has fixed sizes and colors and text as paths, whereas the
-page's charts fit a phone, follow dark mode and show values under the pointer. Paths have the
+The page's charts fit a phone, follow dark mode and show values under the pointer. matplotlib cannot
+provide this, because its SVG has fixed sizes and colors and renders text as paths. Paths have the
 coordinates of a box of `WIDTH` x `HEIGHT`, which the page stretches; labels are outside it.
 """
 
@@ -115,7 +115,7 @@ def path(places: Sequence[tuple[float, float]]) -> str:
 def marks(places: Sequence[tuple[float, float]]) -> str:
     """Returns an SVG path with a dot at each position.
 
-    A dot is a line of length zero, whose ends stay round in a stretched box.
+    A dot is a line of length zero with round caps, which stays round in a stretched box.
     """
     return "".join(f"M{x} {y}h0" for x, y in _in_box(places))
 

@@ -1,4 +1,4 @@
-"""The charts of a report: one per logged quantity, with all runs."""
+"""Makes the charts of a report: one per logged quantity, with all runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

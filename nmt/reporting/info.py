@@ -1,4 +1,4 @@
-"""Parameters, FLOPs and learning rate of a configuration, and its differences from the paper."""
+"""Computes a configuration's parameters, FLOPs, learning rate and differences from the paper."""
 
 from typing import Any
 

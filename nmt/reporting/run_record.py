@@ -1,7 +1,7 @@
 """Reads what a report needs from a run: log, settings, data, and scores on the test set.
 
-What cannot be read is listed on the page, so that a run can be reported that is still training, has
-lost its data, or has a damaged model.
+Files that cannot be read are listed on the page. A run can therefore be reported even if it is
+still training, has lost its data, or has a damaged model.
 """
 
 import os
@@ -29,13 +29,13 @@ _MAX_TEST_BYTES = 200_000_000
 
 
 class TestScores(BaseModel):
-    """A model's scores on its configuration's `data.test`, kept to translate it only once."""
+    """A model's scores on its configuration's `data.test`, kept so that it is translated only once."""
 
     __test__ = False  # not a test of pytest
 
     model_config = ConfigDict(frozen=True)
 
-    model_sha256: str  # of the model's manifest; the scores are valid only for this model
+    model_sha256: str  # hash of the manifest of the only model for which the scores are valid
     scores: dict[str, Any]  # as from `Evaluation.as_json`
     sources: list[str]
     references: list[str]

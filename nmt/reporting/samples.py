@@ -1,4 +1,4 @@
-"""Sample translations: the best, median and worst of a test set."""
+"""Selects sample translations: the best, median and worst of a test set."""
 
 import re
 from collections.abc import Sequence
@@ -36,9 +36,9 @@ class Sample:
 def samples(runs: Sequence[RunRecord]) -> list[Sample]:
     """Returns the test sentences with the best, median and worst chrF of the first run.
 
-    At equal chrF the longer sentence ranks higher. The median samples have different chrF, as far
-    as possible: if more than half of the sentences have 100, one of them is shown with those of the
-    next lower chrF. Adds translations by other runs with the same test set.
+    At equal chrF the longer sentence ranks higher. The median samples have different chrF, if
+    possible: if more than half of the sentences have a chrF of 100, one of them is shown, and then
+    sentences with the next lower values. Adds translations by other runs with the same test set.
     """
     tested = [run.test for run in runs if run.test]
     if not tested:
@@ -77,7 +77,7 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
 
 
 def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
-    """The sentence in the middle, and those closest to it with other scores."""
+    """Returns the sentence in the middle, and the closest sentences with other scores."""
     middle = len(order) // 2
     nearest = sorted(range(len(order)), key=lambda place: (abs(place - middle), -place))
     by_score: dict[float, int] = {}
@@ -90,7 +90,7 @@ def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
 
 
 def differing(text: str, other: str) -> Parts:
-    """Returns a text in parts, each with whether its words are missing in the other text."""
+    """Returns a text in parts, each with a flag: whether its words are missing in the other text."""
     words, others = (re.findall(r"\s*\S+", each) for each in (text, other))
     match = SequenceMatcher(None, [w.strip() for w in words], [w.strip() for w in others], False)
     return [

@@ -1,4 +1,4 @@
-"""Tables of final scores of the runs and of the paper."""
+"""Makes tables of the final scores of the runs and of the paper."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ METRICS = {
 
 
 def score_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns tables of test and validation scores, and beside the paper's on its data."""
+    """Returns tables of test and validation scores, and a comparison with the paper on its data."""
     tables = [_test_table(runs), _validation_table(runs), *map(_paper_table, runs)]
     return [table for table in tables if table.rows]
 
@@ -113,7 +113,7 @@ def finished(run: RunRecord) -> str:
 
 
 def _paper_table(run: RunRecord) -> Table:
-    """Compares the run's scores with the paper's; has no rows unless the data are the paper's."""
+    """Compares the run's scores with the paper's; has no rows unless the data is the paper's."""
     language, nearest = run.config.data.target_language, run.info["paper"]["nearest"]
     tested = newstest(run.config.data, run.config.data.test) if run.test else None
     rows, notes = [], []

@@ -1,7 +1,7 @@
-"""`nmt config`: every setting with its meaning, and the shipped configurations.
+"""Prints every setting with its meaning, and the shipped configurations (`nmt config`).
 
-The configurations are in `nmt/configs`: a link to `configs` in a checkout, a directory in an
-installed package.
+The configurations are in `nmt/configs`. In a checkout this is a link to `configs`, in an installed
+package a directory.
 """
 
 import difflib
@@ -55,7 +55,7 @@ def shipped_text(name: str) -> str:
     """Returns a shipped configuration as YAML, with the settings of its `base:` written out.
 
     Raises:
-        ArgumentError: there is none of that name; the message names the nearest.
+        ArgumentError: no configuration has that name; the message suggests the most similar name.
     """
     names = shipped()
     if name not in names:

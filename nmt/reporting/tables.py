@@ -1,4 +1,4 @@
-"""The tables of settings, data and cost."""
+"""Makes the tables of settings, data and cost."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

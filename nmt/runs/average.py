@@ -1,4 +1,4 @@
-"""The mean of checkpoints' weights (§6.1): a run's finished model, and `nmt average`."""
+"""Averages the weights of checkpoints (§6.1), for a run's finished model and for `nmt average`."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,8 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     """Writes the mean of a run's last valid checkpoints as a model directory.
 
     Like training at its end, it averages checkpoints at multiples of `training.checkpoint_every`,
-    and the newest. Others, which a stop left or which were the best by validation, are ignored.
+    and the newest. It ignores other checkpoints, which were saved when the run was stopped or were
+    the best by validation.
 
     Args:
         note: Called with each checkpoint that is skipped, and why.
@@ -102,11 +103,11 @@ def write_finished(
     facts: Mapping[str, Any],
     note: Note,
 ) -> None:
-    """Writes a run's finished model; renames other files that are in its place.
+    """Writes a run's finished model; first renames any other files in its place.
 
     Args:
         files, facts: see `save_model`.
-        note: Called with the new name of the other files, if there are any.
+        note: Called with the new name of such files, if there are any.
     """
     new = atomic.aside(run.model, "new")
     try:

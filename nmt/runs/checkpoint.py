@@ -87,8 +87,8 @@ def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
 def rotate(run: RunDirectory, newest: int, every: int, keep: int, best: int | None) -> None:
     """Removes checkpoints that are no longer needed once that of step `newest` is written.
 
-    It keeps the newest `keep` scheduled checkpoints, the best one, those beyond `newest`, which a
-    resumed run has skipped because they are damaged, and those of another run. Optimizer state
+    It keeps the newest `keep` scheduled checkpoints, the best one, checkpoints after step `newest`
+    (damaged ones, which a resumed run has skipped), and checkpoints of another run. Optimizer state
     stays in the newest two checkpoints only; the other manifests no longer list it.
     """
     remove_leftovers(run.checkpoints)
@@ -155,8 +155,8 @@ def sound_checkpoints(
 
     Args:
         note: Called with each checkpoint that is skipped, and why.
-        every: see `scheduled`; 1: all checkpoints.
-        last: see `scheduled`; None: the newest step.
+        every: see `scheduled`; 1 selects all checkpoints.
+        last: see `scheduled`; None selects the newest step.
     """
     steps = [step for step, _ in run.by_step()]
     found: list[tuple[int, Path]] = []

@@ -1,9 +1,9 @@
-"""A model directory: configuration, tokenizer and weights with a manifest, self-contained.
+"""Reads and writes model directories: configuration, tokenizer and weights with a manifest.
 
 A model may come from anywhere, with a manifest that fits its files, so the manifest protects only
-against damage. The way of reading keeps a model from running code, crashing the process or filling
-the memory: strict YAML; only tokenizers of the form that nmt writes; only tensors whose names,
-types and shapes, read first from a bounded header, are those of the configuration.
+against damage. Three rules keep a model from running code, crashing the process or filling the
+memory. The YAML is strict. Tokenizers must have the form that nmt writes. The names, types and
+shapes of tensors, which are read first from a bounded header, must be those of the configuration.
 """
 
 import os
@@ -58,7 +58,7 @@ class LoadedModel:
     step: int  # number of optimizer steps
     directory: Path
     target_symbols: Sequence[str] = ()  # symbols that occurred in its training targets
-    shortlist: Shortlist | None = None  # if its data has one
+    shortlist: Shortlist | None = None  # if the data has a shortlist
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
 def _newest_sound(run: RunDirectory, note: Note, use: Callable[[Path, dict[str, Any]], T]) -> T:
     """Returns `use` of the newest model or checkpoint of a run for which it succeeds.
 
-    If a trainer removed or replaced a directory meanwhile, there is a newer one: all are tried
+    If a trainer removed or replaced a directory meanwhile, there is a newer one, so all are tried
     again.
     """
     while True:
@@ -200,7 +200,7 @@ def skipping(note: Note) -> Iterator[None]:
     """Calls `note` with the problem if the block raises InputError, so that others can be tried.
 
     Raises:
-        LastingError: of the block, because no other model may be used instead.
+        LastingError: raised in the block; no other model may be used instead.
     """
     try:
         yield
@@ -217,7 +217,7 @@ def open_in_run(
     """Opens a model or checkpoint of a run, see `open_model`.
 
     Raises:
-        NoModelError: as `open_model`; or the directory has the name of another step, or was
+        NoModelError: see `open_model`; or the directory has the name of another step, or was
             trained with other settings or data than the run.
         InputError: the operating system cannot read it.
     """

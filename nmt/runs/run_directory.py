@@ -24,7 +24,7 @@ def owner(path: Path) -> Path | None:
     """Returns the run, model or prepared data to which the file at a path belongs, or None.
 
     Args:
-        path: of a file that may exist or not, with links resolved.
+        path: path of a file, which need not exist, with links resolved.
     """
     for folder in path.parents:
         is_run = (folder / names.CONFIG).is_file() and any(
@@ -40,8 +40,8 @@ def owner(path: Path) -> Path | None:
 def refuse_output(path: Path) -> None:
     """Raises InputError if a model must not be written to a folder.
 
-    The folder exists (see `refuse_existing`), or it is among the files of a run or of prepared
-    data, where the model would later be read as a damaged file of theirs.
+    The folder must not exist (see `refuse_existing`), nor be among the files of a run or of
+    prepared data, where the model would later count as a damaged file.
     """
     atomic.refuse_existing(path)
     if own := owner(Path(os.path.realpath(path))):

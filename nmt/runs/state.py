@@ -67,7 +67,7 @@ class State(BaseModel):
 
     step: Count
     best: Best
-    elapsed_s: NonNegativeFloat  # of training until then, see `RunLog.elapsed_s`
+    elapsed_s: NonNegativeFloat  # seconds of training so far, see `RunLog.elapsed_s`
     # for information only
     world_size: PositiveInt
     threads: PositiveInt
@@ -80,8 +80,8 @@ def read_state(path: Path, since: object = None) -> State:
     """Reads the state in a checkpoint.
 
     Args:
-        path: of the file.
-        since: the state in the manifest, which replaces that of the file; None: there is none.
+        path: path of the file.
+        since: the state in the manifest, which replaces the file's; None if there is none.
 
     Raises:
         NoModelError: the state is not valid.

@@ -1,7 +1,7 @@
-"""Safetensors files of fp32 weights or optimizer state, which may come from anywhere.
+"""Reads and writes safetensors files of fp32 weights or optimizer state.
 
-Names, types and shapes are read from a bounded header first, so that no file crashes the process
-or fills the memory.
+Files may come from anywhere. Names, types and shapes are therefore read first, from a bounded
+header, so that no file crashes the process or fills the memory.
 """
 
 from collections.abc import Mapping

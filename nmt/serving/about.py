@@ -18,8 +18,8 @@ def about(translator: Any) -> JSON:
 
     Returns:
         `name`; `parameters` (None for an exported model); `trained_on`, a phrase; `bleu` with
-        `score`, `signature` and `on`, the name of the set; `demo`, whether it was trained on the
-        demo language alone; `opening`, a sentence of its test set; `examples`, see
+        `score`, `signature` and `on`, the name of the test set; `demo`, whether the model was
+        trained on the demo language alone; `opening`, a sentence of its test set; `examples`, see
         `nmt.serving.examples`; `model`, the settings of its layers. Facts that the model's run
         lacks are None or empty.
     """

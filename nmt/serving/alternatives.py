@@ -26,9 +26,9 @@ def alternatives(
         target: the current translation, which begins with `prefix`.
 
     Returns:
-        Most likely first: `text` is the beginning up to the completed word, `follows` the rest of
-        the translation, `probability` that of the token alone. `stands` is true for the word of
-        `target`, at most once; `ends` if the translation ends here.
+        Most likely first: `text` is the translation up to the completed word, `follows` is the rest
+        of it, and `probability` is that of the first token alone. `stands` is true if `target` has
+        this word, for at most one alternative; `ends` is true if the translation ends here.
 
     Raises:
         ArgumentError: see `Translator.next_tokens`.
@@ -65,7 +65,7 @@ def _next_token(tokenizer: Any, prefix: str, target: str) -> int | None:
 
 
 def _through_word(whole: str, prefix: str, least: str) -> str:
-    """Returns a text up to the end of the first word after a prefix, and at least `least`."""
+    """Returns a text up to the end of the first word after a prefix, at least up to `least`."""
     word = _WORD.match(whole, len(prefix))
     return whole[: max(word.end() if word else len(prefix), len(least))]
 

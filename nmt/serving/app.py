@@ -1,4 +1,4 @@
-"""The HTTP application: routes, the queue of the model, the page, and error responses."""
+"""Creates the HTTP application: routes, the model's queue, the page, and error responses."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager

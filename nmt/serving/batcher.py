@@ -76,7 +76,7 @@ class _Item:
 
 
 class Batcher:
-    """The queue, and a thread per model process.
+    """The queue of requests, with a thread per model process.
 
     Args:
         processes: each creates a model process; called again if the process is killed.
@@ -104,7 +104,7 @@ class Batcher:
         self._ending = False
         self._busy = 0  # processes that are computing
         self._computed = 0  # requests in the batches of busy processes
-        self._crowd = 0  # waiting and computed requests when the last batch was formed
+        self._crowd = 0  # number of waiting and computed requests when the last batch was formed
         self._processes: list[ModelProcess] = []
         self._loop: asyncio.AbstractEventLoop
         self._threads = [
@@ -162,7 +162,7 @@ class Batcher:
     def translate(
         self, texts: Sequence[str], options: SearchOptions, prefixes: Sequence[str] = ()
     ) -> asyncio.Future[list[list[Translation]]]:
-        """Queues texts, which share batches with those of others, for `Translator.n_best`.
+        """Queues texts for `Translator.n_best`, which share batches with those of other requests.
 
         Args:
             prefixes: a prefix for the translation of each text; () for none.
@@ -208,7 +208,7 @@ class Batcher:
                     self._waiting.remove(work)
 
     def _run(self, new: Callable[[], ModelProcess]) -> None:
-        """Runs the thread of a process."""
+        """Passes work from the queue to a model process until the server stops; runs in a thread."""
         try:
             self._work_off(new)
         finally:
@@ -250,7 +250,7 @@ class Batcher:
     def _replaced(
         self, process: ModelProcess, new: Callable[[], ModelProcess]
     ) -> ModelProcess | None:
-        """Returns a process in place of one that has ended; None if it cannot be started."""
+        """Starts a process in place of one that has ended; returns None if it cannot be started."""
         self._processes.remove(process)
         process.close()
         if self._ending:
@@ -411,7 +411,7 @@ def _requests(batch: Sequence[_Item]) -> int:
 
 
 def _of_like_length(pool: list[_Item], wanted: _Item, most: int) -> list[_Item]:
-    """Returns a batch with the wanted item, and the items of the pool nearest to it in length.
+    """Returns a batch: the wanted item, and the items of the pool that are nearest to it in length.
 
     Args:
         most: maximum number of texts; long texts reduce it.

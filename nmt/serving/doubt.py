@@ -1,4 +1,4 @@
-"""Finds signs of a bad translation, without a reference."""
+"""Finds signs of a bad translation without using a reference."""
 
 import math
 import re

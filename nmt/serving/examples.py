@@ -14,23 +14,23 @@ from nmt.translator import Translator
 JSON = dict[str, Any]
 
 _LONGEST = 16  # words
-_MOVED = 3  # words between a word's place and the place where its translation would be expected
-_UNSURE = 0.3, 0.6  # between these is the probability of a token that might have been another
+_MOVED = 3  # distance in words between the expected and the actual place of a word's translation
+_UNSURE = 0.3, 0.6  # range of the probability of an ambiguous token
 
 
 def examples(translator: Translator, sources: Sequence[str]) -> JSON:
     """Returns the examples that the page of `nmt serve` offers for a model.
 
     Args:
-        sources: sentences; those of more than 16 words are left out.
+        sources: sentences; sentences of more than 16 words are left out.
 
     Returns:
         `opening`: a sentence with which the page opens, None without a suitable one. `examples`:
-        at most one of each `kind`, with its `text`: "alpha", of whose finished hypotheses another
-        has the best score for a length penalty of 0 than for 2; "beam", greedy search and a beam of
-        4 end with different translations; "bytes", part of the source is copied byte by byte;
-        "order", a word moves by 3 places or more; "ambiguous", a token of the translation has a
-        probability between 0.3 and 0.6. A kind that no sentence shows is missing.
+        at most one of each `kind`, with its `text`: "alpha", a length penalty of 0 and one of 2
+        rank different finished hypotheses first; "beam", greedy search and a beam of 4 give
+        different translations; "bytes", part of the source is copied byte by byte; "order", a word
+        moves by 3 places or more; "ambiguous", a token of the translation has a probability between
+        0.3 and 0.6. If no sentence has the property of a kind, the kind is missing.
     """
     sources = [text for text in dict.fromkeys(sources) if 3 <= len(text.split()) <= _LONGEST]
     found = translator.translate(sources, SearchOptions(align=True))

@@ -1,4 +1,4 @@
-"""Middleware around all routes: counts requests, refuses some, and turns errors into JSON.
+"""Wraps all routes: counts requests, refuses some, and turns errors into JSON.
 
 Log messages never contain a client's text.
 """
@@ -27,7 +27,7 @@ _HEADERS = [
 
 
 class Guard:
-    """An ASGI application around another; `hosts` are the accepted host names, None for any."""
+    """ASGI middleware; `hosts` has the accepted host names, None accepts any."""
 
     def __init__(self, app: Any, metrics: Metrics, note: Note, hosts: Hosts | None):
         self.app, self.metrics, self.note, self.hosts = app, metrics, note, hosts

@@ -1,4 +1,4 @@
-"""The host names that a server answers requests for.
+"""Checks the host names that requests are addressed to.
 
 Any web page may let its own host name resolve to 127.0.0.1 (DNS rebinding). The browser then treats
 a server on this machine as part of that page, which may read the server's answers. The Host header
@@ -14,7 +14,7 @@ _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 
 
 class Hosts:
-    """The values of the Host header that are accepted, with any port or none.
+    """The accepted values of the Host header, with any port or none.
 
     Args:
         names: names in addition to this machine's own: localhost, 127.0.0.0/8 and [::1].

@@ -1,4 +1,4 @@
-"""Attention and probabilities of translations, computed in the model process."""
+"""Computes the attention and probabilities of translations, in the model process."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ def sees_inside(translator: object) -> bool:
 
 @dataclass(frozen=True)
 class Details:
-    """The inside of a translated sentence; empty if it was translated in several parts."""
+    """Attention and probabilities of a translated sentence; empty if it was split into parts."""
 
     source_pieces: list[str]  # (S), with EOS
     pieces: list[str]  # (T)

@@ -1,4 +1,4 @@
-"""The calls of LibreTranslate, so that its clients work with this server."""
+"""Implements LibreTranslate's calls, so that its clients work with this server."""
 
 import re
 from dataclasses import replace
@@ -68,7 +68,7 @@ def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str,
 
 
 def directions(request: Request) -> dict[str, dict[str, str]]:
-    """Returns the translation directions of the served model, as `_directions`."""
+    """Returns the translation directions of the served model, see `_directions`."""
     model = batcher_of(request).model
     data = model.config.data
     return _directions(data.source_language, data.target_language, tuple(model.tokenizer.symbols))

@@ -1,4 +1,4 @@
-"""Limits on what one client may request, and how long it may take."""
+"""Limits on the size and the duration of requests."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 class Limits:
     """Inclusive limits on requests.
 
-    A request that exceeds a limit itself is refused with status 400 or 413. A request that finds
-    the queue full may be repeated (429).
+    A request that exceeds a limit is refused with status 400 or 413. If the queue is full, the
+    status is 429, and the request may be repeated.
     """
 
     queue: int = 256  # requests that may wait for the model

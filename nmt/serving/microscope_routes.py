@@ -1,4 +1,4 @@
-"""The calls behind the page's microscope: everything about the translation of one sentence.
+"""Implements the calls of the page's microscope, which inspect the translation of one sentence.
 
 Answers are long, so they are serialized in the model process, not in the event loop.
 """

@@ -27,7 +27,7 @@ Load = Callable[[], Translates | None]  # returns None if the process is not nee
 
 _LOOK_S = 0.1  # interval of checks whether a batch is still wanted
 _GIVE_UP = None  # sent instead of a call, to abandon the current one
-_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # for any languages
+_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # sent to the model to warm it up, whatever its languages
 
 
 class AbandonedError(Exception):
@@ -45,7 +45,7 @@ class EndedError(InputError):
 
 
 class FailedError(Exception):
-    """An internal error in the process; the message has its place, and quotes no text."""
+    """An internal error in the process; the message names its place in the code and quotes no text."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class ModelProcess:
         """Starts the process and waits until its model is loaded and warmed up.
 
         Returns:
-            None if the process is not needed; it has ended then.
+            None if the process is not needed and has therefore ended.
 
         Raises:
-            InputError: as `load` does.
+            InputError: raised by `load`.
             FailedError, EndedError: see `call`.
         """
         start_deaf(self._process)
@@ -99,7 +99,7 @@ class ModelProcess:
             sharing: number of processes that share the cores.
 
         Raises:
-            InputError: as the function does.
+            InputError: raised by the function.
             FailedError: the function raised another exception.
             EndedError: the process was killed, or `end` was called.
         """
@@ -122,7 +122,7 @@ class ModelProcess:
 
         Raises:
             AbandonedError: `is_wanted` returned False.
-            others: see `call`.
+            InputError, FailedError, EndedError: see `call`.
         """
         self._send((_n_best, (texts, options, prefixes), sharing, True))
         while not self._connection.poll(_LOOK_S):

@@ -58,8 +58,8 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
     """Parses the body of a request as a `model`.
 
     Args:
-        form: also accepts an HTML form, in the body or, as some clients of LibreTranslate send it,
-            in the query string.
+        form: also accepts an HTML form, in the body or, because some clients of LibreTranslate use
+            it, in the query string.
 
     Raises:
         HTTPException: 400, 408, 413 or 415.
@@ -139,7 +139,7 @@ def check_texts(request: Request, *texts: str, number: int | None = None) -> Non
     """Raises HTTPException 400 if there are too many texts, or too many characters in total.
 
     Args:
-        number: number of texts to translate, if `texts` has others, too.
+        number: number of texts to translate, if `texts` also has other texts.
     """
     limits = limits_of(request)
     if (number or len(texts)) > limits.texts:
@@ -169,7 +169,7 @@ async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
 
 
 async def aside(request: Request, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a slow function in a thread, so that the event loop continues; it needs no model.
+    """Calls a slow function that needs no model in a thread, so that the event loop continues.
 
     Raises:
         HTTPException: 503 after `answer_s`.

@@ -1,4 +1,4 @@
-"""Our own calls: translations with scores, sentences, attention and probabilities."""
+"""Implements nmt's own calls: translations with scores, sentences, attention and probabilities."""
 
 from operator import methodcaller
 from typing import Annotated, Any, Self

@@ -1,4 +1,4 @@
-"""`nmt serve`: a socket, uvicorn, and a shutdown that answers accepted requests first."""
+"""Runs `nmt serve`: a socket, uvicorn, and a shutdown that answers accepted requests first."""
 
 import gc
 import os
@@ -51,7 +51,7 @@ def run_serve(
 
     Raises:
         ArgumentError: the address does not exist or is in use.
-        InputError: as the functions of `loads` do.
+        InputError: raised by a function of `loads`.
         Stopped: a signal has ended the server.
     """
     listener = _listener(host, port)

@@ -1,4 +1,4 @@
-"""One token's way through the model, step by step, with the numbers of a forward pass."""
+"""Computes one token's way through the model, step by step, with the numbers of a forward pass."""
 
 import math
 from collections.abc import Iterator
@@ -44,15 +44,15 @@ def steps(
 ) -> JSON:
     """Returns what the model computes for one token of a sentence pair, in one layer and head.
 
-    S keys, D d_model, K d_k, V d_v. Vectors are lists. Scores, weights and so on are those with
-    which the token attends to each key.
+    Shapes: S keys, D d_model, K d_k, V d_v. Vectors are lists. Scores and weights are those of the
+        token's query with each key.
 
     Args:
         text: one sentence.
         target: its translation, tokenized as for training.
         side: "source" for the encoder, "target" for the decoder.
-        token: index of a token of that side. In the decoder it is the token that is predicted;
-            the token that the decoder reads there is the one before it.
+        token: index of a token of that side. In the decoder this is the predicted token; the
+            decoder reads the token before it.
 
     Returns:
         `embedding`: `id` and `piece` of the token that is read; its `row` of the embedding matrix,
@@ -143,7 +143,7 @@ def _attention(
         `query` (K) of the token; `keys` (S, K); `scores` (S), the products of both; `scaled` by
         1 / sqrt(d_k); `allowed` (S), false where the mask forbids attention; `weights` (S);
         `values` (S, d_v); `attended` (d_v), the weighted sum; `joined` (heads * d_v), that of all
-        heads; and what `_wrapped` has.
+        heads; and the keys of `_wrapped`.
     """
     (x, *more), output = seen[attention]
     if isinstance(attention, CrossAttention):
@@ -174,8 +174,8 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer, seen: _Seen, token: int) -
     """Returns what the feed-forward sub-layer computes.
 
     Returns:
-        `units`: the inner activations after ReLU, (d_ff); `active`: how many are above 0;
-        `strongest`: the indices of the largest; and what `_wrapped` has.
+        `units`: the inner activations after ReLU, (d_ff); `active`: the number of units above 0;
+            `strongest`: the indices of the largest; and the keys of `_wrapped`.
     """
     (x,), output = seen[layer.feed_forward]
     units = F.relu(layer.feed_forward.inner(x[0, token]))

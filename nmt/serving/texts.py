@@ -13,7 +13,7 @@ from nmt.documents.sentences import split_sentences
 Span = tuple[int, int]  # start and end (exclusive), in code points
 
 _LINE = re.compile(r"[^\r\n]*\S[^\r\n]*")
-_SHORT = 8  # texts of at most so many characters are never cut
+_SHORT = 8  # texts of at most this many characters are never cut
 
 
 def spans(text: str, language: str | None) -> list[Span]:
@@ -36,7 +36,7 @@ def spans(text: str, language: str | None) -> list[Span]:
 
 
 def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
-    """Cuts a text into parts that fit the model, so that a long text does not block others.
+    """Cuts a text into parts that fit the model, so that a long text does not block other requests.
 
     The parts are those of `Cutter`, except that text without spaces is cut between characters.
     """

@@ -1,4 +1,4 @@
-"""Translates the texts of a request through the batcher, in sentences."""
+"""Translates the texts of a request sentence by sentence, through the batcher."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ async def translated(
     Args:
         language: language in which lines are split into sentences; None keeps lines whole.
         prefix: prefix of the translation of each text.
-        tag: put before every sentence, such as "<2de> ".
+        tag: the symbol to put before every sentence, such as "<2de> ".
     """
     places = [spans(text, language) for text in texts]
     units = [

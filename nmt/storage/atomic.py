@@ -1,8 +1,8 @@
-"""Atomic writes: a file or directory gets its final name only when it is complete.
+"""Writes atomically: a file or directory gets its final name only when it is complete.
 
-After a power cut or `kill -9`, either the old state or the new one is there, and at most a file or
-directory whose name begins with `PREFIX`. The next writer in that place removes it: its lock is
-free, which shows that its writer has ended.
+After a power cut or `kill -9`, either the old or the new state is there. A temporary file or
+directory, whose name begins with `PREFIX`, may be left. The next writer in that place removes it,
+because its free lock shows that its writer has ended.
 """
 
 import fcntl
@@ -125,7 +125,7 @@ def remove(path: Path) -> None:
     """Removes a directory, a file or a link (not its target), if there is one.
 
     Raises:
-        OSError: it, or something in it, cannot be removed.
+        OSError: the directory, or something in it, cannot be removed.
     """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -147,7 +147,7 @@ def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """
     _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
     while True:
-        # part of the name helps people to recognize it; the whole name might be too long
+        # contains part of the name, so that people recognize it; the whole name might be too long
         aside = path.with_name(f"{PREFIX}{secrets.token_hex(4)}-{path.name[-40:]}")
         with ExitStack() as stack:
             stack.callback(_discard, aside)  # before `make`: a signal may come at any moment

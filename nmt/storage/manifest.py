@@ -23,7 +23,7 @@ _MAX_BYTES = 100_000_000
 
 
 class NewerFormatError(LastingError):
-    """A later version of nmt wrote it (status 2); nothing older is used in its place."""
+    """A later version of nmt wrote the file (status 2); no older file is used in its place."""
 
 
 def file_hash(path: Path) -> str:
@@ -71,12 +71,12 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     """Returns the manifest of `folder`, after checking its hash and form.
 
     Args:
-        name: the name of the file; a copy may have another.
+        name: the name of the file; a copy may have another name.
 
     Raises:
-        NoModelError: it is missing, unreadable, damaged, or of another kind (status 3).
-        NewerFormatError: a newer version of nmt wrote it (status 2).
-        InputError: the operating system refuses to read it (status 2 or 5, see `of_system`).
+        NoModelError: the manifest is missing, unreadable, damaged, or of another kind (status 3).
+        NewerFormatError: a newer version of nmt wrote the manifest (status 2).
+        InputError: the operating system refuses to read the file (status 2 or 5, see `of_system`).
     """
     path = folder / name
     damaged = NoModelError(f"{path} is damaged. Restore the {kind} directory from a copy.")

@@ -1,4 +1,4 @@
-"""The form of each kind of manifest, checked when one is read."""
+"""Checks the form of each kind of manifest when it is read."""
 
 from pathlib import Path
 from typing import Annotated, Any

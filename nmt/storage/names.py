@@ -1,8 +1,8 @@
-"""The names of files and directories that more than one module uses.
+"""Defines the names of files and directories that more than one module uses.
 
-Where they are, and whether they are complete, is known to `RunDirectory`, model directories and
-checkpoints (nmt/runs) and to prepared data (nmt/data). The configuration needs the names to refuse
-directories that `nmt prepare` or `nmt train` would replace.
+The modules for run directories, model directories, checkpoints (nmt/runs) and prepared data
+(nmt/data) know where these files are and whether they are complete. The configuration needs the
+names to refuse directories that `nmt prepare` or `nmt train` would replace.
 """
 
 from nmt.storage.atomic import LOCK

@@ -1,4 +1,4 @@
-"""Opening files to read, and listing directories.
+"""Opens files for reading, and lists directories.
 
 Compression is recognized by a file's content, not by its name.
 """
@@ -44,8 +44,8 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
         name: the file's name in messages; None for its path.
 
     Raises:
-        InputError: it is missing, a directory, or a zip or zstd file. Reading raises it if the file
-            is damaged or truncated.
+        InputError: the file is missing, a directory, or a zip or zstd file. Reading raises
+            InputError if the file is damaged or truncated.
         DeniedError: no permission.
     """
     name = name or str(path)
@@ -87,11 +87,11 @@ def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
 def small_file(path: Path, at_most: int) -> bytes:
     """Returns the bytes of a file that should be small.
 
-    Refuses a pipe, which reading would wait for, and a file that could fill the memory.
+    Refuses a pipe, because reading it could block, and a file that could fill the memory.
 
     Raises:
-        InputError: it is a pipe or device, or has more than `at_most` bytes.
-        OSError: it is missing or unreadable.
+        InputError: the file is a pipe or device, or has more than `at_most` bytes.
+        OSError: the file is missing or unreadable.
     """
     check_regular(path)
     with path.open("rb") as file:
@@ -124,7 +124,7 @@ def below(folder: Path) -> Iterator[Path]:
 
 
 def check_regular(path: Path) -> None:
-    """Refuses a pipe, device or socket: it cannot be read twice, and reading might wait.
+    """Refuses a pipe, device or socket, which cannot be read twice and might block.
 
     Raises:
         InputError: `path` exists, but is neither a regular file nor a directory.
@@ -142,7 +142,7 @@ def read_lines(path: Path) -> Iterator[str]:
     \r) would shift one side of a corpus against the other.
 
     Raises:
-        InputError: it is missing, not UTF-8, or damaged; the message names file and line.
+        InputError: the file is missing, not UTF-8, or damaged; the message names file and line.
     """
     number = 0
     with opened(path) as file:

@@ -1,4 +1,4 @@
-"""The start of a run: its data, directory and model, and whether it may resume."""
+"""Starts or resumes a run: opens its data and directory, and creates or restores its model."""
 
 import os
 from collections.abc import Callable
@@ -65,8 +65,8 @@ class Training:
     module: nn.Module  # loss_module, wrapped in DistributedDataParallel if there are several ranks
     optimizer: Optimizer
     best: Best
-    elapsed_s: float = 0.0  # of training until the checkpoint from which it resumes
-    path: FastPath | None = None  # of the run so far, see `choose_path`
+    elapsed_s: float = 0.0  # seconds of training until the checkpoint from which the run resumes
+    path: FastPath | None = None  # the path of the run so far, see `choose_path`
     copy: InferenceCopy = field(default_factory=InferenceCopy)  # validations translate with it
 
     def state(self, step: int, elapsed_s: float) -> State:
@@ -98,15 +98,15 @@ def be_deterministic(wanted: bool) -> None:
 
 
 def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
-    """Opens data and directory of a run; the main process, which holds the lock, sets it up first.
+    """Opens data and directory of a run; the main process, which holds the lock, goes first.
 
     Args:
         note: Called if a run without a checkpoint starts over with other settings.
 
     Raises:
-        InputError: no prepared data; the directory holds another run; data and tokenizer do not
-            belong together; or ranks see different data.
-        NoModelError: the run was trained on other data, or its data are damaged.
+        InputError: there is no prepared data; the directory holds another run; data and tokenizer
+            do not belong together; or ranks have different data.
+        NoModelError: the run was trained on other data, or its data is damaged.
     """
     directory = RunDirectory(Path(config.training.run_directory))
     if not PreparedData.is_in(Path(config.data.directory)):
@@ -161,7 +161,7 @@ def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
     """Reads the checkpoint from which the run resumes; returns None if it has none.
 
     Raises:
-        InputError: ranks see different checkpoints.
+        InputError: ranks have different checkpoints.
         NoModelError: there are checkpoints, but none is valid.
     """
     start = checkpoints.newest(run.directory, note)
@@ -171,7 +171,7 @@ def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
 
 
 def _refuse_different(ranks: Ranks, value: object, name: str) -> None:
-    """Raises InputError unless all ranks have the same: each machine may have its own disk."""
+    """Raises InputError unless all ranks have the same value: each machine may have its own disk."""
     if any(other != value for other in ranks.gather(value)):
         raise InputError(f"Ranks see different {name}. Use one file system for all.")
 
@@ -180,7 +180,7 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
     """Returns the model and optimizer of a checkpoint, or new ones.
 
     Args:
-        note: Called with the model that is fine-tuned, if one is.
+        note: Called with a warning about the model that is fine-tuned, if there is one.
 
     Raises:
         NoModelError: the checkpoint's optimizer state is not that of the run's optimizer.

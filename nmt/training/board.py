@@ -1,4 +1,4 @@
-"""A training run in TensorBoard: curves, sample translations, attention, settings with scores."""
+"""Writes a run to TensorBoard: curves, sample translations, attention, settings with scores."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -17,8 +17,8 @@ class Board:
     """Writes TensorBoard events.
 
     Args:
-        folder: of the event files.
-        step: of the checkpoint that the run resumes from; TensorBoard drops later events.
+        folder: the folder of the event files.
+        step: the step of the checkpoint that the run resumes from; TensorBoard drops later events.
     """
 
     def __init__(self, folder: Path, step: int):
@@ -31,7 +31,7 @@ class Board:
         self._writer.close()
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Writes a step as log.jsonl has it."""
+        """Writes an entry of a step in log.jsonl."""
         self._scalars("training", facts, ("loss", "nll", "learning_rate", "gradient_norm"))
         self._scalars("machine", facts, ("tokens_per_second", "elapsed_s"))
         self._writer.flush()

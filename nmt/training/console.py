@@ -16,7 +16,7 @@ class Console:
     """Shows steps, validations and messages on standard error.
 
     Args:
-        step: of the checkpoint that the run resumes from; 0 if it begins.
+        step: the step of the checkpoint that the run resumes from; 0 for a new run.
         max_steps: the length of the progress bar.
     """
 
@@ -36,7 +36,7 @@ class Console:
         self._bar.update(1)
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Shows a step, as in log.jsonl, and the time left if there is no progress bar."""
+        """Shows an entry of a step in log.jsonl; without a progress bar, also the time left."""
         step, missing = facts["step"], self._max_steps - facts["step"]
         text = (
             f"epoch {facts['epoch']} loss {facts['loss']:.3f} nll {facts['nll']:.3f} "

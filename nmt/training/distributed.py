@@ -1,4 +1,4 @@
-"""The processes of a run: joining and leaving, sums over ranks, and the request to stop.
+"""Manages the processes of a run: joining and leaving, sums over ranks, and requests to stop.
 
 torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; without them there is one process. All ranks decide
 how a run continues from values that they have in common. The error that ends a run is printed once,
@@ -88,17 +88,17 @@ class Ranks:
 
         Returns:
             The sums of `values` and, for each of `requests`, the maximum of the ranks' numbers.
-            All ranks get the same.
+            All ranks get the same results.
         """
         columns = list(zip(*self._rows([*values, *requests]), strict=True))
         return list(map(_added, columns[: len(values)])), list(map(max, columns[len(values) :]))
 
     def sum(self, values: list[float]) -> list[float]:
-        """Sums over ranks, in float64; every rank gets the same."""
+        """Sums over ranks, in float64; every rank gets the same result."""
         return list(map(_added, zip(*self._rows(values), strict=True)))
 
     def max(self, value: int) -> int:
-        """Returns the maximum of the ranks' values; every rank gets the same."""
+        """Returns the maximum of the ranks' values; every rank gets the same result."""
         return int(max(row[0] for row in self._rows([value])))
 
     def _rows(self, values: list[float]) -> list[list[float]]:
@@ -200,8 +200,9 @@ def _number(name: str, default: int, least: int = 0) -> int:
 def process_group(timeout_s: int) -> Iterator[Ranks]:
     """Joins the ranks that torchrun has started, if any, and leaves them at the end.
 
-    After an error the groups are not destroyed, because that may wait forever for a lost rank. So
-    may the interpreter at exit: the process has to end with `os._exit`, as in `nmt.cli.main`.
+    After an error the groups are not destroyed, because that may wait forever for a lost rank. The
+    interpreter may also wait when it exits, so the process has to end with `os._exit`, as in
+    `nmt.cli.main`.
 
     Args:
         timeout_s: time after which a rank that does not answer counts as lost.

@@ -1,4 +1,4 @@
-"""The choice of the fastest path, of `FastPath`, that agrees with plain code on this machine.
+"""Chooses the fastest path (see `FastPath`) that agrees with plain code on this machine.
 
 Compiled layers, fused attention and the chunked loss are compared with plain code on the first
 slot, at the start and after each resumption. If a path fails or gives other values, the run warns
@@ -29,7 +29,7 @@ from nmt.training.loading import steps_of
 from nmt.training.loss import TransformerLoss
 from nmt.training.step import autocast
 
-_PLAIN_TOKENS = 2048  # that plain code processes at once; their fp32 logits take 300 MB in base
+_PLAIN_TOKENS = 2048  # tokens per call of plain code; their fp32 logits take 300 MB
 _TOLERANCE = {"fp32": 1e-4, "bf16": 2**-8}  # relative; for bf16, the spacing of numbers
 _NAMES: dict[FastPath, str] = {
     "flex": "compiled layers with FlexAttention",
@@ -153,7 +153,7 @@ class Reference:
     Attributes:
         exact: the fp32 loss and gradient norms.
         gradients: the fp32 gradients by parameter, in host memory.
-        errors: of plain code in the run's precision, compared with fp32.
+        errors: the errors of plain code in the run's precision, compared with fp32.
     """
 
     exact: _Measured

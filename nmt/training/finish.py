@@ -1,4 +1,4 @@
-"""The end of a run: its finished model, the mean of the last checkpoints or the best one alone."""
+"""Writes the finished model of a run: the mean of the last checkpoints, or the best one alone."""
 
 from pathlib import Path
 from typing import Any

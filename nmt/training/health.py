@@ -1,4 +1,4 @@
-"""Signs that a run is failing although all its figures are finite."""
+"""Detects runs that fail although all their figures are finite."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Divergence:
         the first diverging step, but not of a later one.
 
         Args:
-            nll: of the step, in nats per target token.
+            nll: the step's nll, in nats per target token.
 
         Raises:
             DivergedError: too many successive steps were worse than guessing.
@@ -97,7 +97,7 @@ def has_learned(validation: Mapping[str, Any]) -> bool:
     by frequencies, with BLEU 0; other runs have BLEU 1 to 2 at 0.75 times.
 
     Args:
-        validation: as in log.jsonl.
+        validation: an entry of log.jsonl.
     """
     return validation["nll"] < 0.8 * validation["unigram_nll"]
 
@@ -106,9 +106,10 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
     """Returns warnings about a finished model.
 
     Args:
-        mean: the validation of the averaged model, as in log.jsonl.
-        best: of the run's single checkpoints; one without a step is not compared.
-        by: the measure by which they are compared.
+        mean: the validation of the averaged model, as an entry of log.jsonl.
+        best: the best validation of the run's single checkpoints; if its step is None, it is not
+            compared.
+        by: the measure for the comparison.
     """
     found = []
     if not has_learned(mean):

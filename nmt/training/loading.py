@@ -1,4 +1,4 @@
-"""The steps of a run as tensors, prepared in a thread while earlier steps run.
+"""Prepares the steps of a run as tensors, in a thread, while earlier steps run.
 
 A step's batches depend on the plan only, so reading ahead does not change them.
 """
@@ -33,8 +33,8 @@ def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Ite
         is_compiled: see `shape`.
 
     Raises:
-        InputError: the ranks cannot share the slots; or an error of `Plan.steps`, when its step is
-            taken.
+        InputError: the ranks cannot share the slots. Errors of `Plan.steps` are raised when their
+            step is taken.
     """
     left = run.config.training.max_steps - after
     with read_ahead(islice(_on_host(run, after, is_compiled), left), _AHEAD) as found:

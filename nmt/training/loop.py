@@ -51,7 +51,8 @@ def train_steps(
 
     Raises:
         Stopped: a rank received a signal; the last step was saved.
-        InputError: DivergedError, out of memory, a lost rank, or an error of the storage.
+        InputError: memory ran out, a rank was lost, the loss diverged (DivergedError), or storage
+            failed.
     """
     run = training.run
     loop = _Loop(training, writer, log, stop, first=step + 1)
@@ -192,8 +193,8 @@ class _Results:
     def __init__(self, config: Config):
         self._divergence, self._unread = Divergence(config), deque[tuple[int, StepResult]]()
         self.are_diverging = False  # at the newest step read
-        self.signal_number = 0  # received by a rank until then; 0: none
-        self.elapsed_s = 0.0  # of training until then, by the clock of the main process
+        self.signal_number = 0  # stop signal that a rank received until then; 0: none
+        self.elapsed_s = 0.0  # seconds of training until then, by the clock of the main process
 
     def add(self, step: int, result: StepResult) -> None:
         """Adds a step's result, to be read later."""

@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy from hidden states, computed in chunks of tokens.
+"""Computes label-smoothed cross-entropy from hidden states, in chunks of tokens.
 
 The logits of all tokens are never in memory together. If the batch has the column LOSS_WEIGHT, the
 loss of each token is multiplied by its value.
@@ -35,9 +35,9 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     sum of the hidden states. So the logits are written, turned into p in place, and read only by
     one sum and by the gradient's two products.
 
-    bf16 has a spacing of 2^-8 below 1, too coarse for p_y - (1 - epsilon) of a likely label. The
-    label's probability is therefore 1 minus the sum of all others wherever it exceeds one half, and
-    its gradient is computed in fp32 and rounded once.
+    Below 1, bf16 has a spacing of 2^-8, which is too coarse for p_y - (1 - epsilon) of a likely
+    label. The label's probability is therefore 1 minus the sum of all others wherever it exceeds
+    one half, and its gradient is computed in fp32 and rounded once.
     """
 
     @staticmethod
@@ -125,7 +125,7 @@ def smoothed_cross_entropy(
         embedding: (V, D), the projection to logits.
         targets: (N,) int64; PAD_ID adds nothing.
         epsilon: smoothing, 0 <= epsilon < 1; the paper: 0.1.
-        weights: (N,) fp32, the factor of each token's loss; None: 1.
+        weights: (N,) fp32, the factor of each token's loss; None means 1.
 
     Returns:
         Two scalars in nats: the smoothed loss, which has a gradient, and the unsmoothed

@@ -1,4 +1,4 @@
-"""The optimizer: its settings, its state in a checkpoint, and suitable learning rates.
+"""Creates the optimizer, saves and restores its state, and knows suitable learning rates.
 
 Everything that depends on the choice of an optimizer is here. `optimizer_step` sets the learning
 rate of its parameter groups before each step. A checkpoint has a tensor `STATE.PARAMETER` with its
@@ -59,7 +59,7 @@ def restore_state(
     """Restores the state of an optimizer after `step` steps.
 
     Args:
-        tensors: as `state_tensors` returns them, on any device, with their parameters' shapes.
+        tensors: the result of `state_tensors`, on any device.
         folder: the checkpoint, for the error message.
 
     Raises:

@@ -1,6 +1,6 @@
-"""The other ranks of a run: whether they are running, and how they ended.
+"""Watches the other ranks of a run: whether they are running, and how they ended.
 
-They communicate outside of the process group, which is broken when a rank is lost.
+Ranks communicate outside of the process group, which is broken when a rank is lost.
 """
 
 import math
@@ -38,7 +38,7 @@ class Peers:
     """The other ranks, from the point of view of one rank.
 
     Args:
-        store: for the ranks' reports of how they ended.
+        store: holds the ranks' reports of how they ended.
         timeout_s: time after which a rank that does not answer counts as lost.
     """
 
@@ -55,7 +55,7 @@ class Peers:
         """Starts to watch the ranks on this machine.
 
         Args:
-            processes: of all ranks, by rank; all are running.
+            processes: the processes of all ranks, in order of rank; all are running.
         """
         own = processes[self.rank]
         for rank, process in enumerate(processes):
@@ -82,7 +82,7 @@ class Peers:
         return self._store.check([_ENDING])
 
     def report(self, status: Status, text: str) -> None:
-        """Reports to the other ranks how this rank ends; no `text`: it lost the connection."""
+        """Reports to the other ranks how this rank ends. An empty `text` means a lost connection."""
         self._store.set(str(self.rank), f"{int(status)}\n{text}")
         self._store.set(_ENDING, "")
 

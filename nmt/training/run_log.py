@@ -1,4 +1,4 @@
-"""The log of a run: log.jsonl, and the same values in TensorBoard and on standard error."""
+"""Logs a run to log.jsonl, and the same values to TensorBoard and standard error."""
 
 import json
 import time
@@ -46,10 +46,10 @@ class RunLog:
 
     Args:
         run: the run's directory, or None.
-        step: of the checkpoint that the run resumes from; 0 if it begins.
+        step: the step of the checkpoint that the run resumes from; 0 for a new run.
         validated: the step of the last validation before that checkpoint.
-        max_steps: for the progress bar.
-        elapsed_s: of that checkpoint, see the property `elapsed_s`.
+        max_steps: the length of the progress bar.
+        elapsed_s: the value of the property `elapsed_s` at that checkpoint.
         hardware: `device` and `world_size`, which every line has.
     """
 

@@ -1,4 +1,4 @@
-"""Writes checkpoints; with a GPU in a thread, so that the GPU computes meanwhile.
+"""Writes checkpoints. With a GPU a thread writes them, so that the GPU computes meanwhile.
 
 On a CPU, the thread would take a core from training, and copying the weights and the optimizer's
 state would double their memory.

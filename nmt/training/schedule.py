@@ -1,4 +1,4 @@
-"""The learning rate: a pure function of the configuration and the step."""
+"""Computes the learning rate, a pure function of the configuration and the step."""
 
 from nmt.config import Config
 

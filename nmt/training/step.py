@@ -1,4 +1,4 @@
-"""One optimizer step over this rank's slots."""
+"""Computes one optimizer step over this rank's slots."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +26,9 @@ class StepResult:
 
     Losses are in nats, divided by `StepPlan.loss_divisor`. On a GPU, the values may still be
     computed. The first access waits for the device and for the other ranks, which must access
-    theirs too. It is the only time in a step when ranks exchange values, so they also agree on the
-    caller's `requests` then. It raises DivergedError if the loss or gradient norm is not finite.
+    theirs too. This is the only time in a step when ranks exchange values, so they also agree on
+    the caller's `requests` then. It raises DivergedError if the loss or gradient norm is not
+    finite.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class StepResult:
 
         Args:
             sums: (3,) float64: this rank's smoothed and unsmoothed loss in nats, and gradient norm.
-            divisor: of the losses, over all slots and ranks.
+            divisor: the divisor of the losses, over all slots and ranks.
             rate: the step's learning rate.
             requests: Returns this rank's values of `StepResult.requests`; called when ranks
                 exchange values.
@@ -127,7 +128,7 @@ def optimizer_step(
     Args:
         module: `loss_module`, perhaps wrapped for several ranks.
         slots: (number of the slot in the step, its tensors), in order.
-        divisor: of the whole step's loss, over all slots and ranks, see `StepPlan.loss_divisor`.
+        divisor: the divisor of the whole step's loss, see `StepPlan.loss_divisor`.
         requests: see `StepResult`.
 
     Raises:

@@ -37,8 +37,9 @@ def train(config: Config, note: Note) -> Path:
         The finished model's directory.
 
     Raises:
-        InputError: bad input, lock held; its subclasses: no valid checkpoint, divergence, storage,
-            a lost rank. One of several ranks raises it, the others raise ReportedElsewhereError.
+        InputError: the input is wrong or the run is locked. Subclasses: there is no valid
+            checkpoint, training diverged, storage failed, or a rank was lost. One rank raises the
+            error, and all other ranks raise ReportedElsewhereError.
         Stopped: a signal asked to stop; the run was saved.
     """
     keep_freed_memory()

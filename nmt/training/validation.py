@@ -1,4 +1,4 @@
-"""Validation: the loss of the references, and scores of the model's translations."""
+"""Validates the model: the loss of the references, and scores of its translations."""
 
 import io
 import math
@@ -120,12 +120,12 @@ def validate(
     copy: InferenceCopy,
     target_symbols: Sequence[str] = (),
 ) -> Validation | None:
-    """Measures loss, BLEU and chrF on the validation split, which is divided among the ranks.
+    """Measures loss, BLEU and chrF on the validation split, which the ranks share.
 
     Translates as `nmt translate` does, with the settings of the configuration.
 
     Args:
-        copy: of the run.
+        copy: the run's inference copy.
         target_symbols: see `Translator`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""LayerNorm in the dtype of its input, without conversions between bf16 and fp32 in memory."""
+"""Computes LayerNorm in the dtype of its input, without copies that convert between bf16 and fp32."""
 
 import torch
 import torch.nn.functional as F
