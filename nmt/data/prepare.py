@@ -142,7 +142,7 @@ def _is_prepared(job: Job, note: Note) -> bool:
         data = PreparedData.open(job.directory)
         if data.manifest["origin_sha256"] != manifest.value_hash(job.origin):
             changed = changes(data.manifest["settings"], job.origin["settings"])
-            note(f"Preparing again, because the settings differ ({changed}).")
+            note(f"Preparing again: {changed}.")
             return False
         data.verify_all()
     except LastingError:

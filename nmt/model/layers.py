@@ -71,7 +71,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_residual = Residual(model, randomness)
 
     def forward(self, x: Tensor, visibility: Visibility) -> Tensor:
-        """Maps (R, S, D) to (R, S, D); `visibility` is the attention mask of S queries and S keys."""
+        """Maps (R, S, D) to (R, S, D); `visibility` masks the attention of S queries to S keys."""
         x = self.self_attention_residual(x, lambda y: self.self_attention(y, visibility))
         return self.feed_forward_residual(x, self.feed_forward)
 

@@ -1,4 +1,4 @@
-"""Draws line charts as SVG paths and tick labels, for a page that shows them at any size.
+"""Plots line charts as SVG paths and tick labels, for a page that shows them at any size.
 
 The page's charts fit a phone, follow dark mode and show values under the pointer. matplotlib cannot
 provide this, because its SVG has fixed sizes and colors and renders text as paths. Paths have the

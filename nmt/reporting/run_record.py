@@ -29,7 +29,7 @@ _MAX_TEST_BYTES = 200_000_000
 
 
 class TestScores(BaseModel):
-    """A model's scores on its configuration's `data.test`, kept so that it is translated only once."""
+    """A model's scores on its configuration's `data.test`, which is translated only once."""
 
     __test__ = False  # not a test of pytest
 

@@ -90,7 +90,7 @@ def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
 
 
 def differing(text: str, other: str) -> Parts:
-    """Returns a text in parts, each with a flag: whether its words are missing in the other text."""
+    """Splits a text into parts, each with a flag: whether the other text lacks its words."""
     words, others = (re.findall(r"\s*\S+", each) for each in (text, other))
     match = SequenceMatcher(None, [w.strip() for w in words], [w.strip() for w in others], False)
     return [

@@ -162,7 +162,7 @@ class Batcher:
     def translate(
         self, texts: Sequence[str], options: SearchOptions, prefixes: Sequence[str] = ()
     ) -> asyncio.Future[list[list[Translation]]]:
-        """Queues texts for `Translator.n_best`, which share batches with those of other requests.
+        """Queues texts for `Translator.n_best`; texts of several requests share batches.
 
         Args:
             prefixes: a prefix for the translation of each text; () for none.
@@ -208,7 +208,8 @@ class Batcher:
                     self._waiting.remove(work)
 
     def _run(self, new: Callable[[], ModelProcess]) -> None:
-        """Passes work from the queue to a model process until the server stops; runs in a thread."""
+        """Passes work from the queue to a model process; runs in a thread until the server stops.
+        """
         try:
             self._work_off(new)
         finally:

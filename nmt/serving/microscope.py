@@ -1,4 +1,4 @@
-"""Computes what the page shows of a translation: its tokens, their attention, and the beam search."""
+"""Computes the page's view of a translation: its tokens, their attention, and the beam search."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence

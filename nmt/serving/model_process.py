@@ -45,7 +45,8 @@ class EndedError(InputError):
 
 
 class FailedError(Exception):
-    """An internal error in the process; the message names its place in the code and quotes no text."""
+    """An internal error in the process. The message names its place, and quotes no text.
+    """
 
 
 @dataclass(frozen=True)

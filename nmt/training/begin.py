@@ -171,7 +171,7 @@ def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
 
 
 def _refuse_different(ranks: Ranks, value: object, name: str) -> None:
-    """Raises InputError unless all ranks have the same value: each machine may have its own disk."""
+    """Raises InputError unless all ranks have the same value; each may have its own disk."""
     if any(other != value for other in ranks.gather(value)):
         raise InputError(f"Ranks see different {name}. Use one file system for all.")
 

@@ -82,7 +82,7 @@ class Peers:
         return self._store.check([_ENDING])
 
     def report(self, status: Status, text: str) -> None:
-        """Reports to the other ranks how this rank ends. An empty `text` means a lost connection."""
+        """Reports to the other ranks how this rank ends; no `text` means a lost connection."""
         self._store.set(str(self.rank), f"{int(status)}\n{text}")
         self._store.set(_ENDING, "")
 

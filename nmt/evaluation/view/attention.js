@@ -1,16 +1,16 @@
-// Attention as pictures: all heads of all layers small, one of them large. `nmt serve`, `nmt attention`
+// Shows attention as pictures: all heads of all layers small, one of them large. `nmt serve`, `nmt attention`
 // and `nmt report` show it. In each picture queries are rows and keys are columns.
 
 import { asTable, button, element, paper, percent, roving, stop } from "./dom.js";
 
 const KINDS = {
-  encoder: { name: "Encoder", says: "every token of the source attends to all of the source", queries: "source", keys: "source" },
-  decoder: { name: "Decoder", says: "a token being written attends to what was written before it", queries: "target", keys: "read" },
-  cross: { name: "Cross", says: "a token being written attends to the source", queries: "target", keys: "source" },
+  encoder: { name: "Encoder", says: "each source token attends to the whole source", queries: "source", keys: "source" },
+  decoder: { name: "Decoder", says: "each target token attends to the tokens before it", queries: "target", keys: "read" },
+  cross: { name: "Cross", says: "each target token attends to the source", queries: "target", keys: "source" },
 };
 
 export const QUERIES = Object.fromEntries(Object.entries(KINDS).map(([kind, { queries }]) => [kind, queries]));
-export const FIRST = { kind: "cross", layer: -1, head: null }; // the view to begin with: the mean of the last layer
+export const FIRST = { kind: "cross", layer: -1, head: null }; // the first view: the mean of the last layer's heads
 
 /** One head's weights, [query][key], or the mean of all heads. `attention` is [kind][layer][head][query][key]. */
 export function weightsOf(attention, { kind, layer, head }) {
@@ -92,7 +92,7 @@ export function attentionView(box, { open, point = () => {}, choose = () => {}, 
       hover = at;
       point(at && at.q);
       const isHidden = at && view.kind === "decoder" && at.k > at.q;
-      line.textContent = isHidden ? `“${queries[at.q]}” must not see “${keys[at.k]}”, which is not written yet.`
+      line.textContent = isHidden ? `“${queries[at.q]}” cannot attend to “${keys[at.k]}”, which is not generated yet.`
         : at ? `“${queries[at.q]}” gives “${keys[at.k]}” ${percent(weights[at.q][at.k])} of its attention.`
         : `${caption}: ${says}.`;
       drawMarks();
@@ -148,7 +148,7 @@ export function attentionView(box, { open, point = () => {}, choose = () => {}, 
 
 const named = ({ layer, head }) => `layer ${layer + 1}, ${head === null ? "mean of the heads" : `head ${head + 1}`}`;
 
-/** Draws weights, a pixel each, which the page's style enlarges; full colour, the canvas's own, is 1. */
+/** Draws each weight as one pixel, which the page's style enlarges. Full color means a weight of 1. */
 function paint(canvas, weights) {
   [canvas.width, canvas.height] = [weights[0].length, weights.length];
   const context = canvas.getContext("2d");
@@ -159,7 +159,7 @@ function paint(canvas, weights) {
   let at = 0;
   for (const row of weights) {
     for (const weight of row) {
-      const alpha = weight < 0.004 ? 0 : Math.min(1, weight) ** 0.7; // small ones are seen, too
+      const alpha = weight < 0.004 ? 0 : Math.min(1, weight) ** 0.7; // so that small weights are visible
       picture.data.set([red, green, blue, 255 * alpha], at);
       at += 4;
     }
@@ -167,7 +167,7 @@ function paint(canvas, weights) {
   context.putImageData(picture, 0, 0);
 }
 
-/** The cell under the pointer. */
+/** Returns the cell under the pointer. */
 function cellAt(canvas, weights, event) {
   const box = canvas.getBoundingClientRect();
   const q = Math.floor(((event.clientY - box.top) / box.height) * weights.length);
@@ -175,9 +175,9 @@ function cellAt(canvas, weights, event) {
   return q in weights && k in weights[0] ? { q, k } : null;
 }
 
-/** The part of the picture that is not allowed: hatched, as it is not the same as a weight of zero. */
+/** Hatches the masked part of the picture, which differs from a weight of zero. */
 function triangle(size) {
-  const made = element("span", { class: "triangle hatched", "aria-hidden": "true" }, size < 5 ? "" : "masked: not written yet");
+  const made = element("span", { class: "triangle hatched", "aria-hidden": "true" }, size < 5 ? "" : "masked: not generated yet");
   const at = (cells) => `${(100 * cells) / size}%`;
   const stairs = Array.from({ length: size }, (_, q) => `${at(q + 1)} ${at(q)}, ${at(q + 1)} ${at(q + 1)}`);
   made.style.clipPath = `polygon(${stairs.join(", ")}, 100% 0)`;
@@ -185,6 +185,6 @@ function triangle(size) {
 }
 
 function causal() {
-  return element("p", { class: "about" }, "The hatched triangle is the causal mask: a token must not see what comes after it, " +
-    "or it could copy what it has to predict (", element("a", { href: paper("S3.SS2.SSS3"), rel: "noopener" }, "§3.2.3"), ").");
+  return element("p", { class: "about" }, "The hatched triangle is the causal mask: a token must not attend to later tokens, " +
+    "or the model could copy what it has to predict (", element("a", { href: paper("S3.SS2.SSS3"), rel: "noopener" }, "§3.2.3"), ").");
 }

@@ -4,7 +4,7 @@ const SVG = "http://www.w3.org/2000/svg";
 
 export const find = (selector) => document.querySelector(selector);
 
-/** An element with attributes, listeners ("onclick") and children; null and false are left out. */
+/** Creates an element with attributes, listeners ("onclick") and children; null and false are left out. */
 export function element(name, attributes = {}, ...children) {
   return filled(document.createElement(name), attributes, children);
 }
@@ -23,13 +23,13 @@ function filled(made, attributes, children) {
   return made;
 }
 
-/** Where the paper says it: a section's anchor in its HTML, or "" for the whole. */
+/** Returns the address of a section of the paper, by its anchor, or of the whole paper for "". */
 export const paper = (section) => `https://arxiv.org/html/1706.03762v7${section && `#${section}`}`;
 
 export const button = (text, onclick, attributes = {}) =>
   element("button", { type: "button", onclick, ...attributes }, text);
 
-/** One of a group has the tab stop; arrow keys move it. `items` are in reading order. */
+/** Gives one item of a group the tab stop, which arrow keys move. `items` are in reading order. */
 export function roving(items, event, { across = "ArrowRight", back = "ArrowLeft" } = {}) {
   const at = items.indexOf(event.target);
   const to = { [across]: at + 1, [back]: at - 1, Home: 0, End: items.length - 1 }[event.key];
@@ -44,7 +44,7 @@ export function stop(items, one) {
   for (const item of items) item.setAttribute("tabindex", item === one ? "0" : "-1");
 }
 
-/** A picture's numbers as a table, made when it is opened. `rows()` gives lists of cells. */
+/** Shows a picture's numbers as a table, which is created when it is opened. `rows()` returns lists of cells. */
 export function asTable(caption, heads, rows) {
   const box = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption });
   const details = element("details", { class: "as-table" }, element("summary", {}, "As a table"), box);

@@ -1,4 +1,4 @@
-"""Computes LayerNorm in the dtype of its input, without copies that convert between bf16 and fp32."""
+"""Computes LayerNorm in the dtype of its input, without converted copies in fp32."""
 
 import torch
 import torch.nn.functional as F

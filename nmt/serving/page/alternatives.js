@@ -23,7 +23,7 @@ export function alternatives(page, choose) {
 
   async function open(sentence, unit, at) {
     close();
-    if (page.get().stale || page.get().guessing) return; // an old translation does not belong to the new text
+    if (page.get().stale || page.get().guessing) return; // the translation on the page belongs to an older text
     word = at;
     const { source, target } = page.get().sentences[sentence];
     const prefix = target.slice(0, unit.begin).trimEnd();
@@ -77,7 +77,7 @@ export function alternatives(page, choose) {
     if (event.key === "Escape") close({ refocus: true });
   }
 
-  /** Below the word, within the window. */
+  /** Places the menu below the word, within the window. */
   function place() {
     const frame = find("#translator").getBoundingClientRect();
     const box = word.getBoundingClientRect();

@@ -1,4 +1,4 @@
-// Figure 1 of the paper, drawn for the model that is served: its parts lead to the steps.
+// Figure 1 of the paper for the served model. Each part opens a step.
 
 import { find, roving, stop, svg } from "./dom.js";
 import { goTo } from "./walk.js";
@@ -45,7 +45,7 @@ export function figureView(page) {
     roving(all, { target: event.currentTarget, key: names[event.key] ?? event.key, preventDefault: () => event.preventDefault() });
   }
 
-  /** One stack, from its input at the bottom upwards; y grows downwards from 0, so all is negative. */
+  /** Draws one stack from its input at the bottom upwards. SVG's y grows downwards, so all y are negative. */
   function stack(side, x, names, number, model) {
     const group = svg("g", {});
     let up = 8;
@@ -80,7 +80,7 @@ export function figureView(page) {
     return { group, top: up, exit, cross };
   }
 
-  /** "6 ×" and the numbers of the layers, of which one is open. */
+  /** Draws "6 ×" and the numbers of the layers; one layer is open. */
   function numbers(group, side, number, x, up, height) {
     const each = Math.min(20, (height - 14) / number);
     group.append(svg("text", { class: "end", x, y: -up + 2 }, `${number} ×`));

@@ -1,17 +1,17 @@
-// First sight: what the model is, a translated example, and more of them.
+// The start of the page: a description of the model, a translated example, and more examples.
 
 import { button, element, find } from "./dom.js";
 
 const EXERCISES = {
-  alpha: ["Another α, another winner", "Under Beam search, move α to 0 and then to 2: another translation comes first."],
-  beam: ["A wider beam finds another", "Under Beam search, set the beam to 1 and then to 4: greedy search ends with another translation."],
-  bytes: ["A word spelt in bytes", "Under Tokens, look at the bytes: the vocabulary has no piece for these characters, so the model copies them byte by byte."],
-  order: ["Another word order", "Under Attention, choose cross-attention: the path through the picture is no diagonal."],
-  ambiguous: ["An unsure word", "Click the word under which the line is heaviest: the model gave another word almost the same probability."],
+  alpha: ["A different α, a different translation", "Under Beam search, move α to 0 and then to 2: a different translation comes first."],
+  beam: ["A wider beam finds another", "Under Beam search, set the beam to 1 and then to 4: greedy search gives another translation."],
+  bytes: ["A word spelled in bytes", "Under Tokens, look at the bytes: the vocabulary has no token for these characters, so the model copies them byte by byte."],
+  order: ["Another word order", "Under Attention, choose cross-attention: the large weights do not lie on the diagonal."],
+  ambiguous: ["An uncertain word", "Click the word with the thickest line under it: another word has almost the same probability."],
 };
 const ENGLISH = "The old man who lives here reads a good book.";
 
-/** Fills the line about the model and its examples; opens with the first one, if there is no text yet. */
+/** Fills in the description of the model and its examples; translates the opening sentence if there is no text yet. */
 export function firstSight(page, type) {
   const { about, text } = page.get();
   find("#model").replaceChildren(...sentences(about));

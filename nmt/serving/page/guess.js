@@ -7,7 +7,7 @@ const CHOICES = 4;
 
 export function guessView(page) {
   const box = find("#guess");
-  let game = null; // {source, tokens: of the translation, right, at: tokens written so far}
+  let game = null; // {source, tokens: those of the translation, right: correct guesses, at: tokens written so far}
 
   function idle() {
     if (page.get().guessing) page.set({ guessing: false });

@@ -1,4 +1,4 @@
-// The attention of the chosen sentence. Pointing at a row selects its token in the text, too.
+// The attention of the chosen sentence. Pointing at a row also selects its token in the text.
 
 import { attentionView, QUERIES } from "./attention.js";
 import { find } from "./dom.js";

@@ -1,4 +1,4 @@
-// All that looks into the model, below the translation.
+// Connects the sections below the translation, which show the model's internals.
 
 import { figureView } from "./figure.js";
 import { guessView } from "./guess.js";

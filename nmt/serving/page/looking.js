@@ -5,7 +5,7 @@ import { weightsOf } from "./attention.js";
 import { looked, same } from "./store.js";
 import { tokensOf, units } from "./text.js";
 
-const KEPT = 24; // inspections kept in a cache
+const KEPT = 24; // maximum number of cached inspections
 
 export function looking(page) {
   const cache = new Map();

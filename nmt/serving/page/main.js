@@ -61,13 +61,13 @@ function waiting({ text, sentences, stale, problem: found }) {
 }
 
 const DOUBTS = {
-  empty: "The model gave no translation for a text that is not empty.",
+  empty: "The translation is empty, although the text is not.",
   repeats: "The translation repeats itself.",
-  bytes: "More than half of the translation is spelt in bytes: the model has no pieces for these characters.",
-  unsure: "The model is unsure: on average it gave the tokens of this translation a probability below 50%.",
+  bytes: "More than half of the translation is spelled in bytes: the vocabulary has no tokens for these characters.",
+  unsure: "The model is uncertain: the mean probability of the tokens of this translation is below 50%.",
 };
 
-/** What speaks against the translation, above it. */
+/** Shows the doubts about the translation, above it. */
 function doubt({ sentences, stale }) {
   const lines = Object.keys(DOUBTS).flatMap((name) => {
     const places = sentences.flatMap(({ doubts }, n) => (doubts.includes(name) ? [n + 1] : []));
@@ -85,7 +85,7 @@ function answered({ sentences, chosen }) {
   settle();
 }
 
-/** The address names what is shown. */
+/** Writes the text, the choices and the open step to the address. */
 function link(state) {
   if (state.stale) return;
   const found = toFragment({ ...state, step: stepOf(state) });
@@ -102,7 +102,7 @@ function heading({ sentences, chosen, blind }) {
   find(".turn").hidden = sentences.length < 2;
 }
 
-/** What is under the heading belongs to its sentence, or is not seen. */
+/** Hides everything under the heading that does not belong to its sentence. */
 function gate({ inspected, chosen, blind }) {
   find("#views").classList.toggle("pending", !inspected.has(chosen));
   find("#views").hidden = Boolean(blind);
@@ -150,7 +150,7 @@ find("#lecture").addEventListener("click", ({ target }) => {
 addEventListener("hashchange", () => restore());
 addEventListener("online", () => page.get().problem?.again?.());
 
-/** Shows what the address names; false: it names nothing. */
+/** Shows the text, choices and step of the address; returns false if it has none. */
 function restore() {
   const found = fromFragment(location.hash);
   if (!found) return false;

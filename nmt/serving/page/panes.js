@@ -112,7 +112,7 @@ export function targetPane(page, look, open) {
     return one;
   }
 
-  /** Draws the sentences; the focus stays at its word. */
+  /** Draws the sentences and keeps the focus on its word. */
   function draw(state) {
     const at = words().indexOf(document.activeElement);
     drawn = [];

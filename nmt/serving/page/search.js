@@ -80,7 +80,7 @@ export function searchView(page) {
     const key = JSON.stringify(body);
     if (key === asked) return;
     asked = key;
-    box.classList.add("pending"); // what it shows belongs to another sentence, or another beam
+    box.classList.add("pending"); // the shown search belongs to another sentence or another beam
     try {
       const found = await request.run((signal) => post("api/search", body, signal));
       if (!found) return;

@@ -1,15 +1,15 @@
-// The steps of a token's way: for each a sentence, the paper's equation, pictures, and the numbers as a table.
+// The steps of a token's way through the model: each has a sentence, the paper's equation, pictures, and a table of the numbers.
 
 import { decimal, element, percent } from "./dom.js";
 import { following, shown } from "./text.js";
 
-const WAVES = 32; // positions in the picture of all of them
+const WAVES = 32; // positions in the picture of the waves
 const DIGITS = 4;
 
 const number = (value) => decimal(value, DIGITS);
 const norm = (values) => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
 
-/** All steps for the answer of /api/steps; `of` has side, token, layer, head, the model's settings and the sentence's tokens. */
+/** Returns the steps for an answer of /api/steps; `of` has side, token, layer, head, the model's settings and the sentence's tokens. */
 export function stepsOf(found, of) {
   const isPost = of.model.norm === "post";
   const kinds = of.side === "target" ? ["self", "cross"] : ["self"];
@@ -34,16 +34,16 @@ function embedding({ id, piece, row, scaled, position, sum }, { side, token, mod
   const reads = side === "source" ? `The encoder reads “${name}”`
     : `To write “${shown(tokens.target.tokens[token].piece)}”, the decoder reads the token before it, “${name}”`;
   return [
-    step("token", "A row of the embedding matrix", `${reads}, which has the id ${id}: row ${id} of a matrix with ${model.vocabulary_size.toLocaleString("en")} rows and ${d} columns.`,
+    step("token", "A row of the embedding matrix", `${reads}. Its id is ${id}, so its embedding is row ${id} of a matrix with ${model.vocabulary_size.toLocaleString("en")} rows and ${d} columns.`,
       `x = E[${id}]`, "3.4", () => [strip("E[id]", row)], vectors({ "E[id]": row })),
-    step("scale", "Times the root of d_model", `The row is multiplied by √${d} = ${decimal(Math.sqrt(d), 3)}, so its norm grows from ${decimal(norm(row), 2)} to ${decimal(norm(scaled), 2)}.`,
+    step("scale", "Multiplied by the root of d_model", `The row is multiplied by √${d} = ${decimal(Math.sqrt(d), 3)}, so its norm grows from ${decimal(norm(row), 2)} to ${decimal(norm(scaled), 2)}.`,
       `x · √d_model = x · √${d}`, "3.4", () => [strip("E[id]", row, largest(scaled)), strip("scaled", scaled)], vectors({ "E[id]": row, scaled })),
     step("position", isWave ? "The wave of its position" : "A learned vector of its position",
-      isWave ? `Attention does not know the order of the tokens, so position ${token} gets a vector of its own: sines and cosines, whose wavelength grows from left to right.`
+      isWave ? `Attention does not know the order of the tokens, so position ${token} gets a vector of its own. It consists of sines and cosines whose wavelengths grow from left to right.`
         : `Attention does not know the order of the tokens, so position ${token} gets a learned vector of its own.`,
       isWave ? "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))" : "PE(pos) = a row of a learned table",
       "3.5", () => [strip(`position ${token}`, position), ...(isWave ? [waves(token, d)] : [])], vectors({ [`position ${token}`]: position })),
-    step("sum", "Embedding plus position", `Their sum enters layer 1; the position changes the norm from ${decimal(norm(scaled), 2)} to ${decimal(norm(sum), 2)} (its own is ${decimal(norm(position), 2)}).`,
+    step("sum", "Embedding plus position", `The sum of both vectors enters layer 1. Adding the position, whose norm is ${decimal(norm(position), 2)}, changes the norm from ${decimal(norm(scaled), 2)} to ${decimal(norm(sum), 2)}.`,
       "x = E[id] · √d_model + PE(pos)", "3.5", () => [strip("scaled", scaled, largest(sum)), strip("position", position, largest(sum)), strip("sum", sum)],
       vectors({ scaled, position, sum })),
   ];
@@ -60,55 +60,55 @@ function attention(kind, one, { side, token, layer, head, model, tokens }) {
   const table = (name, values) => ({ heads: ["key", name], rows: rows(values) });
   const mask = Object.keys(MASKS).find((why) => MASKS[why]({ kind, side, model }));
   return [
-    step(`${kind}-query`, "The query", `Head ${head + 1} of layer ${layer + 1} makes a query of ${k} numbers from the token: what it looks for.`,
+    step(`${kind}-query`, "The query", `Head ${head + 1} of layer ${layer + 1} computes a query of ${k} numbers from the token. It represents what the token looks for.`,
       "q = x · W_Q", "3.2.2", () => [strip("q", one.query)], vectors({ q: one.query })),
-    step(`${kind}-keys`, "The keys", `Each of the ${keys.length} tokens of ${from} offers a key of ${k} numbers: what it can be found by.`,
+    step(`${kind}-keys`, "The keys", `Each of the ${keys.length} tokens of ${from} has a key of ${k} numbers, with which the query is compared.`,
       "K = X · W_K", "3.2.2", () => [strip("q", one.query, largest(one.keys.flat())), ...keys.map((key, i) => strip(key, one.keys[i], largest(one.keys.flat())))],
       { heads: ["key", ...one.keys[0].map((_, i) => String(i + 1))], rows: () => keys.map((key, i) => [key, ...one.keys[i].map(number)]) }),
-    step(`${kind}-scores`, "Query times key", "The score of a key is the sum of the products of its numbers with those of the query: large where both point the same way.",
+    step(`${kind}-scores`, "Query times key", "The score of a key is its dot product with the query, which is large if both vectors point in the same direction.",
       "score = q · k", "3.2.1", () => [chart(one.scores)], table("score", one.scores)),
-    step(`${kind}-scaled`, "Divided by the root of d_k", `The scores are divided by √${k} = ${decimal(root, 3)}; without that, long vectors would give scores at which the softmax has hardly a gradient.`,
+    step(`${kind}-scaled`, "Divided by the root of d_k", `The scores are divided by √${k} = ${decimal(root, 3)}; otherwise vectors with many components would have such large scores that the gradient of the softmax would almost vanish.`,
       `q · Kᵀ / √d_k = q · Kᵀ / √${k}`, "3.2.1", () => [chart(one.scaled)], { heads: ["key", "score", "scaled"], rows: rows(one.scores, one.scaled) }),
-    step(`${kind}-mask`, "The mask", hidden ? `${hidden} of the ${keys.length} keys are forbidden (hatched), as ${mask}: their scores become −∞, which is not the same as a small weight.`
-      : `Here nothing is forbidden: the token may attend to all ${keys.length} keys.`,
+    step(`${kind}-mask`, "The mask", hidden ? `${hidden} of the ${keys.length} keys are masked (hatched), because ${mask}. Their scores become −∞, so their weights are exactly 0.`
+      : `No key is masked here: the token can attend to all ${keys.length} keys.`,
     "score = −∞ where attention is not allowed", "3.2.3", () => [bars(keys.map((label, i) => ({ label, value: one.scaled[i], text: one.allowed[i] ? number(one.scaled[i]) : "−∞", masked: !one.allowed[i] })))],
     { heads: ["key", "scaled", "allowed"], rows: () => keys.map((key, i) => [key, number(one.scaled[i]), one.allowed[i] ? "yes" : "no"]) }),
-    step(`${kind}-softmax`, "Softmax", `The softmax turns the scores into weights that add up to 1; the largest, ${percent(one.weights[best])}, goes to “${keys[best]}”.`,
+    step(`${kind}-softmax`, "Softmax", `The softmax turns the scores into weights that add up to 1. The largest weight, ${percent(one.weights[best])}, is that of “${keys[best]}”.`,
       "softmax(q · Kᵀ / √d_k)", "3.2.1", () => [bars(keys.map((label, i) => ({ label, value: one.weights[i], text: one.allowed[i] ? percent(one.weights[i]) : "masked", masked: !one.allowed[i] })), 1)],
       table("weight", one.weights)),
-    step(`${kind}-values`, "The weighted sum of the values", `Each token also offers a value of ${model.d_v} numbers; head ${head + 1} gives their sum, weighted so.`,
+    step(`${kind}-values`, "The weighted sum of the values", `Each token also has a value of ${model.d_v} numbers. The output of head ${head + 1} is the sum of the values, multiplied by these weights.`,
       "softmax(q · Kᵀ / √d_k) · V", "3.2.1", () => [...keys.map((key, i) => strip(`${one.allowed[i] ? percent(one.weights[i]) : "masked"} ${key}`, one.values[i], largest(one.values.flat()))),
         strip("sum", one.attended, largest(one.values.flat()))],
       { heads: ["key", "weight", ...one.attended.map((_, i) => String(i + 1))], rows: () => [...keys.map((key, i) => [key, number(one.weights[i]), ...one.values[i].map(number)]), ["sum", "", ...one.attended.map(number)]] }),
-    step(`${kind}-joined`, "The heads joined", `The results of all ${model.heads} heads stand side by side, ${one.joined.length} numbers, and one more matrix mixes them.`,
+    step(`${kind}-joined`, "The heads joined", `The outputs of all ${model.heads} heads are concatenated to ${one.joined.length} numbers and multiplied by one more matrix.`,
       "Concat(head₁, …, head_h) · W_O", "3.2.2", () => [...Array.from({ length: model.heads }, (_, h) => strip(`head ${h + 1}`, one.joined.slice(h * model.d_v, (h + 1) * model.d_v), largest(one.joined))),
         strip("output", one.output)], vectors({ "heads joined": one.joined, output: one.output })),
   ];
 }
 
-// Why keys are forbidden, and where.
+// The reasons for masking keys, and where they apply.
 const MASKS = {
-  "a token must not see what comes after it, which it has to predict": ({ kind, side }) => kind === "self" && side === "target",
-  "this model lets a token attend to its neighbours only": ({ kind, model }) => kind === "self" && model.attention_window,
+  "a token must not attend to later tokens, which the model has to predict": ({ kind, side }) => kind === "self" && side === "target",
+  "in this model a token can attend only to nearby tokens": ({ kind, model }) => kind === "self" && model.attention_window,
 };
 
 const NAMES = { self: "self-attention", cross: "cross-attention", ff: "the feed-forward network" };
 
 function adding(part, { before, output, sum }) {
   const most = largest(before, output, sum);
-  return step(`${part}-add`, "The residual connection", `What went into ${NAMES[part]} is added to what came out, norm ${decimal(norm(before), 2)} and ${decimal(norm(output), 2)}, so that each layer only changes the vector.`,
+  return step(`${part}-add`, "The residual connection", `The input of ${NAMES[part]} (norm ${decimal(norm(before), 2)}) is added to its output (norm ${decimal(norm(output), 2)}), so each sub-layer only has to compute a change of the vector.`,
     "x + Sublayer(x)", "3.1", () => [strip("before", before, most), strip("output", output, most), strip("sum", sum, most)], vectors({ before, output, sum }));
 }
 
 function normalizing(part, { before, sum, normalized, mean, deviation }, isPost) {
   const given = isPost ? sum : before;
-  return step(`${part}-norm`, "Layer normalization", `The vector's mean, ${decimal(mean, 3)}, is subtracted, and it is divided by its standard deviation, ${decimal(deviation, 3)}; then each number has a learned gain and bias.`,
+  return step(`${part}-norm`, "Layer normalization", `The vector's mean, ${decimal(mean, 3)}, is subtracted, and the result is divided by the standard deviation, ${decimal(deviation, 3)}. Then a learned gain and bias are applied to each number.`,
     isPost ? "LayerNorm(x + Sublayer(x))" : "LayerNorm(x), before the sub-layer", isPost ? "3.1" : "3.1",
     () => [strip("given", given), strip("normalized", normalized)], vectors({ given, normalized }));
 }
 
 function feedForward({ units, active, strongest, output }, { model }) {
-  return step("ff-units", "The feed-forward network", `The token alone goes through ${model.d_ff.toLocaleString("en")} units, of which ${active.toLocaleString("en")} are active (above 0); the strongest is unit ${strongest[0] + 1}.`,
+  return step("ff-units", "The feed-forward network", `This sub-layer treats each token separately. Of its ${model.d_ff.toLocaleString("en")} units, ${active.toLocaleString("en")} are active (above 0); the strongest is unit ${strongest[0] + 1}.`,
     "max(0, x · W₁ + b₁) · W₂ + b₂", "3.3", () => [strip(`${units.length} units`, units), bars(strongest.map((unit) => ({ label: `unit ${unit + 1}`, value: units[unit], text: number(units[unit]) }))), strip("output", output)],
     vectors({ unit: units }));
 }
@@ -122,13 +122,13 @@ function output({ piece, logit, log_probability: log, likeliest, smoothing, voca
   const rows = () => likeliest.map((each, i) => [names[i], number(each.logit), number(each.probability)]);
   const table = { heads: ["token", "logit", "probability"], rows };
   const steps = [
-    step("logits", "Logits", `After the last layer, layer ${model.decoder_layers}, the vector is multiplied by the embedding of each of the ${vocabulary.toLocaleString("en")} tokens: one number for each; for “${shown(piece)}” it is ${number(logit)}.`,
+    step("logits", "Logits", `After the last layer, layer ${model.decoder_layers}, the vector is multiplied by the embedding of each of the ${vocabulary.toLocaleString("en")} tokens. Each product is a logit; that of “${shown(piece)}” is ${number(logit)}.`,
       "logits = x · Eᵀ", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.logit, text: number(each.logit) })))], table),
-    step("likeliest", "The ten most likely tokens", `The softmax turns the logits into probabilities; “${shown(piece)}” has ${percent(Math.exp(log))}, the most likely is “${names[0]}” with ${percent(best.probability)}.`,
+    step("likeliest", "The ten most likely tokens", `The softmax turns the logits into probabilities; “${shown(piece)}” has a probability of ${percent(Math.exp(log))}. The most likely token is “${names[0]}” with ${percent(best.probability)}.`,
       "p = softmax(logits)", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.probability, text: percent(each.probability) })), 1)], table),
   ];
   if (smoothing) {
-    steps.push(step("smoothing", "Why it is never quite sure", `In training the right token had to get ${percent(target)} and no more: label smoothing with ε = ${smoothing} spreads the rest over all V = ${vocabulary.toLocaleString("en")} tokens, so the model is as sure as it was taught to be.`,
+    steps.push(step("smoothing", "Why the model is never quite sure", `In training, the target probability of the right token is ${percent(target)}, not 100%: label smoothing with ε = ${smoothing} spreads the rest over all V = ${vocabulary.toLocaleString("en")} tokens. The model learns to be no more certain than that.`,
       `(1 − ε) + ε / V = (1 − ${smoothing}) + ${smoothing} / ${vocabulary} = ${number(target)}`, "5.4",
       () => [bars([{ label: "taught", value: target, text: percent(target) }, { label: names[0], value: best.probability, text: percent(best.probability) }], 1)],
       { heads: ["", "probability"], rows: () => [["taught", number(target)], [names[0], number(best.probability)]] }));
@@ -141,7 +141,7 @@ function step(id, title, says, equation, section, pictures, { heads, rows }) {
   return { id, title, says, equation, section: `§${section}`, anchor, pictures, heads, rows };
 }
 
-/** Vectors as a table, a column each. */
+/** Returns a table with one column per vector. */
 function vectors(named) {
   const columns = Object.values(named);
   const length = Math.max(...columns.map((column) => column.length));
@@ -150,7 +150,7 @@ function vectors(named) {
 
 const largest = (...all) => Math.max(...all.flat().map(Math.abs), 1e-9);
 
-/** A vector as a strip, a pixel for each number: blue above 0, orange below, the stronger the further from it. */
+/** Draws a vector as a strip with one pixel per number: blue above 0, orange below 0, stronger for larger magnitudes. */
 function strip(label, values, most = largest(values)) {
   const canvas = element("canvas", { width: values.length, height: 1, "aria-hidden": "true" });
   paint(canvas, [values], most);
@@ -158,7 +158,7 @@ function strip(label, values, most = largest(values)) {
   return element("div", { class: "strip" }, element("span", { class: "label", dir: "auto" }, label), canvas, element("span", { class: "ends" }, ends));
 }
 
-/** The waves of the first positions, a row each; that of the token is framed. */
+/** Draws the encodings of several positions, one per row; the row of the token is framed. */
 function waves(token, d) {
   const first = Math.max(0, token - WAVES + 1);
   const rows = Array.from({ length: WAVES }, (_, row) => Array.from({ length: d }, (_, i) => {
@@ -183,7 +183,7 @@ function paint(canvas, rows, most) {
   context.putImageData(picture, 0, 0);
 }
 
-/** Numbers as bars; masked ones are hatched. `most` is a full bar. */
+/** Draws numbers as bars; masked numbers are hatched, and a full bar means `most`. */
 function bars(rows, most = largest(rows.map(({ value }) => value))) {
   return element("ul", { class: "bars" }, ...rows.map(({ label, value, text, masked }) => {
     const bar = element("span", { class: masked ? "share hatched" : value < 0 ? "share below" : "share" });

@@ -22,7 +22,7 @@ export function store(state) {
 export const empty = {
   text: "", // of the source
   sentences: [], // {begin, end: in `text`; source, target; gap: text before it; choice; doubts}
-  choices: new Map(), // a sentence's source -> {prefix, ends}: the chosen prefix of its translation, or the whole of it
+  choices: new Map(), // maps a source sentence to {prefix, ends}: the chosen prefix of its translation; `ends`: the prefix is the whole translation
   limit: 20_000, // maximum characters per request
   microscope: null, // whether the server provides attention; null: not known yet
   stale: false, // whether `sentences` belong to an older text
@@ -42,17 +42,17 @@ export const looked = (state) => state.pointed || state.token;
 export const same = (a, b) => a === b || (a && b && a.sentence === b.sentence && a.side === b.side
   && a.begin === b.begin && a.end === b.end);
 
-// The attention that a step of a side belongs to.
+// Returns the kind of attention that a step of a side belongs to.
 export const KINDS = { source: { self: "encoder" }, target: { self: "decoder", cross: "cross" } };
 
-/** The step as a link names it; "" for the one that a page begins with. */
+/** Returns the step as it is written in a link; "" for the step that a page begins with. */
 export function stepOf({ walk, view }) {
   if (walk.step === "token" && walk.index === null && view.layer < 0) return "";
   const number = (value) => (value === null || value < 0 ? "" : value + 1);
   return [walk.side, number(walk.index), number(view.layer), number(view.head), walk.step].join(".");
 }
 
-/** What a link names, as changes of the page's state. */
+/** Returns the changes of the page's state that a link describes. */
 export function walkFrom(text, { view }) {
   const found = /^(source|target)\.(\d*)\.(\d*)\.(\d*)\.([a-z-]+)$/.exec(text);
   if (!found) return {};

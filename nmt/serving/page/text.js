@@ -84,7 +84,7 @@ export const hex = (bytes) => bytes.map((byte) => byte.toString(16).padStart(2, 
 const ENDS = /[.!?…。！？]["'”’»)\]]*\s*$/u;
 export const isFinished = (sentence) => ENDS.test(sentence);
 
-/** What the address holds behind "#": {text, choices: [[number of the sentence, {prefix, ends}]], step}; null: nothing of ours. */
+/** Parses the part of the address after "#": {text, choices: [[number of the sentence, {prefix, ends}]], step}; null: nothing of ours. */
 export function fromFragment(fragment) {
   const fields = new Map();
   const choices = [];

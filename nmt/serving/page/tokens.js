@@ -5,7 +5,7 @@ import { across } from "./looking.js";
 import { looked } from "./store.js";
 import { hex, isByte, shown } from "./text.js";
 
-const SURE = 0.1; // nats: surer tokens have the thinnest line
+const SURE = 0.1; // nats: more likely tokens have the thinnest line
 const LINE = 6; // px: line of a token with a probability of 5% or less
 
 export function tokensView(page, look) {

@@ -11,7 +11,7 @@ export function translating(page) {
   const request = newest();
   let timer = 0;
   let attempt = 0;
-  let linked = []; // choices that a link has brought: [number of the sentence, choice]
+  let linked = []; // choices from a link: [number of the sentence, choice]
 
   function later(what, ms) {
     clearTimeout(timer);
@@ -42,7 +42,7 @@ export function translating(page) {
     }, translate);
   }
 
-  /** Translates a sentence again as the choice says; null for none. */
+  /** Translates a sentence again with its choice; null for none. */
   async function again(sentence, choice, signal) {
     if (choice?.ends) return { ...sentence, target: choice.prefix, choice, doubts: [] };
     const body = { text: sentence.source, prefix: choice?.prefix ?? "" };

@@ -6,7 +6,7 @@ import { shown } from "./text.js";
 
 const [WIDTH, HEIGHT, COLUMN, ROW, LETTERS] = [78, 24, 104, 30, 9];
 const TOP = 24;
-export const STATES = { live: "survivor", pruned: "pruned", finished: "finished" }; // as a person reads them
+export const STATES = { live: "survivor", pruned: "pruned", finished: "finished" }; // readable form
 const cut = (piece) => ([...piece].length > LETTERS ? `${[...piece].slice(0, LETTERS - 1).join("")}…` : piece);
 const x = (step) => step * COLUMN + 1;
 const y = (index) => TOP + index * ROW + 1;
@@ -22,7 +22,7 @@ export function drawTree(box, { steps }, pick) {
       `Beam search in ${steps.length} steps; left and right arrows follow a hypothesis, up and down compare within a step`,
   }, ...steps.map((_, at) => svg("text", { x: x(at), y: 14, class: "step", "aria-hidden": "true" }, `${at + 1}`)),
   ...links.flat().filter(Boolean), ...flat);
-  picture.style.width = `${(steps.length * COLUMN) / 16}rem`; // it grows with the letters of the page
+  picture.style.width = `${(steps.length * COLUMN) / 16}rem`; // it grows with the page's font size
   box.replaceChildren(picture);
   stop(flat, flat[0]);
 

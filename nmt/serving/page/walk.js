@@ -1,4 +1,4 @@
-// One token's way through the model, a step at a time; the numbers are the server's.
+// One token's way through the model, step by step. The server computes all numbers.
 
 import { newest, onceSeen, post } from "./api.js";
 import { asTable, element, find, paper } from "./dom.js";
@@ -6,16 +6,16 @@ import { stepsOf } from "./steps.js";
 import { KINDS } from "./store.js";
 import { shown } from "./text.js";
 
-const PAUSE = 3000; // ms between two steps of a play
+const PAUSE = 3000; // ms between two steps while playing
 const KEPT = 60; // answers
 
-/** The layer and head that are open, of the side that is walked. */
+/** Returns the open layer and head of the side whose token is shown. */
 function place({ about, walk, view }) {
   const number = walk.side === "source" ? about.model.encoder_layers : about.model.decoder_layers;
   return { layer: view.layer < 0 ? number - 1 : Math.min(view.layer, number - 1), head: view.head ?? 0 };
 }
 
-/** The token that is walked; until one is chosen, one that begins a word in the middle. */
+/** Returns the shown token; until the user chooses one, a token that begins a word in the middle. */
 function tokenOf({ walk, inspected, chosen }) {
   const { tokens } = inspected.get(chosen)[walk.side];
   const middle = Math.floor(tokens.length / 2);
@@ -33,7 +33,7 @@ export function goTo(page, side, part, layer) {
   show(page, { step, side, index }, layer === undefined ? state.view : { ...state.view, layer });
 }
 
-/** The token of the other side that goes with the one that is walked: the one most looked at. */
+/** Returns the token of the other side with the most attention to or from the shown token. */
 function other(state, side) {
   const seen = state.inspected.get(state.chosen);
   if (!seen || state.walk.index === null) return null;
