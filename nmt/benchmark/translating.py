@@ -84,7 +84,7 @@ def benchmark_translation(
     check_picture(picture)
     keep_freed_memory()
     if input is not None and isinstance(origin, Config):
-        raise ArgumentError("{input} {} needs a trained model. Name a model.", input)
+        raise ArgumentError("{input} {} needs a trained model. Specify a model.", input)
     lines = _lines(input, sentences) if input is not None else None
     began = time.perf_counter()
     if isinstance(origin, Config):
@@ -143,7 +143,7 @@ def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
 def _lines(text: Path, sentences: int | None) -> list[str]:
     lines = [line for line in islice(read_lines(text), sentences) if line.strip()]
     if not lines:
-        raise InputError(f"{text} has no text to translate. Name a file with text.")
+        raise InputError(f"{text} has no text to translate. Specify a file with text.")
     return lines
 
 

@@ -94,7 +94,7 @@ def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) 
         return None
     raise InputError(
         f"{origins[('training', 'initialize_from')]}: training.initialize_from {origin} has no "
-        "model to fine-tune. Name a model, checkpoint or run directory."
+        "model to fine-tune. Specify a model, checkpoint or run directory."
     )
 
 
@@ -135,7 +135,7 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
     content, lines = read(path)
     resolved = os.path.realpath(path)
     if resolved in seen:
-        raise InputError(f"{path}: base: leads back to this file. Break the circle.")
+        raise InputError(f"{path}: base: leads back to this file. Remove one of these lines.")
     if not isinstance(content, dict):
         raise InputError(f"{path} has no settings. It must be a mapping of sections.")
     origins = {key: f"{path}:{line}" for key, line in lines.items()}

@@ -54,7 +54,7 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
         case "missing":
             return f"{where}: {key} is missing."
         case "too_short":
-            return f"{where}: {key} is empty. Name a corpus."
+            return f"{where}: {key} is empty. Specify a corpus."
     found = json.dumps(problem["input"], ensure_ascii=False, default=str)
     found = found if len(found) <= 60 else found[:57] + "..."
     name = next(part for part in reversed(path) if isinstance(part, str))

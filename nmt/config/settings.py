@@ -459,9 +459,11 @@ class Config(Section):
     @model_validator(mode="after")
     def _there_is_something_to_judge_by(self) -> Self:
         if self.training.early_stopping is not None and not self.data.validation:
-            raise ValueError("training.early_stopping needs data.validation, which is empty")
+            raise ValueError("training.early_stopping requires data.validation, which is empty")
         if self.training.finished_model == "better" and not self.data.validation:
-            raise ValueError("training.finished_model better needs data.validation, which is empty")
+            raise ValueError(
+                "training.finished_model: better requires data.validation, which is empty"
+            )
         return self
 
     def to_yaml(self) -> str:

@@ -119,7 +119,7 @@ def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL, or a lone surrogate
         raise InputError(f"{path} does not exist. Check the path.") from None
     except IsADirectoryError:
-        raise InputError(f"{path} is a directory. Name a YAML file.") from None
+        raise InputError(f"{path} is a directory. Specify a YAML file.") from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -140,7 +140,7 @@ def _collect_lines(
         for key, child in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode) or key.tag != f"{_TAG}str":
-                raise InputError(f"{name}:{line}: A key is not a word. Use plain keys.")
+                raise InputError(f"{name}:{line}: The key is not a string. Use strings as keys.")
             path = (*at, key.value)
             if path in lines:
                 dotted = ".".join(map(str, path))

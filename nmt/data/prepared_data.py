@@ -71,9 +71,9 @@ class PreparedData:
             problem = f"{data.directory} was prepared with other settings ({changed})"
             if runs:  # nmt prepare would not replace the data
                 raise InputError(
-                    f"{problem}, and {runs[0]} was trained on it. Name another data.directory."
+                    f"{problem}, and {runs[0]} was trained on it. Choose another data.directory."
                 )
-            raise InputError(f"{problem}. Run nmt prepare, or name another data.directory.")
+            raise InputError(f"{problem}. Run nmt prepare, or choose another data.directory.")
         return data
 
     def verify_all(self) -> None:
@@ -164,7 +164,7 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
         except InputError:
             changed = "its manifest is lost"
         raise InputError(
-            f"{directory} would change ({changed}), but {run} was trained on it. Name another "
+            f"{directory} would change ({changed}), but {run} was trained on it. Choose another "
             "data.directory, or remove the run."
         )
 

@@ -82,7 +82,7 @@ def _lists(ids: Sequence[np.ndarray]) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     if offsets[-1] > np.iinfo(np.int32).max:
         raise ValueError(
-            f"One side of a shard has {offsets[-1]} tokens, more than an Arrow list holds."
+            f"One side of a shard has {offsets[-1]} tokens, more than an Arrow list can hold."
         )
     values = np.concatenate([np.empty(0, np.int32), *ids])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.array(values, pa.int32()))

@@ -124,7 +124,8 @@ class _Worker:
             raise RuntimeError(f"a worker process ended with exit status {status}")
         raise InputError(
             f"Worker process {self._process.pid} was ended by a signal "
-            f"({signal.strsignal(-status)}). Start again, with fewer processes if memory ran out."
+            f"({signal.strsignal(-status)}). Run the command "
+            "again, with fewer processes if memory ran out."
         )
 
     def end(self) -> None:

@@ -96,7 +96,8 @@ class Glossary:
                 continue
             if len(columns) != 2 or not all(columns):
                 raise ArgumentError(
-                    "Line {} of {} is not a source term, a tab and a target term. Correct the "
+                    "Line {} of {} does not consist of a source term, a tab and a target term. "
+                    "Correct the "
                     "{glossary}.", number, path,
                 )  # fmt: skip
             terms.append((columns[0], columns[1]))

@@ -267,7 +267,7 @@ def _check_together(
     if options.prefix and prefix_file is not None:
         raise ArgumentError("{prefix} conflicts with {prefix_file}. Remove one of them.")
     if str(alignment) == "-" and options.format != "jsonl":
-        raise ArgumentError("{alignment} - requires {format} jsonl. Add it, or name a file.")
+        raise ArgumentError("{alignment} - requires {format} jsonl. Add it, or specify a file.")
     read = [("prefix_file", prefix_file), *([("input", input)] if shard else [])]
     if output is not None:
         check_output(Path(output), read=read)
@@ -360,7 +360,7 @@ def _reader_of_links(output: str | Path | None, alignment: str | Path | None) ->
         if output is None or _is_stream(Path(output)):
             raise
         raise ArgumentError(
-            "The reader of {alignment} {} closed it early, so there is no output. Name a file.",
+            "The reader of {alignment} {} closed it early, so there is no output. Specify a file.",
             alignment,
         ) from None
 
@@ -369,7 +369,7 @@ def _reader_of_links(output: str | Path | None, alignment: str | Path | None) ->
 def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
     if path is None:
         if sys.stdin is None:
-            raise ArgumentError("Standard input is closed. Name a file with {input}.")
+            raise ArgumentError("Standard input is closed. Specify a file with {input}.")
         yield sys.stdin.buffer
         return
     with opened(Path(path)) as file:
@@ -387,21 +387,21 @@ def check_output(
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
-        raise ArgumentError(f"{{{name}}} {{}} is a directory. Name a file.", path)
+        raise ArgumentError(f"{{{name}}} {{}} is a directory. Specify a file.", path)
     if target.is_symlink():  # a loop, which realpath cannot resolve
-        raise ArgumentError(f"{{{name}}} {{}} is a symbolic link to itself. Name a file.", path)
+        raise ArgumentError(f"{{{name}}} {{}} is a symbolic link to itself. Specify a file.", path)
     if not target.parent.is_dir():
         raise ArgumentError(
             f"Directory {{}} for {{{name}}} does not exist. Create it first.", target.parent
         )
     if own := owner(target):
         raise ArgumentError(
-            f"{{{name}}} {{}} is among nmt's own files in {{}}. Name another file.", path, own
+            f"{{{name}}} {{}} is among nmt's own files in {{}}. Choose another file.", path, own
         )
     for other, file in read:
         if file is not None and os.path.realpath(file) == str(target):
             raise ArgumentError(
-                f"{{{name}}} and {{{other}}} are the same file {{}}. Name another file.", path
+                f"{{{name}}} and {{{other}}} are the same file {{}}. Choose another file.", path
             )
 
 
@@ -413,7 +413,7 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
     """
     if path is None:
         if sys.stdout is None:
-            raise ArgumentError("Standard output is closed. Name a file with {output}.")
+            raise ArgumentError("Standard output is closed. Specify a file with {output}.")
         with naming("standard output"):
             yield sys.stdout.buffer
         return

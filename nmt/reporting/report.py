@@ -41,7 +41,7 @@ def report(runs: Sequence[Path], output: Path, note: Note) -> None:
     """
     check_output(output)
     if output.suffix.lower() not in (".html", ".htm"):
-        raise ArgumentError("The page is HTML, but {output} is {}. Name a .html file.", output)
+        raise ArgumentError("{output} {} must end in .html.", output)
     page = render(read_runs(runs, note), note)
     with opened_output(output) as file:
         # text may contain control characters, and directory names need not be Unicode

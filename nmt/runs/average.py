@@ -33,7 +33,7 @@ def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
         if not tensor.div_(len(folders)).isfinite().all():
             raise NoModelError(
                 f"The weights {name} of {folders[0]} and the other models are too large to be "
-                "averaged. Name models that have not diverged."
+                "averaged. Choose models that have not diverged."
             )
     return mean
 
@@ -62,7 +62,7 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     directory = RunDirectory(run)
     found = sound_checkpoints(directory, 1, note)
     if not found:
-        raise NoModelError(f"{run} has no valid checkpoint. Name a run that has one.")
+        raise NoModelError(f"{run} has no valid checkpoint. Specify a run that has one.")
     [(step, newest)] = found
     config = read_config(newest)
     checkpoints = sound_checkpoints(directory, last, note, config.training.checkpoint_every, step)

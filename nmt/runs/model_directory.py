@@ -124,14 +124,14 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
 def _first_sound(path: Path, note: Note, use: Callable[[Path, dict[str, Any]], T]) -> T:
     """Returns `use(directory, manifest)` for the directory of a model, see `find_model`."""
     if not path.is_dir():
-        raise InputError(f"There is no model directory {path}. Name a model, checkpoint or run.")
+        raise InputError(f"There is no model directory {path}. Specify a model, checkpoint or run.")
     run = RunDirectory(path)
     _refuse_exported(run)
     if (path / manifest.NAME).is_file():
         return _in_place(path, use)
     if not run.may_hold_models:
         raise NoModelError(
-            f"{path} is not a model, checkpoint or run: it has no {manifest.NAME}. Name another."
+            f"{path} is not a model, checkpoint or run: it has no {manifest.NAME}. Choose another."
         )
     return _newest_sound(run, note, use)
 
@@ -170,7 +170,7 @@ def _newest_sound(run: RunDirectory, note: Note, use: Callable[[Path, dict[str, 
         is_unchanged = all(_is_still_there(folder, content) for content, folder in candidates)
         if is_unchanged and all(map(os.path.lexists, folders)):
             if not problems:
-                raise NoModelError(f"{run} has no checkpoint yet. Train on.")
+                raise NoModelError(f"{run} has no checkpoint yet. Continue the training.")
             for problem in problems[1:]:
                 note(f"Skipping a model or checkpoint. {problem}")
             raise NoModelError(problems[0])
@@ -191,7 +191,7 @@ def _refuse_exported(run: RunDirectory) -> None:
     else:
         return
     raise NoModelError(
-        f"{path} is a model for {program}. Name the model that it was exported from, or {how}."
+        f"{path} is a model for {program}. Use the model that it was exported from, or {how}."
     )
 
 

@@ -45,7 +45,9 @@ def refuse_output(path: Path) -> None:
     """
     atomic.refuse_existing(path)
     if own := owner(Path(os.path.realpath(path))):
-        raise ArgumentError("{output} {} is among nmt's own files in {}. Name another.", path, own)
+        raise ArgumentError(
+            "{output} {} is among nmt's own files in {}. Choose another.", path, own
+        )
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,8 @@ class RunDirectory:
         for key in sorted(found.keys() - MAY_CHANGE - _PLACES):
             its, ours = map(configuration.inline, found[key])
             raise NoModelError(
-                f"{folder} is of another run: {key} is {its}, but {ours} here. Move the folder."
+                f"{folder} belongs to another run: {key} is {its}, but {ours} in "
+                "this run. Move the folder."
             )
 
     def data_of(self, folder: Path) -> dict[str, Any] | None:
@@ -210,7 +213,7 @@ class RunDirectory:
         for path in (self.log, self.tokenizer, self.data_manifest, self.test_set):
             if os.path.lexists(path):
                 raise InputError(
-                    f"{path} was not made by nmt train. Move it away, or name another "
+                    f"{path} was not made by nmt train. Move it away, or choose another "
                     "training.run_directory."
                 )
 
@@ -229,7 +232,7 @@ class RunDirectory:
         ]
         problems = [text for key, text in changed if key not in MAY_CHANGE]
         if problems and self._has_begun():
-            remedy = "Restore the setting, or name another training.run_directory."
+            remedy = "Restore the setting, or choose another training.run_directory."
             raise InputError(*(f"{problem} {remedy}" for problem in problems))
         for problem in problems:
             note(f"{problem} It has no checkpoint and starts over.")

@@ -29,7 +29,7 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path) -> None:
         if expected.get(key) != found.get(key):
             raise NoModelError(
                 f"In {file} tensor {key} has shape {found.get(key, 'none')}, but the configuration "
-                f"asks for {expected.get(key, 'none')}. Restore the files that belong together."
+                f"requires {expected.get(key, 'none')}. Restore the files that belong together."
             )
 
 

@@ -121,7 +121,7 @@ def _add_error_handlers(app: FastAPI, note: Note) -> None:
 
     async def full(request: Request, _: FullQueueError) -> Response:
         wait_s = request.app.state.batcher.patience_s
-        message = f"Too many requests are waiting. Try again in {wait_s} s."
+        message = f"The queue is full. Try again in {wait_s} s."
         return json_response({"error": message}, 429, {"Retry-After": str(wait_s)})
 
     async def not_ready(request: Request, _: NotReadyError) -> Response:

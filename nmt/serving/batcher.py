@@ -208,8 +208,7 @@ class Batcher:
                     self._waiting.remove(work)
 
     def _run(self, new: Callable[[], ModelProcess]) -> None:
-        """Passes work from the queue to a model process; runs in a thread until the server stops.
-        """
+        """Passes work from the queue to a model process; runs in its thread."""
         try:
             self._work_off(new)
         finally:

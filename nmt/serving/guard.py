@@ -69,7 +69,9 @@ class Guard:
         """Returns the response to a request that must not reach the application."""
         for name, value in headers:
             if name == b"host" and self.hosts and not self.hosts.serve(value):
-                message = "The server does not answer for this Host. Allow it when starting."
+                message = (
+                    "The server does not accept this Host header. Allow the host with --allow-host."
+                )
                 return json_response({"error": message}, 421)
             # a compressed body may be small and yet fill the memory
             if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):

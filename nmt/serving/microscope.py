@@ -71,7 +71,7 @@ def sentence_ids(translator: Translator, name: str, text: str) -> list[int]:
     """Returns the token ids of an argument, without EOS."""
     ids = translator.tokenizer.encode(text)
     if name == "text" and not ids:
-        raise ArgumentError("{text} is empty. Write a sentence.")
+        raise ArgumentError("{text} is empty. Provide a sentence.")
     if len(ids) > translator.max_part:
         most = translator.max_part
         raise ArgumentError(f"{{{name}}} has more than {{}} tokens. Shorten it.", most)

@@ -45,8 +45,7 @@ class EndedError(InputError):
 
 
 class FailedError(Exception):
-    """An internal error in the process. The message names its place, and quotes no text.
-    """
+    """An internal error in the process. The message names its place, and quotes no text."""
 
 
 @dataclass(frozen=True)

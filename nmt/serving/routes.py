@@ -54,7 +54,7 @@ class TranslateQuestion(Question):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.text is None) == (self.texts is None):
-            raise ValueError("Give either text or texts")
+            raise ValueError("Specify either text or texts")
         return self
 
 

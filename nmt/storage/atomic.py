@@ -193,10 +193,10 @@ def refuse_existing(path: Path) -> None:
     if path.is_dir() and not any(path.iterdir()):
         if path.is_symlink() or path.is_mount() or path.samefile("."):
             what = "a link, a mount point or the current directory"
-            raise InputError(f"{path} is {what}. Name a new directory inside it.")
+            raise InputError(f"{path} is {what}. Choose a new directory inside it.")
         return
     if path.exists() or path.is_symlink():
-        raise InputError(f"{path} exists and is not an empty directory. Name another output.")
+        raise InputError(f"{path} exists and is not an empty directory. Choose another output.")
 
 
 @contextmanager
@@ -222,7 +222,7 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
             raise InputError(f"{folder} is in use by {by}. Wait for it or stop it.") from None
         # `nmt prepare` removes the lock of a directory in which it leaves nothing
         if not path.exists() or not os.path.samestat(path.stat(), os.fstat(descriptor)):
-            raise InputError(f"{folder} was in use by another process. Start this again.")
+            raise InputError(f"{folder} was in use by another process. Run the command again.")
         stack.callback(os.ftruncate, descriptor, 0)
         holder = f"{purpose}, process {os.getpid()} on {socket.gethostname()}\n".encode()
         with suppress(OSError):  # the text is only for messages

@@ -83,7 +83,9 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     try:
         content = json.loads(small_file(path, _MAX_BYTES))
     except FileNotFoundError:
-        raise NoModelError(f"{folder} has no {name}: not a complete {kind} directory.") from None
+        raise NoModelError(
+            f"{folder} has no {name}, so it is not a complete {kind} directory."
+        ) from None
     except OSError as error:
         raise of_system(error) from None
     except (InputError, ValueError, RecursionError):
@@ -95,8 +97,8 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
         raise damaged
     if version > FORMAT_VERSION:
         raise NewerFormatError(
-            f"{path} has format version {version}; this nmt reads up to {FORMAT_VERSION}. "
-            "Update nmt."
+            f"{path} has format version {version}; this version of nmt reads up to "
+            f"{FORMAT_VERSION}. Update nmt."
         )
     own = value_hash({key: value for key, value in content.items() if key != "sha256"})
     if content.get("sha256") != own:

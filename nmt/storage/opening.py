@@ -97,7 +97,7 @@ def small_file(path: Path, at_most: int) -> bytes:
     with path.open("rb") as file:
         data = file.read(at_most + 1)
     if len(data) > at_most:
-        raise InputError(f"{path} is larger than {at_most:,} bytes. Name the right file.")
+        raise InputError(f"{path} is larger than {at_most:,} bytes. Check the path.")
     return data
 
 

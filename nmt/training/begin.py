@@ -151,7 +151,7 @@ def _refuse_other_data(directory: RunDirectory, hashes: dict[str, str]) -> None:
     for key, value in hashes.items() if directory.models() else ():
         if former[key] != value:
             raise NoModelError(
-                f"The prepared data are not those that the run was trained on: {key} is {value}, "
+                f"The prepared data is not the data that the run was trained on: {key} is {value}, "
                 f"but {former[key]} in {directory.data_manifest}. Restore the data, or name "
                 "another training.run_directory."
             )
@@ -173,7 +173,7 @@ def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
 def _refuse_different(ranks: Ranks, value: object, name: str) -> None:
     """Raises InputError unless all ranks have the same value; each may have its own disk."""
     if any(other != value for other in ranks.gather(value)):
-        raise InputError(f"Ranks see different {name}. Use one file system for all.")
+        raise InputError(f"Ranks have different {name}. Use one file system for all machines.")
 
 
 def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
@@ -227,5 +227,5 @@ def _warn_of_other_languages(initial: Data, own: Data, origin: str, note: Note) 
     if theirs != ours:
         note(
             f"nmt: warning: Model {origin} (training.initialize_from) translates {theirs}, but is "
-            f"fine-tuned on {ours}. Name another model if that is not intended."
+            f"fine-tuned on {ours}. Choose another model if that is not intended."
         )

@@ -54,7 +54,9 @@ def _finished(
         run.directory, wanted, log.note, settings.checkpoint_every, step
     )
     if not sound:
-        raise NoModelError(f"{run.directory} has no valid checkpoint to average. Train on.")
+        raise NoModelError(
+            f"{run.directory} has no valid checkpoint to average. Continue the training."
+        )
     warnings = too_few(len(sound), wanted, run.directory)
     weights, result = _averaged(training, sound, stop, step)
     if result and settings.finished_model == "better" and best.beats(result.facts, by):

@@ -116,7 +116,8 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
         found.append(
             f"The model in {run.path} has learned next to nothing: its validation nll is "
             f"{mean['nll']:.3f}, that of guessing by token frequencies {mean['unigram_nll']:.3f}. "
-            "Train on. If the loss did not fall, lower the learning rate or the dropout, and check "
+            "Continue the training. If the loss did not fall, lower the learning rate or the "
+            "dropout, and check "
             "that line i of the target files translates line i of the source files."
         )
     elif best.step is not None and best.beats(mean, by):

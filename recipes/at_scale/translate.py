@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     for file in files:
         _check(file, job.column)
     if not files:
-        raise InputError(f"{job.source} has no .parquet files. Name another directory.")
+        raise InputError(f"{job.source} has no .parquet files. Choose another directory.")
     job.output.mkdir(parents=True, exist_ok=True)
     missing = [file for file in files if not (job.output / file.name).exists()]
     if len(missing) < len(files):
@@ -100,10 +100,10 @@ def _check(file: Path, column: str) -> None:
         names = parquet.read_schema(file).names
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"{file} is not a Parquet file ({reason}). Name another.") from None
+        raise InputError(f"{file} is not a Parquet file ({reason}). Choose another.") from None
     if column not in names:
         raise InputError(
-            f"{file} has no column {column}. Name one of its columns by --column: "
+            f"{file} has no column {column}. Choose one of its columns by --column: "
             f"{', '.join(names)}."
         )
     if "translation" in names:

@@ -74,7 +74,7 @@ def of_model(path: Path) -> list[tuple[str, int, Draw]]:
     translator = Translator.load(path, precision="fp32")
     pairs = test_pairs(translator)
     if not pairs:
-        raise InputError(f"{path} has no demo test set. Name a run of configs/demo.yaml.")
+        raise InputError(f"{path} has no demo test set. Specify a run of configs/demo.yaml.")
     return [
         ("beyond", 2, partial(positions.draw_beyond, translator, pairs)),
         ("embeddings", 1, partial(embeddings.draw_embeddings, translator)),

@@ -112,7 +112,7 @@ def _train(
     timed = batches[WARM_UP:]
     seconds = clock.times([partial(work, batch) for batch in timed])
     if not all(map(math.isfinite, losses)):
-        raise InputError(f"{module.__name__} has a loss of {losses}. Its speed means nothing.")
+        raise InputError(f"{module.__name__} has a loss of {losses}. Its speed is not comparable.")
     amount = sum(batch.target_tokens for batch in timed)
     return {"training": _result(amount, seconds) | {"losses": [losses[0], losses[-1]]}}
 

@@ -72,7 +72,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     changes = {row: _changes(base, load(path, overrides)) for row, path in paths.items()}
     for name in ("validation", "test"):  # check before hours of training
         if not getattr(base.data, name):
-            raise InputError(f"The row base has no data.{name}, which is measured. Set it.")
+            raise InputError(
+                f"The row base has no data.{name}, which is needed to measure the models. Set it."
+            )
     prepare(base, note=say)
     results: list[Result] = []
     runs = [(row, seed) for seed in arguments.seeds for row in rows]
@@ -135,7 +137,7 @@ def _finished(run: Path, config: Config, minutes: float) -> Result | None:
     for key, (old, new) in differences(load(RunDirectory(run).config), config).items():
         if key not in ("training.max_steps", "training.run_directory"):
             raise InputError(
-                f"{key} is {new}, but run {run} was trained with {old}. Name another --output."
+                f"{key} is {new}, but run {run} was trained with {old}. Choose another --output."
             )
     return result
 

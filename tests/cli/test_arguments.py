@@ -213,7 +213,7 @@ def test_a_setting_taken_for_an_option(words: str, message: str, capsys):
 
 def test_a_file_without_its_option_is_told_where_it_goes(capsys):
     assert main(["translate", "runs/demo", "news.en"]) == 2
-    assert "Name a file as --input news.en" in (capsys.readouterr().err)
+    assert "Specify a file as --input news.en" in (capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("value", ["-0.1", "100.1", "1e308", "nan", "inf", "x"])

@@ -462,7 +462,7 @@ def test_weights_that_do_not_fit_the_configuration(capsys, model: Path, tmp_path
     manifest.write(copy, "model", {key: content[key] for key in kept})
     status, lines = refused(capsys, "translate", copy)
     assert status == 3
-    assert "has shape (64,), but the configuration asks for (65,)" in lines[0]
+    assert "has shape (64,), but the configuration requires (65,)" in lines[0]
 
 
 def test_output_mistakes(capsys, model: Path, tmp_path: Path):

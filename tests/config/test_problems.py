@@ -117,7 +117,7 @@ def test_settings_that_conflict_are_told_with_the_places_of_both(tmp_path: Path)
     [line] = problems(above, *changes, "training.run_directory=data/x/train")
     assert line.startswith(f"overrides and {path}:2: ")
     [line] = problems(above, *changes[:1])
-    assert f"{path}:16: training.early_stopping needs data.validation" in line
+    assert f"{path}:16: training.early_stopping requires data.validation" in line
     [line] = problems(above, *changes, "model.d_model=7")
     assert line.startswith("overrides: ") and "but is 7" in line
 

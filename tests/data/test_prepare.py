@@ -358,7 +358,7 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
         run(changed)
     with pytest.raises(InputError) as caught:
         PreparedData.of(changed)
-    assert f"and {tmp_path}/run was trained on it. Name another" in str(caught.value)
+    assert f"and {tmp_path}/run was trained on it. Choose another" in str(caught.value)
     [note] = (tmp_path / "data" / ".used-by").iterdir()
     content = note.read_bytes()
     note.write_bytes(content[:-9])

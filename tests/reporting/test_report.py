@@ -310,7 +310,7 @@ def test_odd_facts_of_a_model_spoil_no_page(run: Path, changes: dict):
         ([""], "page.html", "not a run directory"),
         (["run"], "no/page.html", "/no for --output does not exist"),
         (["run"], "run", "run is a directory"),
-        (["run"], "page.pdf", "Name a .html file"),
+        (["run"], "page.pdf", "must end in .html"),
     ],
 )
 def test_wrong_arguments_are_one_line(run: Path, capsys, runs, output, found):

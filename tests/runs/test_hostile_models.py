@@ -169,7 +169,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
         ("tensor extra has shape (1,), but the conf", tensors({"extra": torch.zeros(1)})),
         (f"tensor {biased} has shape none", tensors({biased: None})),
         (f"tensor {biased} has shape (1, ", tensors({biased: weights[biased][None]})),
-        ("has shape none, but the configuration asks for", sparse_file),
+        ("has shape none, but the configuration requires", sparse_file),
         ("not a regular file", no_file),
         ("not a regular file", endless),
         ("model.d_model must be", config("d_model: 32", "d_model: 1000000000")),
@@ -331,7 +331,9 @@ def test_r30_a_newer_format_stops_and_names_both_versions(
     version: int,
 ):
     """No older checkpoint or finished model is used instead."""
-    expected = f"format version {version}; this nmt reads up to {manifest.FORMAT_VERSION}"
+    expected = (
+        f"format version {version}; this version of nmt reads up to {manifest.FORMAT_VERSION}"
+    )
     run = tmp_path / "run"
     for step in (1, 2):
         save_step(run, step, config, files, hashes)
@@ -357,7 +359,7 @@ def test_r30_newer_data(settings, tiny_data: Path, tmp_path: Path, capsys):
     for command in ("train", "prepare"):
         assert main([command, str(tmp_path / "config.yaml")]) == 2
         [line] = capsys.readouterr().err.splitlines()
-        assert "format version 7; this nmt reads up to 1" in line
+        assert "format version 7; this version of nmt reads up to 1" in line
     with pytest.raises(NoModelError, match=r"manifest\.json is damaged"):
         manifest.rewrite(tmp_path / "data", content | {"format_version": 0})
         manifest.read(tmp_path / "data", "data")

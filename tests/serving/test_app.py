@@ -151,7 +151,7 @@ WRONG = [
     (b"", "body"), (b"{", "body"), (b"\xff\xfe\xfa", "body"), (b"[" * 100_000, "body"),
     (b"1" * 10_000, "body"), (b'{"text": "\xe4"}', "body"), ([], "valid"),
     ({"text": 1}, "text must be a string"), ({"text": "a", "texts": ["a"]}, "either"),
-    ({}, "Give either text or texts"),
+    ({}, "Specify either text or texts"),
     ({"text": "a", "bean": 3}, "Unknown field 'bean'"), ({"text": "a", "beam": 0}, "beam: "),
     ({"text": "a", "beam": 17}, "beam must be at most 16"),
     ({"text": "a", "beam": True}, "beam must be"),

@@ -172,7 +172,7 @@ def test_an_empty_folder_that_cannot_be_replaced_is_refused_at_once(tmp_path: Pa
     (tmp_path / "link").symlink_to("empty")
     monkeypatch.chdir(tmp_path / "empty")
     for path in (tmp_path / "link", tmp_path / "empty", Path()):
-        with pytest.raises(InputError, match="Name a new directory inside it"):
+        with pytest.raises(InputError, match="Choose a new directory inside it"):
             atomic.refuse_existing(path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "empty")

@@ -89,7 +89,9 @@ def test_a_run_that_learns_nothing_says_so(settings, capsys):
         r"^validation at step 2: .*next to nothing learned yet.* nll 4\.\d+\)$", said, re.M
     )
     warning = re.search(
-        r"^nmt: warning: (The model in .* has learned next to nothing.*Train on.*)$", said, re.M
+        r"^nmt: warning: (The model in .* has learned next to nothing.*Continue the training.*)$",
+        said,
+        re.M,
     )
     assert warning
     assert manifest.read(directory / "model", "model")["warnings"] == [warning[1]]

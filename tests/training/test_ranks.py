@@ -148,7 +148,7 @@ def test_ranks_that_see_different_files_are_told(settings, monkeypatch, name: st
         return [seen, None] if isinstance(seen, dict) == (name == "data") else [seen]
 
     monkeypatch.setattr(Ranks, "gather", gather)
-    with pytest.raises(InputError, match=f"Ranks see different {name} .* Use one file system"):
+    with pytest.raises(InputError, match=f"Ranks have different {name} .* Use one file system"):
         run(settings())
 
 

@@ -207,7 +207,7 @@ def test_other_data_are_refused_before_anything_of_the_run_is_replaced(
     before = files(run)
     manifest.rewrite(data, manifest.read(data, "data") | {"data_sha256": "0" * 64})
     status, said = trained(config)
-    assert status == 3 and said[-1].startswith("nmt: error: The prepared data are not those")
+    assert status == 3 and said[-1].startswith("nmt: error: The prepared data is not the data")
     assert files(run) == before
     for folder in (run / "model", run / "checkpoints"):
         shutil.rmtree(folder)

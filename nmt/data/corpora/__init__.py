@@ -61,7 +61,7 @@ def _nonempty(corpus: Corpus, items: Iterator[T]) -> Iterator[T]:
     for item in items:
         yield item
     if item is None:
-        raise InputError(f"Corpus {describe(corpus)} has no sentence pairs. Name another.")
+        raise InputError(f"Corpus {describe(corpus)} has no sentence pairs. Choose another.")
 
 
 def with_prefix(prefix: str | None, source: str) -> str:

@@ -43,7 +43,9 @@ def pair_of(row: Mapping[str, Any], where: str) -> TextPair:
 def _text(row: Mapping[str, Any], column: str, where: str) -> str:
     value = row[column]
     if value is not None and not isinstance(value, str):
-        raise InputError(f"The {column} in {where} is not text. Correct it, or {column}{_SUFFIX}.")
+        raise InputError(
+            f"The {column} in {where} is not text. Correct it, or choose another {column}{_SUFFIX}."
+        )
     return value or ""  # null: an empty side, which cleaning drops and counts
 
 
@@ -57,7 +59,7 @@ def _number(row: Mapping[str, Any], column: str, where: str) -> float:
     if not 0 <= number <= float(np.finfo(np.float32).max):
         raise InputError(
             f"The {column} in {where} is {value!r:.60}, not a finite number of at least 0. Correct "
-            f"it, or {column}{_SUFFIX}."
+            f"it, or choose another {column}{_SUFFIX}."
         )
     return float(np.float32(number))
 
@@ -89,13 +91,13 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
         matching = [(path, kind) for path, kind in found if ".".join(path) == dotted]
         if not matching:
             known = ", ".join(".".join(path) for path, _ in found)
-            raise InputError(f"{where} has no column {dotted}. Name one of its columns: {known}")
+            raise InputError(f"{where} has no column {dotted}. Choose one of its columns: {known}")
         path, kind = matching[0]
         if len(matching) > 1 or schema.names.count(path[0]) > 1:
             raise InputError(f"{where} has two columns named {dotted}. Rename one of them.")
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if column in _SENTENCES and not is_text:
-            raise InputError(f"Column {dotted} of {where} is {kind}. Name a column of text.")
+            raise InputError(f"Column {dotted} of {where} is {kind}. Specify a column of text.")
         paths[column] = path
     return paths
 

@@ -84,7 +84,7 @@ def _load(settings: config.Hub) -> Any:
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
         hint, kind = "Correct the entry.", InputError
         if isinstance(error, ConnectionError):
-            hint, kind = "Check the network, or name a local folder.", StorageError
+            hint, kind = "Check the network, or specify a local folder.", StorageError
         elif any(map(_is_of_storage, (error, error.__cause__))):
             hint, kind = "Free disk space, or allow access.", StorageError
         raise kind(f"Cannot load {_where(settings)}: {reason}. {hint}") from None

@@ -21,7 +21,7 @@ class Text(Kind):
         for path in map(Path, self.paths(settings)):
             counts.append(count_lines(path))
             if counts[-1] == 0:
-                raise InputError(f"{path} is empty. Name a file with text.")
+                raise InputError(f"{path} is empty. Specify a file with text.")
         if counts[0] != counts[1]:
             raise InputError(
                 f"{settings.source} has {count(counts[0], 'line')}, but {settings.target} has "

@@ -44,7 +44,7 @@ def learn_vocabulary(job: Job, note: Note) -> None:
             theirs, ours = (" ".join(of) or "none" for of in (tokenizer.symbols, settings.symbols))
             raise InputError(
                 f"tokenizer.symbols is {ours}, but the given tokenizer {given} has {theirs}. "
-                "Set tokenizer.symbols to the same."
+                "Set tokenizer.symbols to the same symbols."
             )
         found = tokenizer.vocabulary_size
         if found != size:
