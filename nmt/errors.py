@@ -188,8 +188,8 @@ def naming(what: str) -> Iterator[None]:
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether memory ran out, on the host or on a GPU.
 
-    Recognizes `torch.OutOfMemoryError` by its name, so that torch is not imported. Memory that CUDA
-    and its libraries fail to allocate for themselves gives a RuntimeError.
+    Recognizes `torch.OutOfMemoryError` by its name, so that torch is not imported. If CUDA or its
+    libraries fail to allocate memory for themselves, torch raises a RuntimeError.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True

@@ -21,10 +21,9 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in REPORTED:
-                texts = [_text(each) for each in node.args]
-                for text, values in zip(texts, (node.args[i + 1 :] for i in range(len(texts)))):
-                    if " " in text:
-                        for value in values:
+                for i, argument in enumerate(node.args):
+                    if " " in (text := _text(argument)):
+                        for value in node.args[i + 1 :]:
                             text = text.replace("{}", f"{{{ast.unparse(value)}}}", 1)
                         yield node.lineno, text
 

@@ -35,8 +35,9 @@ def run_script(name: str, main: Callable[[], None]) -> None:
 def must_not_be_torn_down() -> bool:
     """Returns whether this process is a rank of a distributed run that has failed.
 
-    Its process groups and its GPU may wait for a lost rank forever, and so would the interpreter
-    when it destroys them. After its last output, such a process must end by `os._exit`.
+    The process groups and the GPU of such a process may wait for a lost rank forever, and the
+    interpreter would wait when it destroys them. After its last output the process must therefore
+    end by `os._exit`.
     """
     distributed = sys.modules.get("torch.distributed")
     return bool(distributed and distributed.is_available() and distributed.is_initialized())

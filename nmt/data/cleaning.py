@@ -147,7 +147,7 @@ def pair_hash(source: str, target: str) -> int:
 
 
 def first_occurrences(hashes: np.ndarray) -> np.ndarray:
-    """Returns which entries are the first with their value.
+    """Returns which entries are the first occurrence of their value.
 
     Processes a sixteenth of the values at a time, so that it needs only about 6 bytes per entry
     besides the two arrays.

@@ -120,7 +120,7 @@ class Plan:
         permutations of the shard's n pairs, so that with weight 1 every pair occurs once.
 
         Returns:
-            (pairs,) indices into the shard, perhaps none.
+            (pairs,) indices into the shard; the array may be empty.
         """
         size, weight = len(self.shards[number]), self.shards[number].weight
         begin, end = round(epoch * weight * size), round((epoch + 1) * weight * size)

@@ -34,7 +34,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation of a text, perhaps joined from the translations of several parts."""
+    """A translation of a text, which may be joined from the translations of several parts."""
 
     text: str  # one line, without tabs
     score: float  # log_probability / length penalty; summed over the parts

@@ -118,13 +118,13 @@ def _words(phrase: NounPhrase, english_word: str, german_word: str, case: str) -
 
 
 def location(phrase: NounPhrase) -> Words:
-    """Returns where something is: in the kitchen, at the station."""
+    """Returns the place of something: in the kitchen, at the station."""
     noun = phrase.noun
     return _words(phrase, noun.english_location, noun.german_location, "dat")
 
 
 def direction(phrase: NounPhrase) -> Words:
-    """Returns where somebody goes: to the kitchen (in die Küche), to the station (zum Bahnhof)."""
+    """Returns the goal of a movement: to the kitchen (in die Küche), to the station (zum Bahnhof)."""
     german_word = phrase.noun.german_direction
     return _words(phrase, "to", german_word, "dat" if german_word == "zu" else "acc")
 

@@ -51,8 +51,8 @@ adverbials.tsv
     front: comma, if English has one after it at the beginning of a sentence.
 
 other_words.tsv
-    english, german, kind: number, ordinal, month, weekday, or dictionary for words that only the
-        word-for-word baseline looks up, such as pronouns.
+    english, german: the word in both languages. kind: number, ordinal, month, weekday, or
+        dictionary (words such as pronouns, which only the word-for-word baseline looks up).
 """
 
 from collections.abc import Iterator

@@ -63,7 +63,7 @@ class View:
 
 @dataclass(frozen=True)
 class Chart:
-    """A quantity in all runs."""
+    """The values of one quantity in all runs."""
 
     title: str
     unit: str

@@ -46,7 +46,9 @@ class Run:
     training: list[Shard]
     validation: list[Shard]
     verify: Callable[[Shard], None]  # checks a training shard before its first use
-    files: dict[str, bytes]  # tokenizer, perhaps a shortlist; written to each checkpoint and model
+    files: dict[
+        str, bytes
+    ]  # tokenizer and, if configured, shortlist; written to each checkpoint and model
     facts: dict[str, Any]  # keys of each manifest: hashes of tokenizer and data, `target_symbols`
 
     @property
@@ -98,7 +100,7 @@ def be_deterministic(wanted: bool) -> None:
 
 
 def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
-    """Opens data and directory of a run; the main process, which holds the lock, goes first.
+    """Opens the data and the directory of a run, on the main process before all other ranks.
 
     Args:
         note: Called if a run without a checkpoint starts over with other settings.

@@ -126,8 +126,8 @@ def optimizer_step(
     gradient does not depend on the number of slots.
 
     Args:
-        module: `loss_module`, perhaps wrapped for several ranks.
-        slots: (number of the slot in the step, its tensors), in order.
+        module: the loss module, wrapped in DistributedDataParallel if there are several ranks.
+        slots: pairs of a slot's number in the step and its tensors, in order.
         divisor: the divisor of the whole step's loss, see `StepPlan.loss_divisor`.
         requests: see `StepResult`.
 
