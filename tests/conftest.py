@@ -1,11 +1,11 @@
-"""What several tests need: a small prepared data set, a small configuration, one thread, no GPU."""
+"""Fixtures of several tests: small prepared data, a small configuration, one thread, no GPU."""
 
 import os
 
 # before torch is imported, here and in children
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("NMT_TESTS_GPUS", os.environ.get("CUDA_VISIBLE_DEVICES", "all"))
-os.environ["CUDA_VISIBLE_DEVICES"] = ""  # only what `tests.gpus` starts sees them
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # only processes that `tests.gpus` starts have visible GPUs
 
 from collections.abc import Callable
 from functools import partial
@@ -23,7 +23,7 @@ from tests.tiny import tiny_settings
 
 Settings = Callable[..., Config]
 
-# a slow moment of the machine is no failure, and what fails fails for everybody
+# no deadlines, because the machine may be slow; the same examples on every machine
 hypothesis_settings.register_profile(
     "unhurried", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -32,7 +32,9 @@ hypothesis_settings.load_profile("unhurried")
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Tiny matrices on many threads are slow where other processes want the cores."""
+    """Uses one thread, because tiny matrices on many threads are slow if other processes use the
+    cores.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -41,8 +43,9 @@ def one_thread():
 
 @pytest.fixture(scope="session", autouse=True)
 def one_process():
-    """Data are prepared in the test's own process where it asks for no number: to start others
-    takes longer than all that they would do."""
+    """Prepares data in the test's process by default, because starting other processes takes
+    longer.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "default_processes", lambda: 1)
         yield
@@ -58,7 +61,8 @@ def tiny_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def make_settings(data: Path, folder: Path, **changes) -> Config:
-    """A configuration on the prepared data in `data`, its run in `folder`.
+    """Returns a configuration that uses the prepared data in `data` and the run directory in
+    `folder`.
 
     Keyword arguments are dotted keys with two underscores for the dot: training__max_steps=3.
     """
@@ -76,8 +80,9 @@ def settings(tiny_data: Path, tmp_path: Path) -> Settings:
     return partial(make_settings, tiny_data, tmp_path)
 
 
-# Those that take more than some four seconds, the longest first: a worker is given whole files, and
-# the last ones must be short for all workers to end together. pytest --durations=0 tells.
+# Files that take more than about four seconds, the longest first. A worker gets whole files, so the
+# last ones must be short if all workers are to end together. `pytest --durations=0` lists
+# durations.
 _LONG = [
     "test_ranks.py", "test_faults.py", "test_simulated_gpu.py", "test_cli.py", "test_train.py",
     "test_documents.py",

@@ -1,4 +1,4 @@
-"""What stands for a disk without room."""
+"""Simulates a full disk."""
 
 import resource
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_disk(room: int) -> Iterator[None]:
-    """No file of this process may be larger: the limit stands for a disk's end."""
+    """Limits the size of this process's files, to simulate a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
     try:

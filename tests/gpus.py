@@ -1,7 +1,7 @@
-"""The GPUs of the machine, which `conftest` hides from all processes but those started with these.
+"""Makes the GPUs of the machine visible to chosen processes; `conftest` hides them from all others.
 
-Otherwise every test would run there, several workers at once, and tests of several ranks would fail
-where there are fewer GPUs.
+Otherwise every test would run on a GPU, with several workers at once, and tests of several ranks
+would fail on machines with fewer GPUs.
 """
 
 import os
@@ -11,19 +11,19 @@ from functools import cache
 
 
 def environment() -> dict[str, str]:
-    """The environment of a process that sees the GPUs, as the caller of pytest would."""
+    """Returns the environment of a process with visible GPUs."""
     found = dict(os.environ)
     del found["CUDA_VISIBLE_DEVICES"]
     visible = found.pop("NMT_TESTS_GPUS")
     if visible != "all":
         found["CUDA_VISIBLE_DEVICES"] = visible
-    # asks for GPUs without beginning to use one, after which a process must not fork
+    # counts GPUs without initializing CUDA, after which a process must not fork
     return found | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
 
 
 @cache
 def count() -> int:
-    """The number of GPUs that a process in that environment sees."""
+    """Returns the number of GPUs that are visible in that environment."""
     import torch  # not before `conftest` has set the number of threads
 
     if torch.version.cuda is None and torch.version.hip is None:

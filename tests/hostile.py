@@ -1,4 +1,4 @@
-"""What comes from people who mean harm, or from files that are not what they should be."""
+"""Generates hostile or corrupted input."""
 
 import os
 import random
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Canary:
-    """What a pickle may do when it is loaded."""
+    """An object whose pickle runs code when it is loaded."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -16,7 +16,7 @@ class Canary:
 
 
 def fuzzed_lines(n: int, seed: int, longest: int = 25_000) -> list[bytes]:
-    """Lines of every kind without their ends, half of them strange, none longer than `longest`."""
+    """Returns random lines without line ends, half of them unusual, none longer than `longest`."""
     rng = random.Random(seed)
     few = min(20, longest // 10)
     planes = [(0, 0x7F), (0x80, 0x7FF), (0x800, 0xD7FF), (0xE000, 0xFFFF), (0x10000, 0x10FFFF)]

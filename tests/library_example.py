@@ -1,4 +1,4 @@
-"""How a program uses nmt: run by test_library.py, and checked by mypy as strictly as it can."""
+"""A program that uses nmt: run by test_library.py, and checked by mypy in strict mode."""
 
 from collections.abc import Iterator, Sequence
 from typing import assert_type
@@ -7,7 +7,7 @@ from nmt import Attention, NextToken, ScoredTranslation, SearchOptions, Translat
 
 
 def use(model: str, texts: Sequence[str]) -> list[str]:
-    """The translations of texts, after everything else that can be asked for."""
+    """Returns the translations of texts, after calling all other functions of the library."""
     translator = Translator.load(model, device="cpu")
     one = assert_type(translator.translate(texts[0], beam=3, n_best=3), Translation)
     assert_type(one.alternatives, list[Translation])

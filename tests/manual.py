@@ -1,4 +1,4 @@
-"""The commands that README and recipes tell a reader to type, as they stand there."""
+"""Reads the commands that README, docs and recipes tell a reader to type."""
 
 import ast
 import difflib
@@ -23,12 +23,12 @@ _NOT_RUN = re.compile(r"<!-- not run: (.+) -->\n+\Z")  # before a block; a reade
 
 @dataclass(frozen=True)
 class Command:
-    """What a reader types: one line, those that end in a backslash joined, or a Python block."""
+    """A command line (with its continuation lines joined), or a Python block."""
 
     where: str  # document:line
     text: str
-    is_block: bool  # else it stands within a sentence, perhaps with words such as MODEL in it
-    not_run: str = ""  # why no test can run it, as the document says
+    is_block: bool  # otherwise it is within a sentence, possibly with placeholders such as MODEL
+    not_run: str = ""  # the document's reason why no test can run it
     is_python: bool = False
 
     @property
@@ -37,15 +37,15 @@ class Command:
 
 
 def nearest(word: str) -> str | None:
-    """The program that is meant, perhaps misspelt."""
+    """Returns the program whose name is most similar to a word, if any is."""
     return next(iter(difflib.get_close_matches(word, PROGRAMS, n=1, cutoff=0.7)), None)
 
 
 def commands(document: Path) -> list[Command]:
-    """All blocks of commands and of Python, and all code in sentences that begins with a program.
+    """Returns all blocks of commands and of Python, and all inline code that begins with a program.
 
-    A block in which no line begins with a program, nor with what may be meant for one, shows what
-    is printed, or a formula.
+    A block in which no line begins with a program, or with a similar word, shows output or a
+    formula.
     """
     text, name = document.read_text(encoding="utf-8"), str(document.relative_to(ROOT))
     found: list[tuple[int, Command]] = []
@@ -80,7 +80,7 @@ def commands(document: Path) -> list[Command]:
 
 
 def yaml_files(document: Path) -> dict[str, str]:
-    """The YAML blocks of a document, each by the name that stands last in the text before it."""
+    """Returns the YAML blocks of a document, by the last file name in the text before each."""
     text = document.read_text(encoding="utf-8")
     found = {}
     for match in _FENCED.finditer(text):
@@ -91,7 +91,7 @@ def yaml_files(document: Path) -> dict[str, str]:
 
 
 def broken_links(document: Path) -> list[str]:
-    """Relative links to what is not there, a file or a heading of a page."""
+    """Returns the relative links whose file or heading does not exist."""
     text = document.read_text(encoding="utf-8")
     found = []
     for link in re.findall(r"\]\(([^)]+)\)", text):
@@ -105,19 +105,19 @@ def broken_links(document: Path) -> list[str]:
 
 
 def _anchors(document: Path) -> set[str]:
-    """The names by which headings are linked to."""
+    """Returns the anchors of all headings."""
     headings = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", each.lower()).replace(" ", "-") for each in headings}
 
 
 def messages(document: Path) -> list[str]:
-    """The errors and warnings that a document quotes in blocks, without `nmt: error:`."""
+    """Returns the errors and warnings that a document quotes in blocks, without `nmt: error:`."""
     text = document.read_text(encoding="utf-8")
     return re.findall(r"^ *nmt: (?:error|warning): (.+)$", text, re.MULTILINE)
 
 
 def what_the_code_says() -> list[re.Pattern[str]]:
-    """All texts in the code, as the beginning or end of a message; what is filled in may differ."""
+    """Returns a pattern per text in the code; it matches the beginning or end of a message."""
     found = []
     for path in (ROOT / "nmt").rglob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
@@ -129,12 +129,12 @@ def what_the_code_says() -> list[re.Pattern[str]]:
             # "{problem}, {remedy}" would fit any message
             if sum(map(len, fixed)) >= 15:
                 pattern = ".+".join(map(re.escape, fixed)).removeprefix("nmt:\\ warning:\\ ")
-                found.append(re.compile(f"^{pattern}|{pattern}$"))  # of either end of a message
+                found.append(re.compile(f"^{pattern}|{pattern}$"))  # at either end
     return found
 
 
 def _fixed_parts(node: ast.AST) -> Iterator[str]:
-    """The text between what is filled in, by an f-string or later by braces."""
+    """Yields the text between the values that are filled in, by an f-string or by braces."""
     match node:
         case ast.Constant(value=str(text)):
             yield from re.split(r"\{\w*\}", text)

@@ -1,4 +1,4 @@
-"""An HTML page as tests read it."""
+"""Parses an HTML page for tests."""
 
 import json
 import re
@@ -8,7 +8,7 @@ VOID = {"meta", "input", "br", "path"}
 
 
 class Page(HTMLParser):
-    """What a test asks of a page."""
+    """The parts of a page that tests check."""
 
     def __init__(self, html: str):
         super().__init__()
@@ -41,7 +41,7 @@ class Page(HTMLParser):
 
     @property
     def rows(self) -> list[list[str]]:
-        """Cells of all table rows, by their text."""
+        """Returns the cells of all table rows."""
         html = self.rawdata_of_body
         rows = re.findall(r"<tr>(.*?)</tr>", html, re.S)
         return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S) for row in rows]
@@ -58,6 +58,6 @@ class Page(HTMLParser):
 
     @property
     def data(self) -> str:
-        """The content of the JSON script."""
+        """Returns the content of the JSON script."""
         scripts = [attributes for tag, attributes in self.tags if tag == "script"]
         return self.texts["script"][scripts.index({"type": "application/json"})]

@@ -1,7 +1,7 @@
-"""What stands for a GPU on a CPU: graphs on recorded addresses, and each thread's current device.
+"""Emulates a GPU on a CPU: graphs on recorded addresses, and the current device of each thread.
 
-A graph repeats the operations of its capture on the memory that they had then, as a real one does:
-no Python runs again, and what has been freed since is an error.
+Like a real CUDA graph, a graph repeats the captured operations on the same memory, without running
+Python again. It is an error if some of that memory was freed.
 """
 
 import threading
@@ -18,12 +18,12 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-OWN = 1  # the device of models here; that of a new thread is 0
+OWN = 1  # the device of the models; a new thread's current device is 0
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a tensor was."""
+    """The place of a tensor in memory."""
 
     storage: int
     address: int
@@ -38,13 +38,13 @@ class Place:
 
 
 class Recording(TorchDispatchMode):
-    """The operations of a block, which can be repeated."""
+    """Records the operations of a block and can repeat them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.operations: list[tuple[Any, Any, Any, Any]] = []
-        self.own: dict[int, torch.UntypedStorage] = {}  # made in the block
-        self.others: dict[int, StorageWeakRef] = {}  # which a graph does not keep alive
+        self.own: dict[int, torch.UntypedStorage] = {}  # created in the block
+        self.others: dict[int, StorageWeakRef] = {}  # not kept alive by a graph
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -94,11 +94,13 @@ def _is_place(leaf: object) -> bool:
 
 @dataclass
 class Gpu:
-    """What was done on which device: (what, device), and how much memory is said to be free."""
+    """Records operations with their devices, and sets the amount of memory that is reported as
+    free.
+    """
 
     calls: list[tuple[str, int]] = field(default_factory=list)
     free: int = 1 << 40
-    pools: set[int] = field(default_factory=set)  # of memory, in which graphs were captured
+    pools: set[int] = field(default_factory=set)  # memory pools in which graphs were captured
 
     def count(self, what: str) -> int:
         return sum(name == what for name, _ in self.calls)
@@ -109,7 +111,7 @@ class Gpu:
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch) -> Gpu:
-    """Has a CPU treated as a GPU wherever models decode."""
+    """Makes decoding treat a CPU as a GPU."""
     gpu, thread = Gpu(), threading.local()
 
     def number(device: object) -> int:

@@ -1,4 +1,4 @@
-"""The order of rooms, and what must never stand in the tree."""
+"""The order of packages, and what the source must never contain."""
 
 import ast
 import subprocess
@@ -14,7 +14,7 @@ from nmt.storage import names
 from nmt.storage.atomic import PREFIX
 
 ROOT = Path(nmt.__file__).parent
-# Data flows downwards: a module imports from its own room and from rooms above it.
+# A module may import only from its own row and from rows above it.
 ROOMS = [
     "errors", "paper", "signals", "processes", "storage", "config", "model", "cpu_memory",
     "demo_language", "data", "runs", "decoding", "documents", "translator", "lines", "evaluation",
@@ -34,7 +34,7 @@ def room_of(path: Path) -> str:
 
 
 def imported_rooms(path: Path) -> set[str]:
-    """Rooms whose names a module imports, wherever in it; `if TYPE_CHECKING` counts too."""
+    """Returns the packages that a module imports anywhere, also under `if TYPE_CHECKING`."""
     found = set()
     for node in ast.walk(tree_of(path)):
         names = []
@@ -62,7 +62,7 @@ def test_the_demo_language_imports_nothing_of_nmt():
 
 
 def test_what_the_paper_states_needs_nothing():
-    """Not even what is installed."""
+    """It imports nothing, not even installed packages."""
     tree = tree_of(ROOT / "paper.py")
     names = [
         alias.name
@@ -80,14 +80,14 @@ def test_every_room_is_listed():
 
 
 def file_of(name: str) -> Path:
-    """Where a module or package would lie; the package's own file, with the names it offers."""
+    """Returns the file of a module or package; for a package its `__init__.py`."""
     path = ROOT.parent / name.replace(".", "/")
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
 @cache
 def imported_modules(path: Path) -> set[Path]:
-    """Files of ours that a module imports, wherever in it; `if TYPE_CHECKING` counts too."""
+    """Returns the files of nmt that a module imports anywhere, also under `if TYPE_CHECKING`."""
     found = set()
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
@@ -111,12 +111,12 @@ OWNERS = {
     "data",
     "runs",
     "export",
-}  # of what lies in runs and in prepared data
+}  # names of files in runs and in prepared data
 
 
 def test_files_are_named_once_and_by_their_owners_alone():
     known = {*names.IN_RUN, *names.IN_DATA, names.WEIGHTS, names.OPTIMIZER, PREFIX}
-    known -= {"model", "train", "validation"}  # words of other meanings, too
+    known -= {"model", "train", "validation"}  # words that also have other meanings
     for path in MODULES:
         nodes, room = ast.walk(tree_of(path)), room_of(path)
         found = {node.value for node in nodes if isinstance(node, ast.Constant)} & known
@@ -130,7 +130,7 @@ def test_files_are_named_once_and_by_their_owners_alone():
 
 
 def test_the_model_needs_torch_and_numpy_alone():
-    """What modules load, in an interpreter of their own."""
+    """Checks the loaded modules in a new interpreter."""
     code = """if True:
         import sys
         def loaded(): return {name.split(".")[0] for name in sys.modules}
@@ -164,7 +164,7 @@ UNSAFE_EXACTLY = {"builtins.eval", "eval", "torch.hub.load", "torch.load", "yaml
 
 
 def unsafe(tree: ast.Module) -> list[str]:
-    """What in a module could run what a file says; A6 of what is promised of security."""
+    """Returns the calls in a module that could run code from a file (guarantee A6)."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):

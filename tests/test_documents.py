@@ -1,10 +1,10 @@
-"""What README and recipes tell a reader to type works, in the order in which they tell it.
+"""The commands of README, docs and recipes work in the order in which they appear.
 
-Every `nmt` line is run, training with sizes for tests and with the reader's text instead of a
-download. What it reads must be there: in the repository, made by a line before it, or a file of the
-reader's own; where a finished run is needed that nothing before has trained, a small one stands in
-for it. Python blocks are run too. What no test can run says why in the document:
-`<!-- not run: REASON -->` before its block; its `nmt` lines are parsed all the same.
+Every `nmt` line is run, with small sizes for training and with local text instead of a download.
+Its input must exist in the repository, be made by an earlier line, or be a file of the reader. If a
+line needs a finished run that no earlier line has trained, a small run replaces it. Python blocks
+are run too. If no test can run a block, the document gives the reason before it, as `<!-- not run:
+REASON -->`; its `nmt` lines are still parsed.
 """
 
 import io
@@ -63,12 +63,12 @@ SMALL_DEMO = [
     "data.train=[{demo: {pairs: 150}}]", "data.validation=[{demo: {pairs: 5}}]",
     "data.test=[{demo: {pairs: 20}}]",
 ]  # fmt: skip
-STANDS_FOR = {  # words of a sentence that a reader replaces
+STANDS_FOR = {  # placeholders that a reader replaces
     "CONFIG": "configs/demo.yaml", "MODEL": "runs/demo", "RUN": "runs/demo", "NAME": "demo",
     "F": "news.en", "F.html": "new.html", "DIR": "new", "TEXT": "The man reads.", "L": "de",
     "KEY=VALUE": "training.max_steps=3",
 }  # fmt: skip
-OFFERED = {  # the reader's own, from the fixture's text
+OFFERED = {  # the reader's own files, with the fixture's text
     "news.en": "train.en", "news.de": "train.de", "back.en": "train.en", "mono.de": "train.de",
 }  # fmt: skip
 OFFERED |= {
@@ -79,7 +79,7 @@ OFFERED |= {
 }
 OFFERED |= {f"{name}.gz": kept for name, kept in OFFERED.items()}  # known by content, not by name
 OFFERED |= {f"test_2016_flickr.{side}.gz": f"test.{side}" for side in ("en", "de")}
-MINE = "[{text: {source: %s.en, target: %s.de}}]"  # instead of what would be downloaded
+MINE = "[{text: {source: %s.en, target: %s.de}}]"  # instead of a download
 TEXT_DATA = [
     f"data.{part}={MINE % (name, name)}"
     for part, name in (("train", "train"), ("validation", "valid"), ("test", "test"))
@@ -122,7 +122,8 @@ READ = (
 
 
 def nmt_words(command: Command) -> list[str] | None:
-    """The arguments of the `nmt` in a line, after a pipe or in torchrun; None if there is none.
+    """Returns the arguments of `nmt` in a line, also after a pipe or in torchrun; None without
+    `nmt`.
 
     Also None if the line only names a command, as sentences do.
     """
@@ -142,7 +143,7 @@ def nmt_words(command: Command) -> list[str] | None:
 
 
 def test_the_documents_are_read():
-    """A change of how they are written must not leave them unread."""
+    """Detects a change of format after which blocks would not be found."""
     assert len(DOCUMENTS) >= 8
     without = {document.name for document, found in COMMANDS.items() if not found}
     assert without <= {"README.md"}  # that of docs/, which has links alone
@@ -155,7 +156,7 @@ BLOCKS = [c for c in ALL if c.is_block and not c.is_python]
 
 @pytest.mark.parametrize("command", BLOCKS, ids=lambda c: c.where)
 def test_a_block_of_commands_holds_nothing_else(command: Command):
-    """So that no command is taken for something printed, and left out."""
+    """Otherwise a command could be mistaken for output and not be run."""
     assert command.program in PROGRAMS, f"{command.program}: {nearest(command.program)}?"
 
 
@@ -201,7 +202,7 @@ def test_the_map_of_the_paper_names_what_is_there():
 
 
 def test_the_table_of_promises_names_every_test_of_a_row():
-    """tests/README.md: whatever it names exists, and tests called after a row stand in one."""
+    """Tests that tests/README.md names exist, and each test named after a row is in that row."""
     tests = ROOT / "tests"
     text = (tests / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"`([\w/*]+(?:\.py)?)::([\w*]+)`", text)
@@ -222,7 +223,7 @@ def test_the_table_of_promises_names_every_test_of_a_row():
 
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch) -> Path:
-    """The current directory: the repository's files and the reader's own, writable."""
+    """Changes to a writable directory with the repository's files and the reader's files."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(machine, "probe", lambda device: lambda: 1.0)  # none waits for a better
     monkeypatch.setattr(machine, "_COPY_BYTES", 1 << 20)
@@ -258,9 +259,9 @@ def test_commands_work_in_their_order(document: Path, reader: Path, monkeypatch,
 
 
 def follow(command: Command, monkeypatch) -> None:
-    """Does what a line or a Python block says, or sees to it that another test is there that does.
+    """Runs a line or a Python block, or checks that another test runs it.
 
-    Sentences need not name what is run: they may describe it.
+    Commands within sentences are not always run: a sentence may describe them.
     """
     arguments = nmt_words(command)
     if command.not_run:
@@ -289,7 +290,7 @@ def python(code: str) -> None:
 
 
 def script(words: list[str]) -> None:
-    """A line of Python: what it is given, then `run` as the reader runs it, if that is short."""
+    """Checks the arguments of a Python script, and runs it if that is short."""
     name = words[1] if words[0] == "-m" else words[0]
     rest = words[words.index(name) + 1 :]
     if name == "pytest":
@@ -361,7 +362,7 @@ def run(arguments: list[str], command: Command, monkeypatch) -> None:
 
 
 def in_small(config: Config, command: Command) -> list[str]:
-    """Settings that make a line of `prepare` or `train` take moments and no download."""
+    """Returns settings with which `prepare` or `train` is fast and downloads nothing."""
     corpora = [*config.data.train, *config.data.validation, *config.data.test]
     small = list(SMALL)
     if any(isinstance(corpus, Hub) for corpus in corpora):
@@ -375,7 +376,7 @@ def in_small(config: Config, command: Command) -> list[str]:
 
 
 def exportable() -> str:
-    """A model without a window, which the fixture has and other programs lack."""
+    """Creates a model without an attention window, which export formats do not support."""
     run = "runs/exportable"
     if not Path(run).exists():
         where = [f"training.run_directory={run}", "data.directory=data/exportable"]
@@ -384,7 +385,7 @@ def exportable() -> str:
 
 
 def bring(path: Path) -> None:
-    """Puts a small run where a model is named whose training is no matter of seconds."""
+    """Copies a small run to the place of a model whose training takes too long."""
     if path.exists():
         return
     assert str(path) in RUNS, f"{path} is nowhere made"
@@ -392,7 +393,7 @@ def bring(path: Path) -> None:
 
 
 def outside_of_make() -> dict[str, str]:
-    """The environment without what `make test` hands down: a make in a make says more."""
+    """Returns the environment without the variables of `make test`, which change make's output."""
     return {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFL"))}
 
 
@@ -421,7 +422,7 @@ def test_targets_exist_and_call_nmt_as_it_is(line: str):
 
 
 def test_make_demo_ends_in_a_score(tmp_path: Path):
-    """The Makefile's own lines, in a copy whose .venv calls this interpreter."""
+    """Runs the Makefile's own lines in a copy whose .venv uses this interpreter."""
     for name in ("nmt", "configs", "recipes"):
         (tmp_path / name).symlink_to(ROOT / name)
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):

@@ -1,4 +1,4 @@
-"""What works without the packages of extras, and what is said of the rest."""
+"""Commands without the packages of extras: they work, or name the missing extra."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def packages(requirements: list[str]) -> set[str]:
 
 
 def test_translating_needs_no_extra_and_others_name_theirs(tmp_path: Path):
-    """Without any package of any extra; nothing is written before one is missed."""
+    """Removes all packages of all extras; nothing is written before a missing one is reported."""
     place = copied(tmp_path / "place")
     (place / "text").write_text("The dog sees a cat.\n", encoding="utf-8")
     demo = (ROOT / "configs" / "demo.yaml").read_text(encoding="utf-8")

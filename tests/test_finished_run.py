@@ -1,4 +1,4 @@
-"""What is made of a finished run: `nmt average`, `nmt report`, and both on a disk that is full."""
+"""Commands on a finished run: `nmt average` and `nmt report`, also on a full disk."""
 
 import shutil
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_report_writes_one_page_of_several_runs(run: Path, tmp_path: Path, capsy
 
 
 def test_r12_a_full_disk_leaves_no_half_output(run: Path, tmp_path: Path, capsys):
-    """Of the translations, the averaged weights, the scores that a report keeps, and its page."""
+    """Checks the translations, the averaged weights, and a report's scores and page."""
     before = sorted(path for path in tmp_path.rglob("*") if not path.name.startswith(".lock"))
     out, averaged, page = (str(tmp_path / name) for name in ("out", "averaged", "page.html"))
     commands = [

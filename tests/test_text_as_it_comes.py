@@ -1,4 +1,4 @@
-"""Text as people paste it is translated, scored and trained on as the text that is seen."""
+"""Pasted text is translated, scored and used for training as it looks."""
 
 from itertools import cycle, islice
 from pathlib import Path
@@ -47,7 +47,7 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def translator(tiny_data: Path) -> Translator:
-    """An untrained model, which takes every difference of tokens for one."""
+    """An untrained model, which reacts to every difference in tokens."""
     config = make_settings(tiny_data, tiny_data)
     transformer = new_transformer(config).eval()
     transformer.initialize(1)

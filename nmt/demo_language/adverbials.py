@@ -124,7 +124,7 @@ def location(phrase: NounPhrase) -> Words:
 
 
 def direction(phrase: NounPhrase) -> Words:
-    """Returns the goal of a movement: to the kitchen (in die Küche), to the station (zum Bahnhof)."""
+    """Returns the goal of a motion: to the kitchen (in die Küche), to the station (zum Bahnhof)."""
     german_word = phrase.noun.german_direction
     return _words(phrase, "to", german_word, "dat" if german_word == "zu" else "acc")
 

@@ -391,7 +391,7 @@ def test_what_prepare_has_not_made_stays(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["train/a.txt", ".work/thesis.tex", "test_set/notes"])
 def test_somebodys_file_in_what_is_replaced_is_named_and_stays(tmp_path: Path, name: str) -> None:
-    """Even with a manifest.json of another program."""
+    """This also holds for a manifest.json of another program."""
     wanted = settings(tmp_path)
     directory = Path(wanted.data.directory)
     path = directory / name

@@ -20,9 +20,9 @@ from tests.patience import PATIENCE_S, wait_until
 from tests.tiny import tiny_settings
 
 SHARD_PAIRS = 50
-# A process of its own with small shards, and with a vocabulary that is learnt apart. Once so many
-# files are finished it begins a call in a worker and then does nothing more until it is told to go
-# on, so that what a test does to it finds it at work, however slow the test.
+# A child process with small shards that trains the vocabulary in another process. Once a number of
+# files are finished, it begins a call in a worker and then waits for permission to continue, so
+# that a slow test still finds it at work.
 COMMAND = f"""
 import resource, sys, time
 from pathlib import Path
@@ -66,7 +66,7 @@ def start(
 
 
 def ended(process: subprocess.Popen) -> str:
-    """What it said. Ends only when no process of it is left that could say more."""
+    """Returns the output, once no process is left that could write more."""
     return process.communicate(timeout=PATIENCE_S)[1]
 
 
@@ -81,7 +81,8 @@ def finished(directory: Path) -> dict[str, int]:
 
 
 def strike(process: subprocess.Popen, directory: Path, files: int, number: int) -> dict[str, int]:
-    """Sends a signal when so many files are finished; SIGINT to all its processes, as Ctrl-C.
+    """Sends a signal when this many files are finished; SIGINT goes to all processes, as with
+    Ctrl-C.
 
     The process was started to halt there.
     """
@@ -225,7 +226,7 @@ def empty(path: Path) -> None:
 
 
 def other(path: Path) -> None:
-    """Replaces a split by the other one, a sound file."""
+    """Replaces a split by the other one, which is a valid file."""
     [split] = {"train", "validation"} - {path.parent.name}
     shutil.copy(path.parent.parent / split / path.name, path)
 

@@ -1,4 +1,4 @@
-"""Faulty training text causes a warning; sound text, even short sentences, does not."""
+"""Faulty training text causes a warning; clean text, even short sentences, does not."""
 
 import random
 import re

@@ -142,7 +142,7 @@ def test_tokens_left_out_are_in_no_hypothesis_and_others_keep_their_probability(
         steps = Without(Uniform(beam, token, size), left_out)
         [found] = search(steps, [5], beam=beam, alpha=0.0, n_best=beam)
         assert not any(set(hypothesis.tokens) & {*left_out} for hypothesis in found)
-        each = -math.log(math.exp(5.0) + size - 1)  # of any token but the likeliest, by the model
+        each = -math.log(math.exp(5.0) + size - 1)  # of all tokens except the most likely one
         for hypothesis in found:
             assert hypothesis.log_probability == pytest.approx(each * len(hypothesis.tokens))
         [usual] = search(Uniform(beam, token, size), [5], beam=beam, alpha=0.0, n_best=beam)

@@ -1,4 +1,4 @@
-"""Required terms: found as whole words, kept by any search, reported where they are not."""
+"""Required terms are found as whole words, kept by any search, and reported if they are unmet."""
 
 import io
 import json
@@ -37,7 +37,7 @@ def translator() -> Translator:
 
 
 def has(content, phrases) -> bool:
-    """Whether all phrases are there, none within another, none followed by a suffix."""
+    """Returns whether all phrases occur, none inside another one and none followed by a suffix."""
     return not phrases or any(_has_in_order(content, order) for order in permutations(phrases))
 
 
@@ -91,7 +91,9 @@ def test_a_wide_beam_finds_the_best_of_all_that_have_the_terms(phrases):
 )  # fmt: skip
 @settings(max_examples=30, deadline=None)
 def test_terms_are_kept_in_any_beam_or_batch(sentences, beam):
-    """Several, overlapping, repeated, behind a prefix: wherever the length allows them."""
+    """Tests several, overlapping and repeated terms, also after a prefix, if the length allows
+    them.
+    """
     sizes = [sum(map(len, phrases)) for _, phrases, _, _ in sentences]
     width = max(beam * 2, max(sizes) + 1)
 
@@ -190,7 +192,7 @@ def test_neighbours_change_nothing(translator):
 
 
 def test_what_cannot_be_kept_is_told_by_line(translator):
-    """A term that is too long; a prefix does not leave room for it either."""
+    """The term is too long, or does not fit after a prefix."""
     long = " ".join(["Quatsch"] * 40)
     notes, target = [], io.BytesIO()
     options = LineOptions(

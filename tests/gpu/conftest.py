@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture
 def gpu():
-    """A GPU that computes, on the CPU, for as long as the test runs."""
+    """A simulated GPU that computes on the CPU, for the duration of the test."""
     from recipes.speed.simulated.device import SimulatedGpu  # needs the stub of CUDA
 
     with SimulatedGpu(has_values=True) as gpu:

@@ -1,4 +1,4 @@
-"""The simulated GPU itself: what it refuses, where the host waits, when copies arrive."""
+"""The simulated GPU itself: refused operations, waits of the host, and the arrival of copies."""
 
 import pytest
 import torch

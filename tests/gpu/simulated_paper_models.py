@@ -20,7 +20,7 @@ PRECISION = 0.06  # GiB; the table has one decimal
 
 
 def recorded(model: str) -> dict[int, tuple[float, int, int]]:
-    """The figures of docs/speed.md: by slots, peak in GiB, kernels and waits."""
+    """Returns the figures of docs/speed.md: peak in GiB, kernels and waits, by number of slots."""
     text = (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     rows = re.findall(rf"^\| {model} \| (\d+) \| ([\d.]+) \| ([\d,]+) \| (\d+) \|$", text, re.M)
     return {
@@ -41,11 +41,11 @@ def training(request):
 
 
 def test_a_step_takes_what_the_manual_says(training):
-    """Run `python -m recipes.speed.memory` if it takes something else, and correct the manual."""
+    """If the figures change, run `python -m recipes.speed.memory` and correct docs/speed.md."""
     figures = recorded(training.model)
     assert list(figures) == SLOTS[training.model]
     for slots, (peak, kernels, waits) in figures.items():
-        found = training.step(slots, first=2)  # the second has the peak, as all after it
+        found = training.step(slots, first=2)  # the second slot has the peak, like all later ones
         assert found.peak / 2**30 == pytest.approx(peak, abs=PRECISION)
         assert found.waits == waits
         if slots <= 2:
@@ -53,7 +53,7 @@ def test_a_step_takes_what_the_manual_says(training):
 
 
 def test_validation_after_them(training):
-    """Of a few short pairs, translated to the limit, as the end symbol never comes."""
+    """Validates a few short pairs, translated to the maximum length because EOS never comes."""
     tokenizer = Tokenizer.load(TRAINED / "run" / "tokenizer.model")
     ids = [*tokenizer.encode_batch(["The man reads."])[0], EOS_ID]
     side = Side(np.array(3 * ids, np.int32), np.arange(4, dtype=np.int32) * len(ids))

@@ -1,4 +1,4 @@
-"""Training on a simulated GPU: what a CPU computes, and no wait of the host within a step."""
+"""Training on a simulated GPU equals that on a CPU, and the host never waits within a step."""
 
 import math
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_steps_in_fp32_are_a_cpus(gpu, case):
         assert found.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
     found, expected = (each.weights() for each in trainers)
     for name in found:
-        if "key" not in name or "weight" in name:  # a bias of keys has no gradient but rounding
+        if "key" not in name or "weight" in name:  # the gradient of key biases is 0
             torch.testing.assert_close(found[name], expected[name], rtol=0, atol=2e-4, msg=name)
 
 
@@ -97,7 +97,7 @@ def test_no_step_after_the_first_waits(gpu, case, precision):
 
 
 def test_a_step_that_is_not_finite_changes_nothing(gpu):
-    """Nor does the next step, which the host begins before it reads the result."""
+    """Neither does the next step, which the host begins before it reads the result."""
     trainer = Trainer(GPU, precision="bf16")
     trainer.step()
     before = trainer.weights()
@@ -115,7 +115,7 @@ def test_a_step_that_is_not_finite_changes_nothing(gpu):
 
 
 def losses(run: Path) -> tuple[list[float], list[float]]:
-    """Those of the steps and of the validations in a run's log."""
+    """Returns the losses of the steps and of the validations in a run's log."""
     lines = read_log(run)
     return (
         [line["loss"] for line in lines if "event" not in line],
@@ -124,7 +124,7 @@ def losses(run: Path) -> tuple[list[float], list[float]]:
 
 
 def test_a_run_in_bf16_is_a_cpus(gpu, settings, tmp_path, monkeypatch):
-    """Steps, validations, checkpoints, a second start from one, and the finished model."""
+    """Compares steps, validations, checkpoints, a resumed run, and the finished model."""
     given = {
         "model__dropout": 0.0, "training__precision": "bf16", "training__deterministic": False,
         "training__compile": False, "training__validate_every": 10, "training__checkpoint_every": 2,
@@ -140,7 +140,7 @@ def test_a_run_in_bf16_is_a_cpus(gpu, settings, tmp_path, monkeypatch):
                     **given, training__max_steps=steps, training__run_directory=folder
                 )
                 train(config, print)
-    # the steps themselves are another test's; the other calls read values
+    # the steps themselves are tested elsewhere; the other calls read values
     apart = {"optimizer_step", "choose_path", "validate", "save"}
     waits = [each for each in gpu.implicit_waits if "train_steps" in each.callers]
     between = {str(each) for each in waits if not apart & set(each.callers)}

@@ -17,7 +17,7 @@ FILES = sorted(Path(__file__).parent.glob("simulated_*.py"))
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ElementTree.Element]]:
-    """What pytest reports of the tests in each file, by the file's name."""
+    """Returns pytest's results for the tests of each file, by the file's name."""
     folder = tmp_path_factory.mktemp("simulated")
     report = folder / "report.xml"
     options = f"--junitxml={report}", f"--basetemp={folder / 'tmp'}"

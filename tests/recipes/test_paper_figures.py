@@ -1,4 +1,4 @@
-"""The pictures show what the paper's formulas say, and their files are written."""
+"""The pictures agree with the paper's formulas, and their files are written."""
 
 import math
 import sys

@@ -30,12 +30,12 @@ Save = Callable[[int], Path]
 
 @pytest.fixture
 def save(config, files, hashes, tmp_path: Path) -> Save:
-    """Saves the checkpoint of a step in `tmp_path`; its folder."""
+    """Saves the checkpoint of a step in `tmp_path`; returns its folder."""
     return partial(save_step, tmp_path, config=config, files=files, hashes=hashes)
 
 
 def describe(folder: Path) -> None:
-    """Writes a manifest that fits what is in a checkpoint now."""
+    """Writes a manifest that fits the current content of a checkpoint."""
     content = manifest.read(folder, "checkpoint")
     facts = {
         key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
@@ -156,7 +156,7 @@ def test_r13_whatever_the_system_says_of_the_newest_the_next_older_is_taken(
 def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(
     save: Save, tmp_path: Path, monkeypatch, capsys, name: str
 ):
-    """It may be whole, and an older one would lose work."""
+    """The checkpoint may be intact, and resuming from an older one would lose work."""
     save(1)
     refused = save(2) / name
     opened = io.open
@@ -170,7 +170,7 @@ def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(
     monkeypatch.setattr("builtins.open", opening)
     with pytest.raises(DeniedError):
         checkpoints.newest(RunDirectory(tmp_path), print)
-    if name != checkpoints.STATE:  # which translating does not need
+    if name != checkpoints.STATE:  # not needed for translating
         assert main(["translate", str(tmp_path), "--input", os.devnull]) == 5
         assert capsys.readouterr().err == (
             f"nmt: error: Permission denied: {refused}. "
@@ -283,7 +283,7 @@ def test_r23_values_that_no_training_has_are_passed_over(
 def test_r23_weights_that_no_training_has_are_neither_averaged_nor_translated_with(
     save: Save, tmp_path: Path, value: float, capsys
 ):
-    """Their manifest fits; a run falls back to its older ones."""
+    """The manifest fits; the run falls back to older checkpoints."""
     path, line = save(2) / "model.safetensors", "embedding has values that are not finite"
     weights = load_file(path)
     weights["embedding"][0, 0] = value
@@ -417,7 +417,7 @@ def test_checkpoints_of_other_data_are_not_averaged(
 
 
 def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_path: Path):
-    """As a stop leaves one, or the best validation."""
+    """Such checkpoints are left by a stop, or are the best by validation."""
     assert config.training.checkpoint_every == 4
     for step in (4, 6, 8):
         save(step)

@@ -33,7 +33,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def model(config: Config, files: dict[str, bytes], hashes: dict[str, str], tmp_path: Path) -> Path:
-    """A sound model of random weights."""
+    """A valid model with random weights."""
     transformer = new_transformer(config)
     transformer.initialize(1)
     folder = tmp_path / "model"
@@ -42,7 +42,7 @@ def model(config: Config, files: dict[str, bytes], hashes: dict[str, str], tmp_p
 
 
 def describe(folder: Path, **changes: Any) -> None:
-    """Writes a manifest that fits what is in the folder now."""
+    """Writes a manifest that fits the current content of the folder."""
     content = manifest.read(folder, "model")
     facts = {
         key: content[key] for key in ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
@@ -117,7 +117,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
     entry = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
     late = entry | {"data_offsets": [4, 12]}
     biased = next(key for key in weights if key.endswith("bias"))
-    huge = 100_000_000  # numbers in a file that takes no room on the disk
+    huge = 100_000_000  # numbers in a sparse file, which takes no space on the disk
     sparse = json.dumps({"x": entry | {"shape": [huge], "data_offsets": [0, 4 * huge]}}).encode()
 
     def safetensors(content: bytes) -> Callable[[Path], object]:
@@ -143,7 +143,7 @@ def hostile_models(sound: Path, place: Path) -> dict[str, str]:
     def no_file(folder: Path) -> None:
         (folder / "model.safetensors").unlink()
         os.mkfifo(folder / "model.safetensors")
-        # with something in it, so that who opens it is found out and does not wait for ever
+        # with content, so that opening it is detected and does not block forever
         os.write(os.open(folder / "model.safetensors", os.O_RDWR), bytes(50_000))
 
     def endless(folder: Path) -> None:
@@ -240,8 +240,8 @@ print(json.dumps({"found": found, "events": events, "growth_mb": growth / 1024})
 
 
 def test_r16_hostile_models_are_refused_and_run_nothing(model: Path, tmp_path: Path):
-    """Each has a manifest that fits. A child reads all twice: first its memory is watched, then,
-    with nothing left to be imported, what an audit hook hears.
+    """Each model has a manifest that fits. A child process reads all models twice: the first time
+    its memory is measured, the second time, with everything imported, an audit hook records events.
     """
     hostile = hostile_models(model, tmp_path)
     child = subprocess.run(

@@ -36,7 +36,7 @@ def test_checkpoints_are_what_has_the_name_of_one_newest_first(tmp_path: Path):
 
 @pytest.mark.parametrize("command", ["translate", "average", "report", "info", "output"])
 def test_a_path_that_is_not_utf_8_is_told_as_that(tmp_path: Path, capfd, command: str):
-    """The library that reads and writes tensors takes none."""
+    """safetensors does not support such paths."""
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xff"))
     path.mkdir()
     words = {

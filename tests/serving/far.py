@@ -1,4 +1,4 @@
-"""A translator without torch, which a process of its own loads quickly."""
+"""A translator without torch, which another process loads quickly."""
 
 import os
 import signal

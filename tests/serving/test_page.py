@@ -464,7 +464,7 @@ def test_words_are_found_in_text_that_the_model_saw_otherwise(visit):
 
 
 def test_nothing_moves_that_is_pointed_at(visit):
-    """Every row of the picture is named rightly, and no part of the page changes its place."""
+    """Every row of the picture is named correctly, and no part of the page moves."""
     page = visit(viewport={"width": 720, "height": 1000})  # where lines of text are broken
     translate(page, LIVES)
     for part, name in (("#walk-section", "#step h4"), ("#search-section", ".tree svg")):
@@ -627,7 +627,7 @@ def test_doubt_is_told_above_the_translation(visit):
 
 
 def test_a_token_is_walked_through_the_model(visit):
-    """All steps by the keyboard; the numbers of the table are the server's; a link opens a step."""
+    """Visits all steps by keyboard; the table has the server's numbers, and a link opens a step."""
     page = visit()
     with page.expect_response("**/api/steps") as answer:
         translate(page, READS)

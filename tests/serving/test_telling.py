@@ -1,4 +1,4 @@
-"""What the server says of a model and of a translation beside the text."""
+"""The server's description of a model, alternatives, doubts and examples."""
 
 import gzip
 import json
@@ -42,7 +42,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("text", ["A dog sleeps.", "The child buys two apples."])
 def test_alternatives_are_whole_words_and_one_of_them_stands(translator, text):
-    """At every word: the rest of the translation stands there, and no word is cut."""
+    """At every word, an alternative equals the rest of the translation, and no word is cut."""
     target = translator.translate(text).text
     places = [i for i in range(len(target)) if target[i - 1 : i] in ("", " ")]
     for place in [*places, len(target)]:
@@ -127,7 +127,7 @@ def test_what_a_model_is(run, translator):
 
 
 def test_examples_show_what_they_promise(run, capsys):
-    """Each kind, looked at again; and `nmt serve` finds them in the run."""
+    """Each kind is checked again, and `nmt serve` finds the examples in the run."""
     choose.main([str(run)])
     translator = Translator.load(run)
     told = about(translator)

@@ -85,7 +85,7 @@ def test_r22_leftovers_of_a_killed_writer_are_removed_but_no_living_ones(tmp_pat
 
 
 def test_a_later_writer_removes_what_killed_ones_left_and_nothing_else(tmp_path: Path):
-    """Also where people keep files of other programs."""
+    """This also holds in directories with files of other programs."""
     others = [".tmp-other", ".tmp-01234567-a", "tmp-nmt-01234567-a", ".tmp-nmt-new-a"]
     for name in others:
         (tmp_path / name).touch()

@@ -1,8 +1,8 @@
-"""`nmt` in processes of its own, one or several ranks, made to fail where a test wants it.
+"""Runs `nmt` in child processes, as one or several ranks, with faults at chosen points.
 
-Children come from a server that has imported everything already, so that fifty of them take
-seconds. As a program, under torchrun, this module runs `nmt` with the fault that its first
-argument names: `-m tests.training.children kill:1:5 train config.yaml`.
+Children are forked from a server that has imported everything, so that fifty of them take seconds.
+As a program, under torchrun, this module runs `nmt` with the fault that its first argument names:
+`-m tests.training.children kill:1:5 train config.yaml`.
 """
 
 import faulthandler
@@ -36,7 +36,7 @@ _STORES: list[dist.TCPStore] = []
 _PRELOADED = [
     "nmt.cli", "nmt.lines.translate", "sacrebleu", "tests.training.children",
     "torch.utils.tensorboard",
-    "torch._dynamo",  # which torch imports with the first optimizer: half of what a child would do
+    "torch._dynamo",  # half of a child's time, if each imported it
 ]  # fmt: skip
 _CONTEXT.set_forkserver_preload(_PRELOADED)
 # the server forks, so no thread of its own may hold a lock: Arrow would start one
@@ -44,7 +44,7 @@ os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 
 class Child:
-    """A running `nmt`, perhaps one rank of several; `directory` takes its files."""
+    """A running `nmt`, which may be one of several ranks; its files are in `directory`."""
 
     def __init__(
         self, arguments: list[str], directory: Path, fault: Fault | None, ranks: dict[str, str]
@@ -55,12 +55,12 @@ class Child:
         self.process = _CONTEXT.Process(
             target=_run,
             args=(arguments, str(self._said), fault, environment),
-            daemon=True,  # a test that fails leaves nothing to wait for
+            daemon=True,  # does not outlive a test that fails
         )
         self.process.start()
 
     def wait(self) -> int:
-        """The exit status; negative after a signal that was not handled."""
+        """Returns the exit status; negative after an unhandled signal."""
         self.process.join(PATIENCE_S)
         if self.process.exitcode is None:
             with suppress(ProcessLookupError):
@@ -72,7 +72,7 @@ class Child:
 
     @property
     def said(self) -> str:
-        """What it has written to standard error."""
+        """Returns the text on standard error."""
         return self._said.read_text() if self._said.exists() else ""
 
 
@@ -81,7 +81,7 @@ def _run(arguments: list[str], said: str, fault: Fault | None, environment: dict
 
     from nmt.cli import main
 
-    gc.freeze()  # else collecting copies every page of what the server has imported
+    gc.freeze()  # otherwise garbage collection would copy every page of the server's memory
     os.environ.update(environment)
     torch.set_num_threads(1)
     for number, path in ((1, os.devnull), (2, said)):
@@ -93,7 +93,7 @@ def _run(arguments: list[str], said: str, fault: Fault | None, environment: dict
 
 
 def nmt(*arguments: object, directory: Path, fault: Fault | None = None) -> Child:
-    """Starts `nmt`, with nothing to read and its standard output thrown away."""
+    """Starts `nmt` without input; its standard output is discarded."""
     return Child(list(map(str, arguments)), directory, fault, {})
 
 
@@ -112,7 +112,7 @@ def _training(config: Config, directory: Path) -> list[str]:
 def train_on(
     world_size: int, config: Config, directory: Path, faults: dict[int, Fault] | None = None
 ) -> list[Child]:
-    """Starts as many ranks, as torchrun would; `faults` by rank."""
+    """Starts several ranks as torchrun does; `faults` maps ranks to faults."""
     # as torchrun's agent does, for as long as the test runs
     store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     _STORES.append(store)
@@ -133,7 +133,7 @@ def train_on(
 
 
 def at_step(step: int, deed: Callable[[], None]) -> Fault:
-    """Does `deed` before the update of a step."""
+    """Calls `deed` before the update of a step."""
     return partial(_at_step, step, deed)
 
 
@@ -149,7 +149,7 @@ def _at_step(step: int, deed: Callable[[], None]) -> None:
 
 
 def before(name: str, deed: Callable[[], None]) -> Fault:
-    """Does `deed` before the first call of a function of `nmt.training`, by dotted name."""
+    """Calls `deed` before the first call of a function of `nmt.training`, by its dotted name."""
     return partial(_before, name, deed)
 
 
@@ -188,7 +188,7 @@ def _all_of(faults: tuple[Fault, ...]) -> None:
 
 
 def after_step(step: int, deed: Callable[[], None]) -> Fault:
-    """Does `deed` when the host has given the device all of a step, and has read none of it."""
+    """Calls `deed` when the host has launched all work of a step, and has read no result."""
     return partial(_after_step, step, deed)
 
 
@@ -205,9 +205,9 @@ def _after_step(step: int, deed: Callable[[], None]) -> None:
 
 
 def gpu(finishes_until: float = float("inf")) -> Fault:
-    """Trains as on a GPU, which never finishes a later step than `finishes_until`.
+    """Trains as on a GPU that finishes no step after `finishes_until`.
 
-    Its operations cannot be given up either: to destroy the process group takes for ever.
+    Its operations cannot be aborted: destroying the process group takes forever.
     """
     return partial(_gpu, finishes_until)
 
@@ -242,7 +242,7 @@ def hang(*_: object) -> None:
 
 
 def slow_steps(seconds: float) -> Fault:
-    """Makes each step take at least so long."""
+    """Makes each step take at least this long."""
     return partial(_slow_steps, seconds)
 
 

@@ -1,4 +1,4 @@
-"""What only a GPU can show, as functions of a device: on a CPU they show that they themselves work.
+"""Checks that need a GPU, as functions of a device. On a CPU they only test themselves.
 
 `test_gpu.py` calls each for a CPU and, where there are GPUs, starts this module for each check in
 a process of its own: `python -m tests.training.gpu_checks NAME FOLDER`.
@@ -48,13 +48,13 @@ class Place:
         return self.device.type == "cuda"
 
     def config(self, run: str, **changes) -> Config:
-        """The settings with others, as in `make_settings`, for a run of that name."""
+        """Returns the settings with changes, as `make_settings` does, for a run of that name."""
         changes |= {"training__run_directory": str(self.folder / run)}
         overrides = [f"{key.replace('__', '.')}={json.dumps(v)}" for key, v in changes.items()]
         return load(self.folder / "config.yaml", overrides)
 
     def trained(self, run: str, fault: Fault | None = None, status: int = 0, **changes) -> Path:
-        """Trains a run in another process, which ends with that exit status."""
+        """Trains a run in another process, which must end with the given exit status."""
         config = self.config(run, **changes)
         child = train(config, self.folder / f"{run} said", fault)
         assert child.wait() == status, child.said
@@ -106,7 +106,7 @@ def losses_of(run: Path) -> list[float]:
 
 
 def no_step_waits_for_the_device(place: Place) -> None:
-    """But for the first two, which compile, allocate and move tables."""
+    """Excludes the first two steps, which compile, allocate and move tables."""
     step, taken = training.optimizer_step, list[int]()
     forbid = torch.cuda.set_sync_debug_mode if place.is_gpu else lambda mode: None
 
@@ -155,7 +155,7 @@ def two_ranks_are_as_one(place: Place) -> None:
 
 
 def a_lost_rank_is_named(place: Place) -> None:
-    """While the other's GPU waits for it, in an operation that nothing on the host can end."""
+    """The other rank's GPU waits meanwhile in an operation that the host cannot abort."""
     for number in (signal.SIGKILL, signal.SIGSTOP) if place.is_gpu else (signal.SIGKILL,):
         name = f"lost by {number}"
         config = place.config(name, **PLAIN, training__micro_batches=2, training__log_every=100,
@@ -206,7 +206,7 @@ def graphs_translate_as_plain_steps_do(place: Place) -> None:
 
 
 def long_sentences_leave_later_translations_as_they_were(place: Place) -> None:
-    """For them the table of positions is made anew, while captured steps read the former one."""
+    """They need a longer table of positions, while captured steps read the earlier one."""
     translator = Translator.load(place.model(), device=str(place.device), precision="fp32")
     before = translated(translator)
     long = " ".join(["house"] * 400)

@@ -1,4 +1,4 @@
-"""What tests compare of two runs."""
+"""Trains runs and compares them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,28 +12,28 @@ from nmt.training.train import train
 
 
 def run(config: Config) -> tuple[Path, list[str]]:
-    """Trains; the run directory and what was said."""
+    """Trains; returns the run directory and the messages."""
     said: list[str] = []
     train(config, said.append)
     return Path(config.training.run_directory), said
 
 
 def as_on_a_gpu(replace: Callable[..., None] = setattr, *, is_one: bool = True) -> None:
-    """Has training treat a CPU as a GPU, which computes while the host goes on, or not."""
+    """Makes training treat a CPU as a GPU, which runs asynchronously, or as a CPU."""
     for module in (benchmark, distributed, loop, saving, step):
         replace(module, "is_gpu", lambda device: is_one)
     replace(step, "_mark", lambda device: None)
 
 
 def fingerprint(run: Path, step: int) -> list[str]:
-    """Hashes of a checkpoint's weights and moments, and of the finished model."""
+    """Returns hashes of a checkpoint's weights and moments, and of the finished model."""
     folder = run / "checkpoints" / f"step-{step:08d}"
     files = [folder / "model.safetensors", folder / "optimizer.safetensors"]
     return [file_hash(path) for path in (*files, run / "model" / "model.safetensors")]
 
 
 def losses(run: Path) -> list[tuple]:
-    """What the log says of each step, exactly, but for the speed."""
+    """Returns the exact log entry of each step without the speed."""
     keys = (
         "event", "step", "loss", "nll", "gradient_norm", "learning_rate", "bleu", "ppl",
         "plan_digest",

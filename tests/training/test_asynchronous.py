@@ -36,7 +36,9 @@ def asynchronous(monkeypatch):
 
 
 def poisoned(monkeypatch, at: int, loss: float = 1.0) -> list[int]:
-    """Makes the gradient of a step NaN, of its loss too if `loss` is; the steps that were begun."""
+    """Makes the gradient of a step NaN, and its loss if `loss` is set; returns the steps that
+    began.
+    """
     step, forward, begun = training.optimizer_step, TransformerLoss.forward, list[int]()
 
     def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
@@ -85,7 +87,7 @@ def test_r23_the_step_that_diverged_is_named_and_nothing_of_it_saved(
 
 
 def test_no_step_after_a_gradient_that_is_not_finite_changes_anything(settings):
-    """Neither weights nor moments nor the count of steps, though later gradients are sound."""
+    """Weights, moments and the step count stay, although later gradients are finite."""
     config = settings(model__dropout=0.0)
     module = TransformerLoss(new_model(config, seed=1).train(), 0.1)
     optimizer, ranks = new_optimizer(module, config), Ranks(0, 1, torch.device("cpu"))
@@ -178,7 +180,7 @@ def test_a_stop_waits_until_its_checkpoint_is_written(settings, monkeypatch):
 
 
 def dying_at_step_8() -> None:
-    """Dies when all of a checkpoint but its manifest is written, some steps after its own."""
+    """Kills the process when a checkpoint is complete except for its manifest, some steps later."""
     as_on_a_gpu()
     write, step, at_11 = checkpoints.manifest.write, training.optimizer_step, threading.Event()
 
@@ -209,7 +211,7 @@ def test_r2_killed_while_a_thread_writes_it_loses_that_checkpoint_alone(settings
 
 
 def test_r11_a_stop_that_cannot_be_saved_says_so(settings, tmp_path, monkeypatch, capsys):
-    """Not that it was."""
+    """The message must not say that the run was saved."""
     step = training.optimizer_step
 
     def optimizer_step(module, loss_module, optimizer, slots, number, *rest):
@@ -231,7 +233,7 @@ def test_r11_a_stop_that_cannot_be_saved_says_so(settings, tmp_path, monkeypatch
 def test_r11_a_full_disk_is_one_line_wherever_it_is_met(
     settings, tmp_path, monkeypatch, capsys, at
 ):
-    """The checkpoint of the last step is waited for, too."""
+    """The run also waits for the checkpoint of the last step."""
     save = checkpoints.save
 
     def full(run, checkpoint, *rest):
@@ -248,7 +250,7 @@ def test_r11_a_full_disk_is_one_line_wherever_it_is_met(
 
 
 def test_where_a_gpu_is_chosen_kernels_are_those_without_surprises(monkeypatch):
-    """It is the current one, whose generator dropout seeds."""
+    """The chosen GPU is the current one, whose generator dropout seeds."""
     current: list[int] = []
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

@@ -24,7 +24,7 @@ from tests.training.runs import run
 
 @pytest.fixture
 def graphs(monkeypatch) -> list[int]:
-    """The numbers of compiled graphs, step by step; what stands in for Inductor runs them as is."""
+    """Returns the number of compiled graphs after each step; the graphs run without Inductor."""
     counts, step = [0], training.optimizer_step
 
     def backend(graph: torch.fx.GraphModule, _) -> Callable:
@@ -49,7 +49,7 @@ FLAT = {"model__dropout": 0.0, "training__precision": "bf16", "model__decoder_la
 def test_a_compiled_run_is_that_of_plain_layers_and_compiles_in_its_first_step(
     settings, tmp_path: Path, graphs, capsys
 ):
-    """Validating, with other shapes, compiles nothing; nor does going on after it."""
+    """Neither validation, which has other shapes, nor the steps after it compile anything."""
     compiled, _ = run(settings(**FLAT, training__compile=True))
     assert "This machine does not compute" not in capsys.readouterr().err
     in_first_step, *later, _ = graphs[1:]
@@ -66,7 +66,7 @@ def test_a_compiled_run_is_that_of_plain_layers_and_compiles_in_its_first_step(
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_gradients_of_compiled_layers_are_those_of_plain_ones(settings, precision: str):
-    """Through the compiler's own derivation of the backward pass."""
+    """Uses the compiler's own derivation of the backward pass."""
     config = settings(model__dropout=0.0, training__precision=precision)
     batch = pack(random_pairs(30), fixed_shape(400, 1, 60)).to(torch.device("cpu"))
     gradients = []
@@ -84,7 +84,7 @@ def test_gradients_of_compiled_layers_are_those_of_plain_ones(settings, precisio
 
 @pytest.fixture
 def one_rank():
-    """A process group of this process alone."""
+    """A process group with only this process."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     groups.append(dist.group.WORLD)
     yield
@@ -123,7 +123,7 @@ def test_a_layer_is_one_graph_whatever_the_buckets_of_its_gradients(
 
 
 def test_slots_of_a_compiled_run_have_one_shape_or_the_one_with_more_rows(settings, monkeypatch):
-    """Whatever is made of the layers."""
+    """This does not depend on how the layers are compiled."""
     shapes, packed = set(), loading.pack
 
     def packing(*arguments, **options):

@@ -48,7 +48,7 @@ HEADS = {"model__d_k": 16, "model__d_v": 16}
 
 @pytest.fixture
 def backend(monkeypatch) -> Callable[[Callable], None]:
-    """Sets what compiles layers, in place of Inductor."""
+    """Sets the backend that compiles layers, in place of Inductor."""
 
     def use(function: Callable) -> None:
         def compiled(transformer):
@@ -106,7 +106,7 @@ def test_flex_attention_is_the_plain_attention(settings, backend, flex_on_cpu):
 
 
 def test_blocks_that_no_query_sees_are_skipped():
-    """Two blocks, a pair in each and padding behind it; a pair over both; padding alone."""
+    """Two blocks with a pair and padding in each; a pair over both blocks; only padding."""
     segments = torch.zeros(3, 256, dtype=torch.int64)
     segments[0, :100], segments[0, 128:200], segments[1, :250] = 1, 2, 1
     positions = torch.arange(256).expand(3, 256)
@@ -227,7 +227,7 @@ def test_a_check_leaves_neither_gradients_nor_another_mode(settings, backend):
 
 
 def test_auto_compiles_on_a_gpu_alone(settings):
-    """FlexAttention for bf16, where bits may differ from run to run and nothing else is asked."""
+    """FlexAttention is used for bf16, if results need not be deterministic."""
     fast = {"training__precision": "bf16", "training__deterministic": False, **HEADS}
     rest = ["compiled", "eager", "plain"]
     for changes, on_gpu in [
@@ -255,7 +255,7 @@ def test_auto_is_decided_when_a_run_begins(settings, monkeypatch, tmp_path: Path
 
 
 def test_a_run_that_was_compiled_goes_on_without_on_a_cpu(settings, monkeypatch, backend, capsys):
-    """And says so once."""
+    """One warning reports it."""
     with monkeypatch.context() as patch:
         patch.setattr(fast_paths, "possible_paths", lambda *_: ["compiled", "eager", "plain"])
         directory, _ = run(settings(**SMALL))
@@ -277,7 +277,7 @@ def test_memory_that_does_not_suffice_is_no_reason_to_go_on_without(settings, ba
 
 
 def test_all_ranks_leave_a_path_that_fails_on_one(settings, monkeypatch, backend):
-    """Here it is another rank, whose part this rank learns from what ranks exchange."""
+    """Here the path fails on another rank, which this rank learns from the exchanged values."""
     exchanged = []
 
     class OneOfTwo(Ranks):

@@ -1,4 +1,4 @@
-"""Killed, stopped or damaged anywhere, a run ends in the bytes of the one nobody disturbed."""
+"""A run that is killed, stopped or damaged anywhere ends with the bytes of an undisturbed run."""
 
 import random
 import shutil
@@ -33,7 +33,7 @@ LONG = {
 
 @pytest.fixture(scope="module")
 def undisturbed(tiny_data, tmp_path_factory) -> Path:
-    """A run of 20 steps that nobody disturbed, in a process of its own as the others are."""
+    """An undisturbed run of 20 steps, in a child process like the others."""
     from tests.conftest import make_settings
 
     folder = tmp_path_factory.mktemp("undisturbed")
@@ -43,9 +43,10 @@ def undisturbed(tiny_data, tmp_path_factory) -> Path:
 
 
 def killed_at_random(config: Config, directory: Path, kills: int, seed: int) -> None:
-    """Runs to the end with so many kills, each soon after its log has come to a step by chance.
+    """Runs to the end with this many kills, each soon after the log reaches a random step.
 
-    By the log, not the clock: on a slow machine all might come before the first step.
+    Kills depend on the log, not on the clock: on a slow machine all might come before the first
+    step.
     """
     chance, met, run = random.Random(seed), 0, Path(config.training.run_directory)
     while met < kills:
@@ -67,7 +68,7 @@ def last_step(run_directory: Path) -> int:
 
 
 def wait_for_step(step: int, run_directory: Path, child: Child) -> None:
-    """Until the log has the step, or the run is over."""
+    """Waits until the log has the step, or the run is over."""
     wait_until(lambda: last_step(run_directory) >= step or not child.process.is_alive())
 
 
@@ -91,7 +92,7 @@ def test_r1_killed_fifty_times(settings, undisturbed: Path, tmp_path: Path):
 def points_of_saving(stride: int, directory: Path, undisturbed: Path, settings) -> int:
     """Kills a run before every `stride`-th file operation of its checkpoint at step 16.
 
-    Each time the run ends as the undisturbed one. Returns the number of operations.
+    Each time the run must end like the undisturbed one. Returns the number of operations.
     """
     config = settings(**LONG, training__keep_checkpoints=3)
     start = directory / "start"
@@ -201,9 +202,8 @@ def test_r13_two_hundred_flipped_bits(settings, undisturbed, tmp_path, capsys):
 def flips(settings, undisturbed: Path, tmp_path: Path, number: int, seed: int) -> tuple[int, int]:
     """Flips a bit of a file of a stopped run or of its data, then lets the run go on.
 
-    Either it says which file is damaged, or it ends in the undisturbed run's bytes.
-
-    Returns how often it said so, and how often it did not and all bytes were the same.
+    The run must report the damaged file, or end with the undisturbed run's bytes. Returns the
+    numbers of both cases.
     """
     config = settings(**LONG, data__directory=str(tmp_path / "data"))
     data = Path(settings().data.directory)
@@ -240,7 +240,7 @@ def flips(settings, undisturbed: Path, tmp_path: Path, number: int, seed: int) -
 
 @pytest.mark.chaos
 def test_r29_two_thousand_steps_with_forty_faults(settings, tmp_path: Path):
-    """Kills, stops, deaths while saving and damaged checkpoints, drawn by chance."""
+    """The faults are random kills, stops, deaths while saving and damaged checkpoints."""
     long = {"training__max_steps": 2000, "training__checkpoint_every": 20,
             "training__validate_every": 500, "training__log_every": 1}  # fmt: skip
     straight = settings(**long, training__run_directory=str(tmp_path / "straight"))

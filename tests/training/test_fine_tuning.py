@@ -1,4 +1,4 @@
-"""Fine-tuning as the README has it: the second configuration leaves the model to the first."""
+"""Fine-tuning as in docs/data.md: the second configuration takes the model from the first."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def first(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def second(folder: Path, initialize_from: Path, **sections) -> Path:
-    """A file that says what is new, and nothing of model and tokenizer but what `sections` do."""
+    """Writes a file with the new settings; only `sections` may set model and tokenizer."""
     for language, line in (("en", "The dog sleeps.\n"), ("de", "Der Hund schläft.\n")):
         (folder / f"second.{language}").write_text(line)
     text = {"text": {"source": str(folder / "second.en"), "target": str(folder / "second.de")}}

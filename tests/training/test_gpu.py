@@ -51,7 +51,7 @@ def test_other_tests_and_their_children_see_no_gpu(tmp_path):
 
 
 class Seen:
-    """Writes what a child sees."""
+    """Writes the GPUs that are visible to a child process."""
 
     def __init__(self, file: Path):
         self.file = file

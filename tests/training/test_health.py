@@ -103,7 +103,7 @@ WORSE = {"bleu": 15.0, "chrf": 39.0, "nll": 2.5}
 
 @pytest.mark.parametrize("by", WORSE)
 def test_a_mean_that_is_worse_than_a_single_step_is_told(by: Measure):
-    """Only the chosen measure counts, and equal is not worse."""
+    """Only the chosen measure counts; an equal value is not worse."""
     directory, best = RunDirectory(Path("r")), Best()
     assert shortcomings(GOOD, best, by, directory) == []  # never validated
     assert best.update(3, GOOD, by)
@@ -163,7 +163,7 @@ def test_progress_has_what_a_person_wants_to_know(settings, capsys):
 
 @pytest.fixture
 def clock(monkeypatch) -> SimpleNamespace:
-    """What a run's log takes for the time."""
+    """The clock of a run's log."""
     clock = SimpleNamespace(now=0.0)
     for module in (console, run_log):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock.now))

@@ -43,7 +43,9 @@ def corpus(folder: Path, name: str, pairs: list[tuple[str, str]]) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory) -> Config:
-    """Of a run that has been trained for 100 steps and validated on unseen pairs at 60 and 100."""
+    """The configuration of a run with 100 steps and validations on unseen pairs at steps 60 and
+    100.
+    """
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("learning")
     changes = {
@@ -64,7 +66,7 @@ def config(tmp_path_factory) -> Config:
 
 @pytest.fixture
 def trained(config: Config) -> Path:
-    """The run's directory."""
+    """Returns the run directory."""
     return Path(config.training.run_directory)
 
 

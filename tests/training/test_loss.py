@@ -11,7 +11,9 @@ from nmt.training.loss import smoothed_cross_entropy
 
 @pytest.mark.parametrize("chunk_rows", [100, 10_000])
 def test_a_weight_of_2_counts_a_token_twice_and_a_weight_of_0_never(monkeypatch, chunk_rows: int):
-    """Against torch's cross-entropy in float64 of hidden states that are there 0, 1 or 2 times."""
+    """Compares with torch's cross-entropy in float64, with hidden states that occur 0, 1 or 2
+    times.
+    """
     hidden, embedding, targets = random_case()
     monkeypatch.setattr(losses, "_CHUNK_BYTES", chunk_rows * 4 * len(embedding))
     counts = torch.arange(len(targets)) % 3
@@ -80,7 +82,9 @@ def test_bf16_products_stay_close():
 
 
 def trained_case(label_logit: float):
-    """A model at some stage of training: frequent words have more labels, logits a common part."""
+    """A model at some stage of training: frequent words have more labels, and logits have a common
+    part.
+    """
     generator = torch.Generator().manual_seed(0)
     v, d, n = 3000, 64, 2000
     embedding = torch.randn(v, d, generator=generator) / d**0.5
@@ -94,7 +98,7 @@ def trained_case(label_logit: float):
 
 
 def values_and_gradients(function, hidden: torch.Tensor, embedding: torch.Tensor):
-    """Loss, nll and the gradients of hidden states and embedding, all in float64."""
+    """Returns loss, nll and the gradients of hidden states and embedding, all in float64."""
     hidden, embedding = hidden.clone().requires_grad_(), embedding.clone().requires_grad_()
     loss, nll = function(hidden, embedding)
     loss.backward()
@@ -116,7 +120,9 @@ def unchunked(targets: torch.Tensor):
 @pytest.mark.parametrize("low", [True, False], ids=["bf16", "fp32"])
 @pytest.mark.parametrize(("label_logit", "nll"), [(5, 4), (7.8, 1.9), (10.7, 0.6), (14.3, 0.1)])
 def test_gradients_are_as_exact_as_plain_autocasts_and_unbiased(label_logit, nll, low):
-    """At each stage of training, bf16's spacing near a probable label's probability included."""
+    """Tests each stage of training, including bf16's spacing near the probability of a likely
+    label.
+    """
     hidden, embedding, targets = trained_case(label_logit)
     exact = values_and_gradients(unchunked(targets), hidden.double(), embedding.double())
     assert exact[1] / targets.count_nonzero() == pytest.approx(nll, rel=0.1)

@@ -32,7 +32,7 @@ Gradients = dict[str, Tensor]
 
 @pytest.fixture(scope="module")
 def weights() -> dict[str, float]:
-    """Of each target of 150 pairs."""
+    """The weights of the targets of 150 pairs."""
     pairs = demo_pairs(150, 7, "train")
     random = np.random.default_rng(1)
     found = {pair.target: float(w) for pair, w in zip(pairs, random.integers(0, 7, 150) / 2)}  # noqa: B905
@@ -42,7 +42,7 @@ def weights() -> dict[str, float]:
 
 @pytest.fixture(scope="module")
 def config(tmp_path_factory, weights: dict[str, float]) -> Config:
-    """Of data prepared from a file of each kind, and from the demo, which has no weights."""
+    """A configuration with a file of each kind, and the demo, which has no weights."""
     folder = tmp_path_factory.mktemp("weighted")
     rows = [(pair.source, pair.target) for pair in demo_pairs(150, 7, "train")]
     rows = [(source, target, weights[target]) for source, target in rows]
@@ -89,7 +89,7 @@ def assert_close(found: Gradients, expected: Gradients) -> None:
 
 
 def in_slots(module: TransformerLoss, shards: list[Shard], step: StepPlan, config: Config):
-    """Loss, nll and gradients of a step, as `optimizer_step` computes them."""
+    """Returns loss, nll and gradients of a step, as `optimizer_step` computes them."""
     sums = torch.zeros(2, dtype=torch.float64)
     for slot in step.slots:
         batch = pack(pairs_of(shards, slot), Shape(64, 64)).to(CPU)

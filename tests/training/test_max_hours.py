@@ -16,7 +16,7 @@ from tests.training.runs import as_on_a_gpu, fingerprint, run
 
 
 def clock_of_steps(hours_each: float) -> None:
-    """Has each step take so long, by the clock of the log; nothing else takes any time."""
+    """Makes each step take this long by the clock of the log; everything else takes no time."""
     clock = SimpleNamespace(now=0.0)
     original = loop.optimizer_step
 
@@ -37,7 +37,9 @@ def an_hour_each(monkeypatch) -> None:
 
 
 def last_steps(directory: Path) -> tuple[int, int, str]:
-    """The newest checkpoint, the finished model's step, and what has ended the run."""
+    """Returns the steps of the newest checkpoint and the finished model, and the setting that ended
+    the run.
+    """
     [*_, line] = (line for line in read_log(directory) if line.get("event") == "model")
     run_directory = RunDirectory(directory)
     newest, _ = run_directory.by_step()[0]

@@ -1,4 +1,4 @@
-"""Several ranks give the same run as one process, and one line at an error."""
+"""Several ranks give the same run as one process, and report an error in one line."""
 
 import json
 import os
@@ -46,8 +46,8 @@ TWO = {"training__max_steps": STEPS, "training__micro_batches": 2, "training__va
        "training__checkpoint_every": 5, "decoding__beam": 1,
        "decoding__max_extra_length": 0}  # fmt: skip
 FOUR = TWO | {"training__micro_batches": 4, "training__max_steps": 12}
-# A key's bias adds the same to all scores of a query, so that its true gradient is zero; of what
-# rounding leaves there Adam makes steps of full size. In tests 2 heads have keys of 12.
+# A key's bias adds the same value to all scores of a query, so its true gradient is zero; Adam
+# turns the rounding error into steps of full size. In the tests, 2 heads have keys of 12.
 KEY_BIASES = {"query_key_value.bias": slice(24, 48), "key_value.bias": slice(0, 24)}
 
 
@@ -88,7 +88,7 @@ def torchrun(*arguments: str, **options) -> subprocess.Popen:
 
 
 def ended(process: subprocess.Popen) -> tuple[str, str]:
-    """What torchrun and its ranks have written to standard output and standard error."""
+    """Returns the output of torchrun and its ranks."""
     try:
         return process.communicate(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
@@ -124,7 +124,7 @@ def test_a_world_of_no_number_is_told(settings, tmp_path, monkeypatch, capsys, v
     ],
 )
 def test_a_rank_outside_the_world_is_told(monkeypatch, capsys, environment, message):
-    """Before anything else: such a process would be silent about its errors, or wait for others."""
+    """Checked first, because such a process would hide its errors or wait for other ranks."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert main(["train", "none.yaml"]) == 2
@@ -142,7 +142,7 @@ def test_ranks_do_not_wait_for_data_to_be_prepared(settings, tmp_path):
 
 @pytest.mark.parametrize("name", ["data", "checkpoints"])
 def test_ranks_that_see_different_files_are_told(settings, monkeypatch, name: str):
-    """Like machines without a shared disk."""
+    """This happens on machines without a shared disk."""
 
     def gather(_: Ranks, seen: object) -> list[object]:
         return [seen, None] if isinstance(seen, dict) == (name == "data") else [seen]
@@ -208,7 +208,7 @@ def test_r7_the_number_of_processes_changes_on_the_way(settings, alone, tmp_path
 
 
 def test_r7_four_processes_resume_to_the_bit(settings, four, tmp_path):
-    """Four summands: the order in which they are added up must be the undisturbed run's."""
+    """The order in which the four summands are added must be that of the undisturbed run."""
     stop = {3: at_step(7, send(signal.SIGTERM))}
     assert {child.wait() for child in train_on(4, settings(**FOUR), tmp_path / "b", stop)} == {143}
     assert {child.wait() for child in train_on(4, settings(**FOUR), tmp_path / "c")} == {0}
@@ -229,7 +229,7 @@ def test_r7_on_gpus_ranks_stop_after_the_same_step_and_resume_to_the_bit(setting
 
 
 def test_ranks_exchange_values_once_a_step(settings, tmp_path):
-    """On GPUs a step late, but for the first one, whose result is logged at once."""
+    """On GPUs one step late, except for the first step, whose result is logged at once."""
 
     def begun(name: str, device: Fault) -> list[Child]:
         changes = TWO | {"training__max_steps": 6, "training__validate_every": 100,
@@ -247,7 +247,7 @@ def test_ranks_exchange_values_once_a_step(settings, tmp_path):
 
 
 def _count_collectives(file: Path) -> None:
-    """Writes how many collective operations of the host had begun before each step."""
+    """Writes the number of collective operations that the host has begun before each step."""
     counts, step, finish = [0], loop.optimizer_step, train_module.finish
     before_steps: list[int] = []
 
@@ -347,7 +347,7 @@ def test_r8_a_rank_is_lost_while_the_gpus_of_others_never_finish_or_they_validat
 
 
 def held(step: int) -> Fault:
-    """A step that the host does not bring to an end: the GPU takes nothing more from it."""
+    """A step that the host cannot finish, because the GPU accepts no more work."""
     return all_of(at_step(step, hang), _soon_ended)
 
 
@@ -356,7 +356,7 @@ def _soon_ended() -> None:
 
 
 def _guardless() -> None:
-    """The main thread ends by itself."""
+    """Disables the guard, so that the main thread ends by itself."""
     peers._LEAVING_S = float(PATIENCE_S)
 
 
@@ -383,7 +383,7 @@ def test_r8_a_halted_rank_under_torchrun(settings, tmp_path):
 
 
 def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path):
-    """Five jobs at once, as each waits for last words."""
+    """Five jobs run at once, because each waits for reports."""
 
     def begun(name: str, faults: dict | None = None, **changes) -> list[Child]:
         changes = TWO | changes | {"training__run_directory": str(tmp_path / name)}

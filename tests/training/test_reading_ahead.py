@@ -33,7 +33,7 @@ def test_items_come_in_order_from_a_thread_and_an_error_in_its_place():
 
 
 def test_no_more_is_computed_than_was_asked_for():
-    """Two beyond the one that is taken, however long that takes."""
+    """At most two steps are computed beyond the current one, however long it takes."""
     seen: list[tuple[int, str]] = []
     enough = threading.Event()
 
@@ -60,7 +60,7 @@ def test_the_thread_ends_with_the_block():
 
 
 def test_a_run_packs_in_the_thread_and_leaves_none(settings, monkeypatch):
-    """In one piece of 32-bit numbers, page-locked only for a GPU."""
+    """A slot is one tensor of 32-bit numbers, page-locked only for a GPU."""
     pack, names = loading.pack, []
 
     def packing(*arguments, **options):

@@ -25,7 +25,7 @@ Train = Callable[..., tuple[int, list[str]]]
 
 @pytest.fixture
 def trained(tmp_path: Path, monkeypatch, capsys) -> Train:
-    """Runs `nmt train`; `deed` meets the run's directory before the update of a step.
+    """Runs `nmt train`; `deed` is called with the run directory before the update of a step.
 
     Returns the exit status and the lines on standard error.
     """
@@ -56,7 +56,7 @@ def once(tiny_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def finished(once: Path, tmp_path: Path) -> Path:
-    """A copy of it, where `settings` has its run."""
+    """A copy of the finished run, in the run directory of `settings`."""
     return Path(shutil.copytree(once, tmp_path / "run"))
 
 
@@ -67,7 +67,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_what_a_kill_in_the_last_rotation_left_is_gone_when_the_run_is_finished(
     settings, trained: Train, finished: Path
 ):
-    """The next call writes the model alone: no checkpoint, hence no rotation."""
+    """The next call writes only the model, so there is no rotation."""
     run = finished
     whole = files(run / "checkpoints")
     shutil.rmtree(run / "model")

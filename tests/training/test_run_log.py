@@ -13,7 +13,7 @@ from tests.conftest import make_settings
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what TensorBoard brings along
 def test_a6_samples_are_harmless_in_tensorboard(tmp_path: Path):
-    """As its text dashboard makes HTML of them."""
+    """Converts the samples to HTML as TensorBoard's text dashboard does."""
     from tensorboard import plugin_util
 
     evil = "<script>alert(1)</script> <img src=x onerror=alert(1)> [x](javascript:alert(1)) | a"
@@ -56,7 +56,7 @@ def test_tensorboard_shows_each_step_once_as_the_log_has_it(tmp_path: Path):
 
 
 def test_a_validation_made_again_is_in_the_log_once_and_its_step_stays(tmp_path: Path):
-    """As after a crash beyond a checkpoint that was saved when a stop had interrupted it."""
+    """This happens after a crash that follows a checkpoint with an interrupted validation."""
     facts = {"epoch": 1, "nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0}
     with RunLog(tmp_path) as log:
         log.step({"step": 5, "loss": 4.0} | facts)
