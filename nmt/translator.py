@@ -563,7 +563,7 @@ def choose_device(name: str | None) -> torch.device:
 
 
 def _listed(parts: list[list[Translation]], options: SearchOptions) -> list[Translation]:
-    """Joins the n-best lists of a text's parts."""
+    """Joins the n-best lists of a text's parts into one list."""
     joined = combine(parts)
     if options.sample and options.mbr is None:
         return sorted(joined, key=lambda each: each.score, reverse=True)

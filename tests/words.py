@@ -47,6 +47,11 @@ WORDS = {  # patterns by replacement; a space stands for any white space, and ca
     "lowercased": "small letters",
     "forever": "for ever",
     "space": "blanks|an? blank(?! line)",
+    "skip": "pass(?:ed|ing) over",
+    "valid": "(?:not an?|no|newest|last) sound",
+    "choose another": "name another",
+    "data is": "data are",
+    "spelled or misspelled": "(?:mis)?spelt",
     "the American spelling": r"\w*(?:(?:neighb|behavi|col|fav|hon)our|(?:al|token|optim)is[ei])\w*",
 }
 PATTERNS = {

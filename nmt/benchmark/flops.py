@@ -18,7 +18,7 @@ Lengths = Sequence[int] | np.ndarray  # tokens of each sentence, with EOS
 def training_flops(
     model: Model, vocabulary_size: int, source_lengths: Lengths, target_lengths: Lengths
 ) -> int:
-    """Returns the FLOPs of training once on sentence pairs: three times the forward pass.
+    """Returns the FLOPs of one training step on sentence pairs: three times the forward pass.
 
     Counts, as is usual, the attention of each query to every key of its sentence, although the
     causal mask hides some keys. The hidden keys are 0.1 % of the base model's FLOPs at 25 tokens.

@@ -258,7 +258,7 @@ class _Clock:
 
     @torch.compiler.disable
     def ends(self, part: str) -> None:
-        """Records the end of a part, which began at the previous record."""
+        """Records the end of a part, which began when the previous one ended."""
         if not self._is_gpu:
             self._marks.append((part, time.perf_counter()))
             return

@@ -1,8 +1,8 @@
 """Loads a configuration: the file, its `base:`, overrides, and the model to fine-tune.
 
-A file may name another as its `base:`, by a path relative to itself, and override parts of it.
-Overrides of the form `section.key=value` come last. If a model is fine-tuned, unset keys of `model`
-and `tokenizer` have that model's values. All problems are reported at once.
+A file may refer to another file as its `base:`, by a path relative to itself, and override parts of
+it. Overrides of the form `section.key=value` come last. If a model is fine-tuned, unset keys of
+`model` and `tokenizer` have that model's values. All problems are reported at once.
 """
 
 import os
@@ -28,7 +28,7 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
 
     Args:
         path: a YAML file.
-        overrides: `dotted.key=value`, with the value in YAML.
+        overrides: strings of the form `dotted.key=value`, with the value in YAML.
         origin: the source of the overrides, for messages.
 
     Raises:

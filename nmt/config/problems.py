@@ -26,7 +26,7 @@ def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str)
             continue  # pydantic also reports a list as too short if all its entries are wrong
         loc = problem["loc"]
         place = loc[:3] if len(loc) > 2 and isinstance(loc[2], int) else number
-        is_unknown = problem["type"] == "extra_forbidden"  # a misspelt key also counts as missing
+        is_unknown = problem["type"] == "extra_forbidden"  # a misspelled key also counts as missing
         if place not in chosen or (is_unknown and chosen[place]["type"] != "extra_forbidden"):
             chosen[place] = problem
     return list(dict.fromkeys(_describe(problem, origins, name) for problem in chosen.values()))

@@ -436,7 +436,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _prefixes_are_symbols(self) -> Self:
-        """Refuses a misspelt prefix, which the model would learn as text."""
+        """Refuses a misspelled prefix, which the model would learn as text."""
         known = self.tokenizer.symbols
         for split in ("train", "validation", "test"):
             for number, corpus in enumerate(getattr(self.data, split)):

@@ -149,8 +149,8 @@ def pair_hash(source: str, target: str) -> int:
 def first_occurrences(hashes: np.ndarray) -> np.ndarray:
     """Returns which entries are the first occurrence of their value.
 
-    Processes a sixteenth of the values at a time, so that it needs only about 6 bytes per entry
-    besides the two arrays.
+    Processes a sixteenth of the values at a time, and so needs only about 6 bytes per entry in
+    addition to the two arrays.
 
     Args:
         hashes: (n,) uint64.

@@ -127,7 +127,8 @@ def _hypothesis(tokens: list[int], logs: list[float], alpha: float) -> Hypothesi
 def _draw(logits: Tensor, numbers: Tensor, distribution: Distribution) -> tuple[Tensor, Tensor]:
     """Samples a token for each hypothesis; returns tokens and the model's log-probabilities.
 
-    (b, W, V) overwritten, (b, W) -> (b, W) int64, (b, W) fp32
+    Shapes: logits (b, W, V), which are overwritten, and numbers (b, W) -> (b, W) int64, (b, W)
+        fp32.
     """
     logs = logits.float().log_softmax(-1)  # includes the tokens that are ruled out below
     for token in NEVER_GENERATED:

@@ -1,7 +1,7 @@
 """Reference word alignments of sentence pairs, from the lexicon.
 
 Nouns, verbs, adjectives, adverbs and numbers are linked. Articles, pronouns, prepositions,
-auxiliaries and conjunctions are not, because their links are often debatable.
+auxiliaries and conjunctions are not linked, because their links are often debatable.
 """
 
 import re

@@ -56,7 +56,7 @@ def because_it(rng: Random) -> Draft:
 
 
 def _handled(rng: Random, tense: str, adjective_chance: float) -> tuple[Clause, NounPhrase]:
-    """Returns a clause about an action on a thing that "it" can refer to, and the thing."""
+    """Returns a clause about an action on a thing, and the thing, to which "it" can refer."""
     verb = rng.choice(_FIRST)
     noun = pick_object_noun(rng, verb)
     while not noun.classes & _THINGS or not FITTING[noun]:

@@ -88,7 +88,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """A verb in both languages with what it takes; missing parts are empty strings."""
+    """A verb in both languages with its complements; missing parts are empty strings."""
 
     english: str
     english_third: str

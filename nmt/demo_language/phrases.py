@@ -17,7 +17,7 @@ _Table = dict[str, dict[str, str]]
 
 
 def _table(m: str, f: str, n: str, pl: str) -> _Table:
-    """Parses forms by gender (or "pl") and case."""
+    """Returns a table of forms by gender (or "pl") and case, parsed from lines of text."""
     rows = {"m": m, "f": f, "n": n, "pl": pl}
     return {gender: dict(zip(_CASES, row.split(), strict=True)) for gender, row in rows.items()}
 

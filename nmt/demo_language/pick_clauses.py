@@ -85,7 +85,7 @@ def _has_place(rng: Random, verb: Verb, thing: Phrase | None) -> bool:
 
 
 def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
-    """Picks a place where the subject may do what the verb says."""
+    """Picks a place that fits the subject and the verb."""
     kind = rng.random()
     if kind < 0.12:
         return rng.choice(adverbials.HERE)

@@ -87,7 +87,7 @@ def pick_subject(rng: Random, verb: Verb | None = None) -> Phrase:
 
 
 def pick_certain_subject(rng: Random, verb: Verb | None = None) -> Phrase:
-    """Picks a subject that can be negated and asked about: neither nobody nor every."""
+    """Picks a subject that can occur in negations and questions: not "nobody", not "every ..."."""
     while True:
         subject = pick_subject(rng, verb)
         if subject not in (NOBODY, SOMEBODY) and not subject.quantified:

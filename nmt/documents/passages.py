@@ -37,7 +37,7 @@ class Passage:
     tag at the start of the text.
 
     Args:
-        tag: tag for a text without its own.
+        tag: the tag to use if the text does not begin with one.
         language: language of the text, for splitting it into sentences; None: do not split.
 
     Attributes:

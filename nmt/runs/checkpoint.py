@@ -117,8 +117,8 @@ def newest(run: RunDirectory, note: Note) -> Checkpoint | None:
 
     Raises:
         NoModelError: there are checkpoints, but none is valid.
-        LastingError: a checkpoint was written by a later version of nmt or may not be opened, and
-            resuming from an older one would lose work.
+        LastingError: a checkpoint was written by a later version of nmt or cannot be opened.
+            Resuming from an older one would lose work.
     """
     problems: list[str] = []
     for _, folder in run.by_step():

@@ -104,7 +104,7 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
 
     Raises:
         InputError: `path` is missing, or was written by a later version of nmt (status 2).
-        NoModelError: a file is missing or damaged, or files do not fit each other (status 3).
+        NoModelError: a file is missing or damaged, or files do not belong together (status 3).
     """
 
     def loaded(folder: Path, content: dict[str, Any]) -> LoadedModel:
@@ -219,7 +219,7 @@ def open_in_run(
     Raises:
         NoModelError: see `open_model`; or the directory has the name of another step, or was
             trained with other settings or data than the run.
-        InputError: the operating system cannot read it.
+        InputError: the operating system cannot read the directory.
     """
     try:
         opened = open_model(folder, content, with_optimizer=with_optimizer)

@@ -156,7 +156,7 @@ async def languages(request: Request) -> Response:
 
 @router.post("/detect", openapi_extra=described(DetectQuestion, form=True))
 async def detect(request: Request) -> Response:
-    """Returns the model's source language with confidence 0, without detecting anything."""
+    """Returns the model's source language with confidence 0; there is no language detection."""
     question = await parsed(request, DetectQuestion, form=True)
     check_texts(request, *([question.q] if isinstance(question.q, str) else question.q))
     return json_response([_detected(next(iter(directions(request))))])

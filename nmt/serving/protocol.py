@@ -125,7 +125,7 @@ class Connection(HttpToolsProtocol):
         self._expect("end")
 
     def _expect(self, what: str) -> None:
-        """Aborts the connection unless `what` happens in time; an earlier deadline stays.
+        """Aborts the connection unless `what` happens in time; does not extend an earlier deadline.
 
         The application refuses a slow request somewhat earlier, with status 408.
         """

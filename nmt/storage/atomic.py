@@ -204,7 +204,8 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
     """Locks `folder` for one writer; the operating system releases it if the process dies.
 
     Args:
-        purpose: the command, such as "nmt train"; others who find the directory locked see it.
+        purpose: the command, such as "nmt train", for the message of processes that find the lock
+            held.
 
     Raises:
         InputError: another process holds the lock; the message names its command, pid and host.

@@ -188,7 +188,7 @@ def _compression(file: BinaryIO, name: str) -> tuple[str, Callable[..., Any] | N
 
 
 class _Decompressed(io.RawIOBase):
-    """The output of a decompressor, whose errors become InputError."""
+    """The output of a decompressor; turns the decompressor's errors into InputError."""
 
     def __init__(self, file: BinaryIO, kind: str, name: str):
         self._file, self._kind, self._name = file, kind, name

@@ -179,7 +179,7 @@ def _refuse_different(ranks: Ranks, value: object, name: str) -> None:
 
 
 def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
-    """Returns the model and optimizer of a checkpoint, or new ones.
+    """Returns the model and the optimizer, restored from a checkpoint or newly created.
 
     Args:
         note: Called with a warning about the model that is fine-tuned, if there is one.

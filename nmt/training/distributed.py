@@ -173,7 +173,8 @@ def world_size() -> int:
     """Returns the number of processes that torchrun has started; 1 without it.
 
     Raises:
-        InputError: WORLD_SIZE is not a positive number, or RANK or LOCAL_RANK is not below it.
+        InputError: WORLD_SIZE is not a positive number, or RANK or LOCAL_RANK is not less than
+            WORLD_SIZE.
     """
     size = _number("WORLD_SIZE", 1, least=1)
     for name in ("RANK", "LOCAL_RANK"):

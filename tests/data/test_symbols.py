@@ -274,7 +274,9 @@ def test_models_and_their_mean_know_the_symbols_of_their_targets(prepared, capsy
     manifest.rewrite(mean, content | {"target_symbols": ["<note>", "<BT>"]})
     manifest.rewrite(run / "model", content | {"target_symbols": ["<2de>", "<note>"]})
     together = Translator.load(mean, device="cpu", ensemble=[run / "model"])
-    assert {*together.search.untrained} == others  # what only one has learnt is not generated
+    assert {
+        *together.search.untrained
+    } == others  # symbols that only one model has learned are not generated
 
 
 def test_validation_generates_symbols_of_training_targets_alone(prepared):

@@ -392,7 +392,7 @@ def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path)
     in_the_discarded_pass = before("loop._after_a_discarded_pass", _exhaust)
     jobs = {
         "diverged": begun("diverged", {1: poisoned_gradients(7)}),
-        # on a GPU, where to leave the group would wait for the other rank for ever
+        # on a GPU, where leaving the group would wait forever for the other rank
         "exhausted": begun("exhausted", {1: all_of(gpu(0), no_memory())}),
         # in the pass whose gradients are thrown away
         "exhausted early": begun("exhausted early", {1: in_the_discarded_pass}),

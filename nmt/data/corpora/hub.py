@@ -1,4 +1,4 @@
-"""A dataset of the Hugging Face hub, or a local folder laid out like one."""
+"""Reads pairs from a dataset of the Hugging Face hub, or from a local folder laid out like one."""
 
 from collections.abc import Sequence
 from pathlib import Path

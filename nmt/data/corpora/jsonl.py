@@ -1,4 +1,4 @@
-"""Keys of JSON objects, one object per line."""
+"""Reads pairs from JSON Lines: one JSON object per line."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from nmt.storage.opening import read_lines
 
 
 class Jsonl(Kind):
-    """JSON Lines; a missing key is found when its line is read."""
+    """A JSON Lines file. A missing key is found only when its line is read."""
 
     def pairs(self, settings: ColumnsFile, data: Data, split: str) -> Pairs:
         path, columns = Path(settings.path), columns_of(settings)

@@ -1,4 +1,4 @@
-"""Named columns of a Parquet file."""
+"""Reads pairs from named columns of a Parquet file."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Two text files; line i of one is the translation of line i of the other."""
+"""Reads pairs from two text files: line i of one is the translation of line i of the other."""
 
 from itertools import zip_longest
 from pathlib import Path
