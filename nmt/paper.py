@@ -69,7 +69,7 @@ def sustained_flops(device: str) -> float | None:
 class Row:
     """A row of Table 3: newstest2013 EN-DE, without averaging checkpoints."""
 
-    name: str  # of the configuration in configs/table3
+    name: str  # name of the configuration in configs/table3
     ppl: float  # per word piece
     bleu: float
     parameters: int | None  # in millions; None if the paper does not state it

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-FAST = 0.8  # of the probe's best rate; a lower rate means a slow phase
+FAST = 0.8  # share of the probe's best rate; below it the phase is slow
 _ATTEMPTS = 3  # maximum measurements per wanted one
 _PATIENCE_S = 60.0  # maximum total wait for slow phases to pass
 _PAUSE_S = 0.5

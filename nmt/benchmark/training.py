@@ -47,8 +47,8 @@ class Steps:
     parts: dict[str, float]  # seconds of each of `PARTS`, summed over the steps
     source_tokens: int  # non-padding, with EOS
     target_tokens: int
-    computed_tokens: int  # of both sides, with padding
-    flops: int  # of non-padding tokens
+    computed_tokens: int  # tokens of both sides, with padding
+    flops: int  # FLOPs of non-padding tokens
 
     @property
     def seconds(self) -> float:

@@ -52,7 +52,7 @@ class Work:
 
     translator: Translator
     options: SearchOptions
-    sentences: list[str]  # or token ids, for a translator of ids
+    sentences: list[str]  # as text, or as token ids for a translator of ids
     one: str  # a sentence of typical length
     is_forced: bool = False  # whether each translation is as long as its source
 
@@ -234,7 +234,7 @@ class Pass:
     seconds: float
     translations: list[Translation]
     batches: int
-    largest_batch: int  # in sentences, or parts of long sentences
+    largest_batch: int  # number of sentences, or of parts of long sentences
 
 
 def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:

@@ -63,7 +63,7 @@ def print_result(text: object) -> None:
 def set_up_streams() -> None:
     """Prepares the standard streams, which the caller may have closed or set up differently."""
     _occupy_standard_descriptors()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # in any locale; paths keep their bytes
+    if isinstance(sys.stdout, io.TextIOWrapper):  # UTF-8 in any locale; paths keep their bytes
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 

@@ -37,7 +37,7 @@ class _Loader(yaml.SafeLoader):
 
 
 _TAG = "tag:yaml.org,2002:"
-_SCALARS = {  # with the characters that a scalar of the type may begin with
+_SCALARS = {  # type, and the characters with which its scalars may begin
     "null": (re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
     "bool": (re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
     "int": (re.compile(r"^(?:[-+]?[0-9]+)$"), list("-+0123456789")),

@@ -160,7 +160,7 @@ def first_occurrences(hashes: np.ndarray) -> np.ndarray:
     """
     first = np.zeros(len(hashes), dtype=bool)
     parts = np.empty(len(hashes), dtype=np.uint8)
-    np.right_shift(hashes, np.uint64(60), out=parts, casting="unsafe")  # without a uint64 copy
+    np.right_shift(hashes, np.uint64(60), out=parts, casting="unsafe")  # avoids a uint64 copy
     for part in range(16):
         indices = np.flatnonzero(parts == part)
         _, positions = np.unique(hashes[indices], return_index=True)  # of first occurrences

@@ -17,7 +17,7 @@ from nmt.storage.names import TEST_SET
 from nmt.storage.opening import read_lines
 
 SOURCE, TARGET = "source.txt", "target.txt"
-_ORIGINS = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}  # in prepared data
+_ORIGINS = {name: f"{TEST_SET}/{name}" for name in (SOURCE, TARGET)}  # paths in prepared data
 _KIND = "test set"
 
 

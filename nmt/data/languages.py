@@ -39,7 +39,7 @@ _WORDS = {  # frequent words of each language that few other languages share
         "tr": "bir ve bu için de ne çok ama gibi daha var",
     }.items()
 }
-_KNOWN_SHARE = 0.08  # of all words; English and German texts have 0.13 to 0.27
+_KNOWN_SHARE = 0.08  # share of all words; English and German texts have 0.13 to 0.27
 _WORD = re.compile(r"[^\W\d_]+")
 Sample = tuple[str, Sequence[str], Sequence[str]]  # a corpus's name, source lines, target lines
 

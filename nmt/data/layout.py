@@ -62,7 +62,7 @@ class HostBatch:
     flat: Tensor
     rows: int
     widths: tuple[int, int]  # columns of source and target
-    names: Sequence[str] = ()  # of the columns
+    names: Sequence[str] = ()  # names of the columns
 
     def to(self, device: torch.device) -> Batch:
         """Returns the slot on `device`; does not wait for the copy if `flat` is page-locked."""
@@ -80,7 +80,7 @@ class HostBatch:
 class Shape:
     """The rows and columns that pairs are packed into."""
 
-    columns: int  # per side; more if a pair is longer
+    columns: int  # columns per side; more if a pair is longer
     block: int  # columns are divided into blocks; a pair lies within one unless it is longer
     rows: int = 0  # minimum; 0: only the rows and columns that are needed
 
@@ -245,4 +245,4 @@ def _filled(
     return HostBatch(flat, height, (widths[0], widths[1]), names)
 
 
-assert PAD_ID == 0  # so are positions and segments of padding
+assert PAD_ID == 0  # positions and segments of padding are also 0

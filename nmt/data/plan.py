@@ -33,7 +33,7 @@ class StepPlan:
     step: int  # from 1
     epoch: int  # from 1
     slots: tuple[np.ndarray, ...]  # (pairs,) int64 each: indices into the split
-    source_tokens: int  # of all slots, EOS included
+    source_tokens: int  # tokens of all slots, EOS included
     target_tokens: int
     # The summed loss of the step is divided by this: the sum of the loss weights of its target
     # tokens, which is the number of tokens if all weights are 1; or 1 if all weights are 0.

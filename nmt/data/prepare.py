@@ -72,7 +72,7 @@ def prepare(
             try:
                 run_stages(job, note)
             finally:
-                job.remove_leftovers()  # of workers that were killed
+                job.remove_leftovers()  # files of killed workers
             if _job(config, tokenizer, job.processes).origin != job.origin:
                 discard_work(job)  # it may mix old and new input
                 raise InputError(

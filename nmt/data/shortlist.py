@@ -137,7 +137,7 @@ class _Model1:
             (np.searchsorted(self.links, links).astype(np.int32)[inverse], begins)
             for links, inverse, begins in blocks
         ]
-        self.p = np.ones(len(self.links))  # of the target given the source
+        self.p = np.ones(len(self.links))  # probability of the target given the source
 
     def _links(
         self, shard: tuple[Side, Side], rows: NDArray[np.int64], is_rare: NDArray[np.bool_]

@@ -38,7 +38,7 @@ BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 # sentencepiece writes a space as U+2581. So U+2581 in a text is escaped as U+F2581 (private use)
 # followed by 1, and U+F2581 as itself followed by 0.
 _SPACE_SIGN, _MARKER = "\u2581", "\U000f2581"
-ESCAPES = ((_MARKER, _MARKER + "0"), (_SPACE_SIGN, _MARKER + "1"))  # in this order
+ESCAPES = ((_MARKER, _MARKER + "0"), (_SPACE_SIGN, _MARKER + "1"))  # applied in this order
 _MARKED = re.compile(f"{_MARKER}([01])")
 
 

@@ -59,7 +59,7 @@ def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], process
             _free(team, processes, stack).give(function, held)
         elif held is not None:
             function(*held)
-        for _ in team:  # in the order in which they finish, to notice a killed one at once
+        for _ in team:  # in order of completion, to notice a killed worker at once
             _free(team, len(team), stack)
 
 

@@ -64,7 +64,7 @@ class SearchInput:
 
     tokens: list[int]
     prefix: list[int]
-    terms: Terms | None = None  # that its translation must contain
+    terms: Terms | None = None  # terms that the translation must contain
 
 
 class BatchedSearch:

@@ -63,6 +63,6 @@ def _common(texts: Sequence[str], n: int) -> NDArray[np.float64]:
         some = slice(*np.searchsorted(column, (begin, begin + width)))
         counts = np.zeros((M, width), np.int32)
         counts[row[some], column[some] - begin] = times[some]
-        common += np.minimum(counts[:, None], counts).sum(2)  # of (M, M, width)
+        common += np.minimum(counts[:, None], counts).sum(2)  # sums over (M, M, width)
     np.fill_diagonal(common, [counts.total() for counts in counted])
     return common

@@ -51,7 +51,7 @@ class _Entry:
     english: frozenset[_Words]
     german: frozenset[_Words]
     prefix: str = ""
-    particle: str = ""  # of the English verb; has no German counterpart
+    particle: str = ""  # particle of the English verb; has no German counterpart
 
 
 def words(text: str) -> list[str]:

@@ -99,7 +99,7 @@ class Verb:
     preposition: str
     prefix: str
     german: str  # the infinitive without its prefix
-    german_third: str  # without the prefix, as the preterite
+    german_third: str  # without the prefix, like the preterite
     german_preterite: str
     german_participle: str  # with the prefix
     auxiliary: str

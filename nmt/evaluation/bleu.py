@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RESAMPLES = 1000  # sacreBLEU's own default
 
-_MOST_WORDS = 5000  # per line; TER's time and memory grow with the square
+_MOST_WORDS = 5000  # words per line; TER's time and memory grow with their square
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,7 @@ def paper_bleu(
     from sacrebleu.metrics.bleu import BLEU
 
     check_texts(hypotheses, references)
-    bleu = BLEU(tokenize="none", smooth_method="none", force=True)  # as multi-bleu.perl
+    bleu = BLEU(tokenize="none", smooth_method="none", force=True)  # like multi-bleu.perl
     translated = [paper_tokens(line, target_language) for line in hypotheses]
     to_match = [
         [paper_tokens(line, target_language, of_reference=True) for line in side]

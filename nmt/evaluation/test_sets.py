@@ -26,7 +26,7 @@ class TestSet:
 
     sources: list[str] | None  # None: not needed, because the translations are given
     references: list[list[str]]  # one or more lists, each with one reference per sentence
-    name: str  # for messages
+    name: str  # the name in messages
     files: tuple[str, ...] = ()  # names of the reference files
 
     @property

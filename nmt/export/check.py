@@ -27,7 +27,7 @@ class Sample:
 
     text: str  # normalized
     source: list[int]  # without EOS
-    tokens: list[int]  # of the translation, with EOS unless it was truncated
+    tokens: list[int]  # the translation, with EOS unless it was truncated
     log_probabilities: list[float]  # natural logarithm, one per token of `tokens`
     limit: int  # maximum tokens of a translation, with EOS
 

@@ -217,7 +217,7 @@ def _check(translator: Translator, folder: Path) -> str:
     scored = theirs.score_batch(
         [pieces(sample.source) for sample in samples],
         [pieces(sample.content) for sample in samples],
-    )  # with EOS, which a truncated translation does not have
+    )  # adds EOS, which a truncated translation lacks
     logs = [
         each.log_probs[: len(sample.tokens)] for sample, each in zip(samples, scored, strict=True)
     ]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ctranslate2 import Translator as Engine
 
 KIND = "ctranslate2"  # kind of the manifest
-POSITIONS = 4096  # of the sinusoidal table; CTranslate2 refuses longer texts
+POSITIONS = 4096  # length of the sinusoidal table; CTranslate2 refuses longer texts
 _BATCH = 64  # parts of similar length per batch
 _NOT_HERE = ("sample", "mbr", "align", "attention", "glossary")
 

@@ -38,7 +38,7 @@ _ANY: dict[str, Collection[Any] | None] = dict.fromkeys(
      "attention_dropout", "activation_dropout")
 )  # fmt: skip
 _SPECIAL = ("pad_token", "bos_token", "eos_token", "unk_token")
-_POSITIONS = 4096  # of the sinusoidal table
+_POSITIONS = 4096  # length of the sinusoidal table
 
 _READERS = ("query_key_value", "query", "key_value", "inner")  # they read the residual stream
 
@@ -88,7 +88,7 @@ def generation_settings(config: Config) -> dict[str, Any]:
     """Returns the content of generation_config.json: the settings of beam search."""
     return _special_ids() | {
         "num_beams": config.decoding.beam,
-        "length_penalty": config.decoding.length_penalty,  # in a different formula
+        "length_penalty": config.decoding.length_penalty,  # used in a different formula
         "early_stopping": "never",
         "max_length": config.data.max_length + config.decoding.max_extra_length,
         "suppress_tokens": NEVER_GENERATED,

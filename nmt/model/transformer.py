@@ -75,7 +75,7 @@ class Transformer(nn.Module):
         pre = model.norm == "pre"  # the output of a post-norm layer is normalized already
         self.encoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
         self.decoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
-        self.projection: nn.Module = OutputProjection()  # or a prepacked one
+        self.projection: nn.Module = OutputProjection()  # may be replaced by a prepacked one
         # flex: FlexAttention in compiled layers; plain: matrix products on any device
         self.attention: Literal["fused", "flex", "plain"] = "fused"
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-WIDTH, HEIGHT = 2000, 1000  # of the box, y downwards
+WIDTH, HEIGHT = 2000, 1000  # size of the box; y grows downwards
 _AT_MOST = 320  # points per line; a page is hardly wide enough to show more
 
 

@@ -36,7 +36,7 @@ class TestScores(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     model_sha256: str  # hash of the manifest of the only model for which the scores are valid
-    scores: dict[str, Any]  # as from `Evaluation.as_json`
+    scores: dict[str, Any]  # the result of `Evaluation.as_json`
     sources: list[str]
     references: list[str]
     translations: list[str]
@@ -66,7 +66,7 @@ class RunRecord:
     directory: Path
     name: str  # unique on the page
     config: Config
-    info: dict[str, Any]  # as from `info`
+    info: dict[str, Any]  # the result of `info`
     log: list[dict[str, Any]]
     model: dict[str, Any] | None = None  # the finished model's manifest
     test: TestScores | None = None

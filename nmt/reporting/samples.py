@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 
 from nmt.reporting.run_record import RunRecord
 
-_EACH = 3  # of each kind
+_EACH = 3  # samples of each kind
 
 Parts = list[tuple[str, bool]]  # a text in parts, and whether another text lacks them
 
@@ -18,8 +18,8 @@ class Translated:
 
     run: str
     text: str
-    chrf: float  # of this sentence, 0 to 100
-    parts: Parts  # of `text`, compared with the reference
+    chrf: float  # score of this sentence, 0 to 100
+    parts: Parts  # parts of `text`, compared with the reference
 
 
 @dataclass(frozen=True)

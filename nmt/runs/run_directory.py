@@ -13,7 +13,7 @@ from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.storage import atomic, manifest, names
 from nmt.storage.opening import entries, refuse_not_utf8, small_file
 
-_PLACES = {  # of data, which checkpoints identify by its hash
+_PLACES = {  # places of data; checkpoints identify it by its hash
     "data.directory", "data.train", "data.validation", "data.test",
 }  # fmt: skip
 _MAX_CONFIG_BYTES = 1_000_000

@@ -18,7 +18,7 @@ from nmt.errors import NoModelError
 
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 
-NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # for messages
+NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # names in messages
 
 Count = Annotated[int, Field(ge=0)]
 # How the model is computed in training, fastest first, see `nmt.training.fast_paths`.

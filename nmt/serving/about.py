@@ -10,7 +10,7 @@ from nmt.storage.opening import small_file
 
 JSON = dict[str, Any]
 
-_MAX_BYTES = 200_000_000  # of a file of the run
+_MAX_BYTES = 200_000_000  # size of a file of the run
 
 
 def about(translator: Any) -> JSON:
@@ -51,9 +51,9 @@ def about(translator: Any) -> JSON:
 
 def _of_run(translator: Any) -> JSON:
     """Returns the facts in the run of a model; leaves out missing and damaged files."""
-    from nmt.data import kept_test_set  # which imports pyarrow
+    from nmt.data import kept_test_set  # imports pyarrow
     from nmt.runs.run_directory import RunDirectory
-    from nmt.serving.examples import first_sight  # which imports torch
+    from nmt.serving.examples import first_sight  # imports torch
 
     folder, config = translator.directory, translator.config
     run = RunDirectory.around(folder.resolve())

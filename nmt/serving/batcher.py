@@ -112,7 +112,7 @@ class Batcher:
             for new in processes
         ]
         self._loading = self._running = len(self._threads)
-        self._found: Model | None = None  # until all processes are ready
+        self._found: Model | None = None  # kept until all processes are ready
 
     def start(self, after_load: Callable[[], None] = lambda: None) -> None:
         """Starts loading, in the event loop; calls `after_load` there after success or failure."""

@@ -22,7 +22,7 @@ from nmt.model.special_ids import EOS_ID
 from nmt.translator import Translator
 
 _MAX_WEIGHTS = 1_500_000  # 10 MB of JSON: 100 tokens per side in the paper's base model
-_DIGITS = 4  # per weight
+_DIGITS = 4  # digits per weight
 _LIKELIEST = 5  # tokens shown beside the actual one
 
 JSON = dict[str, Any]

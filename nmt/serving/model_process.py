@@ -201,7 +201,7 @@ def _work_off(calls: Connection, load: Load) -> None:
         cores = _threads(translator)
         while True:
             job = calls.recv()
-            if job is not _GIVE_UP:  # else it arrived after the end of its batch
+            if job is not _GIVE_UP:  # otherwise it came after the end of its batch
                 function, arguments, sharing, gives_up = job
                 _set_threads(translator, max(cores // sharing, 1))
                 more = [partial(_go_on, calls)] if gives_up else []

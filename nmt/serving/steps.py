@@ -24,7 +24,7 @@ from nmt.translator import Translator
 
 Side = Literal["source", "target"]
 
-_DIGITS = 6  # after the decimal point
+_DIGITS = 6  # digits after the decimal point
 _LISTED = 10  # most likely tokens
 _STRONGEST = 5  # units of the feed-forward network
 

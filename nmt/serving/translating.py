@@ -19,7 +19,7 @@ class Sentence:
     """A sentence (or line) of a text, and its translations, best first."""
 
     source: Span
-    target: Span  # of the best translation, in the best translation of the text
+    target: Span  # place of the best translation in that of the text
     translations: list[Translation]
 
 

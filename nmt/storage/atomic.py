@@ -159,7 +159,7 @@ def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
             stack.callback(os.close, descriptor)
             with suppress(OSError):
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if aside.exists():  # else another writer removed it, as above
+            if aside.exists():  # otherwise another writer removed it
                 yield aside
                 return
 

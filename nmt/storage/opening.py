@@ -23,7 +23,7 @@ _DECOMPRESSORS: dict[bytes, tuple[str, Callable[..., Any]]] = {  # by a file's f
     b"BZh": ("bzip2", bz2.BZ2File),
     b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
 }
-_COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; equal text gives equal bytes
+_COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; deterministic
     ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
     ".bz2": partial(bz2.BZ2File, mode="wb"),
     ".xz": partial(lzma.LZMAFile, mode="wb"),

@@ -67,7 +67,7 @@ class Ranks:
     world_size: int
     device: torch.device
     peers: Peers | None = None  # None if there are none
-    gradient_group: dist.ProcessGroup | None = None  # of the GPUs; None: the default group
+    gradient_group: dist.ProcessGroup | None = None  # group of the GPUs; None: the default group
 
     @property
     def is_main(self) -> bool:

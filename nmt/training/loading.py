@@ -22,7 +22,7 @@ CPU_ROW, GPU_ROW = 64, 256
 _AHEAD = 2  # steps; 2 because the plan of a window or an epoch takes longer than a step
 
 T = TypeVar("T")
-LoadedStep = tuple[StepPlan, list[tuple[int, Batch]]]  # with this rank's slots, numbered
+LoadedStep = tuple[StepPlan, list[tuple[int, Batch]]]  # the slots of this rank, with their numbers
 
 
 @contextmanager

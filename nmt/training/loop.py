@@ -104,7 +104,7 @@ class _Loop:
                 training.module, training.loss_module, training.optimizer, slots, step,
                 plan.loss_divisor, self._config, self._run.ranks, self._requests,
             )  # fmt: skip
-        self._results.read()  # of the previous step, while a GPU computes this one
+        self._results.read()  # the previous step's, while a GPU computes this step
         self._log.count(plan.target_tokens)
         is_logged = step in (self._first, settings.max_steps) or step % settings.log_every == 0
         if is_logged:
@@ -126,7 +126,7 @@ class _Loop:
         """
         results, ranks = self._results, self._run.ranks
         is_saved = self._is_checkpoint_due(step) and not results.are_diverging
-        if is_saved:  # before validation, so that no error there loses the step
+        if is_saved:  # before validation, so that an error there loses no step
             self._save(step)
         is_validated = self._is_validation_due(step)
         is_best = self.validate_if_due(step, is_saved=is_saved)

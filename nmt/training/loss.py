@@ -21,9 +21,9 @@ from nmt.model.kernels.products import add_to_matmul, matmul, matmul_of_transpos
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
 
-_CHUNK_BYTES = 128 << 20  # of logits in memory at once; larger products are faster
+_CHUNK_BYTES = 128 << 20  # logits in memory at once; larger products are faster
 _GPU_CHUNK_BYTES = 512 << 20  # every chunk adds to the embedding's gradient, 76 MB in base
-_LEAST = torch.finfo(torch.float32).tiny  # so that logarithms of probabilities are finite
+_LEAST = torch.finfo(torch.float32).tiny  # keeps logarithms of probabilities finite
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
@@ -54,7 +54,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         with torch.autocast(hidden.device.type, enabled=False):
             weight, real = embedding.to(dtype), targets != PAD_ID
             inputs = hidden.to(dtype) * real[:, None]
-            factors = real if weights is None else real * weights  # of each token's loss
+            factors = real if weights is None else real * weights  # factors of the tokens' losses
             weighted = inputs if weights is None else (inputs * weights[:, None]).to(dtype)
             mean_row = weight.mean(0, dtype=torch.float32)
             label_logits, label_p = (mean_row.new_empty(len(inputs)) for _ in range(2))
@@ -81,7 +81,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
                     else:
                         embedding_gradient += part
                     del part
-                del p  # before the next chunk's logits take as much memory again
+                del p  # frees the memory before the next chunk needs it
             nll = -(label_p.clamp_min_(_LEAST).log_() * factors).sum()
             above_mean = label_logits - inputs.float() @ mean_row
             loss = nll + epsilon * (above_mean * factors).sum()
@@ -154,7 +154,7 @@ class TransformerLoss(nn.Module):
         hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
         weights = batch.columns.get(LOSS_WEIGHT)
         if weights is not None:
-            weights = weights.flatten().nan_to_num(1.0)  # for pairs without a weight
+            weights = weights.flatten().nan_to_num(1.0)  # NaN: pairs without a weight
         return self._of(hidden, batch.tgt_out.flatten(), weights)
 
     def _of(self, hidden: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:

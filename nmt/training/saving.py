@@ -41,7 +41,7 @@ class CheckpointWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: TracebackType | object) -> None:
         with self._thread:
-            if kind is None:  # else the block's error is reported, not the thread's
+            if kind is None:  # otherwise the block's error is reported
                 self.wait()
 
     def save(self, transformer: Transformer, optimizer: Optimizer, state: State) -> None:

@@ -46,7 +46,7 @@ class Validation:
     samples: list[Sample]
     chrf: float = 0.0
     chrf_signature: str = ""
-    unigram_nll: float = 0.0  # of guessing by token frequencies, see `health.unigram_nll`
+    unigram_nll: float = 0.0  # nll of guessing by token frequencies, see `health`
     attention: bytes | None = None  # see `_attention`; only on the main process
 
     @property

@@ -35,7 +35,7 @@ class Job:
     workers: int
     cpus: float  # per worker
     gpus: float
-    batch_size: int  # in rows
+    batch_size: int  # number of rows
     options: SearchOptions
 
 

@@ -19,7 +19,7 @@ from nmt.storage import manifest
 from nmt.storage.atomic import write_file
 from nmt.translator import Translator
 
-_SENTENCES = 400  # of the test set that are translated
+_SENTENCES = 400  # number of test sentences to translate
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -150,7 +150,7 @@ def timed(
         for length in lengths:
             for name, layer in by_name.items():
                 times.setdefault((name, length), []).append(seconds(layer, length))
-    return {  # without the first time of each, which warms up
+    return {  # excludes the first time of each, which is a warm-up
         name: [statistics.median(times[name, length][1:]) for length in lengths] for name in by_name
     }
 

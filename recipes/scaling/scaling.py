@@ -51,8 +51,8 @@ class Curve:
     """A kind of size, its values, and what is measured for each."""
 
     name: str
-    label: str  # of the size axis
-    unit: str  # of the time axis
+    label: str  # label of the size axis
+    unit: str  # unit of the time axis
     sizes: Sequence[int]
     measure: Callable[..., dict[str, float]]  # size, configuration, folder, the gate's best rate
     is_apart: bool = True  # whether a process of its own measures it, for its peak memory

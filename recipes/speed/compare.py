@@ -57,7 +57,7 @@ class Setting:
 
     task: str
     peer: str
-    precision: str  # of nmt
+    precision: str  # precision of nmt
     peer_precision: str
     work: dict[str, Any]  # its size, and the machine
 

@@ -33,7 +33,7 @@ _LEAST_ALIKE = 0.98  # minimum share; rounding decides between almost equally li
 class Run:
     """A model, and a text with its reference."""
 
-    path: Path  # of the nmt model
+    path: Path  # directory of the nmt model
     source: Path
     reference: Path
     output: Path

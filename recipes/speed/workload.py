@@ -27,7 +27,7 @@ class Shape:
     d_model: int = 512
     d_ff: int = 2_048
     heads: int = 8
-    layers: int = 6  # of the encoder and of the decoder
+    layers: int = 6  # layers of the encoder, and of the decoder
     dropout: float = 0.1
 
 

@@ -53,7 +53,7 @@ class Result:
     changes: dict[str, Any]  # settings that differ from the row base, by dotted key
     parameters: int
     steps: int
-    minutes: float  # of nmt train, with validations and checkpoints
+    minutes: float  # time of nmt train, with validations and checkpoints
     ppl: float  # per token, unsmoothed
     bleu: float
     bleu_interval: tuple[float, float]  # 95%, over sentences

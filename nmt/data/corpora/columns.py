@@ -13,7 +13,7 @@ from nmt.data.pair import Pair, TextPair
 from nmt.errors import InputError
 
 BATCH = 10_000  # rows of a table in memory at a time
-_SUFFIX = "_column"  # of the settings that name columns
+_SUFFIX = "_column"  # suffix of the settings that name columns
 _SENTENCES = ("source", "target")
 
 
@@ -106,7 +106,7 @@ def pairs_of_table(
     batches: Iterator[pa.Table | pa.RecordBatch], paths: Mapping[str, Sequence[str]], where: str
 ) -> Iterator[TextPair]:
     """Yields the pairs of a table's rows; `paths` comes from `resolve`."""
-    number = 0  # of the row
+    number = 0  # number of the row
     for batch in batches:
         values = [_values(batch, path, where) for path in paths.values()]
         for number, row in enumerate(zip(*values, strict=True), number + 1):  # noqa: B020

@@ -7,7 +7,7 @@ from nmt.config import Data
 from nmt.data.pair import TextPair
 
 Pairs = Iterator[TextPair]
-_CHUNK_CHARACTERS = 200_000_000  # with very long lines, chunks have fewer pairs
+_CHUNK_CHARACTERS = 200_000_000  # limits the pairs per chunk if lines are very long
 
 
 class Chunk(Protocol):

@@ -34,7 +34,7 @@ def _paths(file: pq.ParquetFile, settings: ColumnsFile) -> dict[str, Sequence[st
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    with opened(path):  # for its error messages
+    with opened(path):  # checks the file, with its own error messages
         pass
     try:
         with pq.ParquetFile(path, memory_map=True) as file:

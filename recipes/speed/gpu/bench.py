@@ -26,7 +26,7 @@ from recipes.speed.peers.nmt import configuration, packed
 from recipes.speed.workload import BASE, SMALL, Shape, training_batches
 
 BIG = replace(BASE, d_model=1024, d_ff=4096, heads=16, dropout=0.3)
-TOKENS = 25_000  # per side in a training step
+TOKENS = 25_000  # tokens per side in a training step
 MEAN_LENGTH, LONGEST = 25, 100  # tokens of the workload's sentences
 ROW = 256  # columns of a packed row, as for `data.max_length` of the paper's configurations
 
@@ -89,7 +89,7 @@ def run(bench: Bench, parts: Sequence[tuple[Part, float]]) -> list[str]:
                 for result in part(bench):
                     is_ok &= result.get("ok", True)
                     _print(part.__name__, result)
-        except Exception as error:  # after any error, the other parts still run
+        except Exception as error:  # the other parts run after any error
             ended["error"] = f"{type(error).__name__}: {str(error)[:500]}"
         if bench.is_gpu:
             torch.cuda.empty_cache()

@@ -29,7 +29,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-import torch._dynamo  # which reads `torch.cuda`, and would be imported inside the block
+import torch._dynamo  # reads `torch.cuda`; must not be imported inside the block
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils import _foreach_utils

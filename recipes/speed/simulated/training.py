@@ -30,7 +30,7 @@ class Figures:
 
     peak: int  # bytes of tensors on the device
     kernels: int
-    waits: int  # of the host for the device, within the step
+    waits: int  # waits of the host for the device within the step
 
 
 class Training:
