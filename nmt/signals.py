@@ -26,8 +26,8 @@ Handler = Callable[[int, FrameType | None], None]
 def handled_by(handler: Handler) -> Iterator[None]:
     """Installs `handler` for every stop signal within the block, then restores the former handlers.
 
-    SIGHUP stays ignored if it was (nohup). Does nothing outside the main thread, where Python
-    cannot install handlers.
+    If SIGHUP is ignored (nohup), it stays ignored. Does nothing outside the main thread, where
+    Python cannot install handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -18,7 +18,7 @@ def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str)
 
     Args:
         origins: file and line of each key.
-        name: the configuration's name, for keys that were written nowhere.
+        name: the configuration's name, used for keys that are in no file and no override.
     """
     chosen: dict[KeyPath | int, ErrorDetails] = {}
     for number, problem in enumerate(error.errors()):

@@ -70,7 +70,7 @@ def _is_ours(model: bytes) -> bool:
 
 
 def _control_piece(pieces: Sequence[Any], name: str, proto: Any) -> Any:
-    """Returns the control piece of that name, a new one if the model has none."""
+    """Returns the control piece with the given name; adds it if the model has none."""
     for piece in pieces:
         if piece.piece == name:
             if piece.type != piece.CONTROL:

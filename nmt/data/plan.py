@@ -1,9 +1,9 @@
 """Selects the pairs of each step and of each of its slots, from their lengths alone (the plan).
 
-A pure function of (prepared data, seed, batch_tokens, slots, step). The shards are permuted in each
-epoch and taken in windows of about a million pairs, so that training on a corpus of any size starts
-in seconds and needs a few bytes per pair. A window is shuffled and cut into steps, and each step
-into slots of nearly equal size.
+The plan is a pure function of (prepared data, seed, batch_tokens, slots, step). The shards are
+permuted in each epoch and taken in windows of about a million pairs, so that training on a corpus
+of any size starts in seconds and needs a few bytes per pair. A window is shuffled and cut into
+steps, and each step into slots of nearly equal size.
 
 Differs from Vaswani et al. (2017), §5.1, who batch pairs of similar length to avoid padding. Here
 `layout` packs rows, so there is little padding, and a step whose pairs all have one length gives a
@@ -184,8 +184,8 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
     ends = np.minimum(*(_end_of_step(side, batch_tokens) for side in (source, target)))
     if (ends == np.arange(len(ends))).any():
         raise InputError(
-            f"A pair of the prepared data is longer than training.batch_tokens, {batch_tokens} "
-            "tokens. Run nmt prepare again, or raise training.batch_tokens."
+            f"A pair of the prepared data is longer than training.batch_tokens ({batch_tokens} "
+            "tokens). Run nmt prepare again, or raise training.batch_tokens."
         )
     end_from, bounds = ends.tolist(), [0]
     while bounds[-1] < len(end_from):

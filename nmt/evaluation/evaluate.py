@@ -180,7 +180,7 @@ def _scored(
     counting: Counting,
     judge: Comet | None,
 ) -> Evaluation:
-    """Computes all scores; `others` are the baseline's translations."""
+    """Computes all scores; `others` has the baseline's translations."""
     texts = (translations, *tests.references)
     language = language_of(counting["target_language"] or "")
     papers = papers_interval = comparison = None

@@ -172,7 +172,7 @@ def sound_checkpoints(
             if hashes != (common or hashes):
                 raise InputError(
                     f"{folder} was trained on other data than the checkpoint of step "
-                    f"{found[0][0]}. Move it away."
+                    f"{found[0][0]}. Move it elsewhere."
                 )
             common = hashes
             found.append((step, folder))

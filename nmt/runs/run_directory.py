@@ -213,7 +213,7 @@ class RunDirectory:
         for path in (self.log, self.tokenizer, self.data_manifest, self.test_set):
             if os.path.lexists(path):
                 raise InputError(
-                    f"{path} was not made by nmt train. Move it away, or choose another "
+                    f"{path} was not made by nmt train. Move it elsewhere, or choose another "
                     "training.run_directory."
                 )
 

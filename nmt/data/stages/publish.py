@@ -53,7 +53,7 @@ def refuse_what_is_not_ours(job: Job) -> None:
 
 def _not_ours(path: Path) -> InputError:
     return InputError(
-        f"{path} was not made by nmt prepare. Move it away, or choose another data.directory."
+        f"{path} was not made by nmt prepare. Move it elsewhere, or choose another data.directory."
     )
 
 
