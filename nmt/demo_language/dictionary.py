@@ -18,7 +18,7 @@ from nmt.demo_language.lexicon import (
 
 
 def _entries() -> Iterator[tuple[str, str]]:
-    """Yields English word forms, each with a German dictionary form; a form may occur repeatedly."""
+    """Yields English word forms, each with a German dictionary form; forms may repeat."""
     for table in (DICTIONARY_WORDS, NUMBERS, MONTHS, WEEKDAYS, ORDINALS):
         yield from table.items()
     for noun in NOUNS:

@@ -86,7 +86,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def _mode_of_files(aside: Path) -> int:
-    """Returns the permissions of new files under the umask, read from the new file `aside`.
+    """Returns the permissions of new files under the umask, read from the new path `aside`.
 
     Libraries may set others: safetensors makes files readable only by their owner.
     """

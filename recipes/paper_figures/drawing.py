@@ -32,7 +32,7 @@ def figure(path: Path, panels: int = 1) -> Iterator[list[Any]]:
 
 
 def heat_map(axes: Any, values: Any, label: str, **options: Any) -> None:
-    """Draws a matrix as an image, with a labelled colour bar."""
+    """Plots a matrix as an image with a labeled color bar."""
     image = axes.imshow(np.asarray(values), interpolation="nearest", **options)
     axes.figure.colorbar(image, ax=axes, label=label, shrink=0.8)
 

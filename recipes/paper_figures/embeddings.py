@@ -87,7 +87,7 @@ def plane(vocabulary: Words, pairs: list[tuple[int, int]]) -> Tensor:
 
 
 def draw_embeddings(translator: Translator, axes: Any) -> list[str]:
-    """Plots nouns and their plurals in a plane; returns neighbours and shares of plurals found."""
+    """Plots nouns and their plurals in a plane; returns neighbors and shares of plurals found."""
     vocabulary = whole_words(translator, words_of_demo())
     pairs = noun_pairs(vocabulary)
     if len(pairs) < 3:

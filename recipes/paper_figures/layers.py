@@ -24,8 +24,8 @@ REPEATS = 9
 class RestrictedSelfAttention(SelfAttention):
     """Table 1's restricted self-attention: each position can attend to positions within r / 2.
 
-    Queries in blocks of r / 2 attend to the keys of their own block and its two neighbours, in
-    O(r n d) time and memory. A mask on the scores of full attention would take O(n^2 d).
+    Queries in blocks of r / 2 attend to the keys of their own block and the two blocks beside it,
+    in O(r n d) time and memory. A mask on the scores of full attention would take O(n^2 d).
     """
 
     def __init__(self, model: Model, randomness: Randomness):

@@ -28,7 +28,7 @@ PAIRS = 300  # maximum pairs of the test set
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Draws the pictures into the directory that `argv` names, and prints their numbers."""
+    """Writes the pictures to the directory that `argv` names, and prints their numbers."""
     given = arguments(argv)
     folder, model = given.folder, given.model
     keep_freed_memory()
@@ -45,14 +45,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     """Parses the output directory and the optional model."""
-    parser = argparse.ArgumentParser(description="Draws pictures that illustrate the paper.")
+    parser = argparse.ArgumentParser(description="Plots pictures that illustrate the paper.")
     parser.add_argument("folder", type=Path, nargs="?", default="figures", help="default: figures")
     parser.add_argument("--model", type=Path, help="run of configs/demo.yaml, such as runs/demo")
     return parser.parse_args(argv)
 
 
 def of_formulas() -> list[tuple[str, int, Draw]]:
-    """Returns name, number of panels and drawing function of each picture without a model."""
+    """Returns name, number of panels and plotting function of each picture without a model."""
     return [
         ("order", 2, order.draw_order),
         ("masks", 3, order.draw_masks),
@@ -65,7 +65,7 @@ def of_formulas() -> list[tuple[str, int, Draw]]:
 
 
 def of_model(path: Path) -> list[tuple[str, int, Draw]]:
-    """Returns name, number of panels and drawing function of each picture of a trained model.
+    """Returns name, number of panels and plotting function of each picture of a trained model.
 
     Raises:
         NoModelError: there is no usable model.

@@ -94,13 +94,13 @@ def main(argv: Sequence[str] | None = None) -> None:
 def curves(is_small: bool) -> list[Curve]:
     """Returns all curves; small ones have two sizes each."""
     cores = default_processes()
-    token, sentence, whole = "ms a target token", "ms a sentence", "s"
+    token, sentence, whole = "ms per target token", "ms per sentence", "s"
     everything = [
-        Curve("length", "tokens a sentence", token, [2**n for n in range(4, 12)], by_length),
-        Curve("batch", "tokens a step, each side", token, [2**n for n in range(8, 15)], by_batch),
+        Curve("length", "tokens per sentence", token, [2**n for n in range(4, 12)], by_length),
+        Curve("batch", "tokens per step and side", token, [2**n for n in range(8, 15)], by_batch),
         Curve("vocabulary", "pieces", token, [2**n * 1000 for n in range(7)], by_vocabulary),
         Curve("layers", "layers of each stack", token, [1, 2, 3, 4, 6, 8], by_layers),
-        Curve("beam", "hypotheses a sentence", sentence, [1, 2, 4, 8, 16], by_beam),
+        Curve("beam", "hypotheses per sentence", sentence, [1, 2, 4, 8, 16], by_beam),
         Curve("corpus", "sentence pairs", whole, [2000 * 2**n for n in range(6)], by_corpus),
         Curve("processes", "processes that prepare", whole, [*range(1, cores + 1)], by_processes,
               is_apart=False),
@@ -269,7 +269,7 @@ def scale(unit: str) -> float:
 
 
 def chart(sizes: Sequence[float], values: Sequence[float]) -> str:
-    """Draws a curve; an axis is logarithmic if its values differ enough."""
+    """Plots a curve; an axis is logarithmic if its values differ enough."""
     across = value_axis(sizes, from_zero=False, is_log=True)
     up = value_axis(values, from_zero=True, is_log=True)
     places = [(across.place(x), up.place(y)) for x, y in zip(sizes, values, strict=True)]

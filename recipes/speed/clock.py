@@ -26,7 +26,7 @@ class Clock:
         self.slowest, self.repeated = inf, 0
 
     def times(self, work: Sequence[Callable[[], object]]) -> list[float] | None:
-        """Returns the seconds of each piece of work, or None if the machine stayed slow."""
+        """Returns the seconds of each unit of work, or None if the machine stayed slow."""
         found = []
         for each in work:
             timed = self.gate.measured(partial(self._timed, each), 1)

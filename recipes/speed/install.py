@@ -3,8 +3,9 @@
     python -m recipes.speed.install [--environments DIR] [PEER ...]
 
 The versions that peers pin often exclude the current PyTorch, and another build of it would take
-gigabytes. So an environment also sees the packages of the environment that runs this script. If a
-peer's pins exclude them, it is installed without dependencies, and those it needs are listed here.
+gigabytes. So an environment can also import the packages of the environment that runs this script.
+If a peer's pins exclude them, it is installed without dependencies, and those it needs are listed
+here.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Summarizes the pairs: which of them count, their medians, a table and a picture."""
+"""Summarizes the pairs: selects valid ones, computes medians, and writes a table and a picture."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -150,7 +150,7 @@ def _range(values: list[float], form: str) -> str:
 
 
 def draw(lines: Iterable[Line], path: Path) -> None:
-    """Draws the medians as bars, with their ranges, relative to nmt's."""
+    """Plots the medians as bars, with their ranges, relative to nmt's."""
     kinds = rows(lines)
     n_bars = sum(map(len, kinds.values()))
     with figure(path) as [axes]:

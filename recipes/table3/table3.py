@@ -5,7 +5,7 @@
 A row is a configuration in the directory `--configs`, named after its file. Each run has a
 directory OUTPUT/ROW/seed-N; all runs share the prepared data. The same command continues an
 interrupted one: finished runs are kept, and a stopped run is resumed. The protocol is the paper's
-(§6.2): only the last checkpoint is used; perplexity (unsmoothed, per token) and BLEU are measured
+(§6.2): only the last checkpoint is used. Perplexity (unsmoothed, per token) and BLEU are measured
 on the configuration's validation set, which is also its test set.
 """
 

@@ -1,4 +1,4 @@
-"""Writes text files to try the recipe with: sentences of the demo grammar, in two domains.
+"""Writes text files for trying the recipe: sentences of the demo grammar, in two domains.
 
     python recipes/your_own_text/stand_in.py text
 
