@@ -38,7 +38,7 @@ train-base: .venv/installed ## train the base model on WMT14 EN-DE, on every GPU
 	.venv/bin/nmt prepare configs/transformer_base.yaml $(ARGS)
 	.venv/bin/torchrun --standalone --nproc-per-node $(GPUS) -m nmt train configs/transformer_base.yaml $(ARGS)
 
-train-big: .venv/installed ## the same with the big model
+train-big: .venv/installed ## train the big model on WMT14 EN-DE, on every GPU
 	.venv/bin/nmt prepare configs/transformer_big.yaml $(ARGS)
 	.venv/bin/torchrun --standalone --nproc-per-node $(GPUS) -m nmt train configs/transformer_big.yaml $(ARGS)
 

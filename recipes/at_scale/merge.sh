@@ -1,5 +1,5 @@
 #!/bin/bash
-# Joins the N parts of OUTPUT that translate.sbatch has made of INPUT, and counts their lines.
+# Joins the N parts of OUTPUT that translate.sbatch made from INPUT, and checks their line counts.
 #
 #   bash recipes/at_scale/merge.sh INPUT OUTPUT N
 set -euo pipefail
