@@ -661,7 +661,7 @@ def test_a_token_is_walked_through_the_model(visit):
     assert "no" in hidden and {row[2] for row in seen["The mask"][1]} == {"yes"}
     best = [float(row[2]) for row in seen["The ten most likely tokens"][0]]
     assert best == pytest.approx([e["probability"] for e in found["output"]["likeliest"]], abs=6e-5)
-    taught = float(seen["Why it is never quite sure"][0][0][1])
+    taught = float(seen["Why the model is never quite sure"][0][0][1])
     assert taught == pytest.approx(found["output"]["target"], abs=6e-5)
     page.get_by_role("button", name="Encoder: Self-attention").click()
     expect(page.locator("#walk-token")).to_contain_text("Encoder, reading")
