@@ -38,7 +38,7 @@ function embedding({ id, piece, row, scaled, position, sum }, { side, token, mod
       `x = E[${id}]`, "3.4", () => [strip("E[id]", row)], vectors({ "E[id]": row })),
     step("scale", "Multiplied by the root of d_model", `The row is multiplied by √${d} = ${decimal(Math.sqrt(d), 3)}, so its norm grows from ${decimal(norm(row), 2)} to ${decimal(norm(scaled), 2)}.`,
       `x · √d_model = x · √${d}`, "3.4", () => [strip("E[id]", row, largest(scaled)), strip("scaled", scaled)], vectors({ "E[id]": row, scaled })),
-    step("position", isWave ? "The wave of its position" : "A learned vector of its position",
+    step("position", isWave ? "The encoding of its position" : "A learned encoding of its position",
       isWave ? `Attention does not know the order of the tokens, so position ${token} gets a vector of its own. It consists of sines and cosines whose wavelengths grow from left to right.`
         : `Attention does not know the order of the tokens, so position ${token} gets a learned vector of its own.`,
       isWave ? "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))" : "PE(pos) = a row of a learned table",
