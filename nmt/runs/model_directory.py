@@ -185,7 +185,7 @@ def _refuse_exported(run: RunDirectory) -> None:
     path = run.path
     is_ours = (path / manifest.NAME).is_file() or run.may_hold_models
     if (path / CTRANSLATE2_WEIGHTS).is_file():
-        program, how = "CTranslate2", f'serve it with "nmt serve {path}"'
+        program, how = "CTranslate2", f'translate with it by "nmt translate {path}"'
     elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
         program, how = "transformers", "load it with AutoModelForSeq2SeqLM"
     else:
