@@ -3,6 +3,8 @@
 It imports torch only for models in PyTorch, so that exported models translate without it.
 """
 
+from __future__ import annotations
+
 import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -80,12 +82,12 @@ class Translator:
     @classmethod
     def of(
         cls,
-        transformer: "Transformer",
+        transformer: Transformer,
         tokenizer: Tokenizer,
         config: Config,
         target_symbols: Collection[str] = (),
-        others: Sequence["Transformer"] = (),
-        shortlist: "Shortlist | None" = None,
+        others: Sequence[Transformer] = (),
+        shortlist: Shortlist | None = None,
     ) -> Self:
         """Returns the translator of a model, or of an ensemble.
 
@@ -115,7 +117,7 @@ class Translator:
         return self.engine.is_exported
 
     @property
-    def search(self) -> "BatchedSearch":
+    def search(self) -> BatchedSearch:
         """The search in PyTorch.
 
         Raises:
@@ -126,17 +128,17 @@ class Translator:
         return cast("BatchedSearch", self.engine)
 
     @property
-    def transformers(self) -> "list[Transformer]":
+    def transformers(self) -> list[Transformer]:
         """The models of the ensemble; ArgumentError as of `search`."""
         return self.search.transformers
 
     @property
-    def transformer(self) -> "Transformer":
+    def transformer(self) -> Transformer:
         """The first model; ArgumentError as of `search`."""
         return self.transformers[0]
 
     @property
-    def device(self) -> "torch.device":
+    def device(self) -> torch.device:
         """The device of the model; ArgumentError as of `search`."""
         return self.search.device
 
@@ -146,7 +148,7 @@ class Translator:
         path: str | Path,
         *,
         device: str | None = None,
-        precision: "Precision | None" = None,
+        precision: Precision | None = None,
         ensemble: Sequence[str | Path] = (),
         shortlist: bool = False,
         note: Note = lambda text: None,
@@ -434,16 +436,14 @@ class Translator:
     @overload
     def score(  # type: ignore[overload-overlap]  # as of `translate`
         self, sources: str, targets: str
-    ) -> "ScoredTranslation": ...
+    ) -> ScoredTranslation: ...
 
     @overload
-    def score(
-        self, sources: Sequence[str], targets: Sequence[str]
-    ) -> "list[ScoredTranslation]": ...
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[ScoredTranslation]: ...
 
     def score(
         self, sources: str | Sequence[str], targets: str | Sequence[str]
-    ) -> "ScoredTranslation | list[ScoredTranslation]":
+    ) -> ScoredTranslation | list[ScoredTranslation]:
         """Scores a given translation, or a list with one translation per source.
 
         translator.score("The man reads.", "Der Mann liest.").log_probability -> -0.2

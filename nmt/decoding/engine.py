@@ -3,16 +3,20 @@
 Nothing here imports torch, so that exported models translate without it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.data.pair import TokenPair
-from nmt.decoding.options import SearchOptions
 from nmt.decoding.term_banks import Terms
+
+if TYPE_CHECKING:
+    from nmt.decoding.options import SearchOptions
 
 Progress = Callable[[int], object]
 
