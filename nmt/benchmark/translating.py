@@ -30,7 +30,7 @@ from nmt.errors import ArgumentError, InputError, Note
 from nmt.model.kernels.prepacking import Precision
 from nmt.model.special_ids import EOS_ID
 from nmt.model.transformer import Transformer
-from nmt.runs.model_directory import new_transformer
+from nmt.runs.model_directory import new_transformer, refuse_exported
 from nmt.storage.opening import read_lines
 from nmt.training.distributed import Ranks
 from nmt.translator import SearchOptions, Translation, Translator
@@ -86,6 +86,7 @@ def benchmark_translation(
         transformer = random_transformer(origin, device, precision)
         translator, load_s = forced(transformer, origin), None
     else:
+        refuse_exported(Path(origin))
         translator = Translator.load(origin, device=device, precision=precision, note=note)
         load_s = time.perf_counter() - began
         if lines is None:

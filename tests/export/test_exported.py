@@ -187,9 +187,14 @@ def test_an_exported_directory_is_checked_and_told_from_a_model(settings, tmp_pa
     out = tmp_path / "out"
     assert export(saved(settings(**EQUAL_HEADS), tmp_path / "model"), "ctranslate2", out) == 0
     capsys.readouterr()
-    assert main(["score", str(out), "--source", "a", "--target", "b"]) in (2, 3)
-    assert main(["info", str(out)]) == 3
-    assert "a model for CTranslate2" in capsys.readouterr().err
+    for command in (
+        ["score", str(out), "--source", "a", "--target", "b"],
+        ["attention", str(out), "--source", "a", "--output", str(tmp_path / "a.html")],
+        ["benchmark", "translate", str(out)],
+        ["info", str(out)],
+    ):
+        assert main(command) == 3
+        assert "a model for CTranslate2" in capsys.readouterr().err
     with pytest.raises(InputError, match="CTranslate2 cannot load"):
         Translator.load(out, device="nowhere")
     weights = (out / "model.bin").read_bytes()
