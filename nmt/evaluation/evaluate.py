@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nmt.config import Config
 from nmt.data.languages import code_problem, is_translated
@@ -24,13 +23,11 @@ from nmt.evaluation.plain_text import check_plain_text
 from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
 from nmt.lines.translate import check_output, opened_output
+from nmt.model.kernels.prepacking import Precision
 from nmt.runs.exported_model import is_exported, read_exported_config
 from nmt.runs.model_directory import find_model, read_config
 from nmt.storage.opening import read_lines
 from nmt.translator import SearchOptions, Translator
-
-if TYPE_CHECKING:
-    from nmt.model.kernels.prepacking import Precision
 
 _HOPELESS_BLEU = 2.0  # about the BLEU of shuffled lines
 
@@ -49,7 +46,7 @@ def evaluate(
     tokenize: str | None = None,
     output: str | Path | None = None,
     device: str | None = None,
-    precision: "Precision | None" = None,
+    precision: Precision | None = None,
     options: SearchOptions | None = None,
     note: Note = lambda message: None,
 ) -> Evaluation:
@@ -255,7 +252,7 @@ def _translated(
     tests: TestSet,
     options: SearchOptions | None,
     device: str | None,
-    precision: "Precision | None",
+    precision: Precision | None,
     note: Note,
 ) -> list[str]:
     """Returns the model's translations, one per source."""

@@ -64,7 +64,7 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     """Loads an exported model.
 
     Args:
-        device: "cpu" or "cuda"; None for a GPU if CTranslate2 finds one.
+        device: "cpu", "cuda", "cuda:1", ...; None for a GPU if CTranslate2 finds one.
 
     Raises:
         InputError: CTranslate2 cannot load it, or has no such device.
@@ -74,8 +74,9 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
 
     content = manifest.read(path, KIND)
     manifest.verify(path, content)
+    kind, _, index = (device or "auto").partition(":")
     try:
-        engine = ctranslate2.Translator(str(path), device=device or "auto")
+        engine = ctranslate2.Translator(str(path), device=kind, device_index=int(index or 0))
     except (RuntimeError, ValueError) as error:
         raise InputError(
             f"CTranslate2 cannot load {path} ({error}). Choose another device."

@@ -27,7 +27,7 @@ from tests.export.test_export import EQUAL_HEADS, LEARNED, PRE, export, saved
 from tests.fixtures.make import TRAINED, copied
 from tests.manual import ROOT
 
-pytest.importorskip("ctranslate2")
+ctranslate2 = pytest.importorskip("ctranslate2")
 TEXTS = ["the old man reads", "", "a dog and a cat. " * 20, "\u2581 odd \U0001f600", "the man"]
 LIMITS = {"decoding__max_extra_length": 8}
 
@@ -201,6 +201,18 @@ def test_an_exported_directory_is_checked_and_told_from_a_model(settings, tmp_pa
     (out / "model.bin").write_bytes(weights[:-1] + b"!")
     with pytest.raises(NoModelError, match="in the manifest"):
         Translator.load(out)
+
+
+def test_a_gpu_is_named_as_for_a_model(trained, monkeypatch):
+    asked: list[dict[str, object]] = []
+    loaded = ctranslate2.Translator
+    monkeypatch.setattr(
+        "ctranslate2.Translator", lambda path, **named: asked.append(named) or loaded(path)
+    )
+    for device in (None, "cpu", "cuda", "cuda:1"):
+        Translator.load(trained[1], device=device)
+    names = [("auto", 0), ("cpu", 0), ("cuda", 0), ("cuda", 1)]
+    assert asked == [{"device": name, "device_index": index} for name, index in names]
 
 
 def test_it_is_loaded_and_served_without_torch(settings, tmp_path):
