@@ -1,4 +1,9 @@
-"""The Translator: splits long texts, batches, searches and restores the order."""
+"""The Translator: splits long texts, batches, searches and restores the order.
+
+It imports torch only for models in PyTorch, so that exported models translate without it.
+"""
+
+from __future__ import annotations
 
 import sys
 import threading
@@ -7,22 +12,19 @@ from dataclasses import replace
 from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path
-from typing import Self, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Self, Unpack, cast, overload
 
 import numpy as np
-import torch
 
 from nmt.config import Config
 from nmt.data.pair import Pair
-from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer, with_eos
-from nmt.decoding.alignment import cross_attention, links, word_of_each_token
-from nmt.decoding.batched_search import BatchedSearch, Progress, SearchInput
-from nmt.decoding.beam_search import NEVER_GENERATED, Hypothesis
+from nmt.decoding.alignment import links, word_of_each_token
+from nmt.decoding.ctranslate2_search import CTranslate2Search
+from nmt.decoding.engine import Engine, Hypothesis, Progress, SearchInput
 from nmt.decoding.glossary import Glossary, token_kinds, unmet
 from nmt.decoding.mbr import expected_chrf
 from nmt.decoding.options import SearchOptions, SearchSettings
-from nmt.decoding.score import ScoredTranslation, score_translations
 from nmt.decoding.term_banks import Terms, TokenKinds
 from nmt.decoding.translation import (
     EMPTY,
@@ -35,28 +37,31 @@ from nmt.decoding.translation import (
 from nmt.documents.cutting import Cutter, listed, refuse_no_text
 from nmt.documents.documents import translate_documents
 from nmt.errors import ArgumentError, Note
-from nmt.model.devices import avoid_cudnn, is_gpu
-from nmt.model.kernels.prepacking import Precision, prepack
-from nmt.model.special_ids import BOS_ID, EOS_ID
-from nmt.model.transformer import Transformer
-from nmt.runs.model_directory import LoadedModel, load_model
+from nmt.model.special_ids import EOS_ID
+from nmt.runs.exported_model import is_exported, load_exported, refuse_unsupported
+
+if TYPE_CHECKING:
+    import torch
+
+    from nmt.data.shortlist import Shortlist
+    from nmt.decoding.batched_search import BatchedSearch
+    from nmt.decoding.score import ScoredTranslation
+    from nmt.model.kernels.prepacking import Precision
+    from nmt.model.transformer import Transformer
 
 _WINDOW_CHARACTERS = 4_000_000
 
 
 class Translator:
-    """Translates plain text with a model or an ensemble.
+    """Translates plain text with a model, an ensemble, or a model exported to CTranslate2.
 
     Threads may share a Translator; calls from several threads run one after another. Processes
     cannot share one.
 
     Args:
-        transformer: in evaluation mode.
+        engine: searches with the model, in PyTorch or in CTranslate2.
         config: the model's configuration. `data.max_length` limits the length of a source, and
             `decoding` provides the default options.
-        target_symbols: symbols that may be generated.
-        others: further models of an ensemble, with the same vocabulary.
-        shortlist: selects the tokens that may be generated; None: all tokens.
 
     Attributes:
         directory: the directory of the first model; None if it was not loaded from one.
@@ -64,35 +69,78 @@ class Translator:
 
     directory: Path | None = None
 
-    def __init__(
-        self,
+    def __init__(self, engine: Engine, tokenizer: Tokenizer, config: Config):
+        self.engine, self.tokenizer, self.config = engine, tokenizer, config
+        # maximum tokens per part, EOS excluded; no source in training was longer
+        self.max_part = min(config.data.max_length, engine.max_tokens or sys.maxsize) - 1
+        self._cutter = Cutter(tokenizer, self.max_part)
+        self._text = partial(_text, tokenizer)
+        # Concurrent searches would compete for cores and, on a GPU, for the same buffers. The lock
+        # is reentrant because `progress` may translate.
+        self._one_at_a_time = threading.RLock()
+
+    @classmethod
+    def of(
+        cls,
         transformer: Transformer,
         tokenizer: Tokenizer,
         config: Config,
         target_symbols: Collection[str] = (),
         others: Sequence[Transformer] = (),
         shortlist: Shortlist | None = None,
-    ):
-        self.transformer, self.tokenizer, self.config = transformer, tokenizer, config
-        self.transformers = [transformer, *others]
-        self.device = transformer.embedding.device
-        # not a method: a reference cycle would keep GPU memory until garbage collection
-        self._text = partial(_text, tokenizer)
+    ) -> Self:
+        """Returns the translator of a model, or of an ensemble.
+
+        Args:
+            transformer: in evaluation mode.
+            target_symbols: symbols that may be generated.
+            others: further models of an ensemble, with the same vocabulary.
+            shortlist: selects the tokens that may be generated; None: all tokens.
+        """
+        from nmt.decoding.batched_search import BatchedSearch  # imports torch
+
         symbols = tokenizer.symbol_ids.items()
-        self.search = BatchedSearch(
-            self.transformers,
+        search = BatchedSearch(
+            [transformer, *others],
             config.decoding,
-            self._text,
+            # not a method: a reference cycle would keep GPU memory until garbage collection
+            partial(_text, tokenizer),
             untrained=[i for symbol, i in symbols if symbol not in target_symbols],
             shortlist=shortlist,
             symbols=tokenizer.symbol_ids.values(),
         )
-        # maximum tokens per part, EOS excluded; no source in training was longer
-        self.max_part = min(config.data.max_length, self.search.max_tokens or sys.maxsize) - 1
-        self._cutter = Cutter(tokenizer, self.max_part)
-        # Concurrent searches would compete for cores and, on a GPU, for the same buffers. The lock
-        # is reentrant because `progress` may translate.
-        self._one_at_a_time = threading.RLock()
+        return cls(search, tokenizer, config)
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether the model was exported to CTranslate2."""
+        return self.engine.is_exported
+
+    @property
+    def search(self) -> BatchedSearch:
+        """The search in PyTorch.
+
+        Raises:
+            ArgumentError: the model is an exported one.
+        """
+        if self.engine.is_exported:
+            raise ArgumentError("An exported model can only translate. Use the original model.")
+        return cast("BatchedSearch", self.engine)
+
+    @property
+    def transformers(self) -> list[Transformer]:
+        """The models of the ensemble; ArgumentError as of `search`."""
+        return self.search.transformers
+
+    @property
+    def transformer(self) -> Transformer:
+        """The first model; ArgumentError as of `search`."""
+        return self.transformers[0]
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model; ArgumentError as of `search`."""
+        return self.search.device
 
     @classmethod
     def load(
@@ -106,6 +154,11 @@ class Translator:
         note: Note = lambda text: None,
     ) -> Self:
         """Loads a model from a model directory, a checkpoint directory or a run directory.
+
+        A directory that `nmt export` has written for CTranslate2 is loaded without torch. Such a
+        model has no `precision`, `ensemble` or `shortlist`; it does not sample, obey a glossary,
+        score translations or return `token_log_probabilities`. Its scores exclude the tokens of a
+        prefix.
 
         Args:
             device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
@@ -122,35 +175,27 @@ class Translator:
         Raises:
             NoModelError: there is no usable model.
             ArgumentError: the device does not exist or does not support `precision`, the
-                vocabularies of an ensemble differ, or `shortlist` is not possible.
+                vocabularies of an ensemble differ, `shortlist` is not possible, or an exported
+                model does not support an argument.
         """
         if isinstance(ensemble, str | Path):
             raise ArgumentError("{ensemble} must be a list of paths, not one path: {}.", ensemble)
-        chosen = choose_device(device)
-        if shortlist and chosen.type != "cpu":
-            raise ArgumentError(
-                "{shortlist} requires a CPU, but {device} is {}. Set {device} to cpu.", chosen
-            )
-        models: list[LoadedModel] = []
-        for each in (path, *ensemble):
-            model = load_model(Path(each), device=chosen, note=note)
-            if models and model.tokenizer.sha256 != models[0].tokenizer.sha256:
-                raise ArgumentError(
-                    "{ensemble} {} has a different vocabulary from {}. Use models that were "
-                    "trained on the same prepared data.", each, path,
-                )  # fmt: skip
-            if shortlist and not models and not model.shortlist:
-                raise ArgumentError(
-                    "Model {} has no shortlist. Omit {shortlist}, or prepare the data with "
-                    "data.shortlist: true and train again.", path,
-                )  # fmt: skip
-            set_precision(model.transformer, chosen, precision)
-            models.append(model)
-        transformer, *others = (model.transformer for model in models)
-        symbols = set.intersection(*(set(model.target_symbols) for model in models))
+        if is_exported(path):
+            refuse_unsupported(precision=precision, ensemble=ensemble, shortlist=shortlist)
+            exported = load_exported(Path(path), device)
+            found = cls(CTranslate2Search(exported), exported.tokenizer, exported.config)
+            found.directory = Path(path)
+            return found
+        from nmt.decoding.loading import load_models  # imports torch
+
+        models = load_models(path, device, precision, ensemble, shortlist, note)
         first = models[0]
-        table = first.shortlist if shortlist else None
-        found = cls(transformer, first.tokenizer, first.config, symbols, others, table)
+        found = cls.of(
+            first.transformer, first.tokenizer, first.config,
+            set.intersection(*(set(model.target_symbols) for model in models)),
+            [model.transformer for model in models[1:]],
+            first.shortlist if shortlist else None,
+        )  # fmt: skip
         found.directory = first.directory
         return found
 
@@ -304,7 +349,7 @@ class Translator:
         ]
         of_parts = [
             self._translations(hypotheses, options)
-            for hypotheses in self.search.find(parts, options, progress)
+            for hypotheses in self.engine.find(parts, options, progress)
         ]
         glossary = None if options.glossary is None else Glossary.of(options.glossary)
         if glossary:
@@ -380,21 +425,12 @@ class Translator:
             raise ArgumentError("{text} has more than {} tokens. Shorten it.", self.max_part)
         if not parts:
             return []
-        with self._one_at_a_time, torch.inference_mode():
-            src = torch.from_numpy(with_eos(parts[0])[None]).long().to(self.device)
-            steps = self.search.started(src, 1, len(forced) + 1)
-            for token in [BOS_ID, *forced]:
-                last = torch.tensor([[token]], device=self.device)
-                logits = steps.step(last, torch.zeros_like(last))[0, 0]  # (V)
-            p = logits.float().softmax(-1)
-            never = [*NEVER_GENERATED, *self.search.untrained]
-            p[never] = -1.0
-            top = p.topk(min(k, len(p) - len(never)))
-        tokens = top.indices.tolist()
-        pieces = self.tokenizer.pieces(tokens)
+        with self._one_at_a_time:
+            found = self.engine.next_tokens(SearchInput(parts[0], forced), k)
+        pieces = self.tokenizer.pieces([token for token, _ in found])
         return [
             NextToken(token, piece, self._text([*forced, token]), probability)
-            for token, piece, probability in zip(tokens, pieces, top.values.tolist(), strict=True)
+            for (token, probability), piece in zip(found, pieces, strict=True)
         ]
 
     @overload
@@ -425,6 +461,10 @@ class Translator:
             if is_one
             else (listed(sources, "sources"), listed(targets, "targets"))
         )
+        if self.is_exported:
+            raise ArgumentError("An exported model cannot score translations. Use the original.")
+        from nmt.decoding.score import score_translations
+
         with self._one_at_a_time:
             scored = list(score_translations(self, *pairs))
         return scored[0] if is_one else scored
@@ -477,7 +517,7 @@ class Translator:
                     places.append((translations, place))
                     pairs.append(Pair(with_eos(part), np.array(each.tokens)))
                     words.append((source, target))
-        weights = cross_attention(self.search.transformers, pairs)
+        weights = self.engine.cross_attention(pairs)
         for (translations, place), matrix, (source, target), (src, _) in zip(
             places, weights, words, pairs, strict=True
         ):
@@ -515,51 +555,6 @@ def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
         raise
     if window:
         yield window
-
-
-def set_precision(
-    transformer: Transformer, device: torch.device, precision: Precision | None
-) -> None:
-    """Converts a model to `precision`; see `Translator.load`."""
-    if precision is not None and precision not in get_args(Precision):
-        raise ArgumentError(
-            "Unknown {precision} {}. Choose one of {}.", precision, ", ".join(get_args(Precision))
-        )
-    if device.type == "cpu":
-        try:
-            prepack(transformer, precision or "fp32")
-        except ValueError:
-            raise ArgumentError(
-                "This build of torch does not support {precision} {}. Choose fp32 or bf16.",
-                precision,
-            ) from None
-    elif precision == "int8":
-        raise ArgumentError(
-            "{precision} int8 requires a CPU, but {device} is {}. Choose bf16 or fp32.", device
-        )
-    elif precision != "fp32":
-        transformer.to(torch.bfloat16)
-
-
-def choose_device(name: str | None) -> torch.device:
-    """Returns the named device; for None, a GPU if there is one, else the CPU.
-
-    Raises:
-        ArgumentError: the device does not exist.
-    """
-    if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).tolist()  # "meta" tensors have no data
-    except (
-        RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError, TypeError
-    ):  # fmt: skip
-        here = ", ".join(["cpu", *(f"cuda:{n}" for n in range(torch.cuda.device_count()))])
-        raise ArgumentError("{device} {} is not available. Choose one of {}.", name, here) from None
-    if is_gpu(device):
-        avoid_cudnn()
-    return device
 
 
 def _listed(parts: list[list[Translation]], options: SearchOptions) -> list[Translation]:

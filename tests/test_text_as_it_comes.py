@@ -51,7 +51,7 @@ def translator(tiny_data: Path) -> Translator:
     config = make_settings(tiny_data, tiny_data)
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
-    return Translator(transformer, Tokenizer.load(tiny_data / "data/tokenizer.model"), config)
+    return Translator.of(transformer, Tokenizer.load(tiny_data / "data/tokenizer.model"), config)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -105,7 +105,7 @@ def test_what_was_pasted_is_prepared_and_translated_alike(tmp_path: Path):
     assert corpus["pairs"] == len(shard) == 150
     assert corpus["repaired"][cleaning.SPACING] > 120
     tokenizer = Tokenizer.load(tmp_path / "data/tokenizer.model")
-    translator = Translator(new_transformer(config), tokenizer, config)
+    translator = Translator.of(new_transformer(config), tokenizer, config)
     lines = (tmp_path / "en").read_bytes().decode().split("\n")[:-1]
     cut = translator._cutter.cut(lines)
     assert [[*shard.source[i][:-1].tolist()] for i in range(150)] == [part for [part] in cut]

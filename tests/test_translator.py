@@ -17,6 +17,7 @@ from nmt.data.tokenizer import Tokenizer, train_tokenizer
 from nmt.decoding import batched_search
 from nmt.decoding.batched_search import BatchedSearch, SearchInput
 from nmt.decoding.buffer_pool import DecodeBufferPool
+from nmt.decoding.loading import choose_device
 from nmt.errors import InputError
 from nmt.lines.translate import LineOptions, translate_stream
 from nmt.model.special_ids import BOS_ID, EOS_ID
@@ -29,7 +30,6 @@ from nmt.translator import (
     SearchOptions,
     Translation,
     Translator,
-    choose_device,
     combine,
 )
 from tests.hostile import fuzzed_lines
@@ -71,7 +71,7 @@ def translator(tokenizer) -> Translator:
         transformer.embedding.mul_(3)
         transformer.decoder_norm.weight.normal_(generator=torch.Generator().manual_seed(1))
         transformer.decoder_norm.bias.copy_(transformer.embedding[EOS_ID] * 0.6)
-    return Translator(transformer, tokenizer, config)
+    return Translator.of(transformer, tokenizer, config)
 
 
 def sentences(n: int) -> list[str]:
@@ -163,7 +163,7 @@ def test_log_probability_is_the_models_own(translator, tokenizer, window, monkey
 
 def test_options_come_from_the_configuration_unless_given(translator, tokenizer):
     config = small_config(beam=1, length_penalty=2.0, max_extra_length=0)
-    other = Translator(translator.transformer, tokenizer, config)
+    other = Translator.of(translator.transformer, tokenizer, config)
     texts = sentences(20)
     by_default = other.n_best(texts)
     assert by_default == other.n_best(texts, SearchOptions(beam=1, length_penalty=2.0))
@@ -267,7 +267,7 @@ def test_bf16(translator, tokenizer):
     """bf16 finds mostly the same words."""
     transformer = new_transformer(translator.config).eval()
     transformer.load_state_dict(translator.transformer.state_dict())
-    lower = Translator(transformer.to(torch.bfloat16), tokenizer, translator.config)
+    lower = Translator.of(transformer.to(torch.bfloat16), tokenizer, translator.config)
     texts = sentences(10)
     pairs = zip(lower.n_best(texts), translator.n_best(texts), strict=True)
     differences = sorted(abs(a[0].score - b[0].score) for a, b in pairs)
@@ -509,7 +509,7 @@ def test_several_models_average_their_probabilities(translator, tokenizer):
     """The log-probability equals teacher forcing with averaged probabilities."""
     other = new_transformer(translator.config).eval()
     other.initialize(2)
-    both = Translator(translator.transformer, tokenizer, translator.config, others=[other])
+    both = Translator.of(translator.transformer, tokenizer, translator.config, others=[other])
     texts = short(6)
     found = both.translate(texts, SearchOptions(beam=3))
     for text, each in zip(texts, found, strict=True):
@@ -522,7 +522,7 @@ def test_several_models_average_their_probabilities(translator, tokenizer):
             ]).mean(0)[0]  # fmt: skip
         logs = p.gather(1, torch.tensor(each.tokens)[:, None]).log()
         assert each.log_probability == pytest.approx(float(logs.sum()), abs=1e-3)
-    same = Translator(
+    same = Translator.of(
         translator.transformer, tokenizer, translator.config, others=[translator.transformer]
     )
     assert [f.tokens for f in same.translate(texts)] == [
@@ -536,7 +536,7 @@ def test_alignments_number_the_words_of_whole_texts(translator, monkeypatch):
     def at_the_last_token(transformers, pairs):
         return [np.eye(len(src))[[-2] * len(tgt)] for src, tgt in pairs]
 
-    monkeypatch.setattr("nmt.translator.cross_attention", at_the_last_token)
+    monkeypatch.setattr("nmt.decoding.batched_search.cross_attention", at_the_last_token)
     text = ". ".join(sentences(12))
     options = SearchOptions(beam=2, align=True)
     [found] = translator.n_best([text], options)

@@ -25,20 +25,15 @@ from nmt.benchmark.results import check_picture, write_picture
 from nmt.config import Config
 from nmt.cpu_memory import keep_freed_memory
 from nmt.data.tokenizer import Tokenizer
+from nmt.decoding.loading import choose_device, set_precision
 from nmt.errors import ArgumentError, InputError, Note
 from nmt.model.kernels.prepacking import Precision
 from nmt.model.special_ids import EOS_ID
 from nmt.model.transformer import Transformer
-from nmt.runs.model_directory import new_transformer
+from nmt.runs.model_directory import new_transformer, refuse_exported
 from nmt.storage.opening import read_lines
 from nmt.training.distributed import Ranks
-from nmt.translator import (
-    SearchOptions,
-    Translation,
-    Translator,
-    choose_device,
-    set_precision,
-)
+from nmt.translator import SearchOptions, Translation, Translator
 
 _CPU_SENTENCES, _GPU_SENTENCES = 200, 3003  # defaults; newstest2014 has 3,003
 _FEWEST, _MOST, _ENOUGH_S = 3, 20, 3.0  # minimum and maximum number of passes, total time
@@ -91,6 +86,7 @@ def benchmark_translation(
         transformer = random_transformer(origin, device, precision)
         translator, load_s = forced(transformer, origin), None
     else:
+        refuse_exported(Path(origin))
         translator = Translator.load(origin, device=device, precision=precision, note=note)
         load_s = time.perf_counter() - began
         if lines is None:
@@ -218,7 +214,7 @@ def forced(transformer: Transformer, config: Config) -> Translator:
     transformer.projection = _NeverEnding(transformer.projection)
     decoding = config.decoding.model_copy(update={"max_extra_length": 1})
     config = config.model_copy(update={"decoding": decoding})
-    return Translator(transformer, cast(Tokenizer, _Ids()), config)
+    return Translator.of(transformer, cast(Tokenizer, _Ids()), config)
 
 
 def _seconds(work: Work, sentences: Sequence[str]) -> float:

@@ -10,7 +10,7 @@ from nmt.cli.terminal import print_result, say
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
-    add_model(parser, nargs="?")
+    add_model(parser, nargs="?", exported=True)
     parser.add_argument("--source", type=Path, metavar="F", help="text to translate")
     parser.add_argument("--reference", type=Path, metavar="F", nargs="+",
                         help="reference translations, one or more files")  # fmt: skip

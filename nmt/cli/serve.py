@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from nmt.cli.flags import add_device, add_model, positive
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
-from nmt.errors import ArgumentError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,18 +72,13 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _loads(arguments: argparse.Namespace) -> "list[Load]":
     """Returns a function per process that loads the model, without torch if it is exported."""
-    from nmt.export.exported import ExportedTranslator
     from nmt.processes import cores
+    from nmt.runs.exported_model import is_exported
 
     model, device, precision = arguments.model, arguments.device, arguments.precision
-    if ExportedTranslator.is_in(model):
-        if precision:
-            raise ArgumentError(
-                "The precision of an exported model is fixed. Leave out {precision} {}.", precision
-            )
-        load: Load = partial(ExportedTranslator.load, model, device=device)
-        return [load] * (arguments.processes or 1)
     first: Load = partial(_load, model, device, precision, say)
+    if is_exported(model):
+        return [first] * (arguments.processes or 1)
     others: Load = partial(_load, model, device, precision, None, arguments.processes is None)
     return [first] + [others] * ((arguments.processes or min(cores(), _CPU_PROCESSES)) - 1)
 
@@ -97,10 +91,13 @@ def _load(
     on_cpu_alone: bool = False,
 ) -> "Translator | None":
     """Returns the translator of a process; None if the process is not needed."""
-    from nmt.translator import Translator, choose_device
+    from nmt.translator import Translator
 
-    if on_cpu_alone and choose_device(device).type != "cpu":
-        return None
+    if on_cpu_alone:
+        from nmt.decoding.loading import choose_device
+
+        if choose_device(device).type != "cpu":
+            return None
     return Translator.load(
         model, device=device, precision=precision, note=note or (lambda text: None)
     )

@@ -9,7 +9,7 @@ from nmt.cli.terminal import say
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
-    add_model(parser)
+    add_model(parser, exported=True)
     parser.add_argument("--input", type=Path, metavar="F",
                         help="file, plain or compressed (default: standard input)")  # fmt: skip
     parser.add_argument("--output", type=Path, metavar="F",

@@ -8,22 +8,22 @@ layer finds 98% of the links in its dictionary, and the layer before it 73%.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from nmt.data.layout import by_length, one_per_row
 from nmt.data.pair import TokenPair
 from nmt.decoding.translation import Links
-from nmt.model.transformer import Transformer
+
+if TYPE_CHECKING:
+    from nmt.model.transformer import Transformer
 
 _BATCH_TOKENS = 2048  # per side, with padding; the attention of all layers is held in memory
 
 
-@torch.inference_mode()
 def cross_attention(
-    transformers: Sequence[Transformer], pairs: Sequence[TokenPair]
+    transformers: Sequence["Transformer"], pairs: Sequence[TokenPair]
 ) -> list[NDArray[np.float32]]:
     """Returns the attention (T, S) of each pair's T target tokens to its S source tokens.
 
@@ -33,14 +33,19 @@ def cross_attention(
         transformers: one or more models, in evaluation mode.
         pairs: source and target token ids; every source ends with EOS.
     """
+    import torch  # the translations of an exported model are aligned without it
+
+    from nmt.data.layout import by_length, one_per_row
+
     found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(pairs)
     for some in by_length(pairs, _BATCH_TOKENS):
         batch = one_per_row([pairs[i] for i in some]).to(transformers[0].embedding.device)
-        of_models = [
-            model.attention_weights(batch.src, batch.tgt_in).cross[-1].float().mean(1)
-            for model in transformers
-        ]
-        weights = torch.stack(of_models).mean(0).cpu().numpy()  # (R, T, S)
+        with torch.inference_mode():
+            of_models = [
+                model.attention_weights(batch.src, batch.tgt_in).cross[-1].float().mean(1)
+                for model in transformers
+            ]
+            weights = torch.stack(of_models).mean(0).cpu().numpy()  # (R, T, S)
         for i, row in zip(some, weights, strict=True):
             src, tgt = pairs[i]
             found[i] = row[: len(tgt), : len(src)]

@@ -6,9 +6,9 @@ Shapes: B sources in a batch, W hypotheses or samples per source, S source lengt
 """
 
 import sys
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.config import Decoding
+from nmt.data.pair import TokenPair
 from nmt.data.shortlist import Shortlist
+from nmt.data.tokenizer import with_eos
+from nmt.decoding.alignment import cross_attention
 from nmt.decoding.beam_search import (
-    Hypothesis,
+    NEVER_GENERATED,
     ReadsAs,
     StepCallback,
     StepInterface,
@@ -29,18 +32,17 @@ from nmt.decoding.beam_search import (
 )
 from nmt.decoding.buffer_pool import DecodeBufferPool
 from nmt.decoding.constraints import ForcedPrefix, NoRepeatedNgrams, Without
+from nmt.decoding.engine import Hypothesis, Progress, SearchInput
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.sampling import random_numbers, sample
 from nmt.decoding.shortlisted import Shortlisted
-from nmt.decoding.term_banks import TermBanks, Terms
+from nmt.decoding.term_banks import TermBanks
 from nmt.errors import ArgumentError, count, is_out_of_memory
 from nmt.model.devices import as_current, is_gpu
-from nmt.model.special_ids import EOS_ID, PAD_ID
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID
 from nmt.model.stepper import Stepper
 from nmt.model.transformer import Transformer
-
-Progress = Callable[[int], object]
 
 # Maximum tokens in a batch. In the base model each token has 24 KB of keys and values in fp32 and
 # 12 KB in bf16: 0.4 GB on a CPU, 1.6 GB on a GPU. Steps of smaller models are dominated by fixed
@@ -58,17 +60,8 @@ _FIRST_SEED = 1
 _MOST_TIMES_WIDER = 4  # the beam of a sentence with many terms
 
 
-@dataclass(frozen=True)
-class SearchInput:
-    """A source and the prefix of its translation, as token ids without EOS."""
-
-    tokens: list[int]
-    prefix: list[int]
-    terms: Terms | None = None  # terms that the translation must contain
-
-
 class BatchedSearch:
-    """Searches with one model or with an ensemble.
+    """Searches with one model or with an ensemble; see `Engine`.
 
     Attributes:
         max_tokens: maximum length that the positions of all models support; None: no limit.
@@ -77,9 +70,11 @@ class BatchedSearch:
             `SearchOptions` replace it.
     """
 
+    is_exported = False
+
     def __init__(
         self,
-        transformers: Sequence[Transformer],
+        transformers: list[Transformer],
         defaults: Decoding,
         reads_as: ReadsAs,
         untrained: Sequence[int] = (),
@@ -145,6 +140,24 @@ class BatchedSearch:
             take_turns(map(search_batch, batches), self.batches_at_once)
         each = [[one for row in part for one in row] for part in found]
         return [part[: options.samples or None] for part in each]
+
+    @torch.inference_mode()
+    def next_tokens(self, part: SearchInput, k: int) -> list[tuple[int, float]]:
+        """See `Engine.next_tokens`."""
+        src = torch.from_numpy(with_eos(part.tokens)[None]).long().to(self.device)
+        steps = self.started(src, 1, len(part.prefix) + 1)
+        for token in [BOS_ID, *part.prefix]:
+            last = torch.tensor([[token]], device=self.device)
+            logits = steps.step(last, torch.zeros_like(last))[0, 0]  # (V)
+        p = logits.float().softmax(-1)
+        never = [*NEVER_GENERATED, *self.untrained]
+        p[never] = -1.0
+        top = p.topk(min(k, len(p) - len(never)))
+        return list(zip(top.indices.tolist(), top.values.tolist(), strict=True))
+
+    def cross_attention(self, pairs: Sequence[TokenPair]) -> list[NDArray[np.float32]]:
+        """See `Engine.cross_attention`."""
+        return cross_attention(self.transformers, pairs)
 
     def started(
         self, src: Tensor, width: int, max_length: int, shortlisted: Shortlisted | None = None

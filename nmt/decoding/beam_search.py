@@ -12,7 +12,6 @@ place, one step earlier, of the hypothesis that it continues.
 
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import Protocol
 
@@ -21,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nmt.decoding.engine import Hypothesis
 from nmt.decoding.term_banks import TermBanks
 from nmt.decoding.translation import length_penalty
 from nmt.errors import NoModelError
@@ -59,17 +59,6 @@ class StepInterface(Protocol):
 
     def keep(self, sentences: Tensor) -> None:
         """Drops all other sentences; `sentences`: int64 indices below b, ascending."""
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """A hypothesis that the search returns."""
-
-    tokens: list[int]  # with EOS if finished
-    log_probability: float  # natural log, summed over `tokens`
-    score: float  # log_probability / length_penalty(len(tokens), alpha)
-    finished: bool  # False: cut at the maximum length
-    token_log_probabilities: list[float] = field(default_factory=list)  # one per token
 
 
 def search(

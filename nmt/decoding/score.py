@@ -25,9 +25,12 @@ _WINDOW_LINES = 2048  # lines tokenized and sorted by length at a time
 class Model(Protocol):
     """The attributes of Translator that this module uses."""
 
-    transformers: list[Transformer]  # probabilities of several models are averaged
     tokenizer: Tokenizer
     config: Config
+
+    @property
+    def transformers(self) -> list[Transformer]:
+        """The models, whose probabilities are averaged."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt.decoding.beam_search import Hypothesis, ReadsAs, StepCallback
+from nmt.decoding.beam_search import ReadsAs, StepCallback
+from nmt.decoding.engine import Hypothesis
 
 
 class Shortlisted:

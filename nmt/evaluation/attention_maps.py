@@ -23,6 +23,7 @@ from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.evaluation.attention_png import HeatMaps, figure_class, write_png
 from nmt.lines.translate import check_output, opened_output
 from nmt.model.special_ids import BOS_ID
+from nmt.runs.model_directory import refuse_exported
 from nmt.translator import Translator
 
 _MAX_WEIGHTS = 100_000_000  # 400 MB and an HTML page of 130 MB; base model: 830 tokens per side
@@ -103,6 +104,7 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
         raise ArgumentError("{output} {} must end in .png or .html.", output)
     if output.suffix == ".png":
         figure_class()  # raises before the model is loaded
+    refuse_exported(Path(model))
     translator = Translator.load(model, precision="fp32", note=note)
     maps = attention_of(translator, source, target)
     with opened_output(output) as file:

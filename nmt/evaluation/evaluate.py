@@ -24,6 +24,7 @@ from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
 from nmt.lines.translate import check_output, opened_output
 from nmt.model.kernels.prepacking import Precision
+from nmt.runs.exported_model import is_exported, read_exported_config
 from nmt.runs.model_directory import find_model, read_config
 from nmt.storage.opening import read_lines
 from nmt.translator import SearchOptions, Translator
@@ -52,7 +53,8 @@ def evaluate(
     """Scores the translations of a test set against its references.
 
     Args:
-        model: a model, checkpoint or run directory; optional with `hypothesis`.
+        model: a model, checkpoint or run directory, or a model exported to CTranslate2; optional
+            with `hypothesis`.
         source: text file, plain or compressed.
         reference: one or more text files with as many lines as `source`. COMET uses the first only.
         test_set: a test set of sacreBLEU, such as "wmt14/full". If neither `reference` nor
@@ -93,7 +95,7 @@ def evaluate(
     others = _given(baseline, tests, check) if baseline is not None else None
     judge = Comet(comet) if comet is not None else None  # raises early if COMET is missing
     if hypothesis is None:
-        translations = _translated(model, tests, options, device, precision or "fp32", note)
+        translations = _translated(model, tests, options, device, precision, note)
         check(translations, "the translations")
     else:
         translations = _given(hypothesis, tests, check)
@@ -144,8 +146,7 @@ def _test_set(
     note: Note,
 ) -> tuple[TestSet, str]:
     """Returns the test set (from files, from sacreBLEU or the model's own) and its language."""
-    folder = find_model(Path(model))[0] if model is not None else None
-    config = read_config(folder) if folder is not None else None
+    folder, config = _described(Path(model)) if model is not None else (None, None)
     language = _language(language, config, note)
     if reference:
         tests = test_sets.from_files(source, reference)
@@ -155,6 +156,14 @@ def _test_set(
         assert folder and config
         tests = test_sets.own(folder, config)
     return tests, language
+
+
+def _described(model: Path) -> tuple[Path, Config]:
+    """Returns the directory of a model, of a run or exported, and its configuration."""
+    if is_exported(model):
+        return model, read_exported_config(model)
+    folder = find_model(model)[0]
+    return folder, read_config(folder)
 
 
 def _language(given: str | None, config: Config | None, note: Note) -> str:
@@ -243,13 +252,15 @@ def _translated(
     tests: TestSet,
     options: SearchOptions | None,
     device: str | None,
-    precision: Precision,
+    precision: Precision | None,
     note: Note,
 ) -> list[str]:
     """Returns the model's translations, one per source."""
     from tqdm import tqdm
 
     assert model is not None and tests.sources is not None
+    if not is_exported(model):
+        precision = precision or "fp32"
     translator = Translator.load(model, device=device, precision=precision, note=note)
     with tqdm(desc="translated", unit=" lines", disable=None, leave=False) as bar:
         found = translator.translate(tests.sources, options, progress=bar.update)

@@ -14,6 +14,7 @@ from nmt.data import kept_test_set
 from nmt.data.corpora import describe, read_corpus, with_prefix
 from nmt.errors import ArgumentError, InputError, Note, StorageError, count
 from nmt.evaluation.bleu import language_of
+from nmt.runs.exported_model import is_exported
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage.opening import read_lines
 
@@ -66,7 +67,7 @@ def own(folder: Path, config: Config) -> TestSet:
     untrusted.
 
     Args:
-        folder: a model or checkpoint directory, in its run or elsewhere.
+        folder: a model, checkpoint or exported directory, in its run or elsewhere.
 
     Raises:
         ArgumentError: the model has no test set, or its text is not available.
@@ -80,7 +81,8 @@ def own(folder: Path, config: Config) -> TestSet:
             "training text."
         )
     run = RunDirectory.around(folder.resolve())
-    recorded = run.data_of(folder) if run.test_set.is_dir() else None
+    has_data = run.test_set.is_dir() and not is_exported(folder)
+    recorded = run.data_of(folder) if has_data else None
     found = kept_test_set.read(run.test_set, data, recorded)
     if found is None:
         demo_pairs = [corpus.settings.pairs for corpus in data.test if isinstance(corpus, Demo)]

@@ -18,14 +18,15 @@ import torch
 from torch import Tensor
 from torch.nn import LayerNorm
 
+from nmt.decoding.ctranslate2_search import POSITIONS
 from nmt.export.check import compare, samples_of
-from nmt.export.exported import KIND, POSITIONS
 from nmt.export.expressible import refuse_inexpressible
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward
 from nmt.model.positions import LearnedPositions
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.model.transformer import Transformer
+from nmt.runs.exported_model import KIND
 from nmt.storage import manifest
 from nmt.storage.names import CONFIG, TOKENIZER
 from nmt.translator import Translator
@@ -45,7 +46,7 @@ Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
     """Fills a directory with a CTranslate2 model, the tokenizer and a script that needs no nmt.
 
-    Adds the configuration and a manifest, which `ExportedTranslator` reads. The check always uses a
+    Adds the configuration and a manifest, which `Translator.load` reads. The check always uses a
     float32 copy of the model, even if the weights are quantized.
 
     Args:
@@ -99,7 +100,7 @@ def _spec(transformer: Transformer) -> TransformerSpec:
     pre_norm = isinstance(transformer.encoder_norm, LayerNorm)
     sizes = {"num_heads": first.heads, "pre_norm": pre_norm, "head_dim": max(first.d_k, first.d_v)}
     encoder = TransformerEncoderSpec(len(transformer.encoder), **sizes)
-    decoder = TransformerDecoderSpec(len(transformer.decoder), **sizes)
+    decoder = TransformerDecoderSpec(len(transformer.decoder), **sizes, alignment_heads=first.heads)
     spec = TransformerSpec(encoder, decoder)
     table = _positions(transformer)
     for side in (encoder, decoder):

@@ -40,7 +40,7 @@ def export(
         )
     _refuse_missing(format)
     loaded = load_model(model, device=torch.device("cpu"), note=note)
-    translator = Translator(
+    translator = Translator.of(
         loaded.transformer, loaded.tokenizer, loaded.config, loaded.target_symbols
     )
     with new_directory(output) as folder:

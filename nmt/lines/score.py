@@ -7,6 +7,7 @@ from pathlib import Path
 from nmt.decoding.score import ScoredTranslation, score_translations
 from nmt.errors import Note, count
 from nmt.model.kernels.prepacking import Precision
+from nmt.runs.model_directory import refuse_exported
 from nmt.storage.opening import read_lines
 from nmt.translator import Translator
 
@@ -33,6 +34,7 @@ def run_score(
         InputError: a file cannot be read, or the numbers of lines differ.
         NoModelError: there is no usable model, or its scores are NaN.
     """
+    refuse_exported(Path(model))
     sources, targets = list(read_lines(source)), list(read_lines(target))
     translator = Translator.load(model, device=device, precision=precision or "fp32", note=note)
     total, tokens = 0.0, 0

@@ -11,21 +11,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from tqdm import tqdm
-
+from nmt.decoding.ctranslate2_search import refuse_search
 from nmt.decoding.translation import Term
 from nmt.documents.markup import Form, Markup
 from nmt.documents.passages import Passage, Progress, Translates, translate_passages
 from nmt.errors import ArgumentError, Note, count, naming
 from nmt.lines.reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8
 from nmt.lines.writer import LineOptions, LineWriter
-from nmt.model.kernels.prepacking import Precision
+from nmt.runs.exported_model import is_exported
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
 from nmt.storage.opening import compressed, count_lines, opened, read_lines
 from nmt.translator import Translator
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+    from nmt.model.kernels.prepacking import Precision
 
 _NAMED_LINES = 10  # maximum line numbers in a warning
 
@@ -39,7 +43,7 @@ def run_translate(
     output: str | Path | None,
     options: LineOptions,
     device: str | None,
-    precision: Precision | None,
+    precision: "Precision | None",
     note: Note,
     ensemble: Sequence[str | Path] = (),
     prefix_file: str | Path | None = None,
@@ -53,7 +57,7 @@ def run_translate(
     terminal, prompts for each line.
 
     Args:
-        model: a model, checkpoint or run directory.
+        model: a model, checkpoint or run directory, or a model exported to CTranslate2.
         input, output: paths; None: standard input and output.
         ensemble: further models, see `Translator.load`.
         prefix_file: file with the prefix of each line's translation; an empty line is no prefix.
@@ -72,6 +76,8 @@ def run_translate(
         BrokenPipeError: the reader of the output has closed it.
     """
     _check_together(options, input, output, prefix_file, alignment, shard)
+    if is_exported(model):
+        refuse_search(options.search)
     if alignment is not None:
         options = replace(options, search=replace(options.search, align=True))
     links_path = None if str(alignment) == "-" else alignment
@@ -99,14 +105,17 @@ def run_translate(
             source = Slice(source, begin, end or 0)
         if is_typed:
             note("nmt: Type a line to translate it. End with Ctrl-D.")
-        with tqdm(
-            desc="translated", unit=" lines", total=end and end - begin, leave=False,
-            disable=not is_shown,
-        ) as bar:  # fmt: skip
+        with _bar(end and end - begin) if is_shown else contextlib.nullcontext() as bar:
             translate_stream(
                 translator, source, target, options=options, name=name, note=note,
                 prefix_file=prefix_file, links=links, lines=(begin, end), bar=bar,
             )  # fmt: skip
+
+
+def _bar(lines: int | None) -> "tqdm[Any]":
+    from tqdm import tqdm  # an image that translates with exported models lacks it
+
+    return tqdm(desc="translated", unit=" lines", total=lines, leave=False)
 
 
 def translate_stream(

@@ -126,7 +126,7 @@ def _first_sound(path: Path, note: Note, use: Callable[[Path, dict[str, Any]], T
     if not path.is_dir():
         raise InputError(f"There is no model directory {path}. Specify a model, checkpoint or run.")
     run = RunDirectory(path)
-    _refuse_exported(run)
+    refuse_exported(path)
     if (path / manifest.NAME).is_file():
         return _in_place(path, use)
     if not run.may_hold_models:
@@ -180,12 +180,11 @@ def _kind_of(folder: Path) -> str:
     return "checkpoint" if (folder / STATE).exists() else "model"
 
 
-def _refuse_exported(run: RunDirectory) -> None:
+def refuse_exported(path: Path) -> None:
     """Raises NoModelError for a model that `nmt export` wrote for another program."""
-    path = run.path
-    is_ours = (path / manifest.NAME).is_file() or run.may_hold_models
+    is_ours = (path / manifest.NAME).is_file() or RunDirectory(path).may_hold_models
     if (path / CTRANSLATE2_WEIGHTS).is_file():
-        program, how = "CTranslate2", f'serve it with "nmt serve {path}"'
+        program, how = "CTranslate2", f'translate with it by "nmt translate {path}"'
     elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
         program, how = "transformers", "load it with AutoModelForSeq2SeqLM"
     else:

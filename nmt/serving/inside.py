@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from nmt.translator import Translator
 
 
-def sees_inside(translator: object) -> bool:
+def sees_inside(translator: Any) -> bool:
     """Returns whether attention and probabilities are available; not for exported models."""
-    return hasattr(translator, "transformer")
+    return not translator.is_exported
 
 
 @dataclass(frozen=True)

@@ -98,8 +98,6 @@ async def translate(request: Request) -> Response:
     if question.format == "html":
         if tag:
             raise HTTPException(400, "With a model of several directions, format must be text.")
-        if not model.sees_inside:
-            raise HTTPException(400, "With an exported model, format must be text.")
         translations = await _around_tags(request, texts, options, source)
     else:
         found = await translated(request, texts, options, language=source, tag=tag)

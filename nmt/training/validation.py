@@ -102,7 +102,7 @@ class InferenceCopy:
                 translating = new_transformer(config).to(device, torch.bfloat16).eval()
             else:
                 translating = transformer
-            translator = Translator(translating, tokenizer, config, target_symbols)
+            translator = Translator.of(translating, tokenizer, config, target_symbols)
             translator.search.out_of_memory = "Lower decoding.beam."
         if is_gpu(device):
             translator.transformer.load_state_dict(transformer.state_dict())

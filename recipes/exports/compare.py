@@ -1,6 +1,6 @@
 """Translates a run's test set with nmt, CTranslate2 and transformers, and compares them.
 
-    python recipes/exports/compare.py RUN OUTPUT [--threads 2] [--rounds 3]
+    python recipes/exports/compare.py RUN OUTPUT [--threads 2] [--rounds 3] [--systems NAME ...]
 
 exports the run's model into the directory OUTPUT, translates its test set with each system in
 alternating rounds, each in a process of its own, and prints BLEU, chrF and the median of the
@@ -35,6 +35,7 @@ SYSTEMS = {  # program, model and number type
     "nmt fp32": ("nmt", None, "fp32"),
     "nmt bf16": ("nmt", None, "bf16"),
     "nmt int8": ("nmt", None, "int8"),
+    "nmt on the export": ("nmt", "ct2-float32", None),
     "CTranslate2 float32": ("ctranslate2", "ct2-float32", "float32"),
     "CTranslate2 int8": ("ctranslate2", "ct2-int8", "int8"),
     "transformers": ("transformers", "huggingface", "float32"),
@@ -49,14 +50,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     tests = own(model, config)
     sources, references = tests.sources or [], tests.references[0]
     words.output.mkdir(parents=True, exist_ok=True)
+    wanted = {SYSTEMS[name][1] for name in words.systems}
     for name, (format, quantization) in EXPORTS.items():
-        if not (words.output / name).exists():
+        if name in wanted and not (words.output / name).exists():
             export(words.run, words.output / name, format, quantization, say)
     source = words.output / "source.txt"
     write_file(source, "".join(f"{line}\n" for line in sources))
-    seconds: dict[str, list[float]] = {name: [] for name in SYSTEMS}
+    seconds: dict[str, list[float]] = {name: [] for name in words.systems}
     for number in range(words.rounds):
-        for name in SYSTEMS:
+        for name in words.systems:
             seconds[name].append(_round(words, name, source, config.decoding))
             say(f"Round {number + 1}: {name} took {seconds[name][-1]:.2f} s.")
     found = {name: _result(words.output, name, each, references, config.data.target_language)
@@ -75,6 +77,8 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=32, help="sentences per batch (default: 32)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: all cores")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
+    parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=[*SYSTEMS], metavar="NAME",
+                        help=f"some of: {', '.join(SYSTEMS)} (default: all)")  # fmt: skip
     return parser.parse_args(argv)
 
 
@@ -116,9 +120,11 @@ def _result(
 
 def table(found: dict[str, dict[str, Any]]) -> str:
     """Returns the results as a Markdown table."""
-    lines = ["| system | BLEU | chrF | seconds |", "| --- | --- | --- | --- |"]
+    lines = ["| system | BLEU | chrF | seconds | range |", "| --- | --- | --- | --- | --- |"]
     for name, each in found.items():
+        least, most = min(each["seconds"]), max(each["seconds"])
         figures = f"{each['bleu']:.2f} | {each['chrf']:.2f} | {each['median_seconds']:.2f}"
+        figures += f" | {least:.2f} to {most:.2f}"
         lines.append(f"| {name} | {figures} |")
     return "\n".join(lines)
 

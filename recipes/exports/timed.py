@@ -42,15 +42,12 @@ def in_batches(translate: Translate, lines: Sequence[str], size: int) -> list[st
 
 
 def by_nmt(task: dict[str, Any]) -> Translate:
-    """Returns a function that translates with the run's own model."""
-    import torch
-
+    """Returns a function of the Translator; the task sets OMP_NUM_THREADS."""
     from nmt.cpu_memory import keep_freed_memory
     from nmt.decoding.options import SearchOptions
     from nmt.translator import Translator
 
     keep_freed_memory()
-    torch.set_num_threads(task["threads"])
     translator = Translator.load(task["model"], device="cpu", precision=task["arithmetic"])
     # so large that it splits no batch
     options = SearchOptions(beam=task["beam"], batch_tokens=1_000_000)

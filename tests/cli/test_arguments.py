@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import translator
 from nmt.cli import COMMANDS, main
 from nmt.cli.parser import new_parser
 from nmt.cli.terminal import say
 from nmt.config import Config, Decoding, Training
-from nmt.decoding import batched_search
+from nmt.decoding import batched_search, loading
 from nmt.errors import ArgumentError
 from nmt.lines.translate import LineOptions
 from nmt.serving.limits import Limits
-from nmt.translator import SearchOptions
+from nmt.translator import SearchOptions, Translator
 
 ALL = "--beam 7 --length-penalty 1.5 --batch-tokens 99 --device cpu --precision bf16"
 SEARCH = {"beam": 7, "length_penalty": 1.5, "batch_tokens": 99}
@@ -176,7 +175,7 @@ def test_the_model_that_is_served_is_loaded_as_asked(monkeypatch):
     assert all(path == (Path("M"),) and named.items() >= ON.items() for path, named in calls)
     assert sum(named["note"] is say for _, named in calls) == 2  # in one process of each server
     gpu = torch.device("cuda")
-    monkeypatch.setattr("nmt.translator.choose_device", lambda name: gpu)
+    monkeypatch.setattr("nmt.decoding.loading.choose_device", lambda name: gpu)
     assert main(["serve", "M"]) == 0 and main(["serve", "M", "--processes", "2"]) == 0
     assert served[2:] == [["translator", None], ["translator"] * 2]
 
@@ -255,15 +254,15 @@ def test_precision_of_a_cpu_is_fp32_unless_asked_for(settings, tiny_data, monkey
     def load_model(path, *, device, note):
         return LoadedModel(config, tokenizer, new_transformer(config), 1, path)
 
-    monkeypatch.setattr(translator, "load_model", load_model)
+    monkeypatch.setattr(loading, "load_model", load_model)
     for precision, dtype in (
         (None, "float32"),
         ("fp32", "float32"),
         ("bf16", "bfloat16"),
         ("int8", "float32"),
     ):
-        found = translator.Translator.load("m", device="cpu", precision=precision)  # type: ignore[arg-type]
+        found = Translator.load("m", device="cpu", precision=precision)  # type: ignore[arg-type]
         assert found.transformer.embedding.dtype == getattr(torch, dtype)
-    monkeypatch.setattr(translator, "choose_device", lambda name: torch.device("meta"))
+    monkeypatch.setattr(loading, "choose_device", lambda name: torch.device("meta"))
     with pytest.raises(ArgumentError, match="precision int8 requires a CPU, but device is meta"):
-        translator.Translator.load("m", precision="int8")
+        Translator.load("m", precision="int8")

@@ -153,7 +153,7 @@ def translator_of(config: Config, target_symbols: list[str]) -> Translator:
     tokenizer = Tokenizer.load(Path(config.data.directory) / "tokenizer.model")
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
-    return Translator(transformer, tokenizer, config, target_symbols)
+    return Translator.of(transformer, tokenizer, config, target_symbols)
 
 
 def test_only_symbols_of_training_targets_are_generated(prepared):

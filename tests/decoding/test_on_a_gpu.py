@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt import translator as translators
 from nmt.data.prepared_data import PreparedData
 from nmt.decoding.beam_search import ToHost
 from nmt.decoding.constraints import ForcedPrefix
+from nmt.decoding.loading import choose_device
 from nmt.decoding.options import SearchOptions
 from nmt.errors import InputError
 from nmt.model import positions
@@ -39,7 +39,7 @@ def expected(settings):
         model = new_model(config, seed=1).eval()
         model.load_state_dict(weights)
         changed = config.decoding.model_copy(update=decoding)
-        return Translator(model, tokenizer, config.model_copy(update={"decoding": changed}))
+        return Translator.of(model, tokenizer, config.model_copy(update={"decoding": changed}))
 
     return make
 
@@ -147,9 +147,9 @@ def test_where_a_gpu_is_chosen_attention_avoids_cudnn(monkeypatch):
     was = torch.backends.cuda.cudnn_sdp_enabled()
     torch.backends.cuda.enable_cudnn_sdp(True)
     try:
-        translators.choose_device("cpu")
+        choose_device("cpu")
         assert torch.backends.cuda.cudnn_sdp_enabled()
-        translators.choose_device("cuda:1")
+        choose_device("cuda:1")
         assert not torch.backends.cuda.cudnn_sdp_enabled()
     finally:
         torch.backends.cuda.enable_cudnn_sdp(was)

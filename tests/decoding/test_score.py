@@ -26,7 +26,7 @@ def translator(settings, tiny_data) -> Translator:
     config = settings()
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
-    return Translator(transformer, Tokenizer.load(tiny_data / "data/tokenizer.model"), config)
+    return Translator.of(transformer, Tokenizer.load(tiny_data / "data/tokenizer.model"), config)
 
 
 def test_equals_what_the_search_reports_for_the_same_tokens(translator: Translator):
@@ -105,7 +105,7 @@ def test_a_line_beyond_the_learned_positions_is_named(settings, tiny_data, monke
     tokenizer = Tokenizer.load(tiny_data / "data/tokenizer.model")
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
-    learned = Translator(transformer, tokenizer, config)
+    learned = Translator.of(transformer, tokenizer, config)
     monkeypatch.setattr(score, "_WINDOW_LINES", 2)
     lines = ["The dog.", "Why?", "The cat.", "The old man sees the old dog and reads a long book."]
     with pytest.raises(InputError, match=r"^Line 4 "):

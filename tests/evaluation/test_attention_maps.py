@@ -42,7 +42,7 @@ def translator(settings, tiny_data) -> Translator:
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
     tokenizer = Tokenizer.load(tiny_data / "data" / "tokenizer.model")
-    return Translator(transformer, tokenizer, config)
+    return Translator.of(transformer, tokenizer, config)
 
 
 @pytest.fixture

@@ -103,13 +103,13 @@ def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, 
 def test_an_export_is_told_where_it_is_loaded(settings, tmp_path: Path, capsys):
     model = saved(settings(**EQUAL_HEADS), tmp_path / "model")
     for format, told in {
-        "ctranslate2": 'serve it with "nmt serve {}"',
+        "ctranslate2": 'translate with it by "nmt translate {}"',
         "huggingface": "load it with AutoModelForSeq2SeqLM",
     }.items():
         out = tmp_path / format
         assert export(model, format, out) == 0
         capsys.readouterr()
-        assert main(["translate", str(out)]) == 3
+        assert main(["info", str(out)]) == 3
         line = capsys.readouterr().err
         assert line.startswith(f"nmt: error: {out} is a model for ")
         assert line.endswith(f"exported from, or {told.format(out)}.\n")

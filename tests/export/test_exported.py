@@ -1,29 +1,33 @@
-"""An exported directory with the methods of Translator, for environments without torch."""
+"""A model exported to CTranslate2 in the Translator and in the commands, without torch."""
 
+import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from nmt.cli import main
 from nmt.data.tokenizer import Tokenizer, train_tokenizer
+from nmt.decoding import ctranslate2_search
 from nmt.decoding.options import SearchOptions
 from nmt.demo_language import demo_pairs
 from nmt.errors import ArgumentError, InputError, NoModelError
-from nmt.export import exported
-from nmt.export.exported import ExportedTranslator
 from nmt.model.special_ids import UNK_ID
-from nmt.runs.model_directory import new_transformer, save_model
+from nmt.runs.model_directory import load_model, new_transformer, save_model
+from nmt.storage import manifest
 from nmt.storage.names import TOKENIZER
 from nmt.translator import Translator
 from tests.export.test_export import EQUAL_HEADS, LEARNED, PRE, export, saved
+from tests.fixtures.make import TRAINED, copied
 from tests.manual import ROOT
 
-pytest.importorskip("ctranslate2")
+ctranslate2 = pytest.importorskip("ctranslate2")
 TEXTS = ["the old man reads", "", "a dog and a cat. " * 20, "\u2581 odd \U0001f600", "the man"]
 LIMITS = {"decoding__max_extra_length": 8}
 
@@ -34,20 +38,19 @@ class Missing:
         if name.partition(".")[0] in ("torch", "safetensors", "tqdm", "pyarrow"):
             raise ModuleNotFoundError(name)
 sys.meta_path.insert(0, Missing())
-from pathlib import Path
 import nmt.cli.serve, nmt.serving.server
-from nmt.cpu_memory import keep_freed_memory
-from nmt.export.exported import ExportedTranslator
-print(ExportedTranslator.load(Path(sys.argv[1])).n_best(["the old man"])[0][0].text)
+from nmt import Translator
+from nmt.cli import main
+print(Translator.load(sys.argv[1]).translate("the old man", align=True).text, flush=True)
+sys.exit(main(["translate", *sys.argv[1:]]))
 """
 
 
 @pytest.fixture(params=[EQUAL_HEADS, LEARNED], ids=str)
-def both(request, settings, tmp_path: Path) -> tuple[Translator, ExportedTranslator]:
+def both(request, settings, tmp_path: Path) -> tuple[Translator, Translator]:
     model = saved(settings(**request.param, **LIMITS), tmp_path / "model")
     assert export(model, "ctranslate2", tmp_path / "out") == 0
-    assert ExportedTranslator.is_in(tmp_path / "out") and not ExportedTranslator.is_in(Path(model))
-    theirs = ExportedTranslator.load(tmp_path / "out", device="cpu")
+    theirs = Translator.load(tmp_path / "out", device="cpu")
     return Translator.load(model, device="cpu"), theirs
 
 
@@ -68,14 +71,13 @@ def test_greedy_translations_are_the_models_own(both):
 def test_limits_and_prefixes_are_the_models_own(both, monkeypatch):
     """Parts of the maximum length, and prefixes that fill the limit, in small batches."""
     ours, theirs = both
-    monkeypatch.setattr(exported, "_BATCH", 2)
+    monkeypatch.setattr(ctranslate2_search, "_BATCH", 2)
     assert theirs.max_part == ours.max_part
     texts = ["the man", "dog " * 90, "The man reads. " * 20, "a book", "the"]
     prefixes = ["the old man reads a book", "dog", "the dog", "", "a"]
     for extra in (8, 0):
         decoding = theirs.config.decoding.model_copy(update={"max_extra_length": extra})
-        theirs.config = theirs.config.model_copy(update={"decoding": decoding})
-        ours.search.defaults = decoding
+        theirs.engine.defaults = ours.engine.defaults = decoding  # type: ignore[attr-defined]
         expected = ours.translate(texts, SearchOptions(beam=1), prefix=prefixes)
         counted: list[int] = []
         found = theirs.n_best(
@@ -123,7 +125,7 @@ def test_symbols_of_no_target_and_the_unknown_piece_are_never_generated(settings
     model, out = tmp_path / "model", tmp_path / "out"
     save_model(model, config, {TOKENIZER: tokenizer.model}, transformer.state_dict(), facts)
     assert export(str(model), "ctranslate2", out) == 0
-    ours, theirs = Translator.load(model, device="cpu"), ExportedTranslator.load(out, device="cpu")
+    ours, theirs = Translator.load(model, device="cpu"), Translator.load(out, device="cpu")
     [[found]] = theirs.n_best(["the man"])
     assert found.tokens == ours.translate("the man").tokens == [note] * config.data.max_length
     assert runpy.run_path(str(out / "translate.py"))["translate"](["the man"]) == [found.text]
@@ -166,33 +168,51 @@ def test_what_may_come_next_is_what_the_model_says(both):
 
 def test_what_an_export_cannot_do_is_refused(both):
     _, theirs = both
-    glossary = {"the": "der"}
-    for options in (
-        {"sample": True}, {"mbr": 3}, {"align": True}, {"attention": True}, {"glossary": glossary}
-    ):  # fmt: skip
+    for options in ({"sample": True}, {"mbr": 3}, {"glossary": {"the": "der"}}):
         with pytest.raises(ArgumentError, match="exported model does not support"):
             theirs.n_best(["the man"], SearchOptions(**options))
     with pytest.raises(ArgumentError, match="n_best 9"):
         theirs.beam(SearchOptions(n_best=9))
-    with pytest.raises(ArgumentError, match="k must be at least 1, not 0"):
+    with pytest.raises(ArgumentError, match="k must be a positive integer, not 0"):
         theirs.next_tokens("the man", k=0)
     with pytest.raises(ArgumentError, match="Shorten it"):
         theirs.next_tokens("the man " * 100)
+    with pytest.raises(ArgumentError, match="cannot score"):
+        theirs.score("the man", "der Mann")
+    with pytest.raises(ArgumentError, match="can only translate"):
+        theirs.transformer  # noqa: B018
 
 
 def test_an_exported_directory_is_checked_and_told_from_a_model(settings, tmp_path, capsys):
     out = tmp_path / "out"
     assert export(saved(settings(**EQUAL_HEADS), tmp_path / "model"), "ctranslate2", out) == 0
     capsys.readouterr()
-    assert main(["score", str(out), "--source", "a", "--target", "b"]) in (2, 3)
-    assert main(["info", str(out)]) == 3
-    assert "a model for CTranslate2" in capsys.readouterr().err
+    for command in (
+        ["score", str(out), "--source", "a", "--target", "b"],
+        ["attention", str(out), "--source", "a", "--output", str(tmp_path / "a.html")],
+        ["benchmark", "translate", str(out)],
+        ["info", str(out)],
+    ):
+        assert main(command) == 3
+        assert "a model for CTranslate2" in capsys.readouterr().err
     with pytest.raises(InputError, match="CTranslate2 cannot load"):
-        ExportedTranslator.load(out, device="nowhere")
+        Translator.load(out, device="nowhere")
     weights = (out / "model.bin").read_bytes()
     (out / "model.bin").write_bytes(weights[:-1] + b"!")
     with pytest.raises(NoModelError, match="in the manifest"):
-        ExportedTranslator.load(out)
+        Translator.load(out)
+
+
+def test_a_gpu_is_named_as_for_a_model(trained, monkeypatch):
+    asked: list[dict[str, object]] = []
+    loaded = ctranslate2.Translator
+    monkeypatch.setattr(
+        "ctranslate2.Translator", lambda path, **named: asked.append(named) or loaded(path)
+    )
+    for device in (None, "cpu", "cuda", "cuda:1"):
+        Translator.load(trained[1], device=device)
+    names = [("auto", 0), ("cpu", 0), ("cuda", 0), ("cuda", 1)]
+    assert asked == [{"device": name, "device_index": index} for name, index in names]
 
 
 def test_it_is_loaded_and_served_without_torch(settings, tmp_path):
@@ -200,8 +220,146 @@ def test_it_is_loaded_and_served_without_torch(settings, tmp_path):
     assert export(saved(settings(**EQUAL_HEADS), tmp_path / "model"), "ctranslate2", out) == 0
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, str(out)], capture_output=True, text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, input="the old man\n",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    [[expected]] = ExportedTranslator.load(out).n_best(["the old man"])
-    assert done.stdout == f"{expected.text}\n"
+    expected = Translator.load(out).translate("the old man")
+    assert done.stdout == f"{expected.text}\n" * 2
+
+
+def test_attention_and_links_are_the_models_own(both):
+    """Of every token, EOS and prefixes included, in texts of one and of several parts."""
+    ours, theirs = both
+    options = SearchOptions(beam=1, align=True, attention=True)
+    texts = ["the old man reads", "a dog and a cat. " * 20, "", "the man"]
+    prefixes = ["", "a dog", "", "the dog"]
+    expected = ours.n_best(texts, options, prefix=prefixes)
+    found = theirs.n_best(texts, options, prefix=prefixes)
+    assert sum(each[0].parts for each in found) > len(texts)
+    for [ours_], [theirs_] in zip(expected, found, strict=True):
+        assert theirs_.tokens == ours_.tokens and theirs_.alignment == ours_.alignment
+        assert (theirs_.attention is None) == (ours_.attention is None)
+        for one, other in zip(theirs_.attention or [], ours_.attention or [], strict=True):
+            assert one.source_pieces == other.source_pieces
+            np.testing.assert_allclose(one.weights, other.weights, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> tuple[Path, Path]:
+    """A trained model and its export, whose beam translations are equal."""
+    folder = tmp_path_factory.mktemp("trained")
+    model, out = folder / "model", folder / "out"
+    found = load_model(TRAINED / "run", device=torch.device("cpu"))
+    without = found.config.model.model_copy(update={"attention_window": None})
+    tokenizer, weights = {TOKENIZER: found.tokenizer.model}, found.transformer.state_dict()
+    known = manifest.read(TRAINED / "run" / "model", "model")
+    names = ("step", "tokenizer_sha256", "data_sha256", "target_symbols")
+    facts = {name: known[name] for name in names}
+    save_model(model, found.config.model_copy(update={"model": without}), tokenizer, weights, facts)
+    assert export(str(model), "ctranslate2", out) == 0
+    return model, out
+
+
+LINES = "The baker opens his shop.\n\nWhere is the letter? The sailor reads a map.\n"
+PAGE = "<h1>The <b>sailor</b> reads a map.</h1>\n<p>Where is <i>the shop</i>?</p>\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ([], LINES),
+        (["--document"], LINES),
+        (["--shard", "2/2", "--prefix", "Der"], LINES),
+        (["--alignment", "links"], LINES),
+        (["--format", "html"], PAGE),
+        (["--format", "xml"], PAGE),
+    ],
+    ids=str,
+)
+def test_the_command_writes_what_it_writes_with_the_model(
+    trained: tuple[Path, Path], flags, text, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_text(text)
+    capsys.readouterr()
+    written = []
+    for model in trained:
+        command = ["translate", str(model), "--input", "in", "--output", "out", "--beam", "1"]
+        assert main([*command, *flags]) == 0
+        files = [path.read_text() for path in (Path("out"), Path("links")) if path.exists()]
+        written.append([*files, capsys.readouterr().err])
+    assert written[0] == written[1] and written[0][0].strip()
+
+
+def test_lists_of_an_export_are_numbered_and_best_first(trained, tmp_path, capsys):
+    (tmp_path / "in").write_text(LINES)
+    command = ["translate", str(trained[1]), "--input", str(tmp_path / "in"), "--beam", "4"]
+    assert main([*command, "--n-best", "3"]) == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] * 3 + ["3"] * 3
+    assert rows[3:6] == [["2", "0.000000", ""]] * 3
+    scores = [float(row[1]) for row in rows]
+    assert scores[:3] == sorted(scores[:3], reverse=True)
+    assert main([*command, "--n-best", "5"]) == 2
+    assert "--n-best 5 exceeds --beam 4" in capsys.readouterr().err
+
+
+def test_json_lines_of_an_export_lack_only_the_probabilities_of_tokens(trained, capsys, tmp_path):
+    (tmp_path / "in").write_text(LINES)
+    found = []
+    for model in trained:
+        command = ["translate", str(model), "--input", str(tmp_path / "in"), "--beam", "1"]
+        assert main([*command, "--format", "jsonl", "--alignment", "-"]) == 0
+        found.append([json.loads(line) for line in capsys.readouterr().out.splitlines()])
+    for ours, theirs in zip(*found, strict=True):
+        assert theirs["token_log_probabilities"] == []
+        assert theirs["score"] == pytest.approx(ours["score"], rel=0.02)
+        same = {"line", "text", "tokens", "alignment"}
+        assert {key: theirs[key] for key in same} == {key: ours[key] for key in same}
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--sample"], ["--mbr", "3"], ["--glossary", "terms"], ["--precision", "int8"],
+        ["--ensemble", "nowhere"], ["--shortlist"],
+    ],
+    ids=str,
+)  # fmt: skip
+def test_flags_that_an_export_lacks_are_refused_before_it_is_loaded(
+    trained, flags, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("terms").write_text("dog\tHund\n")
+    monkeypatch.setattr("nmt.translator.load_exported", None)
+    Path("in").write_text(LINES)
+    assert main(["translate", str(trained[1]), "--input", "in", "--output", "out", *flags]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line == (
+        f"nmt: error: An exported model does not support {flags[0]}. Omit it, or use the original "
+        "model."
+    )
+    assert not Path("out").exists()
+
+
+def test_an_export_is_evaluated_as_the_model_is(trained, tmp_path, capsys):
+    """With files, and with the test set of the run that an export lies in."""
+    data = ["--source", str(TRAINED / "test.en"), "--reference", str(TRAINED / "test.de")]
+    found = []
+    for model in trained:
+        command = ["evaluate", str(model), *data, "--json", "--output", str(tmp_path / "out")]
+        assert main([*command, "--beam", "1"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+        found[-1]["translations"] = (tmp_path / "out").read_text()
+    assert found[0] == found[1] and found[0]["bleu"] > 0
+    run = copied(tmp_path / "place") / "run"
+    shutil.rmtree(run / "model")
+    shutil.copytree(trained[0], run / "model")
+    shutil.copytree(trained[1], run / "exported")
+    own = []
+    for model in (run / "model", run / "exported"):
+        assert main(["evaluate", str(model), "--json", "--beam", "1"]) == 0
+        own.append(json.loads(capsys.readouterr().out))
+    assert own[0] == own[1]
+    assert main(["evaluate", str(trained[1]), *data, "--precision", "bf16"]) == 2
+    assert "does not support --precision" in capsys.readouterr().err

@@ -32,7 +32,7 @@ def translator(settings, tiny_data: Path) -> Translator:
     config = settings()
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
-    return Translator(transformer, Tokenizer.load(tiny_data / "data/tokenizer.model"), config)
+    return Translator.of(transformer, Tokenizer.load(tiny_data / "data/tokenizer.model"), config)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -110,7 +110,7 @@ def test_learned_positions_are_not_left(settings, tiny_data):
     transformer = new_transformer(config).eval()
     transformer.initialize(1)
     tokenizer = Tokenizer.load(tiny_data / "data/tokenizer.model")
-    learned = Translator(transformer, tokenizer, config)
+    learned = Translator.of(transformer, tokenizer, config)
     short = sorted(PAIRS, key=lambda pair: len(pair.target))[:4]
     some = places.pairs_of_ids(learned, short)
     longest = max(len(side) for pair in some for side in pair)

@@ -15,6 +15,7 @@ class Far:
     """Translates into capitals in batches, and reacts to special words."""
 
     config, tokenizer, max_part = SimpleNamespace(), SimpleNamespace(), 7
+    is_exported = True
 
     def n_best(self, texts, options=None, *, prefix="", progress=None) -> Any:
         for text in texts:
@@ -71,4 +72,4 @@ def greedy(translator: Any) -> None:
 class Threaded(Far):
     """A translator that computes with torch."""
 
-    transformer = None
+    is_exported = False

@@ -24,7 +24,7 @@ def ending_translator(config: Config, data: Path) -> Translator:
     bias = transformer.get_parameter(f"decoder.{last}.feed_forward_residual.norm.bias")
     bias.data = 5 * end / end.norm()
     tokenizer = Tokenizer.load(data / "data" / "tokenizer.model")
-    return Translator(transformer, tokenizer, config)
+    return Translator.of(transformer, tokenizer, config)
 
 
 PAIRS = {

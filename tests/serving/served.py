@@ -25,7 +25,7 @@ class Shouting:
         batches: the texts of each call so far.
     """
 
-    transformer = None  # an exported model lacks the attribute
+    is_exported = False
     max_part = 100  # words
 
     def __init__(self, symbols: Sequence[str] = ()):

@@ -1,0 +1,153 @@
+"""Searches with an exported model in CTranslate2, as `BatchedSearch` does in PyTorch.
+
+Greedy translations equal those of the original model. With a beam they may differ occasionally,
+because CTranslate2 stops its search by another rule.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.data.pair import TokenPair
+from nmt.decoding.engine import Hypothesis, Progress, SearchInput
+from nmt.decoding.options import SearchOptions
+from nmt.decoding.translation import length_penalty
+from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.runs.exported_model import ExportedModel, refuse_unsupported
+
+if TYPE_CHECKING:
+    from ctranslate2 import TranslationResult
+
+POSITIONS = 4096  # of the sinusoidal table; CTranslate2 refuses longer texts
+_BATCH = 64  # parts of similar length per batch
+
+
+def refuse_search(options: SearchOptions) -> None:
+    """Raises ArgumentError for an option of the search that exported models do not support."""
+    refuse_unsupported(sample=options.sample, mbr=options.mbr, glossary=options.glossary)
+
+
+class CTranslate2Search:
+    """Searches with an exported model; see `Engine`.
+
+    Hypotheses have no `token_log_probabilities`, and their scores exclude the tokens of a prefix.
+    """
+
+    is_exported = True
+
+    def __init__(self, model: ExportedModel):
+        self.translator, self.defaults = model.translator, model.config.decoding
+        has_table = model.config.model.positions == "learned"
+        self.max_tokens = model.config.data.max_length if has_table else POSITIONS
+        tokenizer = model.tokenizer
+        self._pieces = np.array(tokenizer.pieces(range(tokenizer.vocabulary_size)), object)
+        self._ids = {piece: i for i, piece in enumerate(self._pieces)}
+        symbols = tokenizer.symbol_ids.items()
+        untrained = [i for symbol, i in symbols if symbol not in model.target_symbols]
+        self._never = [[self._pieces[i]] for i in (PAD_ID, BOS_ID, *untrained)]
+
+    def find(
+        self,
+        parts: Sequence[SearchInput],
+        options: SearchOptions,
+        progress: Progress | None = None,
+    ) -> list[list[Hypothesis]]:
+        """See `Engine.find`."""
+        refuse_search(options)
+        order = sorted(range(len(parts)), key=lambda i: len(parts[i].tokens))
+        found: list[list[Hypothesis]] = [[] for _ in parts]
+        for begin in range(0, len(order), _BATCH):
+            some = order[begin : begin + _BATCH]
+            for i, each in zip(some, self._batch([parts[i] for i in some], options), strict=True):
+                found[i] = each
+            if progress:
+                progress(len(some))
+        return found
+
+    def next_tokens(self, part: SearchInput, k: int) -> list[tuple[int, float]]:
+        """See `Engine.next_tokens`."""
+        source, prefix = [self._as_pieces(part.tokens)], [self._as_pieces(part.prefix)]
+        never = {piece for [piece] in self._never} | {self._pieces[UNK_ID]}
+        [result] = self.translator.translate_batch(
+            source, prefix, num_hypotheses=min(k + len(never), len(self._pieces)), beam_size=1,
+            return_alternatives=True, return_scores=True, return_end_token=True, length_penalty=0,
+            min_decoding_length=0, max_input_length=0, max_decoding_length=len(part.prefix) + 1,
+        )  # fmt: skip
+        # These alternatives exclude EOS, whose probability is a part of the whole
+        [scored] = self.translator.score_batch(source, prefix, max_input_length=0)
+        end = math.exp(scored.log_probs[-1])
+        found = [
+            (self._ids[piece], math.exp(score) * (1 - end))
+            for (*_, piece), score in zip(result.hypotheses, result.scores, strict=True)
+            if piece not in never
+        ]
+        return sorted([*found, (EOS_ID, end)], key=lambda each: -each[1])[:k]
+
+    def cross_attention(self, pairs: Sequence[TokenPair]) -> list[NDArray[np.float32]]:
+        """See `Engine.cross_attention`; each target is forced, except for its last token."""
+        order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].target))
+        found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(pairs)
+        for begin in range(0, len(order), _BATCH):
+            some = order[begin : begin + _BATCH]
+            results = self.translator.translate_batch(
+                [self._as_pieces(pairs[i].source[:-1]) for i in some],
+                [self._as_pieces(pairs[i].target[:-1]) for i in some],
+                beam_size=1, max_input_length=0, min_decoding_length=0, return_attention=True,
+                max_decoding_length=len(pairs[some[-1]].target), return_end_token=True,
+            )  # fmt: skip
+            for i, result in zip(some, results, strict=True):
+                weights = np.array(result.attention[0], np.float32)[: len(pairs[i].target)]
+                # CTranslate2 leaves out the attention to EOS
+                found[i] = np.c_[weights, 1 - weights.sum(1)]
+        return found
+
+    def _as_pieces(self, tokens: Sequence[int] | NDArray[np.integer]) -> list[str]:
+        pieces: list[str] = self._pieces[tokens].tolist() if len(tokens) else []
+        return pieces
+
+    def _batch(
+        self, parts: Sequence[SearchInput], options: SearchOptions
+    ) -> list[list[Hypothesis]]:
+        """Searches as if each part were translated alone.
+
+        CTranslate2 applies the length limit of the longest part to the whole batch. A translation
+        that exceeds the limit of its own part is repeated alone.
+        """
+        alpha = options.length_penalty
+        if alpha is None:
+            alpha = self.defaults.length_penalty
+        limits = [self._limit(part) for part in parts]
+        results = self.translator.translate_batch(
+            [self._as_pieces(part.tokens) for part in parts],
+            [self._as_pieces(part.prefix) for part in parts],
+            beam_size=options.width(self.defaults.beam), num_hypotheses=options.n_best,
+            length_penalty=alpha, no_repeat_ngram_size=options.no_repeat_ngram or 0,
+            max_batch_size=options.batch_tokens or 0, batch_type="tokens", max_input_length=0,
+            min_decoding_length=0, max_decoding_length=max(limits),
+            disable_unk=True, suppress_sequences=self._never,
+            return_scores=True, return_end_token=True,
+        )  # fmt: skip
+        found = []
+        for part, limit, result in zip(parts, limits, results, strict=True):
+            if max(map(len, result.hypotheses)) > limit < max(limits):
+                found += self._batch([part], options)
+            else:
+                found.append(self._hypotheses(result, alpha))
+        return found
+
+    def _limit(self, part: SearchInput) -> int:
+        """Returns the maximum tokens of a translation with EOS, as in `BatchedSearch`."""
+        longest = max(len(part.tokens), len(part.prefix)) + self.defaults.max_extra_length
+        return min(max(longest, len(part.prefix) + 1), self.max_tokens)
+
+    def _hypotheses(self, result: "TranslationResult", alpha: float) -> list[Hypothesis]:
+        hypotheses = []
+        for pieces, score in zip(result.hypotheses, result.scores, strict=True):
+            tokens = [self._ids[piece] for piece in pieces]
+            total = score * len(tokens) ** alpha  # undoes CTranslate2's length normalization
+            ours = total / length_penalty(len(tokens), alpha)
+            hypotheses.append(Hypothesis(tokens, total, ours, tokens[-1:] == [EOS_ID]))
+        return sorted(hypotheses, key=lambda each: each.score, reverse=True)

@@ -1,0 +1,79 @@
+"""What the Translator needs of an engine: a search in PyTorch, or CTranslate2.
+
+Nothing here imports torch, so that exported models translate without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.data.pair import TokenPair
+from nmt.decoding.term_banks import Terms
+
+if TYPE_CHECKING:
+    from nmt.decoding.options import SearchOptions
+
+Progress = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class SearchInput:
+    """A source and the prefix of its translation, as token ids without EOS."""
+
+    tokens: list[int]
+    prefix: list[int]
+    terms: Terms | None = None  # terms that the translation must contain
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A hypothesis that the search returns."""
+
+    tokens: list[int]  # with EOS if finished
+    log_probability: float  # natural log, summed over `tokens`
+    score: float  # log_probability / length_penalty(len(tokens), alpha)
+    finished: bool  # False: cut at the maximum length
+    token_log_probabilities: list[float] = field(default_factory=list)  # one per token
+
+
+class Engine(Protocol):
+    """Searches for translations of tokenized sources.
+
+    Attributes:
+        is_exported: the model was exported, and offers no more than these methods.
+    """
+
+    is_exported: bool
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Maximum length of a source or a translation in tokens, including EOS; None: no limit."""
+
+    def find(
+        self,
+        parts: Sequence[SearchInput],
+        options: SearchOptions,
+        progress: Progress | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Returns the best hypotheses of each source, best first.
+
+        Args:
+            progress: called after each batch with its number of sources.
+
+        Raises:
+            ArgumentError: the engine does not support an option, or memory ran out.
+        """
+
+    def next_tokens(self, part: SearchInput, k: int) -> list[tuple[int, float]]:
+        """Returns the k most likely tokens after the prefix, most likely first.
+
+        Each has its probability among all tokens of the vocabulary.
+        """
+
+    def cross_attention(self, pairs: Sequence[TokenPair]) -> list[NDArray[np.float32]]:
+        """Returns the attention (T, S) of each pair, see `nmt.decoding.alignment`."""

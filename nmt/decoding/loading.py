@@ -1,0 +1,90 @@
+"""Loads models onto a device for translation, in the precision of the search."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import torch
+
+from nmt.errors import ArgumentError, Note
+from nmt.model.devices import avoid_cudnn, is_gpu
+from nmt.model.kernels.prepacking import Precision, prepack
+from nmt.model.transformer import Transformer
+from nmt.runs.model_directory import LoadedModel, load_model
+
+
+def load_models(
+    path: str | Path,
+    device: str | None,
+    precision: Precision | None,
+    ensemble: Sequence[str | Path],
+    shortlist: bool,
+    note: Note,
+) -> list[LoadedModel]:
+    """Loads a model and the further models of its ensemble; see `Translator.load`."""
+    chosen = choose_device(device)
+    if shortlist and chosen.type != "cpu":
+        raise ArgumentError(
+            "{shortlist} requires a CPU, but {device} is {}. Set {device} to cpu.", chosen
+        )
+    models: list[LoadedModel] = []
+    for each in (path, *ensemble):
+        model = load_model(Path(each), device=chosen, note=note)
+        if models and model.tokenizer.sha256 != models[0].tokenizer.sha256:
+            raise ArgumentError(
+                "{ensemble} {} has a different vocabulary from {}. Use models that were "
+                "trained on the same prepared data.", each, path,
+            )  # fmt: skip
+        if shortlist and not models and not model.shortlist:
+            raise ArgumentError(
+                "Model {} has no shortlist. Omit {shortlist}, or prepare the data with "
+                "data.shortlist: true and train again.", path,
+            )  # fmt: skip
+        set_precision(model.transformer, chosen, precision)
+        models.append(model)
+    return models
+
+
+def set_precision(
+    transformer: Transformer, device: torch.device, precision: Precision | None
+) -> None:
+    """Converts a model to `precision`; see `Translator.load`."""
+    if precision is not None and precision not in get_args(Precision):
+        raise ArgumentError(
+            "Unknown {precision} {}. Choose one of {}.", precision, ", ".join(get_args(Precision))
+        )
+    if device.type == "cpu":
+        try:
+            prepack(transformer, precision or "fp32")
+        except ValueError:
+            raise ArgumentError(
+                "This build of torch does not support {precision} {}. Choose fp32 or bf16.",
+                precision,
+            ) from None
+    elif precision == "int8":
+        raise ArgumentError(
+            "{precision} int8 requires a CPU, but {device} is {}. Choose bf16 or fp32.", device
+        )
+    elif precision != "fp32":
+        transformer.to(torch.bfloat16)
+
+
+def choose_device(name: str | None) -> torch.device:
+    """Returns the named device; for None, a GPU if there is one, else the CPU.
+
+    Raises:
+        ArgumentError: the device does not exist.
+    """
+    if name is None:
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).tolist()  # "meta" tensors have no data
+    except (
+        RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError, TypeError
+    ):  # fmt: skip
+        here = ", ".join(["cpu", *(f"cuda:{n}" for n in range(torch.cuda.device_count()))])
+        raise ArgumentError("{device} {} is not available. Choose one of {}.", name, here) from None
+    if is_gpu(device):
+        avoid_cudnn()
+    return device

@@ -1,0 +1,89 @@
+"""A directory that `nmt export` has written for CTranslate2.
+
+Nothing here imports torch, so that an exported directory can be used without it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nmt import config as configuration
+from nmt.config import Config
+from nmt.data.tokenizer import Tokenizer
+from nmt.errors import ArgumentError, InputError, NoModelError
+from nmt.storage import manifest
+from nmt.storage.names import CONFIG, CTRANSLATE2_WEIGHTS, TOKENIZER
+
+if TYPE_CHECKING:
+    import ctranslate2
+
+KIND = "ctranslate2"  # kind of the manifest
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """An exported model ready to translate."""
+
+    config: Config
+    tokenizer: Tokenizer
+    translator: "ctranslate2.Translator"
+    target_symbols: list[str]  # symbols that may be generated
+
+
+def is_exported(path: str | Path) -> bool:
+    """Returns whether a directory contains a model for CTranslate2, complete or not."""
+    return (Path(path) / CTRANSLATE2_WEIGHTS).is_file()
+
+
+def refuse_unsupported(**given: object) -> None:
+    """Raises ArgumentError for the first option with a value, which exported models do not support.
+
+    Args:
+        given: values of options by name; false and empty values are options that are not given.
+    """
+    for name in (name for name, value in given.items() if value):
+        raise ArgumentError(
+            f"An exported model does not support {{{name}}}. Omit it, or use the original model."
+        )
+
+
+def read_exported_config(path: Path) -> Config:
+    """Returns the configuration of an exported model.
+
+    Raises:
+        NoModelError: a file is missing or damaged, or there is no manifest.
+    """
+    manifest.verify(path, manifest.read(path, KIND), (CONFIG,))
+    try:
+        return configuration.load_resolved(path / CONFIG)
+    except InputError as error:
+        raise NoModelError(*error.problems) from None
+
+
+def load_exported(path: Path, device: str | None = None) -> ExportedModel:
+    """Loads an exported model.
+
+    Args:
+        device: "cpu", "cuda", "cuda:1", ...; None for a GPU if CTranslate2 finds one.
+
+    Raises:
+        InputError: CTranslate2 cannot load it, or has no such device.
+        NoModelError: a file is missing or damaged, or there is no manifest.
+    """
+    import ctranslate2
+
+    content = manifest.read(path, KIND)
+    manifest.verify(path, content)
+    kind, _, index = (device or "auto").partition(":")
+    try:
+        engine = ctranslate2.Translator(str(path), device=kind, device_index=int(index or 0))
+    except (RuntimeError, ValueError) as error:
+        raise InputError(
+            f"CTranslate2 cannot load {path} ({error}). Choose another device."
+        ) from None
+    return ExportedModel(
+        read_exported_config(path),
+        Tokenizer.load(path / TOKENIZER),
+        engine,
+        content["target_symbols"],
+    )
