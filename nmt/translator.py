@@ -60,9 +60,11 @@ class Translator:
 
     Attributes:
         directory: the directory of the first model; None if it was not loaded from one.
+        sha256: identifies the files of the first model, see `LoadedModel`; "" likewise.
     """
 
     directory: Path | None = None
+    sha256 = ""
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class Translator:
         first = models[0]
         table = first.shortlist if shortlist else None
         found = cls(transformer, first.tokenizer, first.config, symbols, others, table)
-        found.directory = first.directory
+        found.directory, found.sha256 = first.directory, first.sha256
         return found
 
     @overload

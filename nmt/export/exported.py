@@ -46,7 +46,12 @@ class ExportedTranslator:
 
     Args:
         target_symbols: the symbols that may be generated.
+
+    Attributes:
+        sha256: of the manifest, which identifies the model; "" if it was not loaded from files.
     """
+
+    sha256 = ""
 
     def __init__(
         self,
@@ -97,7 +102,9 @@ class ExportedTranslator:
                 f"CTranslate2 cannot load {path} ({error}). Choose another device."
             ) from None
         tokenizer = Tokenizer.load(path / TOKENIZER)
-        return cls(engine, tokenizer, config, content["target_symbols"])
+        found = cls(engine, tokenizer, config, content["target_symbols"])
+        found.sha256 = content["sha256"]
+        return found
 
     def n_best(
         self,

@@ -56,13 +56,15 @@ class Model:
     tokenizer: Tokenizer
     max_part: int  # maximum tokens of a sentence or part
     sees_inside: bool
+    sha256: str  # identifies its files, see `LoadedModel`
 
     @classmethod
     def of(cls, translator: Any) -> "Model":
         """Returns the description of a translator's model."""
         return cls(
-            translator.config, translator.tokenizer, translator.max_part, sees_inside(translator)
-        )
+            translator.config, translator.tokenizer, translator.max_part,
+            sees_inside(translator), translator.sha256,
+        )  # fmt: skip
 
 
 class ModelProcess:

@@ -27,6 +27,7 @@ class Shouting:
 
     transformer = None  # an exported model lacks the attribute
     max_part = 100  # words
+    sha256 = ""
 
     def __init__(self, symbols: Sequence[str] = ()):
         self.config = SimpleNamespace(
