@@ -66,7 +66,7 @@ class PreparedData:
         data, settings = cls.open(Path(config.data.directory)), settings_of(config)
         if data.manifest["settings"] != settings:
             changed = changes(data.manifest["settings"], settings)
-            runs = [run for run, _ in _users(data.directory)]
+            runs = [run for run, *_ in _users(data.directory)]
             problem = f"{data.directory} was prepared with other settings ({changed})"
             if runs:  # nmt prepare would not replace the data
                 raise InputError(
@@ -132,7 +132,7 @@ class PreparedData:
     def mark_used(self, run: Path) -> None:
         """Records that a run was trained on this data, so that `prepare` refuses to replace it.
 
-        The record counts as long as the run's directory exists.
+        The record counts until it is removed: a run that is no longer in its place may have moved.
         """
         note = {"run": str(run.resolve()), "origin_sha256": self.manifest["origin_sha256"]}
         name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
@@ -153,7 +153,7 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
         origin: settings and input files of the new data; `origin_sha256` of a manifest is its hash.
     """
     wanted = manifest.value_hash(origin)
-    for run, used in _users(directory):
+    for run, used, record in _users(directory):
         if used == wanted:
             continue
         try:
@@ -161,14 +161,18 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
             changed = changes(former, origin["settings"])
         except InputError:
             changed = "its manifest is lost"
+        moved = "" if run.is_dir() else f" {run} has been moved or removed."
         raise InputError(
-            f"{directory} would change ({changed}), but {run} was trained on it. Name another "
-            "data.directory, or remove the run."
+            f"{directory} would change ({changed}), but {run} was trained on it.{moved} Name "
+            f"another data.directory, or remove the run and {record}."
         )
 
 
-def _users(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Yields the runs that were trained on the data in `directory`, with its `origin_sha256`.
+def _users(directory: Path) -> Iterator[tuple[Path, str, Path]]:
+    """Yields the runs that were trained on the data in `directory`.
+
+    Each has the run's directory at that time, the `origin_sha256` of the data, and the path of the
+    record.
 
     Raises:
         InputError: the record of a run is damaged.
@@ -184,8 +188,7 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
                 f"{path}, the record of a run that was trained on this data, is damaged. Name "
                 "another data.directory, or remove the record if the run no longer exists."
             ) from None
-        if run.is_dir():
-            yield run, used
+        yield run, used, path
 
 
 def settings_of(config: Config) -> dict[str, Any]:

@@ -374,7 +374,11 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
         file.write("Mehr.\n")
     with pytest.raises(InputError, match="other input files"):
         run(wanted)
-    (tmp_path / "run").rmdir()
+    (tmp_path / "run").rename(tmp_path / "moved")
+    with pytest.raises(InputError, match=r"run has been moved or removed.* and .*\.json\."):
+        run(wanted)
+    (tmp_path / "moved").rmdir()
+    note.unlink()
     run(changed)
     assert PreparedData.of(changed).manifest["corpora"][0]["read"] == 251
 
