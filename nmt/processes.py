@@ -1,4 +1,4 @@
-"""Worker processes: they ignore stop signals and end with their parent."""
+"""Processes: workers, which ignore stop signals and end with their parent, and forked ones."""
 
 import multiprocessing
 import os
@@ -8,12 +8,25 @@ from multiprocessing import connection, resource_tracker
 from multiprocessing.process import BaseProcess
 
 from nmt import signals
+from nmt.errors import ArgumentError
 
 
 def cores() -> int:
     """Returns the number of CPU cores that this process may use."""
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
+def refuse_forked(pid: int) -> None:
+    """Raises ArgumentError in a process that was forked from the process `pid`.
+
+    A fork has none of the threads that compute, and waits forever for locks that others held.
+    """
+    if os.getpid() != pid:
+        raise ArgumentError(
+            "A Translator cannot be used in a forked process. Load it in the new process, or "
+            'start processes with multiprocessing.get_context("spawn").'
+        )
 
 
 def start_deaf(process: BaseProcess) -> None:

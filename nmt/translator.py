@@ -1,13 +1,15 @@
 """The Translator: splits long texts, batches, searches and restores the order."""
 
+import os
 import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path
-from typing import Self, Unpack, get_args, overload
+from typing import NoReturn, Self, Unpack, get_args, overload
 
 import numpy as np
 import torch
@@ -39,6 +41,7 @@ from nmt.model.devices import avoid_cudnn, is_gpu
 from nmt.model.kernels.prepacking import Precision, prepack
 from nmt.model.special_ids import BOS_ID, EOS_ID
 from nmt.model.transformer import Transformer
+from nmt.processes import refuse_forked
 from nmt.runs.model_directory import LoadedModel, load_model
 
 _WINDOW_CHARACTERS = 4_000_000
@@ -48,7 +51,7 @@ class Translator:
     """Translates plain text with a model or an ensemble.
 
     Threads may share a Translator; calls from several threads run one after another. Processes
-    cannot share one.
+    cannot share one: it cannot be pickled or copied, nor be used in a forked process.
 
     Args:
         transformer: in evaluation mode.
@@ -95,6 +98,20 @@ class Translator:
         # Concurrent searches would compete for cores and, on a GPU, for the same buffers. The lock
         # is reentrant because `progress` may translate.
         self._one_at_a_time = threading.RLock()
+        self._pid = os.getpid()
+
+    def __getstate__(self) -> NoReturn:
+        raise ArgumentError(
+            "A Translator cannot be pickled or copied. Use Translator.load in each process; "
+            "threads may share one."
+        )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Lets one thread compute at a time; raises ArgumentError in a forked process."""
+        refuse_forked(self._pid)
+        with self._one_at_a_time:
+            yield
 
     @classmethod
     def load(
@@ -285,7 +302,7 @@ class Translator:
             ArgumentError: `n_best` exceeds the beam, a prefix is too long, the number of prefixes
                 differs from that of sentences, or memory ran out.
         """
-        with self._one_at_a_time:
+        with self._alone():
             return self._n_best(
                 listed(sentences, "sentences"), options or SearchOptions(), prefix, progress
             )
@@ -375,14 +392,14 @@ class Translator:
         """
         refuse_no_text(text, "text")
         refuse_no_text(prefix, "prefix")
-        if not isinstance(k, Integral) or k < 1:
+        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ArgumentError("{k} must be a positive integer, not {}.", k)
         [parts], [forced] = self._cutter.cut([text]), self._cutter.prefixes(prefix, 1)
         if len(parts) > 1:
             raise ArgumentError("{text} has more than {} tokens. Shorten it.", self.max_part)
         if not parts:
             return []
-        with self._one_at_a_time, torch.inference_mode():
+        with self._alone(), torch.inference_mode():
             src = torch.from_numpy(with_eos(parts[0])[None]).long().to(self.device)
             steps = self.search.started(src, 1, len(forced) + 1)
             for token in [BOS_ID, *forced]:
@@ -427,7 +444,7 @@ class Translator:
             if is_one
             else (listed(sources, "sources"), listed(targets, "targets"))
         )
-        with self._one_at_a_time:
+        with self._alone():
             scored = list(score_translations(self, *pairs))
         return scored[0] if is_one else scored
 

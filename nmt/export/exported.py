@@ -4,6 +4,7 @@ Nothing here imports torch, so that an exported directory can be served without 
 """
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -23,6 +24,7 @@ from nmt.decoding.translation import (
 from nmt.documents.cutting import Cutter
 from nmt.errors import ArgumentError, InputError, NoModelError
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from nmt.processes import refuse_forked
 from nmt.storage import manifest
 from nmt.storage.names import CONFIG, CTRANSLATE2_WEIGHTS, TOKENIZER
 
@@ -61,6 +63,7 @@ class ExportedTranslator:
         target_symbols: Sequence[str] = (),
     ):
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
+        self._pid = os.getpid()
         longest = config.data.max_length
         self._most = longest if config.model.positions == "learned" else POSITIONS
         self.max_part = min(longest, POSITIONS) - 1
@@ -121,6 +124,7 @@ class ExportedTranslator:
         Raises:
             ArgumentError: as `Translator.n_best`, or for an option that exports do not support.
         """
+        refuse_forked(self._pid)
         options = options or SearchOptions()
         for name in _NOT_HERE:
             if getattr(options, name):
@@ -139,6 +143,7 @@ class ExportedTranslator:
 
     def next_tokens(self, text: str, prefix: str = "", k: int = 10) -> list[NextToken]:
         """See `Translator.next_tokens`."""
+        refuse_forked(self._pid)
         [parts], [forced] = self._cutter.cut([text]), self._cutter.prefixes(prefix, 1)
         if k < 1:
             raise ArgumentError("{k} must be at least 1, not {}.", k)
