@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from multiprocessing import connection, resource_tracker
 from multiprocessing.process import BaseProcess
@@ -15,6 +16,17 @@ def cores() -> int:
     """Returns the number of CPU cores that this process may use."""
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
+def need_no_temporary_directory() -> None:
+    """Lets packages be imported where no temporary directory is writable, as in some containers.
+
+    They ask for its name then (dill, which torch imports), and do not write there.
+    """
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        tempfile.tempdir = "/tmp"
 
 
 def refuse_forked(pid: int) -> None:

@@ -20,7 +20,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation
 from nmt.documents.passages import Translates
 from nmt.errors import InputError, is_out_of_memory, where
-from nmt.processes import end_with_parent, start_deaf
+from nmt.processes import end_with_parent, need_no_temporary_directory, start_deaf
 from nmt.serving.inside import sees_inside
 
 Load = Callable[[], Translates | None]  # returns None if the process is not needed
@@ -183,6 +183,7 @@ def _n_best(
 def _serve(calls: Connection, load: Load) -> None:
     """Executes calls in the process until the server ends."""
     end_with_parent()
+    need_no_temporary_directory()
     keep_freed_memory()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         _work_off(calls, load)
