@@ -160,7 +160,7 @@ class Batcher:
 
     @property
     def has_died(self) -> bool:
-        """Whether no process is left, so that the server must be restarted."""
+        """Whether no process is left; requests are refused until one has been started again."""
         return self.model is not None and not self._is_alive and not self._ending
 
     @property
