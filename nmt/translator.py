@@ -63,7 +63,7 @@ class Translator:
 
     Attributes:
         directory: the directory of the first model; None if it was not loaded from one.
-        sha256: identifies the files of the first model, see `LoadedModel`; "" likewise.
+        sha256: hash of the first model's files; "" if it was not loaded from files.
     """
 
     directory: Path | None = None
