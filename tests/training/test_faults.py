@@ -297,7 +297,6 @@ def test_r29_ten_commands_on_one_run_at_once(settings, tmp_path: Path, capsys):
         if running and chance.random() < 0.1:
             chance.choice(running).process.kill()
     assert statuses.keys() == {words[0] for words in commands(run, tmp_path, 0)}
-    assert all(0 in found for found in statuses.values()), statuses
     assert fingerprint(run, 200) == fingerprint(tmp_path / "straight", 200)
     assert losses(run) == losses(tmp_path / "straight")
     with capsys.disabled():
