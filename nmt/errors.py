@@ -16,8 +16,13 @@ _PATH_ERRORS = {
 }  # fmt: skip
 
 
-# In messages of torch on a CPU, of the CUDA runtime, and of cuBLAS, cuDNN and similar libraries
-_NO_MEMORY = ("can't allocate memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
+_NO_MEMORY = (  # in messages of
+    "can't allocate memory",  # torch on a CPU
+    "Cannot allocate memory",  # torch and safetensors, for a mapped file
+    "failed to map segment",  # the dynamic linker
+    "Resource temporarily unavailable", "can't start new thread",  # sentencepiece and Python
+    "CUDA error: out of memory", "_STATUS_ALLOC_FAILED",  # the CUDA runtime, cuBLAS and cuDNN
+)  # fmt: skip
 
 Note = Callable[[str], None]  # called with each user-facing message
 
@@ -164,8 +169,12 @@ class Stopped(BaseException):
 
 
 def of_system(error: OSError) -> InputError:
-    """Turns an error of the operating system into InputError (a wrong path) or StorageError."""
+    """Turns an error of the operating system into InputError (a wrong path or too little memory) or
+    StorageError.
+    """
     what = f"{error.strerror or error}: {error.filename or 'unknown file'}"
+    if is_out_of_memory(error):
+        return LastingError(f"{what}. Free memory, or use a machine with more memory.")
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return DeniedError(f"{what}. Raise the limit on open files (ulimit -n).")
     if isinstance(error, PermissionError):
@@ -189,11 +198,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether memory ran out, on the host or on a GPU.
 
     Recognizes `torch.OutOfMemoryError` by its name, so that torch is not imported. If CUDA or its
-    libraries fail to allocate memory for themselves, torch raises a RuntimeError.
+    libraries fail to allocate memory for themselves, torch raises a RuntimeError; a library that
+    cannot be loaded is an ImportError.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in _NO_MEMORY)
+    if isinstance(error, BlockingIOError):  # of a file, with the same text as a lack of threads
+        return False
+    kinds = RuntimeError, OSError, ImportError
+    return isinstance(error, kinds) and any(text in str(error) for text in _NO_MEMORY)
 
 
 def where(error: BaseException) -> str:

@@ -3,17 +3,42 @@
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from multiprocessing import connection, resource_tracker
 from multiprocessing.process import BaseProcess
 
 from nmt import signals
+from nmt.errors import ArgumentError
 
 
 def cores() -> int:
     """Returns the number of CPU cores that this process may use."""
     has_affinity = hasattr(os, "sched_getaffinity")
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
+def need_no_temporary_directory() -> None:
+    """Lets packages be imported where no temporary directory is writable, as in some containers.
+
+    They ask for its name then (dill, which torch imports), and do not write there.
+    """
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        tempfile.tempdir = "/tmp"
+
+
+def refuse_forked(pid: int) -> None:
+    """Raises ArgumentError in a process that was forked from the process `pid`.
+
+    A fork has none of the threads that compute, and waits forever for locks that others held.
+    """
+    if os.getpid() != pid:
+        raise ArgumentError(
+            "A Translator cannot be used in a forked process. Load it in the new process, or "
+            'start processes with multiprocessing.get_context("spawn").'
+        )
 
 
 def start_deaf(process: BaseProcess) -> None:

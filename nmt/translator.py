@@ -5,14 +5,16 @@ It imports torch only for models in PyTorch, so that exported models translate w
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, NoReturn, Self, Unpack, cast, overload
 
 import numpy as np
 
@@ -38,6 +40,7 @@ from nmt.documents.cutting import Cutter, listed, refuse_no_text
 from nmt.documents.documents import translate_documents
 from nmt.errors import ArgumentError, Note
 from nmt.model.special_ids import EOS_ID
+from nmt.processes import refuse_forked
 from nmt.runs.exported_model import is_exported, load_exported, refuse_unsupported
 
 if TYPE_CHECKING:
@@ -56,7 +59,7 @@ class Translator:
     """Translates plain text with a model, an ensemble, or a model exported to CTranslate2.
 
     Threads may share a Translator; calls from several threads run one after another. Processes
-    cannot share one.
+    cannot share one: it cannot be pickled or copied, nor be used in a forked process.
 
     Args:
         engine: searches with the model, in PyTorch or in CTranslate2.
@@ -65,9 +68,11 @@ class Translator:
 
     Attributes:
         directory: the directory of the first model; None if it was not loaded from one.
+        sha256: hash of the first model's files; "" if it was not loaded from files.
     """
 
     directory: Path | None = None
+    sha256 = ""
 
     def __init__(self, engine: Engine, tokenizer: Tokenizer, config: Config):
         self.engine, self.tokenizer, self.config = engine, tokenizer, config
@@ -78,6 +83,7 @@ class Translator:
         # Concurrent searches would compete for cores and, on a GPU, for the same buffers. The lock
         # is reentrant because `progress` may translate.
         self._one_at_a_time = threading.RLock()
+        self._pid = os.getpid()
 
     @classmethod
     def of(
@@ -110,6 +116,19 @@ class Translator:
             symbols=tokenizer.symbol_ids.values(),
         )
         return cls(search, tokenizer, config)
+
+    def __getstate__(self) -> NoReturn:
+        raise ArgumentError(
+            "A Translator cannot be pickled or copied. Use Translator.load in each process; "
+            "threads may share one."
+        )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Lets one thread compute at a time; raises ArgumentError in a forked process."""
+        refuse_forked(self._pid)
+        with self._one_at_a_time:
+            yield
 
     @property
     def is_exported(self) -> bool:
@@ -184,7 +203,7 @@ class Translator:
             refuse_unsupported(precision=precision, ensemble=ensemble, shortlist=shortlist)
             exported = load_exported(Path(path), device)
             found = cls(CTranslate2Search(exported), exported.tokenizer, exported.config)
-            found.directory = Path(path)
+            found.directory, found.sha256 = Path(path), exported.sha256
             return found
         from nmt.decoding.loading import load_models  # imports torch
 
@@ -196,7 +215,7 @@ class Translator:
             [model.transformer for model in models[1:]],
             first.shortlist if shortlist else None,
         )  # fmt: skip
-        found.directory = first.directory
+        found.directory, found.sha256 = first.directory, first.sha256
         return found
 
     @overload
@@ -328,7 +347,7 @@ class Translator:
             ArgumentError: `n_best` exceeds the beam, a prefix is too long, the number of prefixes
                 differs from that of sentences, or memory ran out.
         """
-        with self._one_at_a_time:
+        with self._alone():
             return self._n_best(
                 listed(sentences, "sentences"), options or SearchOptions(), prefix, progress
             )
@@ -418,14 +437,14 @@ class Translator:
         """
         refuse_no_text(text, "text")
         refuse_no_text(prefix, "prefix")
-        if not isinstance(k, Integral) or k < 1:
+        if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
             raise ArgumentError("{k} must be a positive integer, not {}.", k)
         [parts], [forced] = self._cutter.cut([text]), self._cutter.prefixes(prefix, 1)
         if len(parts) > 1:
             raise ArgumentError("{text} has more than {} tokens. Shorten it.", self.max_part)
         if not parts:
             return []
-        with self._one_at_a_time:
+        with self._alone():
             found = self.engine.next_tokens(SearchInput(parts[0], forced), k)
         pieces = self.tokenizer.pieces([token for token, _ in found])
         return [
@@ -465,7 +484,7 @@ class Translator:
             raise ArgumentError("An exported model cannot score translations. Use the original.")
         from nmt.decoding.score import score_translations
 
-        with self._one_at_a_time:
+        with self._alone():
             scored = list(score_translations(self, *pairs))
         return scored[0] if is_one else scored
 

@@ -1,9 +1,14 @@
 """Translator calls from a program: details, alternatives, scores and streams."""
 
+import copy
+import os
+import pickle
+import signal
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import fields, replace
 from fractions import Fraction
 
@@ -19,6 +24,7 @@ from nmt.evaluation.attention_maps import attention_of
 from nmt.model.special_ids import EOS_ID
 from nmt.translator import SearchOptions, Translator
 from tests.fixtures.make import TRAINED
+from tests.patience import PATIENCE_S
 
 TEXTS = ["The dog sees a cat.", "", "A child reads.", "Dogs."]
 LONG = "The cat is big. " * 12
@@ -198,6 +204,7 @@ TEXT = "The dog sees a cat."
         (lambda t: t.next_tokens([TEXT]), "text must be .*, not list"),
         (lambda t: t.next_tokens(TEXT, ["a"]), "prefix must be .*, not list"),
         (lambda t: t.next_tokens(TEXT, k=1.5), r"k must be .*, not 1\.5"),
+        (lambda t: t.next_tokens(TEXT, k=True), r"k must be .*, not True"),
         (lambda t: t.load(RUN, precision="fp64"), "Unknown precision fp64. Choose one of fp32"),
         (lambda t: t.load(RUN, ensemble=str(RUN)), "ensemble must be a list"),
         (lambda t: t.load(RUN, device=1.5), r"device 1\.5 is not available"),
@@ -279,3 +286,42 @@ def test_threads_compute_one_at_a_time(translator: Translator, monkeypatch: pyte
             threads.submit(translator.score, TEXTS[0], TEXTS[2])
             threads.submit(translator.next_tokens, TEXTS[0])
     assert most == 1
+
+
+def test_a_forked_process_is_refused_even_while_a_thread_translates(translator: Translator):
+    held, done = threading.Event(), threading.Event()
+
+    def translate() -> None:
+        with translator._one_at_a_time:
+            held.set()
+            done.wait(PATIENCE_S)
+
+    thread = threading.Thread(target=translate)
+    thread.start()
+    held.wait(PATIENCE_S)
+    if not (child := os.fork()):
+        signal.alarm(20)  # ends the child if it waits for the lock
+        calls = (
+            lambda: translator.translate("A child reads."),
+            lambda: translator.translate(["A child reads."], document=True),
+            lambda: next(translator.stream(["A child reads."])),
+            lambda: translator.next_tokens("A child reads."),
+            lambda: translator.score("A child reads.", "Ein Kind liest."),
+        )
+        refused = 0
+        for call in calls:
+            with suppress(ArgumentError):
+                call()
+                continue
+            refused += 1
+        os._exit(refused)
+    _, status = os.waitpid(child, 0)
+    done.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(status) == 5
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_translator_is_not_pickled_or_copied(translator: Translator, duplicate):
+    with pytest.raises(ArgumentError, match="cannot be pickled or copied"):
+        duplicate(translator)

@@ -15,6 +15,7 @@ from nmt.errors import Status, is_out_of_memory, of_system
         (errno.ENOENT, Status.INPUT, "Check the path"),
         (errno.ENOSPC, Status.STORAGE, "free disk space"),
         (errno.EACCES, Status.STORAGE, "Check its permissions"),
+        (errno.ENOMEM, Status.INPUT, "more memory"),
         (errno.EMFILE, Status.STORAGE, "Raise the limit on open files (ulimit -n)"),
     ],
 )
@@ -32,6 +33,13 @@ def test_an_error_of_the_system_says_what_to_do(number: int, status: Status, wha
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), True),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), True),
         (MemoryError(), True),
+        (OSError("Cannot allocate memory (os error 12)"), True),
+        (RuntimeError("unable to mmap 9 bytes from file <m>: Cannot allocate memory (12)"), True),
+        (RuntimeError("Resource temporarily unavailable"), True),
+        (RuntimeError("can't start new thread"), True),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), True),
+        (OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)), False),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), False),
         (
             torch.AcceleratorError("CUDA error: an illegal memory access was encountered", 700),
             False,

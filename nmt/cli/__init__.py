@@ -7,6 +7,7 @@ that `nmt --help` is fast.
 import os
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 
 from nmt.cli import (
     attention,
@@ -82,6 +83,7 @@ def _status_of(argv: list[str] | None) -> int:
         arguments = parse(COMMANDS, argv)
         flags, name = arguments.flags, arguments.command.name
         if_out_of_memory = arguments.command.if_out_of_memory
+        _check_directories()
         with stoppable("Interrupted."):  # raises, so that half-written files are removed
             arguments.command.run(arguments)
         flush_output()
@@ -103,11 +105,28 @@ def _status_of(argv: list[str] | None) -> int:
         if missing is None:
             raise
         return _refused(missing, flags)
-    except (UnicodeEncodeError, OSError, MemoryError, RuntimeError) as error:
+    except (UnicodeEncodeError, OSError, MemoryError, RuntimeError, ImportError) as error:
         refusal = _of_surroundings(error, if_out_of_memory)
         if refusal is None:
             raise
         return _refused(refusal, flags)
+
+
+def _check_directories() -> None:
+    """Checks what the import of torch needs.
+
+    Raises:
+        InputError: the current directory was removed.
+    """
+    from nmt.processes import need_no_temporary_directory
+
+    need_no_temporary_directory()
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise InputError(
+            "The current directory no longer exists. Change to another directory."
+        ) from None
 
 
 def _refused(error: InputError, flags: Mapping[str, str]) -> int:
@@ -137,8 +156,8 @@ def _of_surroundings(error: Exception, if_out_of_memory: str) -> InputError | No
                 f"The locale ({error.encoding}) has no file name {str(error.object)!a:.200}. Use "
                 "a UTF-8 locale, or set PYTHONUTF8=1."
             )
-        case OSError() if error.errno is not None:
-            return of_system(error)
         case _ if is_out_of_memory(error):
             return InputError(f"Out of memory on this machine. {if_out_of_memory}")
+        case OSError() if error.errno is not None:
+            return of_system(error)
     return None

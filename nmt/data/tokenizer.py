@@ -21,7 +21,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from nmt.data.cleaning import needs_repair, normalize
-from nmt.errors import InputError, NoModelError
+from nmt.errors import InputError, NoModelError, is_out_of_memory
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from nmt.storage import atomic
 from nmt.storage.opening import small_file
@@ -86,6 +86,8 @@ class Tokenizer:
         try:
             return cls(model)
         except (RuntimeError, ValueError) as error:
+            if is_out_of_memory(error):
+                raise
             raise NoModelError(
                 f"{path} is not a valid tokenizer ({error}). Restore it from a copy."
             ) from None

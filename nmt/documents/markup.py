@@ -94,10 +94,11 @@ _PATTERNS = {
     True: _pattern(r"(?:[^\W\d]|:)", rf"<!--.*?-->|<\?.*?\?>|{_XML_DOCTYPE}", "|DOCTYPE"),
 }
 _ATTRIBUTES = re.compile(_ATTRIBUTE)
-# HTML elements whose content has no tags
+# HTML elements whose content has no tags, with what their ends depend on
 _ENDS = {
-    name: re.compile(rf"</{name}(?=[ \t\n\r\f/>])", re.IGNORECASE)
-    for name in ("script", "style", "textarea")
+    "script": re.compile(r"<!--|-->|<(?P<slash>/?)script(?=[ \t\n\r\f/>])", re.IGNORECASE),
+    "style": re.compile(r"</style(?=[ \t\n\r\f/>])", re.IGNORECASE),
+    "textarea": re.compile(r"</textarea(?=[ \t\n\r\f/>])", re.IGNORECASE),
 }
 
 
@@ -108,10 +109,38 @@ def _scanned(text: str, is_xml: bool) -> Iterator[_Token]:
         yield (token := _token(found, is_xml))
         at = found.end()
         if not is_xml and token.kind == "open" and token.name in _ENDS:
-            end = _ENDS[token.name].search(text, at)
-            begin, at = at, end.start() if end else len(text)
+            begin, at = at, _end_of_content(token.name, text, at)
             yield _Token("other", text[begin:at])
     yield _Token("other", text[at:])
+
+
+def _end_of_content(name: str, text: str, at: int) -> int:
+    """Returns the index of the end tag of an element without tags in its content."""
+    if name == "script":
+        return _end_of_script(text, at)
+    end = _ENDS[name].search(text, at)
+    return end.start() if end else len(text)
+
+
+def _end_of_script(text: str, at: int) -> int:
+    """Returns the index of a script's end tag, by the "script data" states of the HTML standard.
+
+    Between <!-- and -->, a <script> and its </script> are content.
+    """
+    is_escaped = is_nested = False
+    while found := _ENDS["script"].search(text, at):
+        at = found.end()
+        if found[0] == "<!--":
+            is_escaped, at = True, found.start() + 2  # its hyphens may be those of "-->"
+        elif found[0] == "-->":
+            is_escaped = is_nested = False
+        elif not found["slash"]:
+            is_nested |= is_escaped
+        elif is_nested:
+            is_nested = False
+        else:
+            return found.start()
+    return len(text)
 
 
 def _token(found: re.Match[str], is_xml: bool) -> _Token:

@@ -28,6 +28,7 @@ class ExportedModel:
     tokenizer: Tokenizer
     translator: "ctranslate2.Translator"
     target_symbols: list[str]  # symbols that may be generated
+    sha256: str  # of the manifest
 
 
 def is_exported(path: str | Path) -> bool:
@@ -86,4 +87,5 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
         Tokenizer.load(path / TOKENIZER),
         engine,
         content["target_symbols"],
+        content["sha256"],
     )

@@ -57,6 +57,7 @@ class LoadedModel:
     transformer: Transformer  # in evaluation mode
     step: int  # number of optimizer steps
     directory: Path
+    sha256: str  # of the files and facts that its translations depend on
     target_symbols: Sequence[str] = ()  # symbols that occurred in its training targets
     shortlist: Shortlist | None = None  # if the data has a shortlist
 
@@ -111,11 +112,14 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
         opened = (open_model if folder == path else open_in_run)(folder, content)
         opened.transformer.load_state_dict(opened.weights, assign=True)
         tokenizer, shortlist = opened.tokenizer, None
+        # not that of the manifest, which training rewrites when it drops the optimizer's state
+        used = [content["files"].get(name) for name in (CONFIG, TOKENIZER, WEIGHTS, SHORTLIST)]
+        sha256 = manifest.value_hash([used, content["target_symbols"]])
         if SHORTLIST in content["files"]:
             shortlist = Shortlist.load(folder / SHORTLIST, tokenizer.vocabulary_size)
         return LoadedModel(
             opened.config, tokenizer, opened.transformer.to(device).eval(), content["step"],
-            folder, content["target_symbols"], shortlist,
+            folder, sha256, content["target_symbols"], shortlist,
         )  # fmt: skip
 
     return _first_sound(path, note, loaded)

@@ -74,9 +74,10 @@ def create_app(
 
 def _add_probes(app: FastAPI) -> None:
     async def health(request: Request) -> Response:
-        """Answers whether the server is alive, loaded or not."""
-        living_batcher_of(request)
-        return json_response({"status": "ok"})
+        """Answers whether the server is alive, loaded or not, and whether all processes run."""
+        problem = living_batcher_of(request).problem
+        found = {"status": "degraded", "problem": problem} if problem else {"status": "ok"}
+        return json_response(found)
 
     async def ready(request: Request) -> Response:
         """Answers whether the server can translate; 503 while the model is loading."""

@@ -37,6 +37,8 @@ _LOOK_S = 0.002  # interval of checks whether enough requests have arrived
 _TEXT_CHARACTERS = 250  # typical length of a text
 _SHORTEST = 150  # added to a length, because the translation of a short text may be longer
 _WORD = 4  # minimum length that a word counts as
+# Seconds until the next attempt to start a process; doubles after each attempt
+_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 
 
 class FullQueueError(Exception):
@@ -45,6 +47,16 @@ class FullQueueError(Exception):
 
 class NotReadyError(Exception):
     """The model is not loaded yet, or the server is stopping."""
+
+
+class OtherModelError(InputError):
+    """The files of the model were replaced after the first process had loaded them."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The model on disk is no longer the one that this server has loaded. Restart the "
+            "server to load the new one."
+        )
 
 
 @dataclass(eq=False)
@@ -78,10 +90,13 @@ class _Item:
 class Batcher:
     """The queue of requests, with a thread per model process.
 
+    A process that is killed is started again, at growing intervals until that succeeds. All
+    processes have the same model: one that finds another on disk is not used.
+
     Args:
         processes: each creates a model process; called again if the process is killed.
         queue: maximum number of waiting requests.
-        note: called with a message when a process is killed.
+        note: called with a message when a process is killed or cannot be started again.
 
     Attributes:
         model: None until the model is loaded and warmed up.
@@ -102,6 +117,9 @@ class Batcher:
         self._waiting: deque[_Work] = deque()
         self._changed = threading.Condition()
         self._ending = False
+        self._end = threading.Event()
+        self._missing = 0  # processes that were killed and have not been started again
+        self._is_other = False  # whether a process has found another model on disk
         self._busy = 0  # processes that are computing
         self._computed = 0  # requests in the batches of busy processes
         self._crowd = 0  # number of waiting and computed requests when the last batch was formed
@@ -112,7 +130,7 @@ class Batcher:
             for new in processes
         ]
         self._loading = self._running = len(self._threads)
-        self._found: Model | None = None  # kept until all processes are ready
+        self._found: Model | None = None  # the model of the first process that is ready
 
     def start(self, after_load: Callable[[], None] = lambda: None) -> None:
         """Starts loading, in the event loop; calls `after_load` there after success or failure."""
@@ -125,6 +143,7 @@ class Batcher:
         """Drops waiting requests, and kills the processes."""
         with self._changed:
             self._ending = True
+            self._end.set()
             dropped, self._waiting = self._waiting, deque()
             self._changed.notify_all()
         for work in dropped:
@@ -141,8 +160,17 @@ class Batcher:
 
     @property
     def has_died(self) -> bool:
-        """Whether no process is left, so that the server must be restarted."""
+        """Whether no process is left; requests are refused until one has been started again."""
         return self.model is not None and not self._is_alive and not self._ending
+
+    @property
+    def problem(self) -> str:
+        """The reason why a process is not running; "" if all are."""
+        if self._is_other:
+            return str(OtherModelError())
+        if self._missing:
+            return "A model process was killed and cannot be started. The server keeps trying."
+        return ""
 
     @property
     def _is_alive(self) -> bool:
@@ -217,7 +245,7 @@ class Batcher:
             self._tell(self._drop_if_dead)
 
     def _work_off(self, new: Callable[[], ModelProcess]) -> None:
-        process = self._started(new)
+        process = self._first(new)
         with self._changed:
             self._loading -= 1
             is_last = not self._loading
@@ -244,19 +272,64 @@ class Batcher:
                     self._busy -= 1
                     self._computed -= 1 if isinstance(window, _Work) else _requests(window)
             took_s = time.perf_counter() - began
+            process = process or self._tried_again(new)
         if process:
             process.close()
+
+    def _first(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
+        """Returns a process that is ready; None if it is not needed or cannot be started."""
+        try:
+            return self._started(new)
+        except BaseException as error:
+            if not self._ending:
+                self.failure = self.failure or error
+            return None
 
     def _replaced(
         self, process: ModelProcess, new: Callable[[], ModelProcess]
     ) -> ModelProcess | None:
-        """Starts a process in place of one that has ended; returns None if it cannot be started."""
+        """Starts a process in place of one that has ended; None if it cannot be started now."""
         self._processes.remove(process)
         process.close()
         if self._ending:
             return None
         self._note("nmt: warning: A model process was killed. Another one is starting.")
-        return self._started(new)
+        return self._restarted(new, _RETRY_S)
+
+    def _tried_again(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
+        """Waits and tries again to start a process, until that succeeds.
+
+        Returns:
+            None if the server is stopping, or if another model is on disk.
+        """
+        with self._changed:
+            self._running -= 1
+            self._missing += 1
+        self._tell(self._drop_if_dead)
+        process, wait_s = None, _RETRY_S
+        while not (process or self._is_other or self._end.wait(wait_s)):
+            wait_s = min(2 * wait_s, _LONGEST_RETRY_S)
+            process = self._restarted(new, wait_s)
+        with self._changed:
+            self._running += 1
+            self._missing -= 1
+        return process
+
+    def _restarted(self, new: Callable[[], ModelProcess], wait_s: float) -> ModelProcess | None:
+        """Returns a process that is ready; None if it cannot be started.
+
+        Args:
+            wait_s: seconds until the next attempt, for the message.
+        """
+        try:
+            return self._started(new)
+        except BaseException as error:
+            why = error if isinstance(error, InputError | FailedError) else where(error)
+            self._is_other |= isinstance(error, OtherModelError)
+            then = "" if self._is_other else f" It is tried again in {wait_s:g} s."
+            if not self._ending:
+                self._note(f"nmt: warning: The model process could not be started. {why}{then}")
+            return None
 
     def _drop_if_dead(self) -> None:
         """Fails all waiting requests if no process is left."""
@@ -266,23 +339,24 @@ class Batcher:
             _fail(dropped, EndedError())
 
     def _started(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Returns a process that is ready; None if it cannot be started or is not needed."""
-        process = None
+        """Returns a process that is ready; None if it is not needed.
+
+        Raises:
+            OtherModelError: it has loaded another model than the first process.
+            others: see `ModelProcess.start`.
+        """
+        process = new()
+        self._processes.append(process)
         try:
-            process = new()
-            self._processes.append(process)
             model = process.start()
-        except BaseException as error:
-            if process:
-                self._processes.remove(process)
-                process.close()
-            if self.model and not self._ending:
-                why = error if isinstance(error, InputError | FailedError) else where(error)
-                self._note(f"nmt: warning: The model process could not be started. {why}")
-            elif not self._ending:
-                self.failure = self.failure or error
-            return None
-        self._found = model or self._found
+            with self._changed:
+                self._found = self._found or model
+            if model and self._found and model.sha256 != self._found.sha256:
+                raise OtherModelError
+        except BaseException:
+            self._processes.remove(process)
+            process.close()
+            raise
         return process if model else None
 
     def _loaded(self) -> None:

@@ -20,7 +20,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Translation
 from nmt.documents.passages import Translates
 from nmt.errors import InputError, is_out_of_memory, where
-from nmt.processes import end_with_parent, start_deaf
+from nmt.processes import end_with_parent, need_no_temporary_directory, start_deaf
 from nmt.serving.inside import sees_inside
 
 Load = Callable[[], Translates | None]  # returns None if the process is not needed
@@ -56,13 +56,15 @@ class Model:
     tokenizer: Tokenizer
     max_part: int  # maximum tokens of a sentence or part
     sees_inside: bool
+    sha256: str  # identifies its files, see `LoadedModel`
 
     @classmethod
     def of(cls, translator: Any) -> "Model":
         """Returns the description of a translator's model."""
         return cls(
-            translator.config, translator.tokenizer, translator.max_part, sees_inside(translator)
-        )
+            translator.config, translator.tokenizer, translator.max_part,
+            sees_inside(translator), translator.sha256,
+        )  # fmt: skip
 
 
 class ModelProcess:
@@ -181,6 +183,7 @@ def _n_best(
 def _serve(calls: Connection, load: Load) -> None:
     """Executes calls in the process until the server ends."""
     end_with_parent()
+    need_no_temporary_directory()
     keep_freed_memory()
     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
         _work_off(calls, load)

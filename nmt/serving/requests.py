@@ -47,10 +47,11 @@ def batcher_of(request: Request) -> Batcher:
 
 
 def living_batcher_of(request: Request) -> Batcher:
-    """Returns the batcher, loaded or not; HTTPException 503 if all its processes have ended."""
+    """Returns the batcher, loaded or not; HTTPException 503 if none of its processes runs."""
     batcher: Batcher = request.app.state.batcher
     if batcher.has_died:
-        raise HTTPException(503, "The model processes have ended. Restart the server.")
+        problem = batcher.problem or "The model processes have ended. Restart the server."
+        raise HTTPException(503, problem, {"Retry-After": "5"})
     return batcher
 
 

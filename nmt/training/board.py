@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nmt.config import Config, flatten
+from nmt.errors import InputError
 from nmt.training.validation import Validation
 
 _SCORES = ("loss", "nll", "ppl", "bleu", "chrf")
@@ -24,14 +25,24 @@ class Board:
     def __init__(self, folder: Path, step: int):
         from torch.utils.tensorboard import SummaryWriter  # slow to import, not always needed
 
-        self._writer = SummaryWriter(folder, purge_step=step + 1)
+        self._folder, self._writer = folder, SummaryWriter(folder, purge_step=step + 1)
 
     def close(self) -> None:
         """Flushes and closes the event file."""
         self._writer.close()
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Writes an entry of a step in log.jsonl."""
+        """Writes an entry of a step in log.jsonl.
+
+        Raises:
+            InputError: the directory was moved, so that TensorBoard's thread would fail.
+        """
+        if not self._folder.is_dir():
+            raise InputError(
+                f"{self._folder} was moved or removed during training. Move the run back, or set "
+                "training.run_directory to its new place, and start it again: it resumes from its "
+                "newest checkpoint."
+            )
         self._scalars("training", facts, ("loss", "nll", "learning_rate", "gradient_norm"))
         self._scalars("machine", facts, ("tokens_per_second", "elapsed_s"))
         self._writer.flush()

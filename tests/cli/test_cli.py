@@ -15,6 +15,7 @@ import pytest
 from nmt.cli import main
 from nmt.config import Config
 from nmt.training.train import train
+from tests.fixtures.make import TRAINED
 from tests.patience import PATIENCE_S
 from tests.training import children
 
@@ -489,3 +490,27 @@ def test_settings_may_stand_behind_options(model: Path, settings, tmp_path: Path
     assert (changed["model.heads"]["ours"], changed["model.d_ff"]["ours"]) == (1, 12)
     for words in (("info", path, "--json", "x"), ("info", path, "--jsn"), ("score", model, "a=b")):
         assert refused(capsys, *words)[0] == 2
+
+
+def test_a_current_directory_that_was_removed_is_named(tmp_path: Path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["translate", str(TRAINED / "run")]) == 2
+    assert "The current directory no longer exists." in capsys.readouterr().err
+
+
+WITHOUT_TEMPORARY_DIRECTORY = """\
+import sys, tempfile
+tempfile._candidate_tempdir_list = lambda: ["/proc"]  # not writable, even for root
+from nmt.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_translating_needs_no_temporary_directory():
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TEMPORARY_DIRECTORY, "translate", TRAINED / "run"],
+        input="The man reads.\n", capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (run.returncode, run.stdout.count("\n")) == (0, 1), run.stderr

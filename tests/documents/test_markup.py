@@ -108,6 +108,55 @@ def test_what_is_kept_and_what_is_translated(source: str, expected: str):
     assert marked_up(source) == expected
 
 
+def script_ends(text: str) -> int:
+    """Where the first end tag of a script is, one character after the other as in the standard."""
+    state, at = "script data", 0
+    while at < len(text):
+        tag = re.compile("<(/?)script[ />]", re.IGNORECASE).match(text, at)
+        if text.startswith("<!--", at) and state == "script data":
+            state, at = "escaped", at + 4
+            while text.startswith("-", at):
+                at += 1
+            if text.startswith(">", at):
+                state, at = "script data", at + 1
+        elif text.startswith("-->", at):
+            state, at = "script data", at + 3
+        elif tag and tag[1] and state != "double escaped":
+            return at
+        elif tag and state != "script data":
+            state, at = "escaped" if tag[1] else "double escaped", tag.end()
+        else:
+            at += 1
+    return at
+
+
+PARTS = [
+    "<!--",
+    "-->",
+    "<script>",
+    "</script>",
+    "</SCRIPT >",
+    "<script/",
+    "<scripts>",
+    "-",
+    "<",
+    "x",
+]
+
+
+@given(st.lists(st.sampled_from(PARTS), max_size=9))
+def test_a_script_ends_where_browsers_end_it(parts: list[str]):
+    text = f"{''.join(parts)}</p>"
+    end = script_ends(text)
+    tag = re.compile("</script ?>|$", re.IGNORECASE).match(text, end)[0]
+    assert markup._tokens(f"<script>{text}", False)[0].raw == f"<script>{text[:end]}{tag}"
+
+
+def test_a_script_in_a_comment_in_a_script_is_not_translated():
+    kept = "<script><!-- document.write('<script>one</script>two') --></script>"
+    assert marked_up(f"{kept}three") == f"{kept}THREE"
+
+
 @pytest.mark.parametrize("form", ["html", "xml"])
 @pytest.mark.parametrize("rest", [
     "</p", '<a href="x', "<a href=", "<!-- x", "<!-", "<![CDATA[x", "<![ x", "<!DOCTYPE html [x",

@@ -14,7 +14,7 @@ from nmt.errors import ArgumentError, NoModelError
 class Far:
     """Translates into capitals in batches, and reacts to special words."""
 
-    config, tokenizer, max_part = SimpleNamespace(), SimpleNamespace(), 7
+    config, tokenizer, max_part, sha256 = SimpleNamespace(), SimpleNamespace(), 7, ""
     is_exported = True
 
     def n_best(self, texts, options=None, *, prefix="", progress=None) -> Any:

@@ -27,6 +27,7 @@ class Shouting:
 
     is_exported = False
     max_part = 100  # words
+    sha256 = ""
 
     def __init__(self, symbols: Sequence[str] = ()):
         self.config = SimpleNamespace(

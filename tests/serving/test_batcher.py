@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from nmt.errors import InputError
-from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError
+from nmt.serving.batcher import Batcher, FullQueueError, NotReadyError, OtherModelError
 from nmt.serving.model_process import EndedError
 from nmt.translator import SearchOptions
 from tests.patience import PATIENCE_S
@@ -18,10 +18,10 @@ PLAIN = SearchOptions()
 
 
 def batched(
-    translator, scene, queue: int = 256, others=(), kind=Here, new=None, note=lambda text: None
+    translator, scene, queue=256, others=(), kind=Here, new=None, note=lambda text: None, number=1
 ):
-    """Runs a scene with a batcher that is ready."""
-    processes = [new] if new else [partial(kind, each) for each in (translator, *others)]
+    """Runs a scene with a batcher that is ready; `number` counts the processes of `new`."""
+    processes = [new] * number if new else [partial(kind, each) for each in (translator, *others)]
 
     async def run():
         batcher = Batcher(processes, queue, note)
@@ -405,23 +405,75 @@ def test_one_that_was_killed_while_nothing_was_to_do_costs_nobody_an_answer():
     batched(Shouting(), scene, new=new, note=notes.append)
 
 
-def test_without_any_process_that_starts_again_it_is_dead_and_nobody_waits():
-    made, notes = [], []
+def test_one_that_cannot_be_started_again_is_tried_again_and_meanwhile_nobody_waits(monkeypatch):
+    monkeypatch.setattr("nmt.serving.batcher._RETRY_S", 0.2)
+    made, notes, fails = [], [], True
 
     def new() -> Mortal:
-        if made:
+        if made and fails:
             raise InputError("no such model, m, name another")
         made.append(Mortal(Shouting()))
         return made[-1]
 
     async def scene(batcher):
+        nonlocal fails
         killed = batcher.translate(["kill"], PLAIN)
         waits = batcher.translate(["waits"], SearchOptions(beam=2))
         for future in (killed, waits):
             with pytest.raises(EndedError):
                 await future
-        assert batcher.has_died and "no such model, m" in notes[-1]
+        assert batcher.has_died and "cannot be started" in batcher.problem
+        assert "no such model, m" in notes[-1] and notes[-1].endswith("tried again in 0.2 s.")
         with pytest.raises(NotReadyError):
             batcher.translate(["then"], PLAIN)
+        while len(notes) < 3:
+            await asyncio.sleep(0.01)
+        assert notes[-1].endswith("tried again in 0.4 s.")
+        fails = False
+        while not batcher.is_ready:
+            await asyncio.sleep(0.01)
+        then = batcher.translate(["then"], PLAIN)
+        await then
+        assert texts(then) == ["THEN"] and not batcher.problem
 
     batched(Shouting(), scene, new=new, note=notes.append)
+
+
+def test_a_process_with_another_model_than_the_first_serves_nobody(monkeypatch):
+    monkeypatch.setattr("nmt.serving.batcher._RETRY_S", 0.01)
+    processes = [Mortal(Shouting()) for _ in range(4)]
+    for process in processes[2:]:
+        process.translator.sha256 = "other"
+    remaining, notes = iter(processes), []
+
+    async def scene(batcher):
+        with pytest.raises(EndedError):
+            await batcher.translate(["kill"], PLAIN)
+        while not batcher.problem:
+            await asyncio.sleep(0.01)
+        assert "Restart the server" in batcher.problem and "Restart the server" in notes[-1]
+        for _ in range(3):  # all by the process that has the first model
+            await batcher.translate(["then"], PLAIN)
+        assert batcher.is_ready and processes[2].is_closed
+        with pytest.raises(EndedError):
+            await batcher.translate(["kill"], PLAIN)
+        while not batcher.has_died:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        assert processes[3].is_closed and "could not be started. The model" in notes[-1]
+        assert not [each for each in processes[2:] if each.translator.batches]
+
+    batched(Shouting(), scene, new=lambda: next(remaining), note=notes.append, number=2)
+
+
+def test_processes_that_load_two_models_at_the_start_do_not_serve():
+    async def scene():
+        both = [Here(Shouting()), Here(Shouting())]
+        both[1].translator.sha256 = "other"
+        batcher, loaded = Batcher([lambda: both[0], lambda: both[1]], 5), asyncio.Event()
+        batcher.start(loaded.set)
+        await loaded.wait()
+        assert isinstance(batcher.failure, OtherModelError) and not batcher.is_ready
+        batcher.stop()
+
+    asyncio.run(scene())

@@ -22,6 +22,10 @@ from nmt.serving.model_process import (
     _work_off,
 )
 from nmt.signals import STOP
+from nmt.storage import manifest
+from nmt.storage.names import OPTIMIZER
+from nmt.translator import Translator
+from tests.fixtures.make import copied
 from tests.patience import PATIENCE_S, wait_until
 from tests.serving import far
 
@@ -174,6 +178,21 @@ def test_the_cores_are_shared_by_the_processes_that_compute():
     ours.close()
     thread.join()
     assert found == [5, 2, 1, 1, 5]
+
+
+def test_a_model_is_identified_by_what_its_translations_depend_on(tmp_path):
+    def sha256(folder) -> str:
+        return Translator.load(folder, device="cpu").sha256
+
+    checkpoints = copied(tmp_path) / "run/checkpoints"
+    newest = checkpoints / "step-00000300"
+    found = sha256(newest)
+    content = manifest.read(newest, "checkpoint")
+    content["files"].pop(OPTIMIZER, None)
+    manifest.rewrite(newest, content | {"state": {"since": "a validation"}})  # as training does
+    assert sha256(newest) == found != sha256(checkpoints / "step-00000200")
+    manifest.rewrite(newest, content | {"target_symbols": ["<2de>"]})
+    assert sha256(newest) != found
 
 
 def threads_of(_: object) -> int:

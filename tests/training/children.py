@@ -50,6 +50,7 @@ class Child:
         self, arguments: list[str], directory: Path, fault: Fault | None, ranks: dict[str, str]
     ):
         directory.mkdir(parents=True, exist_ok=True)
+        self.arguments = arguments
         self._said = directory / f"{len(list(directory.iterdir()))}.txt"
         environment = {"OMP_NUM_THREADS": "1"} | ranks
         self.process = _CONTEXT.Process(

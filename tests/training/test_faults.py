@@ -18,6 +18,7 @@ from tests.training.children import (
     at_step,
     before,
     die_while_saving,
+    nmt,
     send,
     slow_steps,
     train,
@@ -263,3 +264,57 @@ def test_r29_two_thousand_steps_with_forty_faults(settings, tmp_path: Path):
     assert train(config, tmp_path / "child").wait() == 0
     assert fingerprint(tmp_path / "run", 2000) == fingerprint(tmp_path / "straight", 2000)
     assert losses(tmp_path / "run") == losses(tmp_path / "straight")
+
+
+@pytest.mark.chaos
+def test_r29_ten_commands_on_one_run_at_once(settings, tmp_path: Path, capsys):
+    """Processes are killed, trainers included, until the run has ended."""
+    long = {"training__max_steps": 200, "training__checkpoint_every": 20,
+            "training__validate_every": 100, "training__log_every": 1,
+            "model__d_k": 16, "model__d_v": 16}  # so that it can be exported  # fmt: skip
+    straight = settings(**long, training__run_directory=str(tmp_path / "straight"))
+    assert train(straight, tmp_path / "child").wait() == 0
+    chance, config, run = random.Random(6), settings(**long), tmp_path / "run"
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+    (tmp_path / "text").write_text("The man reads a book.\nA dog sleeps.\n")
+    (tmp_path / "out").mkdir()
+    running: list[Child] = []
+    statuses: dict[str, list[int]] = {}
+    number = 0
+    while not (run / "model").exists() or running:
+        for child in [each for each in running if not each.process.is_alive()]:
+            running.remove(child)
+            status = child.wait()
+            statuses.setdefault(child.arguments[0], []).append(status)
+            assert status in (0, 2, 3, -signal.SIGKILL), (child.arguments, child.said)
+            assert "Traceback" not in child.said, (child.arguments, child.said)
+        if len(running) < 5 and not (run / "model").exists():
+            number += 1
+            words = commands(run, tmp_path, number)[chance.choice([0, *range(10)])]
+            slow = slow_steps(0.05) if words[0] == "train" else None
+            running.append(nmt(*words, directory=tmp_path / "child", fault=slow))
+        time.sleep(chance.uniform(0, 0.3))
+        if running and chance.random() < 0.1:
+            chance.choice(running).process.kill()
+    assert statuses.keys() == {words[0] for words in commands(run, tmp_path, 0)}
+    assert fingerprint(run, 200) == fingerprint(tmp_path / "straight", 200)
+    assert losses(run) == losses(tmp_path / "straight")
+    with capsys.disabled():
+        print("".join(f"\n{name}: {sorted(found)}" for name, found in statuses.items()))
+
+
+def commands(run: Path, folder: Path, number: int) -> list[list[object]]:
+    """Ten commands on a run; what they write is in `out`, under the number."""
+    config, text, out = folder / "config.yaml", folder / "text", folder / "out" / str(number)
+    return [
+        ["train", config],
+        ["prepare", config],
+        ["translate", run, "--input", text, "--output", out],
+        ["score", run, "--source", text, "--target", text],
+        ["evaluate", run],
+        ["info", run],
+        ["average", run, "--last", 2, "--output", out],
+        ["attention", run, "--source", "The man reads.", "--output", f"{out}.html"],
+        ["report", run, "--output", f"{out}.html"],
+        ["export", run, "--format", "huggingface", "--output", out],
+    ]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from nmt.errors import InputError
 from nmt.training.run_log import RunLog, read_log
 from nmt.training.validation import Validation
 from tests.conftest import make_settings
@@ -53,6 +54,35 @@ def test_tensorboard_shows_each_step_once_as_the_log_has_it(tmp_path: Path):
     events.Reload()
     assert [(e.step, e.value) for e in events.Scalars("training/loss")] == [(1, 4.0), (2, 3.25)]
     assert [e.value for e in events.Scalars("training/learning_rate")] == [0.5, 0.5]
+
+
+def test_resuming_through_a_link_leaves_the_events_of_another_run(tmp_path: Path):
+    facts = {"epoch": 1, "nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0, "loss": 4.0}
+    other, linked = tmp_path / "other", tmp_path / "linked"
+    other.mkdir()
+    linked.mkdir()
+    with RunLog(other) as log:
+        for step in (1, 2, 3):
+            log.step({"step": step} | facts)
+    before = {path: path.read_bytes() for path in (other / "tensorboard").iterdir()}
+    (linked / "tensorboard").symlink_to(other / "tensorboard")
+    with RunLog(linked, step=1) as log:
+        log.step({"step": 2} | facts)
+    found = {path: path.read_bytes() for path in (other / "tensorboard").iterdir()}
+    assert found.items() > before.items()
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_run_that_is_moved_meanwhile_ends_with_one_line(tmp_path: Path):
+    facts = {"epoch": 1, "nll": 2.0, "learning_rate": 0.5, "gradient_norm": 1.0, "loss": 4.0}
+    (tmp_path / "run").mkdir()
+    log = RunLog(tmp_path / "run")
+    log.step({"step": 1} | facts)
+    (tmp_path / "run").rename(tmp_path / "moved")
+    with pytest.raises(InputError, match="was moved or removed during training"):
+        log.step({"step": 2} | facts)
+    log.__exit__()
+    assert [line["step"] for line in read_log(tmp_path / "moved")] == [1, 2]
 
 
 def test_a_validation_made_again_is_in_the_log_once_and_its_step_stays(tmp_path: Path):
