@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from nmt.config import Config
 from nmt.data.languages import code_problem, is_translated
 from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.evaluation import test_sets
@@ -24,7 +23,7 @@ from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
 from nmt.lines.translate import check_output, opened_output
 from nmt.model.kernels.prepacking import Precision
-from nmt.runs.model_directory import find_model, read_config
+from nmt.runs.model_directory import FoundModel, find_model
 from nmt.storage.opening import read_lines
 from nmt.translator import SearchOptions, Translator
 
@@ -84,7 +83,9 @@ def evaluate(
     if output is not None:
         read = [("source", source), ("hypothesis", hypothesis), ("baseline", baseline)]
         check_output(Path(output), read=[*read, *(("reference", file) for file in files)])
-    tests, language = _test_set(model, source, files, test_set, target_language, note)
+    found = find_model(Path(model), note) if model is not None else None
+    language = _language(target_language, found, note)
+    tests = _test_set(found, source, files, test_set, language, note)
     counting = Counting(target_language=language, lowercase=lowercase, tokenize=tokenize)
     bleu_metric(**counting)  # raises early if its tokenizer is missing
     check = partial(check_plain_text, may_be_tokenized=tokenize == "none", note=note)
@@ -92,11 +93,15 @@ def evaluate(
         check(references, name)
     others = _given(baseline, tests, check) if baseline is not None else None
     judge = Comet(comet) if comet is not None else None  # raises early if COMET is missing
-    if hypothesis is None:
-        translations = _translated(model, tests, options, device, precision or "fp32", note)
-        check(translations, "the translations")
-    else:
+    if hypothesis is not None:
         translations = _given(hypothesis, tests, check)
+    else:
+        assert found is not None
+        translator = Translator.load(
+            found.directory, device=device, precision=precision or "fp32", note=note
+        )
+        translations = _translated(translator, tests, options, note)
+        check(translations, "the translations")
     if output is not None:
         with opened_output(output) as file:
             file.write("".join(f"{line}\n" for line in translations).encode())
@@ -136,33 +141,28 @@ def _refuse_conflicts(**arguments: object) -> None:
 
 
 def _test_set(
-    model: str | Path | None,
+    model: FoundModel | None,
     source: str | Path | None,
     reference: Sequence[str | Path],
     name: str | None,
-    language: str | None,
+    language: str,
     note: Note,
-) -> tuple[TestSet, str]:
-    """Returns the test set (from files, from sacreBLEU or the model's own) and its language."""
-    folder = find_model(Path(model))[0] if model is not None else None
-    config = read_config(folder) if folder is not None else None
-    language = _language(language, config, note)
+) -> TestSet:
+    """Returns the test set: from files, from sacreBLEU, or the model's own."""
     if reference:
-        tests = test_sets.from_files(source, reference)
-    elif name is not None:
-        tests = test_sets.from_sacrebleu(name, config, language, note)
-    else:
-        assert folder and config
-        tests = test_sets.own(folder, config)
-    return tests, language
+        return test_sets.from_files(source, reference)
+    if name is not None:
+        return test_sets.from_sacrebleu(name, model and model.config, language, note)
+    assert model is not None
+    return test_sets.own(model)
 
 
-def _language(given: str | None, config: Config | None, note: Note) -> str:
+def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
     """Returns the given target language or the model's.
 
     An invalid code raises ArgumentError if it was given, and causes a warning if it is the model's.
     """
-    language = given or (config.data.target_language if config else "")
+    language = given or (model.config.data.target_language if model else "")
     if problem := code_problem(language):
         if given is not None:
             raise ArgumentError("{target_language}: {}. Use an ISO 639 code.", problem)
@@ -239,18 +239,12 @@ def _given(
 
 
 def _translated(
-    model: str | Path | None,
-    tests: TestSet,
-    options: SearchOptions | None,
-    device: str | None,
-    precision: Precision,
-    note: Note,
+    translator: Translator, tests: TestSet, options: SearchOptions | None, note: Note
 ) -> list[str]:
     """Returns the model's translations, one per source."""
     from tqdm import tqdm
 
-    assert model is not None and tests.sources is not None
-    translator = Translator.load(model, device=device, precision=precision, note=note)
+    assert tests.sources is not None
     with tqdm(desc="translated", unit=" lines", disable=None, leave=False) as bar:
         found = translator.translate(tests.sources, options, progress=bar.update)
     if cut := sum(each.parts > 1 for each in found):

@@ -4,11 +4,11 @@ Names, types and shapes are read from a bounded header first, so that no file cr
 or fills the memory.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.errors import NoModelError, StorageError
@@ -33,42 +33,43 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path) -> None:
             )
 
 
-def refuse_unfit_states(weights: Shapes, file: Path) -> None:
-    """Raises NoModelError unless a file has each state `STATE.PARAMETER` for all parameters.
+def read_weights(path: Path, shapes: Shapes) -> dict[str, Tensor]:
+    """Reads a model's weights, memory-mapped.
+
+    Args:
+        shapes: names and shapes of the parameters.
+
+    Raises:
+        NoModelError: the file is damaged, has other names or shapes, types other than fp32, or
+            values that are not finite.
+    """
+    return _read(path, lambda found: shapes)
+
+
+def read_states(path: Path, weights: Shapes) -> dict[str, Tensor]:
+    """Reads an optimizer's states `STATE.PARAMETER`, each of which all parameters have.
 
     With tensors of other shapes, fused optimizers would write out of bounds.
 
     Args:
         weights: names and shapes of the parameters.
-    """
-    found = read_shapes(file)
-    states = {name.partition(".")[0] for name in found}
-    expected = {f"{state}.{key}": shape for key, shape in weights.items() for state in states}
-    refuse_unfit(expected, found, file)
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Reads all tensors, memory-mapped.
 
     Raises:
-        NoModelError: the file is damaged, or has types other than fp32 or non-finite values.
+        NoModelError: see `read_weights`.
     """
-    read_shapes(path)
-    tensors = load_file(path)
-    for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
-            raise NoModelError(
-                f"{path} is damaged: {name} has values that are not finite. "
-                "Restore the file from a copy."
-            )
-    return tensors
+
+    def expected(found: Shapes) -> Shapes:
+        states = {name.partition(".")[0] for name in found}
+        return {f"{state}.{key}": shape for key, shape in weights.items() for state in states}
+
+    return _read(path, expected)
 
 
-def read_shapes(path: Path) -> Shapes:
-    """Reads the tensors' shapes from the header, which is checked.
+def _read(path: Path, expected: Callable[[Shapes], Shapes]) -> dict[str, Tensor]:
+    """Reads all tensors, memory-mapped, after checking the header.
 
-    Raises:
-        NoModelError: the header is damaged, or has types other than fp32.
+    Args:
+        expected: returns the names and shapes that the file should have, given those that it has.
     """
     with path.open("rb") as file:
         header_bytes = int.from_bytes(file.read(8), "little")
@@ -77,14 +78,23 @@ def read_shapes(path: Path) -> Shapes:
             raise ValueError(f"a header of {header_bytes} bytes")
         with safe_open(path, framework="pt") as content:
             slices = {key: content.get_slice(key) for key in content.keys()}  # noqa: SIM118
-        other = {part.get_dtype() for part in slices.values()} - {"F32"}
-        if other:
-            raise ValueError(f"tensors of type {', '.join(sorted(other))} instead of F32")
-        return {key: tuple(part.get_shape()) for key, part in slices.items()}
+            other = {part.get_dtype() for part in slices.values()} - {"F32"}
+            if other:
+                raise ValueError(f"tensors of type {', '.join(sorted(other))} instead of F32")
+            shapes = {key: tuple(part.get_shape()) for key, part in slices.items()}
+            refuse_unfit(expected(shapes), shapes, path)
+            tensors = {key: content.get_tensor(key) for key in slices}
     except (SafetensorError, ValueError, OverflowError) as error:
         raise NoModelError(
             f"{path} is not a sound safetensors file ({error}). Restore it from a copy."
         ) from None
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise NoModelError(
+                f"{path} is damaged: {name} has values that are not finite. "
+                "Restore the file from a copy."
+            )
+    return tensors
 
 
 def write_tensors(

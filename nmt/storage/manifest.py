@@ -61,10 +61,15 @@ def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
     """Writes `content` as the manifest, with the hash of its own canonical JSON, and returns it."""
     content = {key: value for key, value in content.items() if key != "sha256"}
     content["sha256"] = value_hash(content)
+    write_file(folder / NAME, file_of(content))
+    return content
+
+
+def file_of(content: dict[str, Any]) -> bytes:
+    """Returns the file of a manifest."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     # JSON has an escape for a lone surrogate, which a fact from elsewhere may contain
-    write_file(folder / NAME, text.encode(errors="backslashreplace"))
-    return content
+    return text.encode(errors="backslashreplace")
 
 
 def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:

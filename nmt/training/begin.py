@@ -25,7 +25,7 @@ from nmt.runs.model_directory import (
     new_transformer,
     tokenizer_to_fine_tune,
 )
-from nmt.runs.run_directory import RunDirectory
+from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.runs.state import Best, FastPath, State
 from nmt.runs.tensor_files import refuse_unfit, shapes_of
 from nmt.storage import atomic, manifest
@@ -40,7 +40,7 @@ class Run:
     """The parts of a run that do not change during training."""
 
     config: Config
-    directory: RunDirectory
+    identity: RunIdentity
     ranks: Ranks
     tokenizer: Tokenizer
     training: list[Shard]
@@ -48,6 +48,11 @@ class Run:
     verify: Callable[[Shard], None]  # checks a training shard before its first use
     files: dict[str, bytes]  # tokenizer, perhaps a shortlist; written to each checkpoint and model
     facts: dict[str, Any]  # keys of each manifest: hashes of tokenizer and data, `target_symbols`
+
+    @property
+    def directory(self) -> RunDirectory:
+        """Returns the run's directory."""
+        return self.identity.directory
 
     @property
     def target_symbols(self) -> list[str]:
@@ -109,13 +114,9 @@ def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
         NoModelError: the run was trained on other data, or its data are damaged.
     """
     directory = RunDirectory(Path(config.training.run_directory))
-    if not PreparedData.is_in(Path(config.data.directory)):
-        raise InputError(
-            f'No prepared data in {config.data.directory}. Run "nmt prepare" before torchrun.'
-        )
-    data = PreparedData.of(config)
+    data = PreparedData.of(config, 'Run "nmt prepare" before torchrun.')
     tokenizer = data.tokenizer()
-    hashes = {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data.manifest["data_sha256"]}
+    hashes = {key: data.manifest[key] for key in checkpoints.HASHES}
     files = model_files(tokenizer.model, data.shortlist_file())
     if ranks.is_main:
         directory.refuse_what_is_not_ours()
@@ -123,7 +124,7 @@ def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
         _refuse_other_data(directory, hashes)
         data.mark_used(directory.path)
         directory.set_up(config, tokenizer.model)
-        atomic.write_if_changed(directory.data_manifest, data.manifest_file)
+        atomic.write_if_changed(directory.data_manifest, manifest.file_of(data.manifest))
         kept_test_set.keep(data, directory.test_set, config.data)
     verified: set[Path] = set()
 
@@ -136,8 +137,9 @@ def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
     for shard in validation:
         data.verify(shard)
     _refuse_different(ranks, hashes, f"data in {config.data.directory}")
+    identity = RunIdentity(directory, config.to_yaml().encode(), data.manifest)
     return Run(
-        config, directory, ranks, tokenizer, data.shards("train"), validation, verify, files,
+        config, identity, ranks, tokenizer, data.shards("train"), validation, verify, files,
         hashes | {"target_symbols": data.manifest["target_symbols"]},
     )  # fmt: skip
 
@@ -164,7 +166,7 @@ def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
         InputError: ranks see different checkpoints.
         NoModelError: there are checkpoints, but none is sound.
     """
-    start = checkpoints.newest(run.directory, note)
+    start = checkpoints.newest(run.identity, note)
     step = start.step if start else 0
     _refuse_different(run.ranks, step, f"checkpoints in {run.directory}")
     return start

@@ -204,7 +204,7 @@ def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
     left = scored(monkeypatch, 9.0, 8.0, 2.0, 8.0)  # step 6 and its model, step 12 and its model
     run(settings(training__max_steps=6))
     directory, _ = run(settings())
-    resumed = checkpoints.newest(RunDirectory(directory), print)
+    resumed = checkpoints.newest(RunDirectory(directory).identity(), print)
     assert resumed and resumed.step == 12
     best = resumed.state.best.model_dump(exclude={"chrf", "nll"})
     assert best == {"step": 6, "bleu": 9.0, "worse_since": 1, "validated": 12}
