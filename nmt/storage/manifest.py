@@ -38,23 +38,31 @@ def value_hash(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write(folder: Path, kind: str, facts: dict[str, Any]) -> dict[str, Any]:
+def write(
+    folder: Path, kind: str, facts: dict[str, Any], files: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Writes the manifest of all files in `folder` and below; call it after writing them.
 
     Args:
         kind: "data", "checkpoint", "model", ...: see `manifest_form`.
         facts: further keys of the manifest.
+        files: what `sizes_and_hashes` has returned; None: it is called.
     """
+    files = sizes_and_hashes(folder) if files is None else files
+    return rewrite(folder, {"format_version": FORMAT_VERSION, "kind": kind, "files": files} | facts)
+
+
+def sizes_and_hashes(folder: Path) -> dict[str, Any]:
+    """Returns the size and the SHA-256 of all files in `folder` and below, by name."""
     names = sorted(
         str(path.relative_to(folder))
         for path in below(folder)
         if path.is_file() and path.name != NAME and not path.name.startswith(".")
     )
-    files = {
+    return {
         name: {"size": (folder / name).stat().st_size, "sha256": file_hash(folder / name)}
         for name in names
     }
-    return rewrite(folder, {"format_version": FORMAT_VERSION, "kind": kind, "files": files} | facts)
 
 
 def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:

@@ -407,12 +407,12 @@ def test_a_corpus_that_changes_while_it_is_read_is_told(tmp_path: Path, monkeypa
     wanted = settings(tmp_path)
     whole = prepare.deduplicate
 
-    def deduplicate(job: Any) -> np.ndarray:
+    def deduplicate(job: Any, text: Any) -> Any:
         for path in map(Path, job.origin["inputs"]):
             if path.suffix != ".arrow":
                 path.write_bytes(path.read_bytes() + b"")
                 os.truncate(path, path.stat().st_size - 1)
-        return whole(job)
+        return whole(job, text)
 
     monkeypatch.setattr(prepare, "deduplicate", deduplicate)
     with pytest.raises(InputError, match="corpus changed while it was read"):

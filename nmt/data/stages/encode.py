@@ -1,13 +1,13 @@
 """Encoding: shards of text become shards of token ids.
 
-In: the shards of `Job.text` for training and validation, which of their pairs are kept, and
-`Job.tokenizer`. Out: in `Job.tokens`, the same shards as token ids, with counts beside each. Test
-text stays text.
+In: the shards of text for training and validation, which training pairs are kept, and the
+tokenizer. Out: in `Job.tokens`, the same shards as token ids, with counts beside each. Test text
+stays text.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,26 +19,31 @@ from tqdm import tqdm
 from nmt.data import cleaning, shards, workers
 from nmt.data.pair import Pair, TextPair, TokenPair
 from nmt.data.stages import clean
-from nmt.data.stages.job import Job, finish, is_finished
+from nmt.data.stages.deduplicate import KeptText
+from nmt.data.stages.job import FinishedShard, Job, finish, is_finished
 from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.errors import Note
 
 _BATCH = 10_000  # pairs held as Python lists of ids at a time
 
 
-def encode(job: Job, kept: np.ndarray, note: Note) -> None:
-    """Encodes the shards that are not encoded yet."""
+def encode(
+    job: Job,
+    training: KeptText,
+    validation: Sequence[FinishedShard],
+    tokenizer: Tokenizer,
+    note: Note,
+) -> Mapping[str, Sequence[FinishedShard]]:
+    """Encodes the shards that are not encoded yet; returns those of both splits, in order."""
     job.tokens.mkdir(parents=True, exist_ok=True)
-    tokenizer = Tokenizer.load(job.tokenizer)
-    max_length = job.data.max_length
+
+    def output(text: FinishedShard) -> Path:
+        return job.tokens / text.path.name
+
     tasks: list[tuple[Any, ...]] = [
-        (text, np.asarray(mask), tokenizer, max_length, job.token_shard(text))
-        for text, mask in job.training_text(kept)
+        (text.path, mask, tokenizer, job.data.max_length, output(text)) for text, mask in training
     ]
-    tasks += [
-        (text, None, tokenizer, None, job.token_shard(text))
-        for _, text in job.text_shards("validation")
-    ]
+    tasks += [(text.path, None, tokenizer, None, output(text)) for text in validation]
     left = [task for task in tasks if not is_finished(task[4])]
     note("encoding")
     bar = tqdm(
@@ -50,6 +55,11 @@ def encode(job: Job, kept: np.ndarray, note: Note) -> None:
         leave=False,
     )
     workers.run(encode_shard, bar, job.processes)
+    splits = {"train": [text for text, _ in training], "validation": validation}
+    return {
+        split: [FinishedShard.read(text.entry, output(text)) for text in texts]
+        for split, texts in splits.items()
+    }
 
 
 def encode_shard(
