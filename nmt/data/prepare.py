@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ def prepare(
                 run_stages(job, note)
             finally:
                 job.remove_leftovers()  # of workers that were killed
-            # read again: text that changed while the stages read it is of no one state
+            # read again, because a corpus may have changed while the stages read it
             if _origin(config, job.entries, tokenizer) != job.origin:
                 discard_work(job)  # it may mix old and new input
                 raise InputError(
@@ -129,7 +129,7 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
 
 
 def _origin(
-    config: Config, entries: Sequence[CorpusEntry], tokenizer: Path | None
+    config: Config, entries: Iterable[CorpusEntry], tokenizer: Path | None
 ) -> dict[str, Any]:
     """Returns the settings and the hashes of input files, which determine the prepared data."""
     files = dict.fromkeys(file for entry in entries for file in input_files(entry.corpus))

@@ -23,7 +23,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, LastingError, NoModelError, Note, of_system
 from nmt.model.transformer import Transformer
 from nmt.runs.run_directory import RunDirectory, RunIdentity
-from nmt.runs.tensor_files import read_states, read_weights, shapes_of, write_tensors
+from nmt.runs.tensor_files import read_tensors, shapes_of, write_tensors
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
 from nmt.storage.names import (
@@ -271,8 +271,9 @@ def open_model(
     with torch.device("meta"):
         transformer = new_transformer(config)
     shapes, shortlist = shapes_of(transformer.state_dict()), None
-    weights = read_weights(folder / WEIGHTS, shapes)
-    optimizer = read_states(folder / OPTIMIZER, shapes) if with_optimizer else None
+    weights, optimizer = read_tensors(folder / WEIGHTS, shapes), None
+    if with_optimizer:
+        optimizer = read_tensors(folder / OPTIMIZER, shapes, are_states=True)
     if SHORTLIST in content["files"]:
         shortlist = Shortlist.load(folder / SHORTLIST, tokenizer.vocabulary_size)
     return OpenedModel(

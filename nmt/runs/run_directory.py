@@ -5,6 +5,7 @@ import os
 import re
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -217,17 +218,11 @@ class RunDirectory:
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """The settings and the data of a run, which its models and checkpoints share.
-
-    Attributes:
-        settings: the content of the run's config.yaml; empty if it cannot be read.
-        data: the manifest of the data that the run was trained on; None if it cannot be read, in
-            which case data are not compared.
-    """
+    """The settings and the data of a run, which its models and checkpoints share."""
 
     directory: RunDirectory
-    settings: bytes
-    data: dict[str, Any] | None
+    settings: bytes  # the content of config.yaml; empty if it cannot be read
+    data: dict[str, Any] | None  # the manifest of the prepared data; None if it cannot be read
 
     def refuse_foreign(self, folder: Path, content: dict[str, Any]) -> None:
         """Raises NoModelError if a checkpoint or model was trained on other data or settings.
@@ -242,16 +237,21 @@ class RunIdentity:
         recorded = content["files"].get(names.CONFIG, {}).get("sha256")
         if recorded == hashlib.sha256(self.settings).hexdigest():
             return
-        try:
-            own = self.directory.settings()
-        except (InputError, OSError):
+        if self._config is None:
             return
-        found = configuration.differences(configuration.load_resolved(folder / names.CONFIG), own)
+        its_config = configuration.load_resolved(folder / names.CONFIG)
+        found = configuration.differences(its_config, self._config)
         for key in sorted(found.keys() - MAY_CHANGE - _PLACES):
             its, ours = map(configuration.inline, found[key])
             raise NoModelError(
                 f"{folder} is of another run: {key} is {its}, but {ours} here. Move the folder."
             )
+
+    @cached_property
+    def _config(self) -> Config | None:
+        with suppress(InputError, OSError):
+            return self.directory.settings()
+        return None
 
     def data_of(self, folder: Path, content: dict[str, Any]) -> dict[str, Any] | None:
         """Returns the manifest of the data of a checkpoint or model in the run, if it has one.

@@ -4,7 +4,7 @@ Names, types and shapes are read from a bounded header first, so that no file cr
 or fills the memory.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -33,43 +33,17 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path) -> None:
             )
 
 
-def read_weights(path: Path, shapes: Shapes) -> dict[str, Tensor]:
-    """Reads a model's weights, memory-mapped.
+def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dict[str, Tensor]:
+    """Reads all tensors, memory-mapped, after checking the header.
 
     Args:
         shapes: names and shapes of the parameters.
+        are_states: the file has optimizer states `STATE.PARAMETER`, each of all parameters; with
+            other shapes, fused optimizers would write out of bounds.
 
     Raises:
         NoModelError: the file is damaged, has other names or shapes, types other than fp32, or
             values that are not finite.
-    """
-    return _read(path, lambda found: shapes)
-
-
-def read_states(path: Path, weights: Shapes) -> dict[str, Tensor]:
-    """Reads an optimizer's states `STATE.PARAMETER`, each of which all parameters have.
-
-    With tensors of other shapes, fused optimizers would write out of bounds.
-
-    Args:
-        weights: names and shapes of the parameters.
-
-    Raises:
-        NoModelError: see `read_weights`.
-    """
-
-    def expected(found: Shapes) -> Shapes:
-        states = {name.partition(".")[0] for name in found}
-        return {f"{state}.{key}": shape for key, shape in weights.items() for state in states}
-
-    return _read(path, expected)
-
-
-def _read(path: Path, expected: Callable[[Shapes], Shapes]) -> dict[str, Tensor]:
-    """Reads all tensors, memory-mapped, after checking the header.
-
-    Args:
-        expected: returns the names and shapes that the file should have, given those that it has.
     """
     with path.open("rb") as file:
         header_bytes = int.from_bytes(file.read(8), "little")
@@ -81,8 +55,11 @@ def _read(path: Path, expected: Callable[[Shapes], Shapes]) -> dict[str, Tensor]
             other = {part.get_dtype() for part in slices.values()} - {"F32"}
             if other:
                 raise ValueError(f"tensors of type {', '.join(sorted(other))} instead of F32")
-            shapes = {key: tuple(part.get_shape()) for key, part in slices.items()}
-            refuse_unfit(expected(shapes), shapes, path)
+            if are_states:
+                states = {key.partition(".")[0] for key in slices}
+                shapes = {f"{state}.{key}": shapes[key] for key in shapes for state in states}
+            found = {key: tuple(part.get_shape()) for key, part in slices.items()}
+            refuse_unfit(shapes, found, path)
             tensors = {key: content.get_tensor(key) for key in slices}
     except (SafetensorError, ValueError, OverflowError) as error:
         raise NoModelError(

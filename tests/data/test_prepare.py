@@ -206,7 +206,7 @@ def test_a_pair_of_exactly_max_length_stays(whole: config.Config, tmp_path: Path
     for limit in {*longest, *(length - 1 for length in longest)}:
         output = tmp_path / f"{limit}.arrow"
         encode.encode_shard(tmp_path / "text.arrow", None, tokenizer, limit, output)
-        counts = job.counts_of_file(output)
+        counts = job.load(output.with_suffix(".json"))["counts"]
         assert counts["pairs"] == sum(length <= limit for length in longest)
         assert counts.get(cleaning.TOO_MANY_TOKENS, 0) == 3 - counts["pairs"]
 

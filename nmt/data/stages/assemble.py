@@ -6,7 +6,7 @@ complete once it has its manifest: the splits, the tokenizer, the raw text of th
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from nmt.data import kept_test_set, shards
 from nmt.data.stages.counts import facts_of, nothing_left, report_counts, total_counts
 from nmt.data.stages.encode import in_targets
-from nmt.data.stages.job import FinishedShard, Job, short_hash
+from nmt.data.stages.job import Job, Shards, Splits, short_hash
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import Note
 from nmt.storage import atomic, manifest
@@ -23,8 +23,8 @@ from nmt.storage.names import SHORTLIST, TEST_SET, TOKENIZER
 
 def assemble(
     job: Job,
-    text: Mapping[str, Sequence[FinishedShard]],
-    tokens: Mapping[str, Sequence[FinishedShard]],
+    text: Splits,
+    tokens: Splits,
     tokenizer: Tokenizer,
     warnings: Sequence[str],
     note: Note,
@@ -32,8 +32,7 @@ def assemble(
     """Collects the token shards under their final names, the tokenizer and the manifest.
 
     Args:
-        text: the shards of text by split, whose counts the manifest has.
-        tokens: the shards of token ids by split.
+        text: cleaned; the manifest has its counts.
         warnings: of `inspect_corpora`, for the manifest.
 
     Raises:
@@ -66,16 +65,13 @@ def assemble(
     report_counts(job, counts, note)
 
 
-def _target_symbols(tokenizer: Tokenizer, training: Sequence[FinishedShard]) -> list[str]:
+def _target_symbols(tokenizer: Tokenizer, training: Shards) -> list[str]:
     """Returns the symbols that occur in training targets; others are never generated."""
-    return [
-        symbol
-        for symbol in tokenizer.symbols
-        if any(shard.counts.get(in_targets(symbol)) for shard in training)
-    ]
+    counts = total_counts(training)
+    return [symbol for symbol in tokenizer.symbols if counts[in_targets(symbol)]]
 
 
-def _collect(job: Job, split: str, tokens: Sequence[FinishedShard]) -> list[dict[str, Any]]:
+def _collect(job: Job, split: str, tokens: Shards) -> list[dict[str, Any]]:
     """Links a split's token shards into the final folder; returns their manifest entries."""
     found = [shard for shard in tokens if shard.counts["pairs"]]
     folder = job.final / split

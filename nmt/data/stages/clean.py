@@ -6,7 +6,7 @@ one of their pairs are dropped.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,38 +16,29 @@ from tqdm import tqdm
 from nmt.data import cleaning, shards, workers
 from nmt.data.corpora import describe, read_chunks, with_prefix, without_prefix
 from nmt.data.pair import TextPair
-from nmt.data.stages.job import (
-    CorpusEntry,
-    FinishedShard,
-    Job,
-    finish,
-    is_finished,
-    load,
-    save,
-)
+from nmt.data.stages import job as jobs
+from nmt.data.stages.job import CorpusEntry, FinishedShard, Job, Splits, finish, is_finished
 from nmt.errors import Note
 
 SHARD_PAIRS = 100_000  # pairs read per shard, before any are dropped
 
 
-def clean(job: Job, note: Note) -> Mapping[str, Sequence[FinishedShard]]:
-    """Cleans each corpus that is not cleaned yet; returns the shards of each split, in order."""
+def clean(job: Job, note: Note) -> Splits:
+    """Cleans each corpus that is not cleaned yet; returns the shards of text."""
     job.text.mkdir(parents=True, exist_ok=True)
-    text = {split: _clean_split(job, split, None, note) for split in ("validation", "test")}
+
+    def cleaned(split: str, held_out: cleaning.HeldOut | None) -> list[FinishedShard]:
+        return [
+            FinishedShard.read(entry, path)
+            for entry in job.of(split)
+            for path in _clean_corpus(job, entry, held_out, note)
+        ]
+
+    text = {split: cleaned(split, None) for split in ("validation", "test")}
     held_out = cleaning.HeldOut.of(
         pair for found in text.values() for shard in found for pair in _held_out_pairs(shard)
     )
-    return text | {"train": _clean_split(job, "train", held_out, note)}
-
-
-def _clean_split(
-    job: Job, split: str, held_out: cleaning.HeldOut | None, note: Note
-) -> list[FinishedShard]:
-    return [
-        FinishedShard.read(entry, path)
-        for entry in job.of(split)
-        for path in _clean_corpus(job, entry, held_out, note)
-    ]
+    return text | {"train": cleaned("train", held_out)}
 
 
 def _clean_corpus(
@@ -55,9 +46,9 @@ def _clean_corpus(
 ) -> list[Path]:
     """Returns the shards of a corpus, after cleaning those that are not finished."""
     marker = entry.marker(job.text)
-    done = load(marker).get("shards")
-    paths = [entry.shard(job.text, i) for i in range(done or 0)]
-    if done is not None and all(map(is_finished, paths)):
+    number = jobs.load(marker).get("shards")
+    paths = [entry.shard(job.text, i) for i in range(number or 0)]
+    if number is not None and all(map(is_finished, paths)):
         return paths
     note(f"cleaning {entry.title}: {describe(entry.corpus)}")
     paths = []
@@ -71,7 +62,7 @@ def _clean_corpus(
                 bar.update(len(chunk))
 
         workers.run(clean_shard, tasks(), job.processes)
-    save(marker, {"shards": len(paths)})
+    jobs.save(marker, {"shards": len(paths)})
     return paths
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from nmt.data import cleaning
 from nmt.data.corpora import describe
-from nmt.data.stages.job import CorpusEntry, FinishedShard, Job
+from nmt.data.stages.job import CorpusEntry, FinishedShard, Job, Shards
 from nmt.errors import InputError, Note
 
 
@@ -19,12 +19,8 @@ def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
     return total
 
 
-def nothing_left(training: Iterable[FinishedShard]) -> InputError:
-    """Returns the error to raise if cleaning or encoding dropped every training pair.
-
-    Args:
-        training: the shards of training text, and of token ids if there are any.
-    """
+def nothing_left(training: Shards) -> InputError:
+    """Returns the error to raise if cleaning or encoding dropped every training pair."""
     counts = total_counts(training)
     dropped = ", ".join(f"{rule}: {counts[rule]:,}" for rule in cleaning.RULES if counts[rule])
     return InputError(

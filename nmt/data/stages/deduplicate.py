@@ -10,13 +10,13 @@ import numpy as np
 
 from nmt.data import shards
 from nmt.data.cleaning import first_occurrences
-from nmt.data.stages.job import FinishedShard, Job, finish, is_finished
+from nmt.data.stages.job import FinishedShard, Job, Shards, finish, is_finished
 from nmt.storage import atomic
 
 KeptText = Sequence[tuple[FinishedShard, np.ndarray]]
 
 
-def deduplicate(job: Job, text: Sequence[FinishedShard]) -> KeptText:
+def deduplicate(job: Job, text: Shards) -> KeptText:
     """Returns each shard of training text with a mask of the pairs that are kept: (pairs,) bool."""
     path = job.text / "kept.npy"
     hashes = [shards.read_text(shard.path).column("hash").to_numpy() for shard in text]

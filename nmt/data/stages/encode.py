@@ -7,7 +7,7 @@ stays text.
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from nmt.data import cleaning, shards, workers
 from nmt.data.pair import Pair, TextPair, TokenPair
 from nmt.data.stages import clean
 from nmt.data.stages.deduplicate import KeptText
-from nmt.data.stages.job import FinishedShard, Job, finish, is_finished
+from nmt.data.stages.job import FinishedShard, Job, Shards, Splits, finish, is_finished
 from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.errors import Note
 
@@ -28,13 +28,9 @@ _BATCH = 10_000  # pairs held as Python lists of ids at a time
 
 
 def encode(
-    job: Job,
-    training: KeptText,
-    validation: Sequence[FinishedShard],
-    tokenizer: Tokenizer,
-    note: Note,
-) -> Mapping[str, Sequence[FinishedShard]]:
-    """Encodes the shards that are not encoded yet; returns those of both splits, in order."""
+    job: Job, training: KeptText, validation: Shards, tokenizer: Tokenizer, note: Note
+) -> Splits:
+    """Encodes the shards that are not encoded yet; returns the shards of token ids."""
     job.tokens.mkdir(parents=True, exist_ok=True)
 
     def output(text: FinishedShard) -> Path:

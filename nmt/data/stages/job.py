@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,8 +47,12 @@ class FinishedShard:
 
     @classmethod
     def read(cls, entry: CorpusEntry, path: Path) -> Self:
-        """Returns the shard with its counts."""
-        return cls(entry, path, counts_of_file(path))
+        """Returns a shard with the counts passed to `finish`."""
+        return cls(entry, path, load(path.with_suffix(".json"))["counts"])
+
+
+Shards = Sequence[FinishedShard]  # in the order of the corpora
+Splits = Mapping[str, Shards]
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
 
     Args:
         path: of the file, which is missing if it would be empty.
-        counts: what `counts_of_file` will return.
+        counts: of pairs and tokens, see `FinishedShard`.
     """
     save(path.with_suffix(".json"), {"sha256": _hash(path), "counts": counts or {}})
 
@@ -133,11 +137,6 @@ def is_finished(path: Path) -> bool:
     """Returns whether a file is unchanged since `finish`; otherwise it has to be made again."""
     note = load(path.with_suffix(".json"))
     return "sha256" in note and note["sha256"] == _hash(path)
-
-
-def counts_of_file(path: Path) -> Mapping[str, int]:
-    """Returns the counts passed to `finish`; empty if the file is not finished."""
-    return load(path.with_suffix(".json")).get("counts", {})
 
 
 def _hash(path: Path) -> str | None:

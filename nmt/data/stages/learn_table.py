@@ -3,16 +3,14 @@
 In: the training shards of token ids. Out: `Job.shortlist`.
 """
 
-from collections.abc import Sequence
-
 from nmt.data.shards import read_shard
 from nmt.data.shortlist import learn_shortlist
-from nmt.data.stages.job import FinishedShard, Job, finish, is_finished
+from nmt.data.stages.job import Job, Shards, finish, is_finished
 from nmt.errors import Note
 from nmt.storage import atomic
 
 
-def learn_table(job: Job, training: Sequence[FinishedShard], note: Note) -> None:
+def learn_table(job: Job, training: Shards, note: Note) -> None:
     """Learns the shortlist from the training pairs, if it is requested and not finished."""
     if not job.data.shortlist or is_finished(job.shortlist):
         return

@@ -35,12 +35,12 @@ def learn_vocabulary(job: Job, text: KeptText, note: Note) -> Tokenizer:
             the settings.
     """
     if not is_finished(job.tokenizer):
-        _make_tokenizer(job, text, note)
+        _write_tokenizer(job, text, note)
         finish(job.tokenizer)
     return Tokenizer.load(job.tokenizer)
 
 
-def _make_tokenizer(job: Job, text: KeptText, note: Note) -> None:
+def _write_tokenizer(job: Job, text: KeptText, note: Note) -> None:
     settings = job.tokenizer_settings
     given = job.given_tokenizer or (Path(settings.model) if settings.model else None)
     size = settings.vocabulary_size
