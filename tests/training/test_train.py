@@ -455,3 +455,16 @@ def test_r24_a_broken_newer_checkpoint_never_pushes_out_the_sound_ones(settings,
     assert model == weights  # the mean of the last one
     directory, _ = run(settings(**changes))
     assert fingerprint(directory, 12)[:2] == fingerprint(straight, 12)[:2]
+
+
+def test_the_record_of_the_data_is_read_once(settings, monkeypatch):
+    """However many checkpoints and models are compared with it."""
+    read, names = manifest.read, []
+
+    def listed(folder: Path, kind: str, name: str = manifest.NAME):
+        names.append(name)
+        return read(folder, kind, name)
+
+    monkeypatch.setattr(manifest, "read", listed)
+    run(settings(training__validate_every=12))
+    assert names.count("data.json") == 1
