@@ -152,7 +152,7 @@ def _test_set(
     if reference:
         return test_sets.from_files(source, reference)
     if name is not None:
-        return test_sets.from_sacrebleu(name, model and model.config, language, note)
+        return test_sets.from_sacrebleu(name, model.config if model else None, language, note)
     assert model is not None
     return test_sets.own(model)
 
