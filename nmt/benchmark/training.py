@@ -23,7 +23,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, Note
 from nmt.model.devices import is_gpu
 from nmt.model.tokens import Tokens
-from nmt.runs.run_directory import RunDirectory
+from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.training.begin import Run, Training, be_deterministic, begin_training
 from nmt.training.distributed import Ranks, process_group, world_size
 from nmt.training.fast_paths import choose_path, is_compiled
@@ -218,7 +218,7 @@ def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run
     settings = config.training.model_copy(update={"initialize_from": None, "max_steps": _NO_END})
     return Run(
         config=config.model_copy(update={"training": settings}),
-        directory=RunDirectory(Path(settings.run_directory)),
+        identity=RunIdentity(RunDirectory(Path(settings.run_directory)), b"", None),
         ranks=ranks,
         tokenizer=cast(Tokenizer, None),
         training=shards,

@@ -21,11 +21,11 @@ def _run(arguments: argparse.Namespace) -> None:
     from nmt.reporting.info import as_text, info
 
     if arguments.config.is_dir():
-        from nmt.runs.model_directory import find_model, read_config
+        from nmt.runs.model_directory import find_model
 
         if arguments.overrides:
             raise InputError("The settings of a model cannot be overridden. Leave out KEY=VALUE.")
-        config = read_config(find_model(arguments.config, say)[0])
+        config = find_model(arguments.config, say).config
     else:
         config = load_config(arguments)
     content = info(config)

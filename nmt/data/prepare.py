@@ -2,8 +2,9 @@
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from nmt import signals
 from nmt.config import Config
@@ -73,7 +74,8 @@ def prepare(
                 run_stages(job, note)
             finally:
                 job.remove_leftovers()  # files of killed workers
-            if _job(config, tokenizer, job.processes).origin != job.origin:
+            # read again, because a corpus may have changed while the stages read it
+            if _origin(config, job.entries, tokenizer) != job.origin:
                 discard_work(job)  # it may mix old and new input
                 raise InputError(
                     f"A corpus changed while it was read into {directory}. Run nmt prepare again."
@@ -104,14 +106,14 @@ def _locked(job: Job) -> Iterator[None]:
 def run_stages(job: Job, note: Note) -> None:
     """Runs all stages, from the corpora to data that only need to be published."""
     warnings = inspect_corpora(job, note)
-    clean(job, note)
-    kept = deduplicate(job)
-    if not kept.any():
-        raise nothing_left(job)
-    learn_vocabulary(job, note)
-    encode(job, kept, note)
-    learn_table(job, note)
-    assemble(job, warnings, note)
+    text = clean(job, note)
+    training = deduplicate(job, text["train"])
+    if not any(mask.any() for _, mask in training):
+        raise nothing_left(text["train"])
+    tokenizer = learn_vocabulary(job, training, note)
+    tokens = encode(job, training, text["validation"], tokenizer, note)
+    learn_table(job, tokens["train"], note)
+    assemble(job, text, tokens, tokenizer, warnings, note)
 
 
 def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
@@ -121,6 +123,15 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
         for split in splits
         for number, corpus in enumerate(getattr(config.data, split))
     )
+    origin = _origin(config, entries, tokenizer)
+    directory = Path(config.data.directory)
+    return Job(config.data, config.tokenizer, directory, entries, origin, tokenizer, processes)
+
+
+def _origin(
+    config: Config, entries: Iterable[CorpusEntry], tokenizer: Path | None
+) -> dict[str, Any]:
+    """Returns the settings and the hashes of input files, which determine the prepared data."""
     files = dict.fromkeys(file for entry in entries for file in input_files(entry.corpus))
     # Without modification times: a new checkout or copy of the same text is the same input.
     inputs = {
@@ -130,8 +141,7 @@ def _job(config: Config, tokenizer: Path | None, processes: int) -> Job:
     origin = {"recipe": jobs.RECIPE, "settings": settings_of(config), "inputs": inputs}
     if given := tokenizer or config.tokenizer.model:
         origin["given_tokenizer"] = manifest.file_hash(Path(given))
-    directory = Path(config.data.directory)
-    return Job(config.data, config.tokenizer, directory, entries, origin, tokenizer, processes)
+    return origin
 
 
 def _is_prepared(job: Job, note: Note) -> bool:
@@ -140,7 +150,7 @@ def _is_prepared(job: Job, note: Note) -> bool:
         return False
     try:
         data = PreparedData.open(job.directory)
-        if data.manifest["origin_sha256"] != manifest.value_hash(job.origin):
+        if data.manifest["origin_sha256"] != job.origin_sha256:
             changed = changes(data.manifest["settings"], job.origin["settings"])
             note(f"Preparing again: {changed}.")
             return False

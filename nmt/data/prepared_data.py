@@ -42,14 +42,17 @@ class PreparedData:
         return (directory / manifest.NAME).exists()
 
     @classmethod
-    def open(cls, directory: Path) -> Self:
+    def open(cls, directory: Path, remedy: str = "Run nmt prepare.") -> Self:
         """Opens the data in a directory.
+
+        Args:
+            remedy: the end of the message if there is no prepared data.
 
         Raises:
             InputError: there is no prepared data, or the manifest is damaged.
         """
         if not cls.is_in(directory):
-            raise InputError(f"No prepared data in {directory}. Run nmt prepare.")
+            raise InputError(f"No prepared data in {directory}. {remedy}")
         try:
             return cls(directory, manifest.read(directory, "data"))
         except NoModelError as error:
@@ -57,14 +60,14 @@ class PreparedData:
             raise InputError(f"{problem} Run nmt prepare again to replace the data.") from None
 
     @classmethod
-    def of(cls, config: Config) -> Self:
-        """Opens the data of a configuration.
+    def of(cls, config: Config, remedy: str = "Run nmt prepare.") -> Self:
+        """Opens the data of a configuration, see `open`.
 
         Raises:
             InputError: see `open`; or the data was prepared with other settings, which the message
                 names.
         """
-        data, settings = cls.open(Path(config.data.directory)), settings_of(config)
+        data, settings = cls.open(Path(config.data.directory), remedy), settings_of(config)
         if data.manifest["settings"] != settings:
             changed = changes(data.manifest["settings"], settings)
             runs = [run for run, _ in _users(data.directory)]
@@ -79,11 +82,6 @@ class PreparedData:
     def verify_all(self) -> None:
         """Verifies the hash of each file; raises NoModelError at the first that differs."""
         manifest.verify(self.directory, self.manifest)
-
-    @property
-    def manifest_file(self) -> bytes:
-        """Returns the content of the manifest's file."""
-        return (self.directory / manifest.NAME).read_bytes()
 
     def tokenizer(self) -> Tokenizer:
         """Returns the tokenizer; NoModelError if it is missing or damaged (status 3)."""

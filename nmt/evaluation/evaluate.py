@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from nmt.config import Config
 from nmt.data.languages import code_problem, is_translated
 from nmt.errors import ArgumentError, InputError, Note, count
 from nmt.evaluation import test_sets
@@ -24,8 +23,9 @@ from nmt.evaluation.result import Evaluation
 from nmt.evaluation.test_sets import TestSet
 from nmt.lines.translate import check_output, opened_output
 from nmt.model.kernels.prepacking import Precision
-from nmt.runs.exported_model import is_exported, read_exported_config
-from nmt.runs.model_directory import find_model, read_config
+from nmt.runs.exported_model import KIND, is_exported, read_exported_config
+from nmt.runs.model_directory import FoundModel, find_model
+from nmt.storage import manifest
 from nmt.storage.opening import read_lines
 from nmt.translator import SearchOptions, Translator
 
@@ -86,7 +86,9 @@ def evaluate(
     if output is not None:
         read = [("source", source), ("hypothesis", hypothesis), ("baseline", baseline)]
         check_output(Path(output), read=[*read, *(("reference", file) for file in files)])
-    tests, language = _test_set(model, source, files, test_set, target_language, note)
+    found = _found(Path(model), note) if model is not None else None
+    language = _language(target_language, found, note)
+    tests = _test_set(found, source, files, test_set, language, note)
     counting = Counting(target_language=language, lowercase=lowercase, tokenize=tokenize)
     bleu_metric(**counting)  # raises early if its tokenizer is missing
     check = partial(check_plain_text, may_be_tokenized=tokenize == "none", note=note)
@@ -94,11 +96,15 @@ def evaluate(
         check(references, name)
     others = _given(baseline, tests, check) if baseline is not None else None
     judge = Comet(comet) if comet is not None else None  # raises early if COMET is missing
-    if hypothesis is None:
-        translations = _translated(model, tests, options, device, precision, note)
-        check(translations, "the translations")
-    else:
+    if hypothesis is not None:
         translations = _given(hypothesis, tests, check)
+    else:
+        assert found is not None
+        if not is_exported(found.directory):
+            precision = precision or "fp32"
+        translator = Translator.load(found.directory, device=device, precision=precision, note=note)
+        translations = _translated(translator, tests, options, note)
+        check(translations, "the translations")
     if output is not None:
         with opened_output(output) as file:
             file.write("".join(f"{line}\n" for line in translations).encode())
@@ -138,40 +144,35 @@ def _refuse_conflicts(**arguments: object) -> None:
 
 
 def _test_set(
-    model: str | Path | None,
+    model: FoundModel | None,
     source: str | Path | None,
     reference: Sequence[str | Path],
     name: str | None,
-    language: str | None,
+    language: str,
     note: Note,
-) -> tuple[TestSet, str]:
-    """Returns the test set (from files, from sacreBLEU or the model's own) and its language."""
-    folder, config = _described(Path(model)) if model is not None else (None, None)
-    language = _language(language, config, note)
+) -> TestSet:
+    """Returns the test set: from files, from sacreBLEU, or the model's own."""
     if reference:
-        tests = test_sets.from_files(source, reference)
-    elif name is not None:
-        tests = test_sets.from_sacrebleu(name, config, language, note)
-    else:
-        assert folder and config
-        tests = test_sets.own(folder, config)
-    return tests, language
+        return test_sets.from_files(source, reference)
+    if name is not None:
+        return test_sets.from_sacrebleu(name, model.config if model else None, language, note)
+    assert model is not None
+    return test_sets.own(model)
 
 
-def _described(model: Path) -> tuple[Path, Config]:
-    """Returns the directory of a model, of a run or exported, and its configuration."""
+def _found(model: Path, note: Note) -> FoundModel:
+    """Finds a model, see `find_model`, or one exported to CTranslate2."""
     if is_exported(model):
-        return model, read_exported_config(model)
-    folder = find_model(model)[0]
-    return folder, read_config(folder)
+        return FoundModel(model, manifest.read(model, KIND), read_exported_config(model))
+    return find_model(model, note)
 
 
-def _language(given: str | None, config: Config | None, note: Note) -> str:
+def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
     """Returns the given target language or the model's.
 
     An invalid code raises ArgumentError if it was given, and causes a warning if it is the model's.
     """
-    language = given or (config.data.target_language if config else "")
+    language = given or (model.config.data.target_language if model else "")
     if problem := code_problem(language):
         if given is not None:
             raise ArgumentError("{target_language}: {}. Use an ISO 639 code.", problem)
@@ -248,20 +249,12 @@ def _given(
 
 
 def _translated(
-    model: str | Path | None,
-    tests: TestSet,
-    options: SearchOptions | None,
-    device: str | None,
-    precision: Precision | None,
-    note: Note,
+    translator: Translator, tests: TestSet, options: SearchOptions | None, note: Note
 ) -> list[str]:
     """Returns the model's translations, one per source."""
     from tqdm import tqdm
 
-    assert model is not None and tests.sources is not None
-    if not is_exported(model):
-        precision = precision or "fp32"
-    translator = Translator.load(model, device=device, precision=precision, note=note)
+    assert tests.sources is not None
     with tqdm(desc="translated", unit=" lines", disable=None, leave=False) as bar:
         found = translator.translate(tests.sources, options, progress=bar.update)
     if cut := sum(each.parts > 1 for each in found):

@@ -15,6 +15,7 @@ from nmt.data.corpora import describe, read_corpus, with_prefix
 from nmt.errors import ArgumentError, InputError, Note, StorageError, count
 from nmt.evaluation.bleu import language_of
 from nmt.runs.exported_model import is_exported
+from nmt.runs.model_directory import FoundModel
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage.opening import read_lines
 
@@ -60,36 +61,36 @@ def from_files(source: str | Path | None, references: Sequence[str | Path]) -> T
     return TestSet(sources, texts, ", ".join(names), names)
 
 
-def own(folder: Path, config: Config) -> TestSet:
+def own(model: FoundModel) -> TestSet:
     """Returns the model's own test set: the copy in its run, or generated demo text.
 
     Does not read the files that the model's configuration names, because the model may be
     untrusted.
 
     Args:
-        folder: a model, checkpoint or exported directory, in its run or elsewhere.
+        model: a model, checkpoint or exported model, in its run or elsewhere.
 
     Raises:
         ArgumentError: the model has no test set, or its text is not available.
         NoModelError: the copy is damaged or belongs to another run.
     """
-    data = config.data
+    data = model.config.data
     if not data.test:
         raise ArgumentError(
             "The model's configuration has no data.test. Add {source} and {reference}, or "
             "{test_set}. For the next training, set data.test, which is then excluded from the "
             "training text."
         )
-    run = RunDirectory.around(folder.resolve())
-    has_data = run.test_set.is_dir() and not is_exported(folder)
-    recorded = run.data_of(folder) if has_data else None
+    run, recorded = RunDirectory.around(model.directory.resolve()), None
+    if run.test_set.is_dir() and not is_exported(model.directory):
+        recorded = run.identity().data_of(model.directory, model.manifest)
     found = kept_test_set.read(run.test_set, data, recorded)
     if found is None:
         demo_pairs = [corpus.settings.pairs for corpus in data.test if isinstance(corpus, Demo)]
         if len(demo_pairs) < len(data.test) or sum(demo_pairs) > _MAX_DEMO_PAIRS:
             raise ArgumentError(
                 "{} has no copy of its test set ({}). Add {source} and {reference}, or {test_set}.",
-                folder, describe(data.test[0]),
+                model.directory, describe(data.test[0]),
             )  # fmt: skip
         pairs = [
             (with_prefix(corpus.source_prefix, source), target)

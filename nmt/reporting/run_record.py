@@ -19,7 +19,7 @@ from nmt.evaluation.evaluate import evaluate
 from nmt.evaluation.paper_bleu import CONVENTIONS
 from nmt.reporting.chart import Point
 from nmt.reporting.info import info
-from nmt.runs.run_directory import RunDirectory
+from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.storage import manifest
 from nmt.storage.atomic import write_file
 from nmt.storage.opening import small_file
@@ -196,12 +196,15 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
         return tried(lambda: manifest.read(folder, kind))
 
     test, model = None, sound(run.model, "model") if run.model.is_dir() else None
-    trained = [run.model] if model else [f for _, f in run.by_step()[:1] if sound(f, "checkpoint")]
-    for folder in trained:
-        run.data_of(folder)  # raises NoModelError if it belongs to another run
+    data = tried(lambda: manifest.read(directory, "data", run.data_manifest.name))
+    trained = {run.model: model}
+    if not model:
+        trained = {folder: sound(folder, "checkpoint") for _, folder in run.by_step()[:1]}
+    for folder, content in trained.items():
+        if content:  # raises NoModelError if it belongs to another run
+            RunIdentity(run, b"", data).data_of(folder, content)
     if model and config.data.test:
         test = tried(lambda: _test_scores(run, config, model["sha256"], note))
-    data = tried(lambda: manifest.read(directory, "data", run.data_manifest.name))
     log = read_log(directory)
     return RunRecord(directory, name, config, info(config), log, model, test, data, missing)
 

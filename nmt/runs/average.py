@@ -10,30 +10,31 @@ from torch import Tensor
 from nmt.config import Config
 from nmt.errors import ArgumentError, InputError, NoModelError, Note, count
 from nmt.runs.checkpoint import HASHES, sound_checkpoints
-from nmt.runs.model_directory import open_in_run, read_config, save_model
-from nmt.runs.run_directory import RunDirectory, refuse_output
-from nmt.runs.tensor_files import read_tensors
+from nmt.runs.model_directory import OpenedModel, open_in_run, save_model
+from nmt.runs.run_directory import RunDirectory, RunIdentity, refuse_output
 from nmt.storage import atomic, manifest
-from nmt.storage.names import SHORTLIST, TOKENIZER, WEIGHTS
+from nmt.storage.names import SHORTLIST, TOKENIZER
 
 
-def mean_weights(folders: Sequence[Path]) -> dict[str, Tensor]:
+def mean_weights(models: Sequence[OpenedModel]) -> dict[str, Tensor]:
     """Returns the mean of the weights of models or checkpoints, in fp32.
 
-    Only the mean is held in memory: files are memory-mapped, so the system can drop what was read.
+    Only the mean is held in memory: weights are memory-mapped, so the system can drop what was
+    read.
 
     Raises:
-        NoModelError: a file is damaged, or the sum exceeds the range of fp32.
+        NoModelError: the sum exceeds the range of fp32.
     """
-    mean = read_tensors(folders[0] / WEIGHTS)
-    for folder in folders[1:]:
-        for name, tensor in read_tensors(folder / WEIGHTS).items():
+    first, *others = models
+    mean = {name: tensor.clone() for name, tensor in first.weights.items()}
+    for other in others:
+        for name, tensor in other.weights.items():
             mean[name] += tensor
     for name, tensor in mean.items():
-        if not tensor.div_(len(folders)).isfinite().all():
+        if not tensor.div_(len(models)).isfinite().all():
             raise NoModelError(
-                f"The weights {name} of {folders[0]} and the other models are too large to be "
-                "averaged. Choose models that have not diverged."
+                f"The weights {name} of {first.directory} and the other models are too large to "
+                "be averaged. Choose models that have not diverged."
             )
     return mean
 
@@ -59,44 +60,43 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     refuse_output(output)
     if not run.is_dir():
         raise InputError(f"There is no run directory {run}. Correct the path.")
-    directory = RunDirectory(run)
-    found = sound_checkpoints(directory, 1, note)
+    own = RunDirectory(run).identity()
+    found = sound_checkpoints(own, 1, note)
     if not found:
         raise NoModelError(f"{run} has no valid checkpoint. Specify a run that has one.")
-    [(step, newest)] = found
-    config = read_config(newest)
-    checkpoints = sound_checkpoints(directory, last, note, config.training.checkpoint_every, step)
+    [newest] = found
+    every = newest.config.training.checkpoint_every
+    checkpoints = sound_checkpoints(own, last, note, every, newest.step)
     if len(checkpoints) < last:
         there = len(checkpoints)
         raise ArgumentError(
             "{} has only {} to average. Lower {last} to {}.", run, count(there, "checkpoint"), there
         )
-    facts = manifest.read(newest, "checkpoint")
-    steps = sorted(step for step, _ in checkpoints)
+    facts = newest.manifest
+    steps = sorted(checkpoint.step for checkpoint in checkpoints)
     names = {TOKENIZER, SHORTLIST} & facts["files"].keys()
     save_model(
         output,
-        config,
-        {name: (newest / name).read_bytes() for name in names},
-        mean_weights([folder for _, folder in checkpoints]),
+        newest.config,
+        {name: (newest.directory / name).read_bytes() for name in names},
+        mean_weights(checkpoints),
         {key: facts[key] for key in ("step", *HASHES, "target_symbols")}
         | {"averaged_steps": steps},
     )
     return steps
 
 
-def finished_step(run: RunDirectory) -> int | None:
+def finished_step(own: RunIdentity) -> int | None:
     """Returns the step of a run's finished model; None if it has no valid one."""
+    model = own.directory.model
     try:
-        content = manifest.read(run.model, "model")
-        open_in_run(run.model, content)
+        return open_in_run(own, model, manifest.read(model, "model")).step
     except InputError:
         return None
-    return int(content["step"])
 
 
 def write_finished(
-    run: RunDirectory,
+    own: RunIdentity,
     config: Config,
     files: Mapping[str, bytes],
     weights: Mapping[str, Tensor],
@@ -109,10 +109,11 @@ def write_finished(
         files, facts: see `save_model`.
         note: Called with the new name of such files, if there are any.
     """
+    run = own.directory
     new = atomic.aside(run.model, "new")
     try:
         save_model(new, config, files, weights, facts)
-        if _is_own_model(run):
+        if _is_own_model(own):
             run.model.replace(atomic.aside(run.model, "former"))
         elif os.path.lexists(run.model):
             kept = atomic.free_name(run.model, "former")
@@ -124,11 +125,12 @@ def write_finished(
     atomic.remove_leftovers(run.path)
 
 
-def _is_own_model(run: RunDirectory) -> bool:
+def _is_own_model(own: RunIdentity) -> bool:
     """Returns whether the place of the finished model has the run's own model and no other file."""
+    model = own.directory.model
     try:
-        content = manifest.read(run.model, "model")
-        run.refuse_foreign(run.model)
-        return not run.model.is_symlink() and not manifest.unlisted(run.model, content)
+        content = manifest.read(model, "model")
+        own.refuse_foreign(model, content)
+        return not model.is_symlink() and not manifest.unlisted(model, content)
     except InputError:
         return False

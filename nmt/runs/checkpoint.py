@@ -6,6 +6,7 @@ resumes from the newest valid checkpoint; damaged ones are reported and left in 
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from torch import Tensor
 
 from nmt.config import Config
 from nmt.errors import InputError, NoModelError, Note, of_system
-from nmt.runs.model_directory import open_in_run, skipping, write_model_files
-from nmt.runs.run_directory import RunDirectory
+from nmt.runs.model_directory import OpenedModel, open_in_run, skipping, write_model_files
+from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.runs.state import State, read_state
 from nmt.runs.tensor_files import write_tensors
 from nmt.storage import manifest
@@ -84,32 +85,38 @@ def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
     return sorted(counting, reverse=True)
 
 
-def rotate(run: RunDirectory, newest: int, every: int, keep: int, best: int | None) -> None:
+def rotate(own: RunIdentity, newest: int, every: int, keep: int, best: int | None) -> None:
     """Removes checkpoints that are no longer needed once that of step `newest` is written.
 
     It keeps the newest `keep` scheduled checkpoints, the best one, checkpoints after step `newest`
     (damaged ones, which a resumed run has skipped), and checkpoints of another run. Optimizer state
     stays in the newest two checkpoints only; the other manifests no longer list it.
     """
+    run = own.directory
     remove_leftovers(run.checkpoints)
-    steps = [step for step, folder in run.by_step() if step <= newest and _is_own(run, folder)]
-    kept = {*scheduled(steps, every, newest)[:keep], best}
-    with_state = [step for step in steps if step in kept][:_OPTIMIZER_STATES_KEPT]
-    for step in steps:
+    manifests: dict[int, dict[str, Any]] = {}
+    for step, folder in run.by_step():
+        with suppress(InputError):  # damaged, or of another run
+            if step <= newest:
+                content = manifest.read(folder, "checkpoint")
+                own.refuse_foreign(folder, content)
+                manifests[step] = content
+    kept = {*scheduled(manifests, every, newest)[:keep], best}
+    with_state = [step for step in manifests if step in kept][:_OPTIMIZER_STATES_KEPT]
+    for step, content in manifests.items():
         folder = run.checkpoint(step)
         remove_leftovers(folder)
         if step not in kept:
             # renamed before removal, so that no reader finds an incomplete checkpoint
             folder.replace(aside(folder, "former"))
         elif step not in with_state and (folder / OPTIMIZER).exists():
-            content = manifest.read(folder, "checkpoint")
             content["files"].pop(OPTIMIZER, None)
             manifest.rewrite(folder, content)
             (folder / OPTIMIZER).unlink()
     remove_leftovers(run.checkpoints)
 
 
-def newest(run: RunDirectory, note: Note) -> Checkpoint | None:
+def newest(own: RunIdentity, note: Note) -> Checkpoint | None:
     """Reads the newest valid checkpoint; returns None if there is no checkpoint at all.
 
     Args:
@@ -121,21 +128,21 @@ def newest(run: RunDirectory, note: Note) -> Checkpoint | None:
             Resuming from an older one would lose work.
     """
     problems: list[str] = []
-    for _, folder in run.by_step():
+    for _, folder in own.directory.by_step():
         with skipping(problems.append):
-            return _read(folder)
+            return _read(own, folder)
         note(f"Skipping a checkpoint. {problems[-1]}")
     if problems:
         raise NoModelError(problems[0])
     return None
 
 
-def _read(folder: Path) -> Checkpoint:
+def _read(own: RunIdentity, folder: Path) -> Checkpoint:
     """Reads a checkpoint to resume from; raises InputError if that is impossible."""
     content = manifest.read(folder, "checkpoint")
     if OPTIMIZER not in content["files"]:
         raise InputError(f"{folder} has no optimizer state. Resume from a newer checkpoint.")
-    opened = open_in_run(folder, content, with_optimizer=True)
+    opened = open_in_run(own, folder, content, with_optimizer=True)
     assert opened.optimizer is not None
     try:
         state = read_state(folder / STATE, content.get(_STATE_SINCE))
@@ -145,44 +152,35 @@ def _read(folder: Path) -> Checkpoint:
 
 
 def sound_checkpoints(
-    run: RunDirectory,
+    own: RunIdentity,
     at_most: int,
     note: Note,
     every: int = 1,
     last: int | None = None,
-) -> list[tuple[int, Path]]:
-    """Returns the newest valid scheduled checkpoints with their steps, newest first.
+) -> list[OpenedModel]:
+    """Opens the newest valid scheduled checkpoints, newest first.
 
     Args:
         note: Called with each checkpoint that is skipped, and why.
         every: see `scheduled`; 1 selects all checkpoints.
         last: see `scheduled`; None selects the newest step.
     """
-    steps = [step for step, _ in run.by_step()]
-    found: list[tuple[int, Path]] = []
+    steps = [step for step, _ in own.directory.by_step()]
+    found: list[OpenedModel] = []
     common: dict[str, str] = {}  # hashes of the data and tokenizer of all
     for step in scheduled(steps, every, max(steps, default=0) if last is None else last):
         if len(found) == at_most:
             break
-        folder = run.checkpoint(step)
+        folder = own.directory.checkpoint(step)
         with skipping(lambda problem: note(f"Skipping a checkpoint. {problem}")):
             content = manifest.read(folder, "checkpoint")
-            open_in_run(folder, content)
+            opened = open_in_run(own, folder, content)
             hashes = {key: content[key] for key in HASHES}
             if hashes != (common or hashes):
                 raise InputError(
                     f"{folder} was trained on other data than the checkpoint of step "
-                    f"{found[0][0]}. Move it elsewhere."
+                    f"{found[0].step}. Move it elsewhere."
                 )
             common = hashes
-            found.append((step, folder))
+            found.append(opened)
     return found
-
-
-def _is_own(run: RunDirectory, folder: Path) -> bool:
-    try:
-        manifest.read(folder, "checkpoint")
-        run.refuse_foreign(folder)
-    except InputError:
-        return False
-    return True

@@ -22,15 +22,8 @@ from nmt.data.shortlist import Shortlist
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import InputError, LastingError, NoModelError, Note, of_system
 from nmt.model.transformer import Transformer
-from nmt.runs.run_directory import RunDirectory
-from nmt.runs.tensor_files import (
-    read_shapes,
-    read_tensors,
-    refuse_unfit,
-    refuse_unfit_states,
-    shapes_of,
-    write_tensors,
-)
+from nmt.runs.run_directory import RunDirectory, RunIdentity
+from nmt.runs.tensor_files import read_tensors, shapes_of, write_tensors
 from nmt.storage import manifest
 from nmt.storage.atomic import new_directory
 from nmt.storage.names import (
@@ -63,18 +56,32 @@ class LoadedModel:
 
 
 @dataclass(frozen=True)
-class OpenedModel:
+class FoundModel:
+    """The directory of a model or checkpoint, with its manifest and configuration."""
+
+    directory: Path
+    manifest: dict[str, Any]
+    config: Config
+
+    @property
+    def step(self) -> int:
+        """Returns the number of optimizer steps."""
+        return int(self.manifest["step"])
+
+
+@dataclass(frozen=True)
+class OpenedModel(FoundModel):
     """A model or checkpoint whose files match its manifest and each other."""
 
-    config: Config
     tokenizer: Tokenizer
     transformer: Transformer  # on the meta device
-    weights: dict[str, Tensor]  # finite, in fp32
-    optimizer: dict[str, Tensor] | None = None  # finite, in fp32; if requested
+    shortlist: Shortlist | None  # if its data has one
+    weights: dict[str, Tensor]  # finite, in fp32, memory-mapped
+    optimizer: dict[str, Tensor] | None = None  # finite, in fp32, memory-mapped; if requested
 
 
-def find_model(path: Path, note: Note = lambda text: None) -> tuple[Path, str]:
-    """Returns the directory of a model or checkpoint, and its kind, "model" or "checkpoint".
+def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
+    """Finds a model or checkpoint.
 
     If `path` is a run directory, this is its `model/` or its newest valid checkpoint, whichever has
     more steps; `model/` if equal.
@@ -87,14 +94,11 @@ def find_model(path: Path, note: Note = lambda text: None) -> tuple[Path, str]:
         NoModelError: `path` has no valid model (status 3).
     """
 
-    def found(folder: Path, content: dict[str, Any]) -> tuple[Path, str]:
-        if folder == path:
-            manifest.verify(folder, content, (CONFIG, TOKENIZER))
-        else:
-            open_in_run(folder, content)
-        return folder, content["kind"]
+    def found(folder: Path, content: dict[str, Any]) -> FoundModel:
+        manifest.verify(folder, content, (CONFIG, TOKENIZER))
+        return FoundModel(folder, content, _read_config(folder))
 
-    return _first_sound(path, note, found)
+    return _first_sound(path, note, found, open_in_run)
 
 
 def load_model(path: Path, *, device: torch.device, note: Note = lambda text: None) -> LoadedModel:
@@ -108,25 +112,24 @@ def load_model(path: Path, *, device: torch.device, note: Note = lambda text: No
         NoModelError: a file is missing or damaged, or files do not belong together (status 3).
     """
 
-    def loaded(folder: Path, content: dict[str, Any]) -> LoadedModel:
-        opened = (open_model if folder == path else open_in_run)(folder, content)
-        opened.transformer.load_state_dict(opened.weights, assign=True)
-        tokenizer, shortlist = opened.tokenizer, None
-        # not that of the manifest, which training rewrites when it drops the optimizer's state
-        used = [content["files"].get(name) for name in (CONFIG, TOKENIZER, WEIGHTS, SHORTLIST)]
-        sha256 = manifest.value_hash([used, content["target_symbols"]])
-        if SHORTLIST in content["files"]:
-            shortlist = Shortlist.load(folder / SHORTLIST, tokenizer.vocabulary_size)
-        return LoadedModel(
-            opened.config, tokenizer, opened.transformer.to(device).eval(), content["step"],
-            folder, sha256, content["target_symbols"], shortlist,
-        )  # fmt: skip
-
-    return _first_sound(path, note, loaded)
+    opened = _first_sound(path, note, open_model, open_in_run)
+    opened.transformer.load_state_dict(opened.weights, assign=True)
+    files, symbols = opened.manifest["files"], opened.manifest["target_symbols"]
+    # not the hash of the manifest, which training rewrites when it drops the optimizer's state
+    used = [files.get(name) for name in (CONFIG, TOKENIZER, WEIGHTS, SHORTLIST)]
+    return LoadedModel(
+        opened.config, opened.tokenizer, opened.transformer.to(device).eval(), opened.step,
+        opened.directory, manifest.value_hash([used, symbols]), symbols, opened.shortlist,
+    )  # fmt: skip
 
 
-def _first_sound(path: Path, note: Note, use: Callable[[Path, dict[str, Any]], T]) -> T:
-    """Returns `use(directory, manifest)` for the directory of a model, see `find_model`."""
+def _first_sound(
+    path: Path,
+    note: Note,
+    use: Callable[[Path, dict[str, Any]], T],
+    use_in_run: Callable[[RunIdentity, Path, dict[str, Any]], T],
+) -> T:
+    """Returns `use(path, manifest)`, or `use_in_run` for a directory in a run, see `find_model`."""
     if not path.is_dir():
         raise InputError(f"There is no model directory {path}. Specify a model, checkpoint or run.")
     run = RunDirectory(path)
@@ -137,13 +140,13 @@ def _first_sound(path: Path, note: Note, use: Callable[[Path, dict[str, Any]], T
         raise NoModelError(
             f"{path} is not a model, checkpoint or run: it has no {manifest.NAME}. Choose another."
         )
-    return _newest_sound(run, note, use)
+    return _newest_sound(run, note, use_in_run)
 
 
 def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
     """Returns `use` of a model or checkpoint; repeats it if a trainer replaced the directory."""
     while True:
-        content = manifest.read(folder, _kind_of(folder))
+        content = read_manifest(folder)
         try:
             return use(folder, content)
         except (InputError, FileNotFoundError):
@@ -151,7 +154,9 @@ def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
                 raise
 
 
-def _newest_sound(run: RunDirectory, note: Note, use: Callable[[Path, dict[str, Any]], T]) -> T:
+def _newest_sound(
+    run: RunDirectory, note: Note, use: Callable[[RunIdentity, Path, dict[str, Any]], T]
+) -> T:
     """Returns `use` of the newest model or checkpoint of a run for which it succeeds.
 
     If a trainer removed or replaced a directory meanwhile, there is a newer one, so all are tried
@@ -159,14 +164,15 @@ def _newest_sound(run: RunDirectory, note: Note, use: Callable[[Path, dict[str, 
     """
     while True:
         problems: list[str] = []
-        folders, candidates = run.models(), list[tuple[dict[str, Any], Path]]()
+        own, folders = run.identity(), run.models()
+        candidates: list[tuple[dict[str, Any], Path]] = []
         for folder in folders:
             kind = "model" if folder.name == MODEL else "checkpoint"
             with skipping(problems.append):
                 candidates.append((manifest.read(folder, kind), folder))
         for content, folder in sorted(candidates, key=_newest_last, reverse=True):
             with skipping(problems.append):
-                result = use(folder, content)
+                result = use(own, folder, content)
                 for problem in problems:
                     note(f"Skipping a model or checkpoint. {problem}")
                 note(f"Using {folder}.")
@@ -180,8 +186,9 @@ def _newest_sound(run: RunDirectory, note: Note, use: Callable[[Path, dict[str, 
             raise NoModelError(problems[0])
 
 
-def _kind_of(folder: Path) -> str:
-    return "checkpoint" if (folder / STATE).exists() else "model"
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Returns the manifest of a model or checkpoint; raises as `manifest.read`."""
+    return manifest.read(folder, "checkpoint" if (folder / STATE).exists() else "model")
 
 
 def refuse_exported(path: Path) -> None:
@@ -215,7 +222,7 @@ def skipping(note: Note) -> Iterator[None]:
 
 
 def open_in_run(
-    folder: Path, content: dict[str, Any], *, with_optimizer: bool = False
+    own: RunIdentity, folder: Path, content: dict[str, Any], *, with_optimizer: bool = False
 ) -> OpenedModel:
     """Opens a model or checkpoint of a run, see `open_model`.
 
@@ -226,10 +233,10 @@ def open_in_run(
     """
     try:
         opened = open_model(folder, content, with_optimizer=with_optimizer)
-        run = RunDirectory.around(folder)
-        if content["kind"] == "checkpoint" and folder != run.checkpoint(step := content["step"]):
+        step, is_checkpoint = content["step"], content["kind"] == "checkpoint"
+        if is_checkpoint and folder != own.directory.checkpoint(step):
             raise NoModelError(f"{folder} is a checkpoint of step {step}. Rename it to that step.")
-        run.refuse_foreign(folder)
+        own.refuse_foreign(folder, content)
         return opened
     except OSError as error:  # for example, a trainer has removed a file meanwhile
         raise of_system(error) from None
@@ -252,7 +259,7 @@ def open_model(
         {OPTIMIZER, STATE} if with_optimizer else set()
     )
     manifest.verify(folder, content, (CONFIG, TOKENIZER, WEIGHTS, *others))
-    config, tokenizer = read_config(folder), Tokenizer.load(folder / TOKENIZER)
+    config, tokenizer = _read_config(folder), Tokenizer.load(folder / TOKENIZER)
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise NoModelError(
             f"{folder / TOKENIZER} is the tokenizer of another model: its sha256 is "
@@ -266,19 +273,21 @@ def open_model(
         )
     with torch.device("meta"):
         transformer = new_transformer(config)
-    shapes = shapes_of(transformer.state_dict())
-    refuse_unfit(shapes, read_shapes(folder / WEIGHTS), folder / WEIGHTS)
+    shapes, shortlist = shapes_of(transformer.state_dict()), None
+    weights, optimizer = read_tensors(folder / WEIGHTS, shapes), None
     if with_optimizer:
-        refuse_unfit_states(shapes, folder / OPTIMIZER)
-    weights = read_tensors(folder / WEIGHTS)
-    optimizer = read_tensors(folder / OPTIMIZER) if with_optimizer else None
-    return OpenedModel(config, tokenizer, transformer, weights, optimizer)
+        optimizer = read_tensors(folder / OPTIMIZER, shapes, are_states=True)
+    if SHORTLIST in content["files"]:
+        shortlist = Shortlist.load(folder / SHORTLIST, tokenizer.vocabulary_size)
+    return OpenedModel(
+        folder, content, config, tokenizer, transformer, shortlist, weights, optimizer
+    )
 
 
 def tokenizer_to_fine_tune(config: Config) -> Path | None:
     """Returns the tokenizer's file of the model that `training.initialize_from` names, if any."""
     origin = config.training.initialize_from
-    return find_model(Path(origin))[0] / TOKENIZER if origin else None
+    return find_model(Path(origin)).directory / TOKENIZER if origin else None
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
@@ -299,7 +308,7 @@ def new_transformer(config: Config) -> Transformer:
     return Transformer(config.model, config.tokenizer.vocabulary_size, config.data.max_length)
 
 
-def read_config(folder: Path) -> Config:
+def _read_config(folder: Path) -> Config:
     """Reads the configuration of a model directory; raises NoModelError if it is not valid."""
     try:
         return configuration.load_resolved(folder / CONFIG)

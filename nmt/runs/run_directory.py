@@ -1,9 +1,11 @@
 """The run directory: its layout, which files belong to it, and which settings may change."""
 
+import hashlib
 import os
 import re
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -160,51 +162,14 @@ class RunDirectory:
         for folder in (self.path, self.checkpoints, *(folder for _, folder in self.by_step())):
             atomic.remove_leftovers(folder)
 
-    def refuse_foreign(self, folder: Path) -> None:
-        """Raises NoModelError if a checkpoint or model was trained on other data or settings.
-
-        Settings in `MAY_CHANGE` may differ. If the run's own settings are missing or cannot be
-        read, settings are not compared.
-        """
-        self.data_of(folder)
-        path = folder / names.CONFIG
-        try:
-            both = [small_file(file, _MAX_CONFIG_BYTES) for file in (self.config, path)]
-            if both[0] == both[1]:
-                return
-            own = self.settings()
-        except (InputError, OSError):
-            return
-        found = configuration.differences(configuration.load_resolved(path), own)
-        for key in sorted(found.keys() - MAY_CHANGE - _PLACES):
-            its, ours = map(configuration.inline, found[key])
-            raise NoModelError(
-                f"{folder} belongs to another run: {key} is {its}, but {ours} in "
-                "this run. Move the folder."
-            )
-
-    def data_of(self, folder: Path) -> dict[str, Any] | None:
-        """Returns the manifest of the data that the run was trained on; None if it has none.
-
-        Args:
-            folder: a model or checkpoint in the run.
-
-        Raises:
-            NoModelError: `folder` was made from different data than the run, or its manifest is
-                damaged.
-        """
-        try:
-            own = manifest.read(self.path, "data", names.DATA_MANIFEST)
-        except InputError:
-            return None
-        kind = "checkpoint" if (folder / names.STATE).exists() else "model"
-        found, recorded = manifest.read(folder, kind)["data_sha256"], own["data_sha256"]
-        if found != recorded:
-            raise NoModelError(
-                f"{folder} was trained on other data (sha256 {found}, but {recorded} in "
-                f"{names.DATA_MANIFEST}). Move the folder, or restore {self.data_manifest}."
-            )
-        return own
+    def identity(self) -> "RunIdentity":
+        """Reads what the run's models and checkpoints are compared with."""
+        settings, data = b"", None
+        with suppress(InputError, OSError):
+            settings = small_file(self.config, _MAX_CONFIG_BYTES)
+        with suppress(InputError):
+            data = manifest.read(self.path, "data", names.DATA_MANIFEST)
+        return RunIdentity(self, settings, data)
 
     def refuse_what_is_not_ours(self) -> None:
         """Raises InputError if the run would overwrite files that nmt did not make."""
@@ -251,3 +216,61 @@ class RunDirectory:
     def record(self, config: Config) -> None:
         """Writes the settings with which the run continues."""
         atomic.write_if_changed(self.config, config.to_yaml().encode())
+
+
+@dataclass(frozen=True)
+class RunIdentity:
+    """The settings and the data of a run, which its models and checkpoints share."""
+
+    directory: RunDirectory
+    settings: bytes  # the content of config.yaml; empty if it cannot be read
+    data: dict[str, Any] | None  # the manifest of the prepared data; None if it cannot be read
+
+    def refuse_foreign(self, folder: Path, content: dict[str, Any]) -> None:
+        """Raises NoModelError if a checkpoint or model was trained on other data or settings.
+
+        Settings in `MAY_CHANGE` may differ. If the run's own settings are missing or damaged,
+        settings are not compared.
+
+        Args:
+            content: the manifest in `folder`.
+        """
+        self.data_of(folder, content)
+        recorded = content["files"].get(names.CONFIG, {}).get("sha256")
+        if recorded == hashlib.sha256(self.settings).hexdigest():
+            return
+        if self._config is None:
+            return
+        its_config = configuration.load_resolved(folder / names.CONFIG)
+        found = configuration.differences(its_config, self._config)
+        for key in sorted(found.keys() - MAY_CHANGE - _PLACES):
+            its, ours = map(configuration.inline, found[key])
+            raise NoModelError(
+                f"{folder} belongs to another run: {key} is {its}, but {ours} in this run. Move "
+                "the folder."
+            )
+
+    @cached_property
+    def _config(self) -> Config | None:
+        with suppress(InputError, OSError):
+            return self.directory.settings()
+        return None
+
+    def data_of(self, folder: Path, content: dict[str, Any]) -> dict[str, Any] | None:
+        """Returns the manifest of the data of a checkpoint or model in the run, if it has one.
+
+        Args:
+            content: the manifest in `folder`.
+
+        Raises:
+            NoModelError: the checkpoint or model was trained on other data than the run.
+        """
+        found = content["data_sha256"]
+        recorded = self.data["data_sha256"] if self.data else found
+        if found != recorded:
+            raise NoModelError(
+                f"{folder} was trained on other data (sha256 {found}, but {recorded} in "
+                f"{names.DATA_MANIFEST}). Move the folder, or restore "
+                f"{self.directory.data_manifest}."
+            )
+        return self.data

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from nmt.errors import NoModelError, StorageError
@@ -33,42 +33,17 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path) -> None:
             )
 
 
-def refuse_unfit_states(weights: Shapes, file: Path) -> None:
-    """Raises NoModelError unless a file has each state `STATE.PARAMETER` for all parameters.
-
-    With tensors of other shapes, fused optimizers would write out of bounds.
+def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dict[str, Tensor]:
+    """Reads all tensors, memory-mapped, after checking the header.
 
     Args:
-        weights: names and shapes of the parameters.
-    """
-    found = read_shapes(file)
-    states = {name.partition(".")[0] for name in found}
-    expected = {f"{state}.{key}": shape for key, shape in weights.items() for state in states}
-    refuse_unfit(expected, found, file)
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Reads all tensors, memory-mapped.
+        shapes: names and shapes of the parameters.
+        are_states: the file has optimizer states `STATE.PARAMETER`, each of all parameters; with
+            other shapes, fused optimizers would write out of bounds.
 
     Raises:
-        NoModelError: the file is damaged, or has types other than fp32 or non-finite values.
-    """
-    read_shapes(path)
-    tensors = load_file(path)
-    for name, tensor in tensors.items():
-        if not tensor.isfinite().all():
-            raise NoModelError(
-                f"{path} is damaged: {name} has values that are not finite. "
-                "Restore the file from a copy."
-            )
-    return tensors
-
-
-def read_shapes(path: Path) -> Shapes:
-    """Reads the tensors' shapes from the header, which is checked.
-
-    Raises:
-        NoModelError: the header is damaged, or has types other than fp32.
+        NoModelError: the file is damaged, has other names or shapes, types other than fp32, or
+            values that are not finite.
     """
     with path.open("rb") as file:
         header_bytes = int.from_bytes(file.read(8), "little")
@@ -77,14 +52,26 @@ def read_shapes(path: Path) -> Shapes:
             raise ValueError(f"a header of {header_bytes} bytes")
         with safe_open(path, framework="pt") as content:
             slices = {key: content.get_slice(key) for key in content.keys()}  # noqa: SIM118
-        other = {part.get_dtype() for part in slices.values()} - {"F32"}
-        if other:
-            raise ValueError(f"tensors of type {', '.join(sorted(other))} instead of F32")
-        return {key: tuple(part.get_shape()) for key, part in slices.items()}
+            other = {part.get_dtype() for part in slices.values()} - {"F32"}
+            if other:
+                raise ValueError(f"tensors of type {', '.join(sorted(other))} instead of F32")
+            if are_states:
+                states = {key.partition(".")[0] for key in slices}
+                shapes = {f"{state}.{key}": shapes[key] for key in shapes for state in states}
+            found = {key: tuple(part.get_shape()) for key, part in slices.items()}
+            refuse_unfit(shapes, found, path)
+            tensors = {key: content.get_tensor(key) for key in slices}
     except (SafetensorError, ValueError, OverflowError) as error:
         raise NoModelError(
             f"{path} is not a valid safetensors file ({error}). Restore it from a copy."
         ) from None
+    for name, tensor in tensors.items():
+        if not tensor.isfinite().all():
+            raise NoModelError(
+                f"{path} is damaged: {name} has values that are not finite. "
+                "Restore the file from a copy."
+            )
+    return tensors
 
 
 def write_tensors(

@@ -5,7 +5,6 @@ from typing import Any
 
 from nmt.errors import InputError, NoModelError
 from nmt.serving.inside import sees_inside
-from nmt.storage import manifest
 from nmt.storage.opening import small_file
 
 JSON = dict[str, Any]
@@ -52,16 +51,16 @@ def about(translator: Any) -> JSON:
 def _of_run(translator: Any) -> JSON:
     """Returns the facts in the run of a model; leaves out missing and damaged files."""
     from nmt.data import kept_test_set  # imports pyarrow
+    from nmt.runs.model_directory import read_manifest
     from nmt.runs.run_directory import RunDirectory
     from nmt.serving.examples import first_sight  # imports torch
 
     folder, config = translator.directory, translator.config
     run = RunDirectory.around(folder.resolve())
-    kind = "checkpoint" if (folder / "state.json").exists() else "model"
-    content = _tried(lambda: manifest.read(folder, kind)) or {}
+    content = _tried(lambda: read_manifest(folder)) or {}
     if not run.is_run:
         return {"name": folder.resolve().name, "bleu": _validated(content)}
-    data = _tried(lambda: run.data_of(folder))
+    data = _tried(lambda: run.identity().data_of(folder, content)) if content else None
     texts = _tried(lambda: kept_test_set.read(run.test_set, config.data, data))
     chosen = _kept(run.examples, content)
     return {

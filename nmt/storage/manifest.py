@@ -38,33 +38,46 @@ def value_hash(value: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def write(folder: Path, kind: str, facts: dict[str, Any]) -> dict[str, Any]:
+def write(
+    folder: Path, kind: str, facts: dict[str, Any], files: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Writes the manifest of all files in `folder` and below; call it after writing them.
 
     Args:
         kind: "data", "checkpoint", "model", ...: see `manifest_form`.
         facts: further keys of the manifest.
+        files: what `sizes_and_hashes` has returned; None: it is called.
     """
+    files = sizes_and_hashes(folder) if files is None else files
+    return rewrite(folder, {"format_version": FORMAT_VERSION, "kind": kind, "files": files} | facts)
+
+
+def sizes_and_hashes(folder: Path) -> dict[str, Any]:
+    """Returns the size and the SHA-256 of all files in `folder` and below, by name."""
     names = sorted(
         str(path.relative_to(folder))
         for path in below(folder)
         if path.is_file() and path.name != NAME and not path.name.startswith(".")
     )
-    files = {
+    return {
         name: {"size": (folder / name).stat().st_size, "sha256": file_hash(folder / name)}
         for name in names
     }
-    return rewrite(folder, {"format_version": FORMAT_VERSION, "kind": kind, "files": files} | facts)
 
 
 def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
     """Writes `content` as the manifest, with the hash of its own canonical JSON, and returns it."""
     content = {key: value for key, value in content.items() if key != "sha256"}
     content["sha256"] = value_hash(content)
+    write_file(folder / NAME, file_of(content))
+    return content
+
+
+def file_of(content: dict[str, Any]) -> bytes:
+    """Returns the file of a manifest."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     # JSON has an escape for a lone surrogate, which a fact from elsewhere may contain
-    write_file(folder / NAME, text.encode(errors="backslashreplace"))
-    return content
+    return text.encode(errors="backslashreplace")
 
 
 def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:

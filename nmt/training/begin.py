@@ -25,7 +25,7 @@ from nmt.runs.model_directory import (
     new_transformer,
     tokenizer_to_fine_tune,
 )
-from nmt.runs.run_directory import RunDirectory
+from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.runs.state import Best, FastPath, State
 from nmt.runs.tensor_files import refuse_unfit, shapes_of
 from nmt.storage import atomic, manifest
@@ -40,7 +40,7 @@ class Run:
     """The parts of a run that do not change during training."""
 
     config: Config
-    directory: RunDirectory
+    identity: RunIdentity
     ranks: Ranks
     tokenizer: Tokenizer
     training: list[Shard]
@@ -50,6 +50,11 @@ class Run:
         str, bytes
     ]  # tokenizer and, if configured, shortlist; written to each checkpoint and model
     facts: dict[str, Any]  # keys of each manifest: hashes of tokenizer and data, `target_symbols`
+
+    @property
+    def directory(self) -> RunDirectory:
+        """Returns the run's directory."""
+        return self.identity.directory
 
     @property
     def target_symbols(self) -> list[str]:
@@ -111,13 +116,9 @@ def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
         NoModelError: the run was trained on other data, or its data is damaged.
     """
     directory = RunDirectory(Path(config.training.run_directory))
-    if not PreparedData.is_in(Path(config.data.directory)):
-        raise InputError(
-            f'No prepared data in {config.data.directory}. Run "nmt prepare" before torchrun.'
-        )
-    data = PreparedData.of(config)
+    data = PreparedData.of(config, 'Run "nmt prepare" before torchrun.')
     tokenizer = data.tokenizer()
-    hashes = {"tokenizer_sha256": tokenizer.sha256, "data_sha256": data.manifest["data_sha256"]}
+    hashes = {key: data.manifest[key] for key in checkpoints.HASHES}
     files = model_files(tokenizer.model, data.shortlist_file())
     if ranks.is_main:
         directory.refuse_what_is_not_ours()
@@ -125,7 +126,7 @@ def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
         _refuse_other_data(directory, hashes)
         data.mark_used(directory.path)
         directory.set_up(config, tokenizer.model)
-        atomic.write_if_changed(directory.data_manifest, data.manifest_file)
+        atomic.write_if_changed(directory.data_manifest, manifest.file_of(data.manifest))
         kept_test_set.keep(data, directory.test_set, config.data)
     verified: set[Path] = set()
 
@@ -138,8 +139,9 @@ def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
     for shard in validation:
         data.verify(shard)
     _refuse_different(ranks, hashes, f"data in {config.data.directory}")
+    identity = RunIdentity(directory, config.to_yaml().encode(), data.manifest)
     return Run(
-        config, directory, ranks, tokenizer, data.shards("train"), validation, verify, files,
+        config, identity, ranks, tokenizer, data.shards("train"), validation, verify, files,
         hashes | {"target_symbols": data.manifest["target_symbols"]},
     )  # fmt: skip
 
@@ -166,7 +168,7 @@ def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
         InputError: ranks have different checkpoints.
         NoModelError: there are checkpoints, but none is valid.
     """
-    start = checkpoints.newest(run.directory, note)
+    start = checkpoints.newest(run.identity, note)
     step = start.step if start else 0
     _refuse_different(run.ranks, step, f"checkpoints in {run.directory}")
     return start

@@ -1,6 +1,5 @@
 """Writes the finished model of a run: the mean of the last checkpoints, or the best one alone."""
 
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -8,7 +7,7 @@ from torch import Tensor
 from nmt.errors import NoModelError
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.average import mean_weights, write_finished
-from nmt.runs.model_directory import new_transformer
+from nmt.runs.model_directory import OpenedModel, new_transformer
 from nmt.runs.state import NAMES, Best
 from nmt.training.begin import Training
 from nmt.training.distributed import StopRequest
@@ -34,7 +33,7 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
     weights, facts = _finished(training, log, stop, step)
     if not run.ranks.is_main:
         return
-    write_finished(run.directory, run.config, run.files, weights, run.facts | facts, log.note)
+    write_finished(run.identity, run.config, run.files, weights, run.facts | facts, log.note)
     log.model(run.config, facts | {"ended_by": end})
     steps = ", ".join(map(str, facts["averaged_steps"]))
     bleu = f", with validation BLEU {facts['validation']['bleu']:.2f}" if run.validation else ""
@@ -51,7 +50,7 @@ def _finished(
     settings = run.config.training
     by, wanted = settings.best_by, settings.average_last
     sound = checkpoints.sound_checkpoints(
-        run.directory, wanted, log.note, settings.checkpoint_every, step
+        run.identity, wanted, log.note, settings.checkpoint_every, step
     )
     if not sound:
         raise NoModelError(
@@ -61,14 +60,15 @@ def _finished(
     weights, result = _averaged(training, sound, stop, step)
     if result and settings.finished_model == "better" and best.beats(result.facts, by):
         alone = checkpoints.sound_checkpoints(
-            run.directory, 1, log.note, settings.max_steps + 1, best.step
+            run.identity, 1, log.note, settings.max_steps + 1, best.step
         )
         if alone:
             mean = f"{NAMES[by]} {result.facts[by]:.3f}"
             log.note(f"The checkpoint of step {best.step} is better than the mean ({mean}).")
             sound, warnings, best = alone, [], Best()
             weights, result = _averaged(training, sound, stop, step)
-    facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(step for step, _ in sound)}
+    averaged = sorted(checkpoint.step for checkpoint in sound)
+    facts: dict[str, Any] = {"step": step, "averaged_steps": averaged}
     if result:
         facts["validation"] = result.facts
         warnings += shortcomings(result.facts, best, by, run.directory)
@@ -76,11 +76,11 @@ def _finished(
 
 
 def _averaged(
-    training: Training, sound: list[tuple[int, Path]], stop: StopRequest, step: int
+    training: Training, sound: list[OpenedModel], stop: StopRequest, step: int
 ) -> tuple[dict[str, Tensor], Validation | None]:
     """Returns the mean of checkpoints' weights and, if there is a validation set, its scores."""
     run = training.run
-    weights = mean_weights([folder for _, folder in sound])
+    weights = mean_weights(sound)
     if not run.validation:
         return weights, None
     transformer = new_transformer(run.config)

@@ -90,7 +90,7 @@ class CheckpointWriter:
         run, state, settings = self._run, checkpoint.state, self._run.config.training
         checkpoints.save(run.directory, checkpoint, run.config, run.files, run.facts)
         every, keep = settings.checkpoint_every, settings.keep_checkpoints
-        checkpoints.rotate(run.directory, state.step, every, keep, state.best.step)
+        checkpoints.rotate(run.identity, state.step, every, keep, state.best.step)
 
 
 def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:

@@ -73,7 +73,7 @@ def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
     """
     step, max_steps = start.step, run.config.training.max_steps
     end = end_of(run.config, start.state)
-    if end and finished_step(run.directory) == step:
+    if end and finished_step(run.identity) == step:
         note(
             f"Nothing to do: {run.directory} is finished at step {step} by training.{end}. "
             "Raise it to train on."

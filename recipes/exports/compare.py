@@ -23,7 +23,7 @@ from nmt.errors import InputError
 from nmt.evaluation.bleu import score
 from nmt.evaluation.test_sets import own
 from nmt.export.export import export
-from nmt.runs.model_directory import find_model, read_config
+from nmt.runs.model_directory import find_model
 from nmt.storage.atomic import write_file
 
 EXPORTS = {
@@ -45,9 +45,8 @@ SYSTEMS = {  # program, model and number type
 def main(argv: Sequence[str] | None = None) -> None:
     """Compares the systems on the run that `argv` names."""
     words = _arguments(argv)
-    model = find_model(words.run)[0]
-    config = read_config(model)
-    tests = own(model, config)
+    model = find_model(words.run)
+    tests = own(model)
     sources, references = tests.sources or [], tests.references[0]
     words.output.mkdir(parents=True, exist_ok=True)
     wanted = {SYSTEMS[name][1] for name in words.systems}
@@ -59,9 +58,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     seconds: dict[str, list[float]] = {name: [] for name in words.systems}
     for number in range(words.rounds):
         for name in words.systems:
-            seconds[name].append(_round(words, name, source, config.decoding))
+            seconds[name].append(_round(words, name, source, model.config.decoding))
             say(f"Round {number + 1}: {name} took {seconds[name][-1]:.2f} s.")
-    found = {name: _result(words.output, name, each, references, config.data.target_language)
+    found = {name: _result(words.output, name, each, references, model.config.data.target_language)
              for name, each in seconds.items()}  # fmt: skip
     facts = {"sentences": len(sources), "beam": words.beam, "batch": words.batch,
              "threads": words.threads, "results": found}  # fmt: skip

@@ -28,13 +28,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("run", type=Path, help="a run with a finished model")
     run = RunDirectory(parser.parse_args(argv).run)
     translator = Translator.load(run.model)
-    texts = kept_test_set.read(run.test_set, translator.config.data, run.data_of(run.model))
+    content = manifest.read(run.model, "model")
+    data = run.identity().data_of(run.model, content)
+    texts = kept_test_set.read(run.test_set, translator.config.data, data)
     if not texts:
         raise InputError(f"The run {run} has no test set. Choose a run with data.test.")
     chosen = examples(translator, texts[0][:_SENTENCES])
     for each in chosen["examples"]:
         print(f"{each['kind']:>10}  {each['text']}")
-    facts = {"model_sha256": manifest.read(run.model, "model")["sha256"]}
+    facts = {"model_sha256": content["sha256"]}
     run.examples.parent.mkdir(exist_ok=True)
     write_file(run.examples, json.dumps(facts | chosen, ensure_ascii=False, indent=1) + "\n")
 

@@ -19,7 +19,7 @@ import sacrebleu
 import nmt
 from nmt.config import Decoding
 from nmt.errors import InputError
-from nmt.runs.model_directory import find_model, read_config
+from nmt.runs.model_directory import FoundModel, find_model
 from recipes.speed.clock import Clock
 from recipes.speed.install import ROOT
 
@@ -41,12 +41,16 @@ class Run:
     peer_version: str = "CTranslate2"
 
     @cached_property
-    def model(self) -> Path:
-        return find_model(self.path)[0]
+    def _found(self) -> FoundModel:
+        return find_model(self.path)
 
-    @cached_property
+    @property
+    def model(self) -> Path:
+        return self._found.directory
+
+    @property
     def decoding(self) -> Decoding:
-        return read_config(self.model).decoding
+        return self._found.config.decoding
 
     @cached_property
     def lines(self) -> list[str]:

@@ -156,10 +156,10 @@ def train(arguments: Sequence[str], run: Path, minutes: float) -> None:
 
     status = _run(arguments, run, 60 * minutes)
     if status and _seconds(run) >= 60 * minutes:
-        checkpoints = sound_checkpoints(RunDirectory(run), 1, say)
+        checkpoints = sound_checkpoints(RunDirectory(run).identity(), 1, say)
         if not checkpoints:
             raise InputError(f"{run} took no step within {minutes:g} minutes. Raise --minutes.")
-        status = _run([*arguments, f"training.max_steps={checkpoints[0][0]}"], run, math.inf)
+        status = _run([*arguments, f"training.max_steps={checkpoints[0].step}"], run, math.inf)
     if status:
         raise InputError(f"nmt train failed with status {status} in {run}. See its message above.")
 

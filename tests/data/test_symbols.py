@@ -19,7 +19,7 @@ from nmt.decoding.constraints import Without
 from nmt.decoding.options import SearchOptions
 from nmt.errors import InputError
 from nmt.evaluation.test_sets import own
-from nmt.runs.model_directory import new_transformer
+from nmt.runs.model_directory import FoundModel, new_transformer
 from nmt.storage import manifest
 from nmt.training import validation
 from nmt.training.distributed import Ranks, StopRequest
@@ -104,7 +104,7 @@ def test_what_the_test_set_holds_is_what_a_model_is_given(prepared):
     folder = Path(config.data.directory) / "test_set"
     assert (folder / kept_test_set.SOURCE).read_text() == "<2de> Nobody answers.\n\n"
     demo = config.data.model_copy(update={"test": two_demo_pairs().data.test})
-    found = own(folder.parent, config.model_copy(update={"data": demo}))
+    found = own(FoundModel(folder.parent, {}, config.model_copy(update={"data": demo})))
     assert len(found.sources) == 2 and all(text.startswith("<2de> ") for text in found.sources)
 
 

@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from nmt.cli import main
 from nmt.errors import DeniedError, InputError, NoModelError
 from nmt.runs import checkpoint as checkpoints
 from nmt.runs.average import average, mean_weights
-from nmt.runs.model_directory import find_model, read_tensors
+from nmt.runs.model_directory import find_model
 from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.storage.names import WEIGHTS
@@ -46,7 +47,7 @@ def describe(folder: Path) -> None:
 def resumed_from(run: Path) -> tuple[int, str]:
     """Returns the step from which a run would resume, and the messages."""
     said: list[str] = []
-    found = checkpoints.newest(RunDirectory(run), said.append)
+    found = checkpoints.newest(RunDirectory(run).identity(), said.append)
     assert found
     return found.step, "\n".join(said)
 
@@ -169,7 +170,7 @@ def test_a_checkpoint_that_may_not_be_read_is_not_passed_over(
     monkeypatch.setattr(io, "open", opening)
     monkeypatch.setattr("builtins.open", opening)
     with pytest.raises(DeniedError):
-        checkpoints.newest(RunDirectory(tmp_path), print)
+        checkpoints.newest(RunDirectory(tmp_path).identity(), print)
     if name != checkpoints.STATE:  # not needed for translating
         assert main(["translate", str(tmp_path), "--input", os.devnull]) == 5
         assert capsys.readouterr().err == (
@@ -193,7 +194,7 @@ def test_checkpoints_that_may_not_be_listed_are_told_as_that(
     for name in ("listdir", "scandir"):
         monkeypatch.setattr(os, name, partial(listing, getattr(os, name)))
     with pytest.raises(PermissionError):
-        checkpoints.newest(RunDirectory(tmp_path), print)
+        checkpoints.newest(RunDirectory(tmp_path).identity(), print)
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 5
     assert f"Permission denied: {refused}" in capsys.readouterr().err
 
@@ -202,7 +203,7 @@ def test_r13_a_checkpoint_under_the_name_of_another_step_is_passed_over(save: Sa
     save(1)
     save(2).rename(RunDirectory(tmp_path).checkpoint(3))
     assert resumed_from(tmp_path)[0] == 1
-    assert find_model(tmp_path) == (RunDirectory(tmp_path).checkpoint(1), "checkpoint")
+    assert find_model(tmp_path).directory == RunDirectory(tmp_path).checkpoint(1)
     assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
 
 
@@ -254,8 +255,8 @@ def test_r15_moments_that_are_not_those_of_the_model_are_passed_over(
     assert step == 1 and str(path) in said and "tensor" in said
     shutil.rmtree(RunDirectory(tmp_path).checkpoint(1))
     with pytest.raises(NoModelError, match="tensor"):
-        checkpoints.newest(RunDirectory(tmp_path), print)
-    assert find_model(tmp_path)[0] == path.parent  # its weights are sound
+        checkpoints.newest(RunDirectory(tmp_path).identity(), print)
+    assert find_model(tmp_path).directory == path.parent  # its weights are sound
 
 
 @pytest.mark.parametrize(
@@ -300,7 +301,7 @@ def test_r23_weights_that_no_training_has_are_neither_averaged_nor_translated_wi
     assert main(["average", str(tmp_path), "--last", "2", "--output", str(output)]) == 2
     assert "only 1 checkpoint to average" in capsys.readouterr().err.splitlines()[-1]
     assert average(tmp_path, 1, output, print) == [1]
-    assert find_model(tmp_path)[0] == RunDirectory(tmp_path).checkpoint(1)
+    assert find_model(tmp_path).directory == RunDirectory(tmp_path).checkpoint(1)
     save_file(weights, output / "model.safetensors")
     content = manifest.read(output, "model")
     manifest.write(output, "model", {key: content[key] for key in content if key != "files"})
@@ -314,13 +315,13 @@ def test_r15_a_run_whose_model_has_a_bad_tokenizer_falls_back_to_a_checkpoint(
     run = RunDirectory(tmp_path)
     save(1)
     average(tmp_path, 1, run.model, print)
-    assert find_model(tmp_path) == (run.model, "model")
+    assert find_model(tmp_path).directory == run.model
     content = manifest.read(run.model, "model")
     (run.model / "tokenizer.model").write_bytes(b"none")
     facts = {key: content[key] for key in content if key != "files"}
     facts["tokenizer_sha256"] = manifest.file_hash(run.model / "tokenizer.model")
     manifest.write(run.model, "model", facts)
-    assert find_model(tmp_path) == (run.checkpoint(1), "checkpoint")
+    assert find_model(tmp_path).directory == run.checkpoint(1)
 
 
 def test_a_manifest_with_a_lone_surrogate_can_be_written_again(save: Save):
@@ -365,7 +366,7 @@ def test_a_checkpoint_of_another_run_is_neither_resumed_averaged_nor_removed(
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
     assert f"Using {RunDirectory(tmp_path).checkpoint(8)}" in capsys.readouterr().err
     save(16)
-    checkpoints.rotate(RunDirectory(tmp_path), 16, every=4, keep=1, best=None)
+    checkpoints.rotate(RunDirectory(tmp_path).identity(), 16, every=4, keep=1, best=None)
     run = RunDirectory(tmp_path)
     assert sorted(run.checkpoints.iterdir()) == [foreign, run.checkpoint(16)]
 
@@ -381,7 +382,7 @@ def test_the_first_setting_that_differs_is_named_as_yaml(
     (tmp_path / "config.yaml").write_text(settings(**others).to_yaml())
     run, said = RunDirectory(tmp_path), []
     with pytest.raises(NoModelError, match=r"model.attention_window is null, but 5 here\."):
-        checkpoints.newest(run, said.append)
+        checkpoints.newest(run.identity(), said.append)
     with pytest.raises(InputError) as error:
         run.refuse_changes(settings(training__compile=False), said.append)
     told = "\n".join(error.value.problems)
@@ -424,10 +425,12 @@ def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_p
     assert average(tmp_path, 2, tmp_path / "mean", print) == [4, 8]
 
 
-def test_weights_whose_sum_is_infinite_have_no_mean(save: Save):
-    folders = [save(1), save(2)]
-    for folder in folders:
-        path = folder / WEIGHTS
-        save_file({key: x.fill_(3e38) for key, x in read_tensors(path).items()}, path)
-    with pytest.raises(NoModelError, match=r"of .*step-00000001 .* too large to be averaged"):
-        mean_weights(folders)
+def test_weights_whose_sum_is_infinite_have_no_mean(save: Save, tmp_path: Path):
+    for step in (1, 2):
+        save(step)
+    models = [
+        replace(model, weights={key: torch.full_like(x, 3e38) for key, x in model.weights.items()})
+        for model in checkpoints.sound_checkpoints(RunDirectory(tmp_path).identity(), 2, print)
+    ]
+    with pytest.raises(NoModelError, match=r"of .*step-00000002 .* too large to be averaged"):
+        mean_weights(models)

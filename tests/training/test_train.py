@@ -204,7 +204,7 @@ def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
     left = scored(monkeypatch, 9.0, 8.0, 2.0, 8.0)  # step 6 and its model, step 12 and its model
     run(settings(training__max_steps=6))
     directory, _ = run(settings())
-    resumed = checkpoints.newest(RunDirectory(directory), print)
+    resumed = checkpoints.newest(RunDirectory(directory).identity(), print)
     assert resumed and resumed.step == 12
     best = resumed.state.best.model_dump(exclude={"chrf", "nll"})
     assert best == {"step": 6, "bleu": 9.0, "worse_since": 1, "validated": 12}
@@ -455,3 +455,16 @@ def test_r24_a_broken_newer_checkpoint_never_pushes_out_the_sound_ones(settings,
     assert model == weights  # the mean of the last one
     directory, _ = run(settings(**changes))
     assert fingerprint(directory, 12)[:2] == fingerprint(straight, 12)[:2]
+
+
+def test_the_record_of_the_data_is_read_once(settings, monkeypatch):
+    """However many checkpoints and models are compared with it."""
+    read, names = manifest.read, []
+
+    def listed(folder: Path, kind: str, name: str = manifest.NAME):
+        names.append(name)
+        return read(folder, kind, name)
+
+    monkeypatch.setattr(manifest, "read", listed)
+    run(settings(training__validate_every=12))
+    assert names.count("data.json") == 1

@@ -103,13 +103,14 @@ def test_a_step_that_is_due_is_saved_before_it_is_validated(settings, tmp_path, 
         with pytest.raises(InputError, match="out of memory"):
             run(config)
     directory = RunDirectory(Path(config.training.run_directory))
-    start = checkpoints.newest(directory, print)
+    start = checkpoints.newest(directory.identity(), print)
     assert start and (start.step, start.state.best.validated) == (8, 4)
     run(config)
     assert fingerprint(directory.path, 12) == fingerprint(straight, 12)
     assert losses(directory.path) == losses(straight)
     state, wanted = (
-        checkpoints.newest(each, print).state for each in (directory, RunDirectory(straight))
+        checkpoints.newest(each.identity(), print).state
+        for each in (directory, RunDirectory(straight))
     )
     assert state.best == wanted.best and state.best.validated == 12
     assert validations(directory.path) == [4, 8, 12]
@@ -127,7 +128,7 @@ def test_a_validation_is_known_to_the_checkpoint_before_it(settings, monkeypatch
         at(patch, "optimizer_step", 6, end)
         with pytest.raises(InputError, match="gone"):
             run(config)
-    start = checkpoints.newest(RunDirectory(Path(config.training.run_directory)), print)
+    start = checkpoints.newest(RunDirectory(Path(config.training.run_directory)).identity(), print)
     assert start and (start.step, start.state.best.validated) == (4, 4)
     told = run(config)[1]
     assert not any("validation at step 4" in line for line in told)

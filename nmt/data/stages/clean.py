@@ -16,58 +16,63 @@ from tqdm import tqdm
 from nmt.data import cleaning, shards, workers
 from nmt.data.corpora import describe, read_chunks, with_prefix, without_prefix
 from nmt.data.pair import TextPair
-from nmt.data.stages.job import CorpusEntry, Job, finish, is_finished, load, save
+from nmt.data.stages import job as jobs
+from nmt.data.stages.job import CorpusEntry, FinishedShard, Job, Splits, finish, is_finished
 from nmt.errors import Note
 
 SHARD_PAIRS = 100_000  # pairs read per shard, before any are dropped
 
 
-def clean(job: Job, note: Note) -> None:
-    """Cleans each corpus that is not cleaned yet."""
+def clean(job: Job, note: Note) -> Splits:
+    """Cleans each corpus that is not cleaned yet; returns the shards of text."""
     job.text.mkdir(parents=True, exist_ok=True)
-    for entry in (*job.of("validation"), *job.of("test")):
-        _clean_corpus(job, entry, None, note)
+
+    def cleaned(split: str, held_out: cleaning.HeldOut | None) -> list[FinishedShard]:
+        return [
+            FinishedShard.read(entry, path)
+            for entry in job.of(split)
+            for path in _clean_corpus(job, entry, held_out, note)
+        ]
+
+    text = {split: cleaned(split, None) for split in ("validation", "test")}
     held_out = cleaning.HeldOut.of(
-        pair
-        for split in ("validation", "test")
-        for entry, path in job.text_shards(split)
-        for pair in _held_out_pairs(path, entry)
+        pair for found in text.values() for shard in found for pair in _held_out_pairs(shard)
     )
-    for entry in job.of("train"):
-        _clean_corpus(job, entry, held_out, note)
+    return text | {"train": cleaned("train", held_out)}
 
 
 def _clean_corpus(
     job: Job, entry: CorpusEntry, held_out: cleaning.HeldOut | None, note: Note
-) -> None:
+) -> list[Path]:
+    """Returns the shards of a corpus, after cleaning those that are not finished."""
     marker = entry.marker(job.text)
-    done = load(marker).get("shards")
-    if done is not None and all(is_finished(entry.shard(job.text, i)) for i in range(done)):
-        return
+    number = jobs.load(marker).get("shards")
+    paths = [entry.shard(job.text, i) for i in range(number or 0)]
+    if number is not None and all(map(is_finished, paths)):
+        return paths
     note(f"Cleaning {entry.title}: {describe(entry.corpus)}.")
-    number = 0
+    paths = []
     with tqdm(desc=f"cleaning {entry.title}", unit=" pairs", disable=None, leave=False) as bar:
 
         def tasks() -> Iterator[tuple[Any, ...]]:
-            nonlocal number
             for chunk in read_chunks(entry.corpus, job.data, entry.split, SHARD_PAIRS):
-                path = entry.shard(job.text, number)
-                if not is_finished(path):
-                    yield chunk, held_out, path, entry.corpus.source_prefix
-                number += 1
+                paths.append(entry.shard(job.text, len(paths)))
+                if not is_finished(paths[-1]):
+                    yield chunk, held_out, paths[-1], entry.corpus.source_prefix
                 bar.update(len(chunk))
 
         workers.run(clean_shard, tasks(), job.processes)
-    save(marker, {"shards": number})
+    jobs.save(marker, {"shards": len(paths)})
+    return paths
 
 
-def _held_out_pairs(path: Path, entry: CorpusEntry) -> Iterator[tuple[str, str]]:
+def _held_out_pairs(shard: FinishedShard) -> Iterator[tuple[str, str]]:
     """Yields the pairs that `clean_shard` wrote, without the prefix.
 
     If there is a prefix, each pair is also yielded in reverse: the prefix may stand for a
     direction, and training may have the other direction.
     """
-    batch, prefix = shards.read_text(path), entry.corpus.source_prefix
+    batch, prefix = shards.read_text(shard.path), shard.entry.corpus.source_prefix
     sources = (without_prefix(prefix, text) for text in batch.column("source").to_pylist())
     for source, target in zip(sources, batch.column("target").to_pylist(), strict=True):
         yield source, target

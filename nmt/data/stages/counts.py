@@ -1,29 +1,27 @@
 """Reports the numbers of kept and dropped pairs per corpus."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nmt.data import cleaning
 from nmt.data.corpora import describe
-from nmt.data.stages.job import CorpusEntry, Job, counts_of_file
+from nmt.data.stages.job import CorpusEntry, FinishedShard, Job, Shards
 from nmt.errors import InputError, Note
 
 
-def counts_of(job: Job, entry: CorpusEntry) -> Counter[str]:
-    """Returns the counts of a corpus, summed over its shards."""
+def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
+    """Returns the counts of shards, summed."""
     total: Counter[str] = Counter()
-    for owner, text in job.text_shards(entry.split):
-        if owner == entry:
-            total.update(counts_of_file(text))
-            total.update(counts_of_file(job.token_shard(text)))
+    for shard in shards:
+        total.update(shard.counts)
     total["kept"] = total["read"] - sum(total[rule] for rule in cleaning.RULES)
     return total
 
 
-def nothing_left(job: Job) -> InputError:
+def nothing_left(training: Shards) -> InputError:
     """Returns the error to raise if cleaning or encoding dropped every training pair."""
-    counts = sum((counts_of(job, entry) for entry in job.of("train")), Counter[str]())
+    counts = total_counts(training)
     dropped = ", ".join(f"{rule}: {counts[rule]:,}" for rule in cleaning.RULES if counts[rule])
     return InputError(
         f"No training pair is left after cleaning (dropped: {dropped}). Check the corpora of "

@@ -1,27 +1,30 @@
 """Deduplicating: keeps the first of equal training pairs, within and across corpora.
 
-Input: the hashes in the training shards of `Job.text`. Output: kept.npy beside them.
+Input: the hashes in the training shards of text. Output: kept.npy beside them.
 """
 
 import io
+from collections.abc import Sequence
 
 import numpy as np
 
 from nmt.data import shards
 from nmt.data.cleaning import first_occurrences
-from nmt.data.stages.job import Job, finish, is_finished
+from nmt.data.stages.job import FinishedShard, Job, Shards, finish, is_finished
 from nmt.storage import atomic
 
+KeptText = Sequence[tuple[FinishedShard, np.ndarray]]
 
-def deduplicate(job: Job) -> np.ndarray:
-    """Returns which training pairs are kept: (pairs,) bool, in the order of the shards."""
+
+def deduplicate(job: Job, text: Shards) -> KeptText:
+    """Returns each shard of training text with a mask of the pairs that are kept: (pairs,) bool."""
     path = job.text / "kept.npy"
+    hashes = [shards.read_text(shard.path).column("hash").to_numpy() for shard in text]
     if not is_finished(path):
-        hashes = [
-            shards.read_text(p).column("hash").to_numpy() for _, p in job.text_shards("train")
-        ]
         content = io.BytesIO()
         np.save(content, first_occurrences(np.concatenate(hashes)))
         atomic.write_file(path, content.getvalue())
         finish(path)
-    return np.load(path, mmap_mode="r", allow_pickle=False)
+    kept = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    ends = np.cumsum([len(each) for each in hashes])
+    return list(zip(text, np.split(kept, ends[:-1]), strict=True))

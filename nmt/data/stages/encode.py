@@ -1,8 +1,8 @@
 """Encoding: turns shards of text into shards of token ids.
 
-Input: the shards of `Job.text` for training and validation, the list of kept pairs, and
-    `Job.tokenizer`. Output: in `Job.tokens`, the same shards as token ids, with counts beside each.
-Test sets are not encoded.
+Input: the shards of text for training and validation, the list of kept pairs, and the tokenizer.
+Output: in `Job.tokens`, the same shards as token ids, with counts beside each. Test sets are not
+encoded.
 """
 
 import math
@@ -19,26 +19,27 @@ from tqdm import tqdm
 from nmt.data import cleaning, shards, workers
 from nmt.data.pair import Pair, TextPair, TokenPair
 from nmt.data.stages import clean
-from nmt.data.stages.job import Job, finish, is_finished
+from nmt.data.stages.deduplicate import KeptText
+from nmt.data.stages.job import FinishedShard, Job, Shards, Splits, finish, is_finished
 from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.errors import Note
 
 _BATCH = 10_000  # pairs held as Python lists of ids at a time
 
 
-def encode(job: Job, kept: np.ndarray, note: Note) -> None:
-    """Encodes the shards that are not encoded yet."""
+def encode(
+    job: Job, training: KeptText, validation: Shards, tokenizer: Tokenizer, note: Note
+) -> Splits:
+    """Encodes the shards that are not encoded yet; returns the shards of token ids."""
     job.tokens.mkdir(parents=True, exist_ok=True)
-    tokenizer = Tokenizer.load(job.tokenizer)
-    max_length = job.data.max_length
+
+    def output(text: FinishedShard) -> Path:
+        return job.tokens / text.path.name
+
     tasks: list[tuple[Any, ...]] = [
-        (text, np.asarray(mask), tokenizer, max_length, job.token_shard(text))
-        for text, mask in job.training_text(kept)
+        (text.path, mask, tokenizer, job.data.max_length, output(text)) for text, mask in training
     ]
-    tasks += [
-        (text, None, tokenizer, None, job.token_shard(text))
-        for _, text in job.text_shards("validation")
-    ]
+    tasks += [(text.path, None, tokenizer, None, output(text)) for text in validation]
     left = [task for task in tasks if not is_finished(task[4])]
     note("Encoding the text.")
     bar = tqdm(
@@ -50,6 +51,11 @@ def encode(job: Job, kept: np.ndarray, note: Note) -> None:
         leave=False,
     )
     workers.run(encode_shard, bar, job.processes)
+    splits = {"train": [text for text, _ in training], "validation": validation}
+    return {
+        split: [FinishedShard.read(text.entry, output(text)) for text in texts]
+        for split, texts in splits.items()
+    }
 
 
 def encode_shard(

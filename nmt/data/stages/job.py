@@ -2,15 +2,13 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, Self
 
 from nmt.config import Corpus, Data, Tokenizer
-from nmt.data import shards
 from nmt.storage import atomic, manifest
 from nmt.storage.names import SHORTLIST, WORK
 
@@ -40,6 +38,24 @@ class CorpusEntry:
 
 
 @dataclass(frozen=True)
+class FinishedShard:
+    """A shard of text or of token ids that a stage has made."""
+
+    entry: CorpusEntry
+    path: Path  # the file is missing if it would be empty
+    counts: Mapping[str, int]
+
+    @classmethod
+    def read(cls, entry: CorpusEntry, path: Path) -> Self:
+        """Returns a shard with the counts passed to `finish`."""
+        return cls(entry, path, load(path.with_suffix(".json"))["counts"])
+
+
+Shards = Sequence[FinishedShard]  # in the order of the corpora
+Splits = Mapping[str, Shards]
+
+
+@dataclass(frozen=True)
 class Job:
     """The input of `nmt prepare`, and the paths of its intermediate files."""
 
@@ -60,14 +76,19 @@ class Job:
         """The folder of all intermediate files."""
         return self.directory / WORK
 
-    @property
+    @cached_property
+    def origin_sha256(self) -> str:
+        """The hash of `origin`."""
+        return manifest.value_hash(self.origin)
+
+    @cached_property
     def text(self) -> Path:
         """The folder of cleaned text."""
         recipe, inputs = self.origin["recipe"], self.origin["inputs"]
         data = {k: v for k, v in self.origin["settings"]["data"].items() if k != "max_length"}
         return self.work / f"text-{short_hash([recipe, data, inputs])}"
 
-    @property
+    @cached_property
     def tokenizer(self) -> Path:
         """The file of the vocabulary."""
         given, settings = self.origin.get("given_tokenizer"), self.origin["settings"]["tokenizer"]
@@ -76,7 +97,7 @@ class Job:
     @property
     def tokens(self) -> Path:
         """The folder of token ids."""
-        return self.work / f"tokens-{short_hash(self.origin)}"
+        return self.work / f"tokens-{self.origin_sha256[:12]}"
 
     @property
     def shortlist(self) -> Path:
@@ -87,26 +108,6 @@ class Job:
     def final(self) -> Path:
         """The folder of the files that `publish` moves."""
         return self.tokens / "final"
-
-    def text_shards(self, split: str) -> list[tuple[CorpusEntry, Path]]:
-        """Returns the files of cleaned text, in order, each with its corpus."""
-        return [
-            (entry, entry.shard(self.text, index))
-            for entry in self.of(split)
-            for index in range(load(entry.marker(self.text))["shards"])
-        ]
-
-    def token_shard(self, text: Path) -> Path:
-        """Returns the file for the token ids of a text shard."""
-        return self.tokens / text.name
-
-    def training_text(self, kept: np.ndarray) -> Iterator[tuple[Path, np.ndarray]]:
-        """Yields each training text file with its part of `kept`, see `deduplicate`."""
-        start = 0
-        for _, path in self.text_shards("train"):
-            end = start + len(shards.read_text(path))
-            yield path, kept[start:end]
-            start = end
 
     def remove_leftovers(self) -> None:
         """Removes unfinished files of ended processes, and then empty folders in `work`."""
@@ -127,7 +128,7 @@ def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
 
     Args:
         path: path of the file, which is missing if it would be empty.
-        counts: what `counts_of_file` will return.
+        counts: counts of pairs and tokens, see `FinishedShard`.
     """
     save(path.with_suffix(".json"), {"sha256": _hash(path), "counts": counts or {}})
 
@@ -136,11 +137,6 @@ def is_finished(path: Path) -> bool:
     """Returns whether a file is unchanged since `finish`; otherwise it has to be made again."""
     note = load(path.with_suffix(".json"))
     return "sha256" in note and note["sha256"] == _hash(path)
-
-
-def counts_of_file(path: Path) -> Mapping[str, int]:
-    """Returns the counts passed to `finish`; empty if the file is not finished."""
-    return load(path.with_suffix(".json")).get("counts", {})
 
 
 def _hash(path: Path) -> str | None:

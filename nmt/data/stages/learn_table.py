@@ -1,22 +1,21 @@
 """Learning a shortlist: does nothing unless `data.shortlist` is set.
 
-Input: the training shards of `Job.tokens`. Output: `Job.shortlist`.
+Input: the training shards of token ids. Output: `Job.shortlist`.
 """
 
 from nmt.data.shards import read_shard
 from nmt.data.shortlist import learn_shortlist
-from nmt.data.stages.job import Job, counts_of_file, finish, is_finished
+from nmt.data.stages.job import Job, Shards, finish, is_finished
 from nmt.errors import Note
 from nmt.storage import atomic
 
 
-def learn_table(job: Job, note: Note) -> None:
+def learn_table(job: Job, training: Shards, note: Note) -> None:
     """Learns the shortlist from the training pairs, if it is requested and not finished."""
     if not job.data.shortlist or is_finished(job.shortlist):
         return
     note("Learning a shortlist.")
-    paths = [job.token_shard(text) for _, text in job.text_shards("train")]
-    found = [read_shard(path) for path in paths if counts_of_file(path)["pairs"]]
+    found = [read_shard(shard.path) for shard in training if shard.counts["pairs"]]
     sides = [(shard.source, shard.target) for shard in found]
     table = learn_shortlist(sides, job.tokenizer_settings.vocabulary_size)
     atomic.write_file(job.shortlist, table.to_bytes())

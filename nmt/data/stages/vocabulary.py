@@ -1,7 +1,7 @@
 """Training the tokenizer: uses a bounded sample of the kept text, unless a tokenizer is given.
 
-Input: the training shards of `Job.text` with the list of kept pairs, or a given tokenizer. Output:
-    `Job.tokenizer`.
+Input: the training shards of text with the list of kept pairs, or a given tokenizer. Output:
+`Job.tokenizer`.
 """
 
 from collections.abc import Iterator
@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from nmt import config
 from nmt.data import shards, workers
 from nmt.data.foreign_tokenizer import adapted
-from nmt.data.stages.deduplicate import deduplicate
+from nmt.data.stages.deduplicate import KeptText
 from nmt.data.stages.job import Job, finish, is_finished
 from nmt.data.tokenizer import MAX_MODEL_BYTES, Tokenizer, train_tokenizer
 from nmt.errors import InputError, Note
@@ -26,15 +27,20 @@ SAMPLE_BYTES = 300_000_000  # approximate maximum; training takes 3.5 times as m
 _LEARN_APART_BYTES = 20_000_000
 
 
-def learn_vocabulary(job: Job, note: Note) -> None:
-    """Trains the tokenizer, or copies the given one.
+def learn_vocabulary(job: Job, text: KeptText, note: Note) -> Tokenizer:
+    """Trains the tokenizer, or copies the given one, unless that has been done.
 
     Raises:
         InputError: the vocabulary size does not fit the text, or the given tokenizer has another
             vocabulary size or other symbols than the settings.
     """
-    if is_finished(job.tokenizer):
-        return
+    if not is_finished(job.tokenizer):
+        _write_tokenizer(job, text, note)
+        finish(job.tokenizer)
+    return Tokenizer.load(job.tokenizer)
+
+
+def _write_tokenizer(job: Job, text: KeptText, note: Note) -> None:
     settings = job.tokenizer_settings
     given = job.given_tokenizer or (Path(settings.model) if settings.model else None)
     size = settings.vocabulary_size
@@ -56,11 +62,10 @@ def learn_vocabulary(job: Job, note: Note) -> None:
         atomic.write_file(job.tokenizer, tokenizer.model)
     else:
         note(f"Learning a vocabulary of {size:,} from up to {SAMPLE_SENTENCES:,} sentences.")
-        if _text_bytes(job) < _LEARN_APART_BYTES:
-            _learn(job)
+        if _text_bytes(text) < _LEARN_APART_BYTES:
+            _learn(text, settings, job.tokenizer)
         else:
-            workers.run_apart(_learn, job)
-    finish(job.tokenizer)
+            workers.run_apart(_learn, text, settings, job.tokenizer)
 
 
 def _adapted(path: Path) -> Tokenizer:
@@ -71,26 +76,25 @@ def _adapted(path: Path) -> Tokenizer:
         raise InputError(f"{path} (tokenizer.model) cannot be used: {error}.") from None
 
 
-def _learn(job: Job) -> None:
-    sentences, settings = _sample(job, deduplicate(job)), job.tokenizer_settings
-    train_tokenizer(sentences, settings.vocabulary_size, job.tokenizer, settings.symbols)
+def _learn(text: KeptText, settings: config.Tokenizer, output: Path) -> None:
+    train_tokenizer(_sample(text), settings.vocabulary_size, output, settings.symbols)
 
 
-def _text_bytes(job: Job) -> int:
-    return sum(path.stat().st_size for _, path in job.text_shards("train"))
+def _text_bytes(text: KeptText) -> int:
+    return sum(shard.path.stat().st_size for shard, _ in text)
 
 
-def _sample(job: Job, kept: np.ndarray) -> Iterator[str]:
+def _sample(text: KeptText) -> Iterator[str]:
     """Yields sentences for the tokenizer: both sides of evenly spaced kept pairs."""
-    total = int(np.count_nonzero(kept))
-    wanted = max(1, total * SAMPLE_BYTES // _text_bytes(job))
+    total = sum(int(np.count_nonzero(mask)) for _, mask in text)
+    wanted = max(1, total * SAMPLE_BYTES // _text_bytes(text))
     wanted = min(total, SAMPLE_SENTENCES // 2, wanted)
     before = 0  # pairs of earlier shards
-    for path, mask in job.training_text(kept):
+    for shard, mask in text:
         rows = np.flatnonzero(mask)
         ranks = np.arange(before, before + len(rows))
         before += len(rows)
         chosen = rows[(ranks + 1) * wanted // total > ranks * wanted // total]
-        batch = shards.read_text(path).take(pa.array(chosen))
+        batch = shards.read_text(shard.path).take(pa.array(chosen))
         for side in ("source", "target"):
             yield from batch.column(side).to_pylist()
