@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
     set_up_streams()
     try:
         status = _status_of(argv)
-    except Exception:
+    except Exception:  # a bug: the interpreter prints it, unless it could not end
         if not must_not_be_torn_down():
             raise
         traceback.print_exc()

@@ -2,10 +2,12 @@
 
 import argparse
 from pathlib import Path
+from typing import get_args
 
 from nmt.cli.flags import add_decoding, add_model, add_sampling, positive, search_options
 from nmt.cli.parser import Command
 from nmt.cli.terminal import say
+from nmt.lines.formats import ABOUT_FORMATS, Format
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
@@ -15,11 +17,8 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", type=Path, metavar="F",
                         help="output file, compressed if named .gz, .bz2 or .xz; written only "
                              "when complete (default: standard output)")  # fmt: skip
-    parser.add_argument("--format", choices=("text", "jsonl", "html", "xml"), default="text",
-                        help="output format (default: text). jsonl: an object per line, with "
-                             "scores and tokens. html, xml: the input is such a document; its text "
-                             "is translated sentence by sentence, its tags are "
-                             "kept")  # fmt: skip
+    parser.add_argument("--format", choices=get_args(Format), default="text",
+                        help=f"output format (default: text). {ABOUT_FORMATS}")  # fmt: skip
     parser.add_argument("--document", action="store_true",
                         help="treat lines as paragraphs: translate them sentence by sentence and "
                              "keep their indentation")  # fmt: skip

@@ -19,11 +19,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from nmt.data.loss_weights import pair_weights
 from nmt.data.shards import Shard
 from nmt.errors import InputError
 
 WINDOW_PAIRS = 1_000_000
-LOSS_WEIGHT = "loss_weight"  # the column with the factor of a pair's loss
 
 
 @dataclass(frozen=True)
@@ -161,14 +161,8 @@ def _pairs(
         np.concatenate([shard.first + chosen for shard, chosen in shares]),
         np.concatenate([shard.source.lengths[chosen] for shard, chosen in shares]),
         np.concatenate([shard.target.lengths[chosen] for shard, chosen in shares]),
-        np.concatenate([_weights(shard)[chosen] for shard, chosen in shares]),
+        np.concatenate([pair_weights(shard)[chosen] for shard, chosen in shares]),
     )
-
-
-def _weights(shard: Shard) -> np.ndarray:
-    """Returns the sum of the loss weights of each pair's target tokens; each is 1 by default."""
-    weights, lengths = shard.columns.get(LOSS_WEIGHT), shard.target.lengths
-    return lengths if weights is None else weights * lengths
 
 
 def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[int]:

@@ -159,6 +159,7 @@ def _serve(calls: connection.Connection) -> None:
 
 
 def _outcome(calls: connection.Connection) -> Exception | None:
+    """Makes the next call; returns any exception of it, which `finish` raises in the parent."""
     try:
         function, task = calls.recv()
         function(*task)

@@ -204,7 +204,6 @@ WE = Pronoun("we", "us", "wir", "uns", "uns", plural=True)
 THEY = Pronoun("they", "them", "sie", "sie", "ihnen", plural=True)
 NOBODY = Pronoun("nobody", "nobody", "niemand", "niemanden", "niemandem")
 SOMEBODY = Pronoun("somebody", "somebody", "jemand", "jemanden", "jemandem")
-WHO = Pronoun("who", "whom", "wer", "wen", "wem")
 
 _GENDER = frozenset({"gender"})
 _IT = {

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
-from torch import Tensor
-from torch.nn import LayerNorm
+from torch import Tensor, nn
 
 from nmt.decoding.ctranslate2_search import POSITIONS
 from nmt.export.check import compare, samples_of
@@ -97,7 +96,7 @@ def _spec(transformer: Transformer) -> TransformerSpec:
     from ctranslate2.specs.transformer_spec import TransformerDecoderSpec, TransformerEncoderSpec
 
     first = next(transformer.decoder_layers()).self_attention
-    pre_norm = isinstance(transformer.encoder_norm, LayerNorm)
+    pre_norm = isinstance(transformer.encoder_norm, nn.LayerNorm)
     sizes = {"num_heads": first.heads, "pre_norm": pre_norm, "head_dim": max(first.d_k, first.d_v)}
     encoder = TransformerEncoderSpec(len(transformer.encoder), **sizes)
     decoder = TransformerDecoderSpec(len(transformer.decoder), **sizes, alignment_heads=first.heads)
@@ -107,9 +106,8 @@ def _spec(transformer: Transformer) -> TransformerSpec:
         side.position_encodings.encodings = table
     encoder.embeddings[0].weight = decoder.embeddings.weight = transformer.embedding.detach()
     decoder.projection.weight = transformer.embedding.detach()
-    if isinstance(transformer.encoder_norm, LayerNorm):
+    if pre_norm:
         _norm(encoder.layer_norm, transformer.encoder_norm)
-    if isinstance(transformer.decoder_norm, LayerNorm):
         _norm(decoder.layer_norm, transformer.decoder_norm)
     encoder_layers = cast(Iterable[EncoderLayer], transformer.encoder)
     for to, layer in zip(encoder.layer, encoder_layers, strict=True):
@@ -137,8 +135,8 @@ def _positions(transformer: Transformer) -> Tensor:
     return positions(torch.arange(POSITIONS), POSITIONS)
 
 
-def _norm(to: Any, ours: LayerNorm) -> None:
-    to.gamma, to.beta = ours.weight.detach(), ours.bias.detach()
+def _norm(to: Any, ours: nn.Module) -> None:
+    to.gamma, to.beta = (parameter.detach() for parameter in ours.parameters())
 
 
 def _linear(to: Any, weight: Tensor, bias: Tensor) -> None:

@@ -24,7 +24,6 @@ from nmt.export.expressible import refuse_inexpressible
 from nmt.export.model_card import model_card
 from nmt.export.tokenizer_json import tokenizer_json
 from nmt.model.attention import CrossAttention, SelfAttention
-from nmt.model.kernels.products import Linear
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.positions import LearnedPositions, sinusoids
 from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
@@ -169,8 +168,8 @@ def _of_attention(name: str, ours: SelfAttention | CrossAttention) -> _Weights:
     return weights
 
 
-def _of(name: str, module: Linear | nn.LayerNorm) -> _Weights:
-    return {f"{name}.weight": module.weight, f"{name}.bias": module.bias}
+def _of(name: str, module: nn.Module) -> _Weights:
+    return {f"{name}.{key}": value for key, value in module.named_parameters()}
 
 
 def export_huggingface(translator: Translator, folder: Path, model: LoadedModel) -> str:

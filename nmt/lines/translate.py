@@ -19,7 +19,7 @@ from nmt.documents.markup import Form, Markup
 from nmt.documents.passages import Passage, Progress, Translates, translate_passages
 from nmt.errors import ArgumentError, Note, count, naming
 from nmt.lines.reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8
-from nmt.lines.writer import LineOptions, LineWriter
+from nmt.lines.writer import LineOptions, LineWriter, TranslatedWindow
 from nmt.runs.exported_model import is_exported
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
@@ -151,21 +151,7 @@ def translate_stream(
     reader = LineReader(source, name, options.strict, before=lines[0])
     writer = LineWriter(target, options, links, before=lines[0])
     prefixes = _Prefixes(options.prefix, prefix_file, lines)
-    passages = _Passages(translator, options)
-    for window in reader.windows():
-        some = passages.of(window)
-        found = translate_passages(
-            translator, some, options.search, prefixes=prefixes.of(window),
-            progress=_progress(bar, window, some),
-        )  # fmt: skip
-        writer.write(
-            window,
-            [
-                (passage.joined(each), any(best[0].parts > 1 for best in each))
-                for passage, each in zip(some, found, strict=True)
-            ],
-        )
-    prefixes.check_end()
+    writer.write(_translated(translator, reader, prefixes, options, bar))
     if bar is not None:
         bar.close()
     if reader.invalid_lines:
@@ -174,6 +160,29 @@ def translate_stream(
         _warn(note, name, writer.lines_in_parts, "above the maximum length, translated in parts")
     _warn_of_doubtful(note, writer.doubtful, name)
     _warn_of_unmet_terms(note, writer.unmet_terms, name)
+
+
+def _translated(
+    translator: Translates,
+    reader: LineReader,
+    prefixes: "_Prefixes",
+    options: LineOptions,
+    bar: "tqdm[Any] | None",
+) -> Iterator[TranslatedWindow]:
+    """Yields each window of the input with its translations."""
+    passages = _Passages(translator, options)
+    for window in reader.windows():
+        some = passages.of(window)
+        found = translate_passages(
+            translator, some, options.search, prefixes=prefixes.of(window),
+            progress=_progress(bar, window, some),
+        )  # fmt: skip
+        joined = [
+            (passage.joined(each), any(best[0].parts > 1 for best in each))
+            for passage, each in zip(some, found, strict=True)
+        ]
+        yield window, joined
+    prefixes.check_end()
 
 
 def _warn(note: Note, name: str, lines: int, which: str) -> None:

@@ -1,15 +1,16 @@
 """Writes the output for each line: a translation, a numbered n-best list, or JSON."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translation import Term, Translation, combine
 from nmt.documents.documents import indentation
 from nmt.documents.doubtful import is_doubtful
 from nmt.documents.passages import later, words_before
+from nmt.lines.formats import Format
 from nmt.lines.reader import LinePart
 
 
@@ -21,8 +22,12 @@ class LineOptions:
     numbered: bool = False  # write n-best lists with index and score, not only the best text
     strict: bool = False  # raise an error for invalid UTF-8
     prefix: str = ""  # prefix of every translation
-    format: Literal["text", "jsonl", "html", "xml"] = "text"
+    format: Format = "text"
     document: bool = False  # translate each line sentence by sentence
+
+
+# parts of lines; for each its translations, and whether it had a sentence above the maximum length
+TranslatedWindow = tuple[Sequence[LinePart], Sequence[tuple[list[Translation], bool]]]
 
 
 class LineWriter:
@@ -57,18 +62,21 @@ class LineWriter:
         self._words = 0  # source words so far
         self._is_cut = False
 
-    def write(
-        self, window: Sequence[LinePart], found: Sequence[tuple[list[Translation], bool]]
-    ) -> None:
-        """Writes the lines that end in `window`.
+    def write(self, windows: Iterable[TranslatedWindow]) -> None:
+        """Writes all lines; those that end in a window are flushed before the next is taken."""
+        for window in windows:
+            lines, complete = self._lines_of(window)
+            self.target.write("".join(lines).encode())
+            self.target.flush()
+            if self.links:
+                self.links.write("".join(map(_pharaoh, complete)).encode())
+                self.links.flush()
 
-        Args:
-            found: for each part of the window, its translations and whether it had a sentence above
-                the maximum length.
-        """
+    def _lines_of(self, window: TranslatedWindow) -> tuple[list[str], list[Translation]]:
+        """Returns the output lines that end in a window, and their translations."""
         complete: list[Translation] = []
         lines: list[str] = []
-        for part, (translations, is_cut) in zip(window, found, strict=True):
+        for part, (translations, is_cut) in zip(*window, strict=True):
             self._parts.append([later(each, self._words) for each in translations])
             self._source.append(part.text)
             self._words += words_before(part.text)
@@ -77,11 +85,7 @@ class LineWriter:
                 wanted = self._wanted(combine(self._parts))
                 lines += self._end_line(wanted)
                 complete += wanted
-        self.target.write("".join(lines).encode())
-        self.target.flush()
-        if self.links:
-            self.links.write("".join(map(_pharaoh, complete)).encode())
-            self.links.flush()
+        return lines, complete
 
     def _end_line(self, wanted: list[Translation]) -> list[str]:
         """Returns the output lines of the current line and updates the counts for warnings."""

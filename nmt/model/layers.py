@@ -3,7 +3,8 @@
 Post-norm computes LayerNorm(x + Dropout(Sublayer(x))). Pre-norm computes
 x + Dropout(Sublayer(LayerNorm(x))), and each stack ends with one more LayerNorm.
 
-Shapes: R rows; S source columns, T target columns, C columns of either; D d_model; V vocabulary.
+Shapes: R rows; S source columns, T target columns, C columns of either; D d_model; F d_ff;
+V vocabulary.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 LAYER_NORM_EPSILON = 1e-5  # torch's default; the paper does not state it
 
 
-def layer_norm(d_model: int) -> nn.LayerNorm:
-    """Returns a LayerNorm over the last dimension, with weight and bias."""
-    return LayerNorm(d_model, eps=LAYER_NORM_EPSILON)
+def new_norm(model: Model) -> nn.Module:
+    """Returns a normalization of the last dimension, (..., D) -> (..., D); all are made here."""
+    return LayerNorm(model.d_model, eps=LAYER_NORM_EPSILON)
 
 
 class FeedForward(nn.Module):
@@ -41,7 +42,11 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(R, C, D) -> (R, C, D)"""
-        return self.outer(self.dropout(F.relu(self.inner(x))))
+        return self.outer(self.dropout(self.units(x)))
+
+    def units(self, x: Tensor) -> Tensor:
+        """Returns the inner activations, before dropout: (..., D) -> (..., F)."""
+        return F.relu(self.inner(x))
 
 
 class Residual(nn.Module):
@@ -49,7 +54,7 @@ class Residual(nn.Module):
 
     def __init__(self, model: Model, randomness: Randomness):
         super().__init__()
-        self.norm = layer_norm(model.d_model)
+        self.norm = new_norm(model)
         self.dropout = Dropout(model.dropout, randomness)
         self.is_post = model.norm == "post"
 

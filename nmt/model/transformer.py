@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from nmt.model.attention import Cache, KeysValues, Visibility, recorded_weights
 from nmt.model.kernels.dropout import Dropout, Randomness
 from nmt.model.kernels.flex import with_blocks
-from nmt.model.layers import DecoderLayer, EncoderLayer, OutputProjection, layer_norm
+from nmt.model.layers import DecoderLayer, EncoderLayer, OutputProjection, new_norm
 from nmt.model.positions import LearnedPositions, SinusoidalPositions
 from nmt.model.tokens import Tokens
 
@@ -73,8 +73,8 @@ class Transformer(nn.Module):
             DecoderLayer(model, self.randomness) for _ in range(model.decoder_layers)
         )
         pre = model.norm == "pre"  # the output of a post-norm layer is normalized already
-        self.encoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
-        self.decoder_norm = layer_norm(model.d_model) if pre else nn.Identity()
+        self.encoder_norm = new_norm(model) if pre else nn.Identity()
+        self.decoder_norm = new_norm(model) if pre else nn.Identity()
         self.projection: nn.Module = OutputProjection()  # may be replaced by a prepacked one
         # flex: FlexAttention in compiled layers; plain: matrix products on any device
         self.attention: Literal["fused", "flex", "plain"] = "fused"

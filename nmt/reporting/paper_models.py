@@ -5,9 +5,27 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from nmt.config import Config, Corpus, Data, Hub
+from nmt.config import Config, Corpus, Data, Decoding, Hub, Model, Tokenizer, Training
 from nmt.paper import BASE, MODELS, TABLE_3, Row
 
+# Settings on which the paper is silent: where, how fast and how often. Every other setting below
+# `tokenizer`, `model`, `training` and `decoding` is compared with the paper, new ones too.
+_NOT_OF_THE_PAPER = {
+    f"training.{key}"
+    for key in (
+        "run_directory", "micro_batches", "seed", "deterministic", "compile", "keep_checkpoints",
+        "validate_every", "log_every", "best_by", "process_group_timeout_s",
+    )
+}  # fmt: skip
+# The other settings; the default of a setting that is not in BASE is what the paper does
+_OTHERS = {
+    f"{name}.{key}": field.default
+    for name, section in (
+        ("tokenizer", Tokenizer), ("model", Model), ("training", Training), ("decoding", Decoding)
+    )
+    for key, field in section.model_fields.items()
+    if f"{name}.{key}" not in BASE.keys() | _NOT_OF_THE_PAPER
+}  # fmt: skip
 # Settings that do not distinguish rows of Table 3: the checkpoint interval, the number of averaged
 # checkpoints (none, §6.2), the vocabulary ("about 37000") and the precision
 _NOT_OF_TABLE_3 = {
@@ -24,7 +42,7 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
     is_en_fr = (config.data.source_language, config.data.target_language) == ("en", "fr")
     found = []
     for name in ("base", "big"):
-        paper = MODELS["fr" if is_en_fr else "de", name]
+        paper = MODELS["fr" if is_en_fr else "de", name] | _OTHERS
         differing = {
             key: {"ours": ours, "paper": value}
             for key, value in paper.items()
@@ -54,9 +72,10 @@ def table_3_row(config: Config) -> Row | None:
         return None
     if config.data.target_language != "de":
         return None
-    ours = {key: attrgetter(key)(config) for key in BASE.keys() - _NOT_OF_TABLE_3}
+    base = BASE | _OTHERS
+    ours = {key: attrgetter(key)(config) for key in base.keys() - _NOT_OF_TABLE_3}
     for row in TABLE_3:
-        if all(value == (BASE | row.changes)[key] for key, value in ours.items()):
+        if all(value == (base | row.changes)[key] for key, value in ours.items()):
             return row
     nearest = differences_from_paper(config)[0]
     return next(row for row in TABLE_3 if row.name == nearest)

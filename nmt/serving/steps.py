@@ -9,7 +9,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.data.layout import one_per_row
@@ -178,7 +177,7 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer, seen: _Seen, token: int) -
             `strongest`: the indices of the largest; and the keys of `_wrapped`.
     """
     (x,), output = seen[layer.feed_forward]
-    units = F.relu(layer.feed_forward.inner(x[0, token]))
+    units = layer.feed_forward.units(x[0, token])
     return {
         "units": _list(units),
         "active": int((units > 0).sum()),

@@ -1,7 +1,7 @@
 """Computes label-smoothed cross-entropy from hidden states, in chunks of tokens.
 
-The logits of all tokens are never in memory together. If the batch has the column LOSS_WEIGHT, the
-loss of each token is multiplied by its value.
+The logits of all tokens are never in memory together. The loss of each token is multiplied by its
+weight, see `nmt.data.loss_weights`.
 
 Smoothing in Szegedy et al.'s form (2016, §7): the target distribution is (1 - epsilon) on the
 label plus epsilon / V on each of the V entries of the vocabulary, the label included; the same
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.data.layout import Batch
-from nmt.data.plan import LOSS_WEIGHT
+from nmt.data.loss_weights import token_weights
 from nmt.model.kernels.products import add_to_matmul, matmul, matmul_of_transposed
 from nmt.model.special_ids import PAD_ID
 from nmt.model.transformer import Transformer
@@ -152,9 +152,8 @@ class TransformerLoss(nn.Module):
         Both are in nats, summed over tokens, each multiplied by its loss weight.
         """
         hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
-        weights = batch.columns.get(LOSS_WEIGHT)
-        if weights is not None:
-            weights = weights.flatten().nan_to_num(1.0)  # NaN: pairs without a weight
+        weights = token_weights(batch)
+        weights = None if weights is None else weights.flatten()
         return self._of(hidden, batch.tgt_out.flatten(), weights)
 
     def _of(self, hidden: Tensor, targets: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.data.layout import packed
 from nmt.model.kernels import layer_norm as layer_norms
-from nmt.model.layers import layer_norm
 from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
 from tests.model.test_transformer import random_pairs
@@ -75,7 +74,7 @@ def test_a_bf16_norm_is_as_accurate_as_its_rounding_and_without_bias(request, de
     if device == "gpu":
         request.getfixturevalue("as_on_a_gpu")
     torch.manual_seed(0)
-    ours, exact = layer_norm(64), torch.nn.LayerNorm(64, dtype=torch.float64)
+    ours, exact = layer_norms.LayerNorm(64), torch.nn.LayerNorm(64, dtype=torch.float64)
     with torch.no_grad():
         ours.weight.normal_(1, 0.1)
         ours.bias.normal_(0, 0.1)
@@ -99,6 +98,6 @@ def test_a_bf16_norm_is_as_accurate_as_its_rounding_and_without_bias(request, de
 
 def test_a_bf16_norm_of_no_rows_has_a_gradient():
     """A slot may be empty."""
-    norm, x = layer_norm(8), torch.empty(0, 8, dtype=torch.bfloat16).requires_grad_()
+    norm, x = layer_norms.LayerNorm(8), torch.empty(0, 8, dtype=torch.bfloat16).requires_grad_()
     norm(x).sum().backward()
     assert x.grad.shape == (0, 8) and not norm.weight.grad.any()

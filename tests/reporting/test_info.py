@@ -1,5 +1,6 @@
 """Parameter counts, FLOPs and learning rates, compared with the paper and manual calculations."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,26 @@ def test_what_differs_from_the_paper_is_computed():
     )
     assert "those of the paper's base model" in as_text(info(load(BASE, in_fp32)))
     assert "model.d_k" in as_text(info(changed))
+
+
+@pytest.mark.parametrize(
+    ("setting", "ours", "paper"),
+    [
+        ("training.initialize_from", "runs/first", None),
+        ("training.finished_model", "better", "average"),
+        ("tokenizer.symbols", ("<BT>",), ()),
+    ],
+)
+def test_settings_that_the_paper_does_not_know_differ_from_it(setting, ours, paper):
+    given = json.dumps(ours) if isinstance(ours, tuple) else ours
+    changed = load(BASE, [f"{setting}={given}", "training.precision=fp32"])
+    assert differences_from_paper(changed) == ("base", {setting: {"ours": ours, "paper": paper}})
+    assert "those of the paper's" not in as_text(info(changed))
+
+
+def test_how_often_a_run_logs_is_no_difference_from_the_paper():
+    changed = load(BASE, ["training.precision=fp32", "training.seed=7", "training.log_every=9"])
+    assert differences_from_paper(changed) == ("base", {})
 
 
 def test_what_no_setting_says_is_told_besides():

@@ -478,6 +478,10 @@ def test_every_row_of_table_3_is_found_by_its_settings():
         found = table_3_row(configuration.load(path))
         assert found is not None, path
         assert found.name == path.stem
+    changed = configuration.load(
+        CONFIGS / "table3" / "c_d_ff_1024.yaml", ["training.initialize_from=runs/x"]
+    )
+    assert table_3_row(changed).name == "base"  # the nearest, because no row was fine-tuned
 
 
 def test_a_long_log_is_thinned_without_losing_a_peak():

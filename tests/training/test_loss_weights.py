@@ -1,6 +1,7 @@
 """Loss weights of pairs, from the corpora's files to the gradient, against plain torch."""
 
 import json
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -13,12 +14,14 @@ from torch import Tensor
 
 from nmt.config import Config, validate
 from nmt.data.layout import Shape, one_per_row, pack
+from nmt.data.loss_weights import token_weights
 from nmt.data.pair import Pair
 from nmt.data.plan import Plan, StepPlan
 from nmt.data.prepare import prepare
 from nmt.data.prepared_data import PreparedData
-from nmt.data.shards import Shard, pairs_of
+from nmt.data.shards import Shard, pairs_of, read_shard, write_shard
 from nmt.demo_language import demo_pairs
+from nmt.model.special_ids import PAD_ID
 from nmt.training.distributed import StopRequest
 from nmt.training.loss import TransformerLoss
 from nmt.training.step import add_gradients
@@ -148,6 +151,25 @@ def test_a_weight_of_1_changes_no_bit_and_a_weight_of_0_leaves_a_pair_out(config
     none = [Pair(*pair, {"loss_weight": 0.0}) for pair in plain]
     loss, nll, zeros = computed(none)
     assert loss == nll == 0 and not any(each.any() for each in zeros.values())
+
+
+def test_the_divisor_is_the_sum_of_the_weights_of_the_tokens(config, tmp_path):
+    """With weights per token, per pair and of no pair, in one step."""
+    data = PreparedData.of(config)
+    of_pairs, *_, without = data.shards("train")
+    random = np.random.default_rng(1)
+    pairs = pairs_of([without], without.first + np.arange(len(without)))
+    each = [Pair(*pair, {"loss_weight": random.integers(0, 4, len(pair.target)) / 2})
+            for pair in pairs]  # fmt: skip
+    write_shard(tmp_path / "tokens.arrow", each)
+    first = len(of_pairs) + len(without)
+    shards = [replace(of_pairs, first=0), replace(without, first=len(of_pairs)),
+              read_shard(tmp_path / "tokens.arrow", first=first)]  # fmt: skip
+    for step in islice(Plan(shards, 400, 1, seed=1).steps(), 5):
+        [slot] = step.slots
+        batch = pack(pairs_of(shards, slot), Shape(64, 64)).to(CPU)
+        weights = token_weights(batch) * (batch.tgt_out != PAD_ID)
+        assert step.loss_divisor == weights.double().sum() != step.target_tokens
 
 
 def test_a_step_without_any_weight_is_divided_by_1(config):

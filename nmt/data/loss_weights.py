@@ -1,0 +1,27 @@
+"""Loss weights: how much each target token counts in the loss.
+
+The plan divides a step's loss by the sum of the weights of its target tokens, so both functions
+must agree.
+"""
+
+import numpy as np
+from torch import Tensor
+
+from nmt.data.layout import Batch
+from nmt.data.shards import Shard, Side
+
+LOSS_WEIGHT = "loss_weight"  # a column with the weight of each pair, or of each target token
+
+
+def token_weights(batch: Batch) -> Tensor | None:
+    """Returns the weight of each token of `tgt_out`, (R, T) fp32; None if every weight is 1."""
+    weights = batch.columns.get(LOSS_WEIGHT)
+    return None if weights is None else weights.nan_to_num(1.0)  # NaN: the pair has no weight
+
+
+def pair_weights(shard: Shard) -> np.ndarray:
+    """Returns the sum of the weights of each pair's target tokens: (pairs,)."""
+    weights, lengths = shard.columns.get(LOSS_WEIGHT), shard.target.lengths
+    if isinstance(weights, Side):
+        return np.add.reduceat(weights.values, weights.offsets[:-1], dtype=np.float64)
+    return lengths if weights is None else weights * lengths
