@@ -47,7 +47,6 @@ BAD_SETTINGS = [
     ),
     (GOOD + "  micro_batches: 10001\n", "from 1 to 10,000 or auto, not 10001"),
     (GOOD + "  early_stopping: 3\n", "early_stopping needs data.validation"),
-    (GOOD + "  finished_model: better\n", "finished_model better needs data.validation"),
     (
         GOOD + "  max-steps: 1\n",
         "c.yaml:15: Unknown key training.max-steps. Did you mean max_steps?",

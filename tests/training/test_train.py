@@ -169,10 +169,9 @@ def scored(monkeypatch, *scores: float, measure: str = "bleu") -> Iterator[float
     ("measure", "scores"), [("chrf", (9.0, 2.0, 8.0, 9.0)), ("nll", (2.0, 9.0, 3.0, 2.0))]
 )
 def test_the_finished_model_is_the_better_of_mean_and_best(settings, monkeypatch, measure, scores):
-    """Steps 6 and 12, their mean, and step 6 again, alone; by default the mean, with a warning."""
+    """Steps 6 and 12, their mean, and step 6 again, alone."""
     left = scored(monkeypatch, *scores, measure=measure)
-    better = {"training__best_by": measure, "training__finished_model": "better"}
-    directory, _ = run(settings(**better))
+    directory, said = run(settings(training__best_by=measure))
     assert list(left) == []
     alone = load_file(directory / "checkpoints/step-00000006/model.safetensors")
     for name, tensor in load_file(directory / "model/model.safetensors").items():
@@ -180,6 +179,15 @@ def test_the_finished_model_is_the_better_of_mean_and_best(settings, monkeypatch
     facts = manifest.read(directory / "model", "model")
     assert (facts["step"], facts["averaged_steps"]) == (12, [6])
     assert facts["validation"][measure] == scores[0]
+    name = {"chrf": "chrF", "nll": "nll"}[measure]
+    assert said[-1] == (
+        f"model: step 6 ({name} {scores[0]:.3f}), not the mean of steps 8, 12 "
+        f"({name} {scores[2]:.3f})"
+    )
+    assert facts["compared"] == [
+        {"steps": [8, 12], "measure": measure, "value": scores[2]},
+        {"steps": [6], "measure": measure, "value": scores[0]},
+    ]
     assert not any("worse" in warning for warning in facts["warnings"])
 
 
@@ -187,14 +195,16 @@ def test_the_finished_model_is_the_better_of_mean_and_best(settings, monkeypatch
     ("finished", "scores", "is_told"),
     [("better", (5.0, 2.0, 8.0), False), ("average", (9.0, 2.0, 8.0), True)],
 )
-def test_the_finished_model_is_the_mean_where_that_is_better_or_by_default(
+def test_the_finished_model_is_the_mean_where_that_is_better_or_asked_for(
     settings, monkeypatch, finished, scores, is_told
 ):
     monkeypatch.setattr(health, "has_learned", lambda validation: True)
     scored(monkeypatch, *scores)
-    directory, _ = run(settings(training__finished_model=finished))
+    directory, said = run(settings(training__finished_model=finished))
     facts = manifest.read(directory / "model", "model")
     assert facts["averaged_steps"] == [8, 12]
+    line = f"model: the mean of steps 8, 12 (BLEU 8.000), not step 6 (BLEU {scores[0]:.3f})"
+    assert line in said
     told = "worse (BLEU 8.000) than the best alone, step 6 (BLEU 9.000)"
     assert [told in warning for warning in facts["warnings"]] == [True] * is_told
 
