@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from tqdm import tqdm
 
+from nmt.decoding.glossary import Glossary
 from nmt.decoding.translation import Term
 from nmt.documents.markup import Form, Markup
 from nmt.documents.passages import Passage, Progress, Translates, translate_passages
@@ -24,7 +25,7 @@ from nmt.lines.writer import LineOptions, LineWriter
 from nmt.model.kernels.prepacking import Precision
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
-from nmt.storage.opening import compressed, count_lines, opened, read_lines
+from nmt.storage.opening import compressed, count_lines, opened, read_lines, unpacked
 from nmt.translator import Translator
 
 _NAMED_LINES = 10  # maximum line numbers in a warning
@@ -90,6 +91,8 @@ def run_translate(
         translator.beam(options.search)  # raises before the first line is read
         name = "standard input" if input is None else str(input)
         if options.format in ("html", "xml"):
+            if input is None or _is_stream(Path(input)):
+                source = unpacked(stream, name)
             _translate_markup(translator, source, target, options, name, note)
             return
         is_shown = output is not None and sys.stderr.isatty()
@@ -268,12 +271,16 @@ def _check_together(
         raise ArgumentError("{prefix} conflicts with {prefix_file}. Remove one of them.")
     if str(alignment) == "-" and options.format != "jsonl":
         raise ArgumentError("{alignment} - requires {format} jsonl. Add it, or name a file.")
-    read = [("prefix_file", prefix_file), *([("input", input)] if shard else [])]
+    glossary = options.search.glossary
+    read = [
+        ("input", input if input is not None and Path(input).is_file() else None),
+        ("prefix_file", prefix_file),
+        ("glossary", glossary.path if isinstance(glossary, Glossary) else None),
+    ]
     if output is not None:
         check_output(Path(output), read=read)
     if alignment is not None and str(alignment) != "-":
-        read = [("output", output), ("input", input), ("prefix_file", prefix_file)]
-        check_output(Path(alignment), "alignment", read)
+        check_output(Path(alignment), "alignment", [("output", output), *read])
     if options.format in ("html", "xml"):
         for name, value in (
             ("n_best", options.numbered), ("prefix", options.prefix), ("shard", shard),
@@ -371,9 +378,14 @@ def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
         if sys.stdin is None:
             raise ArgumentError("Standard input is closed. Name a file with {input}.")
         yield sys.stdin.buffer
-        return
-    with opened(Path(path)) as file:
-        yield file
+    elif (
+        _is_stream(Path(path)) and not Path(path).is_dir()
+    ):  # read as it comes, and decompressed by LineReader
+        with Path(path).open("rb") as file:
+            yield file
+    else:
+        with opened(Path(path)) as file:
+            yield file
 
 
 def check_output(
@@ -399,10 +411,17 @@ def check_output(
             f"{{{name}}} {{}} is among nmt's own files in {{}}. Name another file.", path, own
         )
     for other, file in read:
-        if file is not None and os.path.realpath(file) == str(target):
+        if file is not None and _are_same(Path(file), target):
             raise ArgumentError(
                 f"{{{name}}} and {{{other}}} are the same file {{}}. Name another file.", path
             )
+
+
+def _are_same(path: Path, other: Path) -> bool:
+    """Returns whether two paths are one file, also through symbolic or hard links."""
+    if os.path.realpath(path) == os.path.realpath(other):
+        return True
+    return path.exists() and other.exists() and path.samefile(other)
 
 
 @contextlib.contextmanager
