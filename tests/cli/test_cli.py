@@ -108,7 +108,10 @@ def test_help_loads_no_library():
             print(sorted(n for n in sys.modules if n.startswith("nmt.") and "cli" not in n))
     """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout.splitlines()[-2:] == ["['nmt']", "['nmt.errors', 'nmt.signals']"]
+    assert run.stdout.splitlines()[-2:] == [
+        "['nmt']",
+        "['nmt.errors', 'nmt.signals', 'nmt.system']",
+    ]
 
 
 def test_translate_gives_a_line_for_each_line(model: Path, tmp_path: Path, capsys):
