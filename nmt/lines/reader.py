@@ -179,7 +179,7 @@ class _Arrivals:
 
     def _begun(self, data: bytes) -> bytes | None:
         """Returns the first bytes, decompressed if the stream is compressed; None: too few yet."""
-        assert self._begin is not None and isinstance(self.source, io.BufferedReader)
+        assert self._begin is not None and isinstance(self.source, io.BufferedReader | io.FileIO)
         self._begin += data
         if data and not is_begun(self._begin):
             return None

@@ -5,6 +5,7 @@ is full or when the input pauses.
 """
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,14 +22,19 @@ from nmt.documents.markup import Form, Markup
 from nmt.documents.passages import Passage, Progress, Translates, translate_passages
 from nmt.errors import ArgumentError, Note, count, naming
 from nmt.lines.reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8
-from nmt.lines.writer import LineOptions, LineWriter
+from nmt.lines.writer import LineNumbers, LineOptions, LineWriter
 from nmt.model.kernels.prepacking import Precision
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
 from nmt.storage.opening import compressed, count_lines, opened, read_lines, unpacked
 from nmt.translator import Translator
 
-_NAMED_LINES = 10  # maximum line numbers in a warning
+_UNSPLIT = (
+    "with several sentences, each line translated as one sentence; the option document translates "
+    "sentence by sentence"
+)
+_LOST = "with a sentence whose translation is empty"
+_DOUBTFUL = "whose translation repeats itself or is far longer than the source"
 
 Shard = tuple[int, int]  # (i, n): part i of n of the input, i from 1
 
@@ -91,7 +97,8 @@ def run_translate(
         translator.beam(options.search)  # raises before the first line is read
         name = "standard input" if input is None else str(input)
         if options.format in ("html", "xml"):
-            if input is None or _is_stream(Path(input)):
+            is_pipe = input is None or _is_stream(Path(input))
+            if is_pipe and isinstance(stream, io.BufferedReader):
                 source = unpacked(stream, name)
             _translate_markup(translator, source, target, options, name, note)
             return
@@ -143,7 +150,8 @@ def translate_stream(
         BrokenPipeError: the reader of `target` has closed it.
     """
     reader = LineReader(source, name, options.strict, before=lines[0])
-    writer = LineWriter(target, options, links, before=lines[0])
+    language = None if options.document else translator.config.data.source_language
+    writer = LineWriter(target, options, links, before=lines[0], language=language)
     prefixes = _Prefixes(options.prefix, prefix_file, lines)
     passages = _Passages(translator, options)
     for window in reader.windows():
@@ -155,7 +163,11 @@ def translate_stream(
         writer.write(
             window,
             [
-                (passage.joined(each), any(best[0].parts > 1 for best in each))
+                (
+                    passage.joined(each),
+                    any(best[0].parts > 1 for best in each),
+                    any(best[0].is_lost for best in each),
+                )
                 for passage, each in zip(some, found, strict=True)
             ],
         )
@@ -166,7 +178,9 @@ def translate_stream(
         _warn(note, name, reader.invalid_lines, "with invalid UTF-8, which was replaced")
     if writer.lines_in_parts:
         _warn(note, name, writer.lines_in_parts, "above the maximum length, translated in parts")
-    _warn_of_doubtful(note, writer.doubtful, name)
+    _warn_of_lines(note, name, writer.unsplit, _UNSPLIT)
+    _warn_of_lines(note, name, writer.lost, _LOST)
+    _warn_of_lines(note, name, writer.doubtful, _DOUBTFUL)
     _warn_of_unmet_terms(note, writer.unmet_terms, name)
 
 
@@ -174,14 +188,13 @@ def _warn(note: Note, name: str, lines: int, which: str) -> None:
     note(f"nmt: warning: {name} has {count(lines, 'line')} {which}.")
 
 
-def _warn_of_doubtful(note: Note, lines: list[int], name: str) -> None:
-    if not lines:
+def _warn_of_lines(note: Note, name: str, lines: LineNumbers, which: str) -> None:
+    if not lines.count:
         return
-    numbers = ", ".join(map(str, lines[:_NAMED_LINES]))
-    if len(lines) > _NAMED_LINES:
+    numbers = ", ".join(map(str, lines.first))
+    if lines.count > len(lines.first):
         numbers += ", ..."
-    which = "whose translation repeats itself or is far longer than the source"
-    _warn(note, name, len(lines), f"({numbers}) {which}")
+    _warn(note, name, lines.count, f"({numbers}) {which}")
 
 
 def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -> None:
@@ -254,7 +267,8 @@ def _translate_markup(
     found = translator.translate(markup.sentences, search)
     target.write(markup.written(found).encode())
     target.flush()
-    _warn_of_doubtful(note, markup.doubtful_lines(found), name)
+    _warn_of_lines(note, name, LineNumbers(markup.lost_lines(found)), _LOST)
+    _warn_of_lines(note, name, LineNumbers(markup.doubtful_lines(found)), _DOUBTFUL)
     _warn_of_unmet_terms(note, markup.unmet_terms(found), name)
 
 
@@ -378,9 +392,8 @@ def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
         if sys.stdin is None:
             raise ArgumentError("Standard input is closed. Name a file with {input}.")
         yield sys.stdin.buffer
-    elif (
-        _is_stream(Path(path)) and not Path(path).is_dir()
-    ):  # read as it comes, and decompressed by LineReader
+    elif _is_stream(Path(path)) and not Path(path).is_dir():
+        # LineReader decompresses it as it comes
         with Path(path).open("rb") as file:
             yield file
     else:

@@ -520,7 +520,7 @@ def test_json_lines():
     rows = translated(b"a b\n\nc\n", format="jsonl", search=SearchOptions(align=True, n_best=2))
     first, blank, last = map(json.loads, rows.splitlines())
     assert (first["line"], first["text"], first["alignment"]) == (1, "A B", [[0, 0], [1, 1]])
-    assert (blank["line"], blank["text"], blank["score"], blank["tokens"]) == (2, "", 0.0, [])
+    assert (blank["line"], blank["text"], blank["score"], blank["pieces"]) == (2, "", 0.0, [])
     assert blank["alignment"] == []
     assert last["line"] == 3 and "alternatives" not in last
     rows = translated(b"a\n", format="jsonl", search=SearchOptions(n_best=2), numbered=True)
@@ -537,7 +537,7 @@ def test_json_lines_have_what_a_model_gives(translator: Translator):
         assert each["log_probability"] == pytest.approx(
             sum(each["token_log_probabilities"]), abs=1e-4
         )
-        assert len(each["tokens"]) == len(each["token_log_probabilities"])
+        assert len(each["pieces"]) == len(each["token_log_probabilities"])
     assert found["score"] >= found["alternatives"][0]["score"]
 
 
@@ -665,6 +665,43 @@ def test_a_warning_of_what_looks_wrong(monkeypatch):
     assert note.startswith(
         "nmt: warning: f has 13 lines (2, 4, 5, 6, 7, 8, 9, 10, 11, 12, ...) whose translation "
     )
+
+
+@pytest.mark.parametrize("document", [False, True])
+def test_sentences_that_are_not_split_or_lost_are_told(monkeypatch, document: bool):
+    """A line of one sentence above the maximum length is told as such, and a blank one not."""
+    notes: list[str] = []
+
+    def one(_, text):
+        return [Translation("" if text == "lost." else text, -1, -1, [2], 1) if text else EMPTY]
+
+    monkeypatch.setattr(Upper, "_one", one)
+    data = b"One. Two.\n\nOne, two.\nlost.\nDr. No.\nThree! lost.\nThree! Lost.\n"
+    translate_stream(Upper(), io.BytesIO(data), io.BytesIO(), name="f", note=notes.append,
+                     options=LineOptions(document=document))  # fmt: skip
+    unsplit = "nmt: warning: f has 2 lines (1, 7) with several sentences, each line translated as"
+    lost = "nmt: warning: f has 1 line (4) with a sentence whose translation is empty."
+    assert notes[-1] == lost
+    assert [note.startswith(unsplit) for note in notes[:-1]] == [True] * (not document)
+
+
+def test_a_sentence_of_a_document_that_is_lost_is_told(run, monkeypatch, capsys):
+    def lose(self, sentences, *_, **__):
+        return [
+            EMPTY if s == "" else Translation("" if s == "The man." else s.upper(), -1, -1, [2], 1)
+            for s in sentences
+        ]
+
+    monkeypatch.setattr(Upper, "translate", lose, raising=False)
+    Path("in").write_text("<p>One.</p>\n<p>Two. The man.</p>\n<p> </p>\n")
+    run(format="html")
+    assert Path("out").read_text() == "<p>ONE.</p>\n<p>TWO.</p>\n<p> </p>\n"
+    [warning] = capsys.readouterr().out.splitlines()
+    assert warning == "nmt: warning: in has 1 line (2) with a sentence whose translation is empty."
+    Path("in").write_text("One.\nTwo. The man.\n")
+    monkeypatch.setattr(Upper, "n_best", lambda *a, **_: [[each] for each in lose(*a)])
+    run(document=True)
+    assert capsys.readouterr().out.splitlines() == [warning]
 
 
 def test_a_person_is_asked_for_each_line(run, monkeypatch, capfdbinary):
