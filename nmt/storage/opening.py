@@ -69,7 +69,7 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
             yield unpacked(file, name)
             return
         begin = file.raw.read(_LONGEST) or b""
-        file.raw.seek(0)
+        file.raw.seek(0, os.SEEK_SET)
         yield decompressed(begin, file, name) or file
 
 
@@ -216,13 +216,14 @@ def count_lines(path: Path) -> int:
 class Rest:
     """The bytes `begin`, which were read from a pipe, and then its other bytes as they come."""
 
-    def __init__(self, begin: bytes, file: io.BufferedReader):
-        self._begin, self._file = begin, file
+    def __init__(self, begin: bytes, file: io.BufferedReader | io.FileIO):
+        self._begin = begin
+        self._read = file.read if isinstance(file, io.FileIO) else file.read1
 
     def read(self, size: int) -> bytes:
         """Returns up to `size` bytes, or b"" at the end."""
         data, self._begin = self._begin[:size], self._begin[size:]
-        return data or self._file.read1(size)
+        return data or self._read(size) or b""
 
 
 class _Pipe(io.RawIOBase):
