@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
-    "Attention", "InputError", "NextToken", "ScoredTranslation", "SearchOptions", "Translation",
-    "Translator", "__version__", "load_config",
+    "ArgumentError", "Attention", "DivergedError", "InputError", "NextToken", "NoModelError",
+    "ScoredTranslation", "SearchOptions", "StorageError", "Translation", "Translator",
+    "__version__", "load_config",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.score import ScoredTranslation
     from nmt.decoding.translation import Attention, NextToken, Translation
-    from nmt.errors import InputError
+    from nmt.errors import ArgumentError, DivergedError, InputError, NoModelError, StorageError
     from nmt.translator import Translator
 
 
 def __getattr__(name: str) -> Any:
     match name:
-        case "InputError":
-            from nmt.errors import InputError
+        case "ArgumentError" | "DivergedError" | "InputError" | "NoModelError" | "StorageError":
+            from nmt import errors
 
-            return InputError
+            return getattr(errors, name)
         case "Attention" | "NextToken" | "Translation":
             from nmt.decoding import translation
 

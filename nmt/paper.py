@@ -19,7 +19,8 @@ BASE: dict[str, Any] = {
     "training.max_steps": 100_000, "training.batch_tokens": 25_000,
     "training.warmup_steps": 4000, "training.learning_rate_factor": 1.0,
     "training.label_smoothing": 0.1, "training.gradient_clip": None,
-    "training.average_last": 5, "training.checkpoint_every": 1500, "training.precision": "fp32",
+    "training.average_last": 5, "training.finished_model": "average",
+    "training.checkpoint_every": 1500, "training.precision": "fp32",
     "decoding.beam": 4, "decoding.length_penalty": 0.6, "decoding.max_extra_length": 50,
 }  # fmt: skip
 BIG = BASE | {

@@ -14,7 +14,11 @@ from types import FrameType
 from nmt.errors import Stopped
 
 # SIGUSR1: a scheduler's early warning; SIGHUP: the terminal was closed or its connection lost
-STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+STOP = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGUSR1", "SIGHUP")
+    if hasattr(signal, name)  # Windows lacks two, where `nmt` only has to say that it cannot run
+)
 
 _RETRY_S = 0.05
 _LONGEST_IMPORT_S = 10

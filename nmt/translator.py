@@ -218,6 +218,16 @@ class Translator:
         found.directory, found.sha256 = first.directory, first.sha256
         return found
 
+    @property
+    def source_language(self) -> str:
+        """The language that the model translates from, such as "en"."""
+        return self.config.data.source_language
+
+    @property
+    def target_language(self) -> str:
+        """The language that the model translates into, such as "de"."""
+        return self.config.data.target_language
+
     @overload
     def translate(  # type: ignore[overload-overlap]  # a text is a sequence of texts too
         self,
@@ -262,8 +272,8 @@ class Translator:
                 see `nmt.documents.documents`.
             settings: fields of `SearchOptions`; they override those of `options`.
         """
-        options = replace(options or SearchOptions(), **settings)
-        texts = [text] if isinstance(text, str) else listed(text, "text")
+        options = SearchOptions.of(options, settings)
+        texts = [text] if isinstance(text, str) else listed(text, "text", "a text or ")
         if document:
             found = translate_documents(self, texts, options, prefix=prefix, progress=progress)
         else:
@@ -295,7 +305,7 @@ class Translator:
             ArgumentError: `texts` is a single text, `prefix` is not one text, or `window` is not a
                 positive integer; see also `n_best`.
         """
-        options = replace(options or SearchOptions(), **settings)
+        options = SearchOptions.of(options, settings)
         self.beam(options)
         if isinstance(texts, str):
             raise ArgumentError(

@@ -16,7 +16,7 @@ from nmt.storage.atomic import PREFIX
 ROOT = Path(nmt.__file__).parent
 # A module may import only from its own row and from rows above it.
 ROOMS = [
-    "errors", "paper", "signals", "processes", "storage", "config", "model", "cpu_memory",
+    "errors", "paper", "system", "signals", "processes", "storage", "config", "model", "cpu_memory",
     "demo_language", "data", "runs", "decoding", "documents", "translator", "lines", "evaluation",
     "training", "benchmark", "reporting", "export", "serving", "cli", "__main__",
 ]  # fmt: skip

@@ -33,6 +33,23 @@ def test_a_text_gives_a_translation_and_texts_give_as_many():
     assert [each.score for each in best] == sorted((each.score for each in best), reverse=True)
 
 
+def test_a_translator_says_what_is_wrong_and_what_it_is():
+    translator = nmt.Translator.load(TRAINED / "run", device="cpu")
+    assert (translator.source_language, translator.target_language) == ("en", "de")
+    with pytest.raises(nmt.ArgumentError, match=r"no option beam_size\. Did you mean beam\?"):
+        translator.translate("a", beam_size=3)  # type: ignore[call-overload]
+    with pytest.raises(nmt.ArgumentError, match=r"no option zzz\. Choose one of beam, length_pen"):
+        translator.stream(["a"], zzz=3)  # type: ignore[call-arg]
+    for wrong, kind in ((None, "NoneType"), (3, "int")):
+        with pytest.raises(
+            nmt.ArgumentError, match=f"must be a text or a list of texts, not {kind}"
+        ):
+            translator.translate(wrong)  # type: ignore[call-overload]
+    found = translator.translate("The dog sees a cat.", n_best=2)
+    assert str(found) == found.text
+    assert repr(found) == f"Translation({found.text!r}, score={found.score:.6g})"
+
+
 def test_the_example_of_a_typed_program_runs():
     texts = ["The dog sees a cat.", "", "A child reads."]
     expected = nmt.Translator.load(TRAINED / "run", device="cpu").translate(texts)
@@ -42,7 +59,9 @@ def test_the_example_of_a_typed_program_runs():
 def test_a_configuration_is_loaded():
     config = nmt.load_config(ROOT / "configs" / "demo.yaml", ["training.max_steps=5"])
     assert config.training.max_steps == 5
-    with pytest.raises(nmt.InputError, match=r"overrides: Unknown key .* Did you mean heads"):
+    with pytest.raises(
+        nmt.InputError, match=r"overrides: Unknown key .* Did you mean model\.heads"
+    ):
         nmt.load_config(ROOT / "configs" / "demo.yaml", ["model.head=5"])
     with pytest.raises(nmt.InputError, match=r"There is no model directory nowhere\."):
         nmt.Translator.load("nowhere")

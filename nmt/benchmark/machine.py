@@ -1,7 +1,5 @@
 """Measures the limits of a machine: rates of matrix products and memory copies, peak memory."""
 
-import resource
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -15,6 +13,7 @@ from nmt.benchmark.gate import Gate
 from nmt.config import Model
 from nmt.model.kernels.prepacking import Int8Linear, Precision, PrepackedLinear
 from nmt.model.kernels.products import has_onednn
+from nmt.system import peak_process_memory
 
 _LEAST_TIMINGS, _LEAST_S = 3, 0.1  # per product
 _LEAST_TIMING_S = 0.003  # shorter calls are timed several at a time
@@ -184,5 +183,4 @@ def peak_memory(device: torch.device) -> int:
     """Returns the peak memory in bytes: torch's on a GPU, otherwise that of the whole process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return peak_process_memory()

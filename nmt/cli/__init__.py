@@ -41,6 +41,7 @@ from nmt.errors import (
     of_system,
 )
 from nmt.signals import stoppable
+from nmt.system import refuse_windows
 
 _EXTRAS = {  # packages that only some commands need
     "ctranslate2": ("ctranslate2",),
@@ -80,6 +81,7 @@ def _status_of(argv: list[str] | None) -> int:
     flags: Mapping[str, str] = {}
     name = if_out_of_memory = ""
     try:
+        refuse_windows()
         arguments = parse(COMMANDS, argv)
         flags, name = arguments.flags, arguments.command.name
         if_out_of_memory = arguments.command.if_out_of_memory

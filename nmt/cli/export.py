@@ -31,6 +31,7 @@ COMMAND = Command(
     _add_flags,
     _run,
     description="Writes a model with its tokenizer in the format of CTranslate2 or transformers, "
-    "after comparing 40 greedy translations with nmt's. The CTranslate2 directory has a script, "
-    "translate.py, that needs only ctranslate2 and sentencepiece.",
+    "after comparing 40 greedy translations with nmt's, those of CTranslate2 in float32. The "
+    "CTranslate2 directory has a script, translate.py, that needs only ctranslate2 and "
+    "sentencepiece.",
 )

@@ -27,7 +27,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 def add_overrides(parser: argparse.ArgumentParser, meaning: str) -> None:
     """Adds KEY=VALUE, which may be given any number of times."""
-    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", help=meaning)
+    parser.add_argument("overrides", metavar="KEY=VALUE", nargs="*", default=[], help=meaning)
 
 
 def load_config(arguments: argparse.Namespace) -> "Config":

@@ -43,7 +43,7 @@ def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
         epilog="nmt COMMAND --help lists the options of a command and shows an example",
     )
     parser.add_argument("--version", action="version", version=f"nmt {__version__}")
-    below = parser.add_subparsers(metavar="COMMAND", required=True)
+    below = parser.add_subparsers(metavar="COMMAND")
     for command in commands:
         sub = below.add_parser(
             command.name,
@@ -69,6 +69,9 @@ def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.N
         SystemExit: --help or --version, which is printed.
     """
     arguments, late = new_parser(commands).parse_known_args(argv)
+    if not hasattr(arguments, "command"):
+        names = ", ".join(command.name for command in commands)
+        raise InputError(f"The command is missing. Choose one of {names}. See nmt --help.")
     has_overrides = hasattr(arguments, "overrides")
     overrides = [word for word in late if has_overrides and "=" in word and word[0] != "-"]
     if late != overrides:

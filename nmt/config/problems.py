@@ -39,8 +39,7 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
     match problem["type"]:
         case "extra_forbidden":
             known = list(section.model_fields) if section else []
-            near = difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.5)
-            near = _sections_with(key) or near
+            near = _sections_with(key) or _nearest(path, known)
             hint = f"Did you mean {near[0]}?" if near else f"Known keys: {', '.join(known)}."
             return f"{where}: Unknown key {key}. {hint}"
         case "value_error":  # settings that exclude each other; the text names them
@@ -67,6 +66,20 @@ def _sections_with(key: str) -> list[str]:
     below = ((name, Config.below(name)) for name in Config.model_fields)
     found = [f"{name}.{key}" for name, section in below if section and key in section.model_fields]
     return found if len(found) == 1 else []
+
+
+def _nearest(path: KeyPath, known: list[str]) -> list[str]:
+    """Returns the known key most like the last one of `path`, as it must be written; or []."""
+    last = str(path[-1])
+    if near := difflib.get_close_matches(last, known, n=1, cutoff=0.5):
+        has_section = len(path) > 1 and all(isinstance(part, str) for part in path)
+        return [".".join([*map(str, path[:-1]), near[0]] if has_section else near)]
+    if len(path) > 1:
+        return []
+    below = ((name, Config.below(name)) for name in Config.model_fields)
+    keys = {key: f"{name}.{key}" for name, section in below if section
+            for key in section.model_fields}  # fmt: skip
+    return [keys[key] for key in difflib.get_close_matches(last, keys, n=1, cutoff=0.7)]
 
 
 def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:

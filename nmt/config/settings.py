@@ -380,10 +380,11 @@ class Training(Section):
         description="measure of the best validation: highest bleu, highest chrf or lowest nll "
         "(nats per target token)",
     )
-    finished_model: Literal["average", "better"] = Field(
-        default="average",
-        description="average: the mean of the last average_last checkpoints; better: that mean or "
-        "the best checkpoint, whichever has the better validation by best_by",
+    finished_model: Literal["better", "average"] = Field(
+        default="better",
+        description="average: the mean of the last average_last checkpoints (§6.1); better: that "
+        "mean or the best checkpoint, whichever has the better validation by best_by; without "
+        "data.validation the mean",
     )
     initialize_from: Word | None = Field(
         default=None, description="model, checkpoint or run directory to fine-tune"
@@ -460,10 +461,6 @@ class Config(Section):
     def _there_is_something_to_judge_by(self) -> Self:
         if self.training.early_stopping is not None and not self.data.validation:
             raise ValueError("training.early_stopping requires data.validation, which is empty")
-        if self.training.finished_model == "better" and not self.data.validation:
-            raise ValueError(
-                "training.finished_model: better requires data.validation, which is empty"
-            )
         return self
 
     def to_yaml(self) -> str:

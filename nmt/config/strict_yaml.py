@@ -52,7 +52,15 @@ def _decimal(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
     return int(str(loader.construct_scalar(node)))  # PyYAML reads 010 as 8
 
 
+def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float:
+    """Reads 1e5 as an integer, which every number may be; 100000.0 remains a float."""
+    value = float(loader.construct_yaml_float(node))
+    is_count = "e" in str(node.value).lower() and value.is_integer() and abs(value) < 2**53
+    return int(value) if is_count else value
+
+
 _Loader.add_constructor(f"{_TAG}int", _decimal)
+_Loader.add_constructor(f"{_TAG}float", _number)
 
 
 def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:

@@ -7,7 +7,7 @@ inflected: each inflected form needs an entry of its own.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Self
@@ -37,12 +37,14 @@ class Glossary:
 
     Args:
         terms: pairs of a source term and its target term.
+        path: the file that they were read from.
 
     Raises:
         ArgumentError: a term has no word, or a source term has two target terms.
     """
 
     terms: tuple[Term, ...]
+    path: Path | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         seen: dict[_Words, str] = {}
@@ -101,7 +103,7 @@ class Glossary:
                     "{glossary}.", number, path,
                 )  # fmt: skip
             terms.append((columns[0], columns[1]))
-        return cls(tuple(terms))
+        return cls(tuple(terms), Path(path))
 
     @cached_property
     def _by_words(self) -> tuple[dict[_Words, Term], dict[_Words, Term], int]:

@@ -1,10 +1,11 @@
 """Options of beam search and sampling."""
 
+import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import NoReturn, TypedDict
+from typing import Any, NoReturn, TypedDict
 
 from nmt.config import MAX_BEAM
 from nmt.decoding.glossary import Glossary
@@ -97,6 +98,20 @@ class SearchOptions:
             object.__setattr__(self, "glossary", Glossary.of(self.glossary))
         self._go_together()
 
+    @classmethod
+    def of(cls, options: "SearchOptions | None", settings: Mapping[str, Any]) -> "SearchOptions":
+        """Returns `options` (None: the defaults) with some fields replaced.
+
+        Raises:
+            ArgumentError: there is no such field; see also `SearchOptions`.
+        """
+        names = [each.name for each in fields(cls)]
+        for name in settings.keys() - {*names}:
+            near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+            hint = f"Did you mean {near[0]}?" if near else f"Choose one of {', '.join(names)}."
+            raise ArgumentError("There is no option {}. {}", name, hint)
+        return replace(options or cls(), **settings)
+
     @property
     def samples(self) -> int:
         """Returns the number of samples per sentence; 0 for beam search."""
@@ -157,6 +172,8 @@ class SearchOptions:
             )
         if self.glossary is not None and self.samples:
             raise ArgumentError(f"{{glossary}} conflicts with {sampling}. Remove one of them.")
+        if self.beam is not None:
+            self.width(self.beam)
         if self.mbr is not None and self.n_best > self.mbr:
             raise ArgumentError(
                 "{n_best} {} exceeds {mbr} {}. Raise {mbr} or lower {n_best}.",

@@ -32,9 +32,12 @@ class Attention:
     weights: NDArray[np.float32] = field(compare=False)  # (T, S); each row sums to 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Translation:
-    """A translation of a text, which may be joined from the translations of several parts."""
+    """A translation of a text, which may be joined from the translations of several parts.
+
+    `str` returns the text.
+    """
 
     text: str  # one line, without tabs
     score: float  # log_probability / length penalty; summed over the parts
@@ -47,6 +50,17 @@ class Translation:
     attention: list[Attention] | None = None  # with `attention`; one per part
     alternatives: list["Translation"] = field(default_factory=list)  # the other n-best, best first
     unmet_terms: list[Term] = field(default_factory=list)  # terms of the glossary that `text` lacks
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"Translation({self.text!r}, score={self.score:.6g})"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the source has text, but the translation has none."""
+        return self.parts > 0 and not self.text.strip()
 
 
 @dataclass(frozen=True)

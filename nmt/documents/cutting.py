@@ -9,11 +9,12 @@ from nmt.errors import ArgumentError, count
 _SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s+|(?<=[。！？])""")
 
 
-def listed(texts: Iterable[str], name: str) -> list[str]:
+def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
     """Returns several texts as a list.
 
     Args:
         name: parameter name for the error.
+        others: what else the parameter may be, for the error: "a text or ".
 
     Raises:
         ArgumentError: `texts` is a single text or not iterable, or an item is not a text.
@@ -23,7 +24,9 @@ def listed(texts: Iterable[str], name: str) -> list[str]:
     except TypeError:  # not iterable
         found = None
     if found is None:
-        raise ArgumentError(f"{{{name}}} must be a list of texts, not {{}}.", type(texts).__name__)
+        raise ArgumentError(
+            f"{{{name}}} must be {others}a list of texts, not {{}}.", type(texts).__name__
+        )
     for number, text in enumerate(found, start=1):
         refuse_no_text(text, name, f"Item {number} of ")
     return found

@@ -435,6 +435,15 @@ class Markup:
             if unit.passage and is_doubtful(unit.text, unit.translation(rest).text)
         ]
 
+    def lost_lines(self, found: Sequence[Translation]) -> list[int]:
+        """Returns the source lines of passages with a sentence whose translation is empty."""
+        rest = iter(found)
+        return [
+            unit.line
+            for unit in self._units
+            if unit.passage and sum(next(rest).is_lost for _ in unit.passage.sentences)
+        ]
+
     def unmet_terms(self, found: Sequence[Translation]) -> list[tuple[int, Term]]:
         """Returns the unmet terms, each with the line where its passage begins."""
         rest = iter(found)

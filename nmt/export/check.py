@@ -80,19 +80,33 @@ def compare(
     Raises:
         ExportError: the translations or log-probabilities differ.
     """
+    equal, worst = agreement(samples, translations, log_probabilities)
+    if worst > TOLERANCE or equal < len(samples):
+        raise ExportError(
+            f"{equal} of {len(samples)} greedy translations of the {name} model equal nmt's, "
+            f"and log-probabilities differ by up to {worst:.1e}. Nothing was exported. Use another "
+            f"version of {name}."
+        )
+    return f"{equal} greedy translations equal nmt's, log-probabilities within {worst:.0e}."
+
+
+def agreement(
+    samples: Sequence[Sample],
+    translations: Sequence[Sequence[int]],
+    log_probabilities: Sequence[Sequence[float]],
+) -> tuple[int, float]:
+    """Returns the number of equal translations and the largest difference of log-probabilities.
+
+    Args:
+        translations, log_probabilities: see `compare`.
+    """
     worst = max(
         abs(ours - theirs)
         for sample, logs in zip(samples, log_probabilities, strict=True)
         for ours, theirs in zip(sample.log_probabilities, logs, strict=True)
     )
-    equal = [
+    equal = sum(
         [*tokens] in (sample.tokens, sample.content)
         for sample, tokens in zip(samples, translations, strict=True)
-    ]
-    if worst > TOLERANCE or not all(equal):
-        raise ExportError(
-            f"{sum(equal)} of {len(equal)} greedy translations of the {name} model equal nmt's, "
-            f"and log-probabilities differ by up to {worst:.1e}. Nothing was exported. Use another "
-            f"version of {name}."
-        )
-    return f"{len(equal)} greedy translations equal nmt's, log-probabilities within {worst:.0e}."
+    )
+    return equal, worst

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.decoding.ctranslate2_search import POSITIONS
-from nmt.export.check import compare, samples_of
+from nmt.export.check import Sample, agreement, compare, samples_of
 from nmt.export.expressible import refuse_inexpressible
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.layers import DecoderLayer, EncoderLayer, FeedForward
@@ -45,8 +45,8 @@ Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
     """Fills a directory with a CTranslate2 model, the tokenizer and a script that needs no nmt.
 
-    Adds the configuration and a manifest, which `Translator.load` reads. The check always uses a
-    float32 copy of the model, even if the weights are quantized.
+    Adds the configuration and a manifest, which `Translator.load` reads. The check uses a float32
+    copy of the model; how far a quantized model differs is only reported.
 
     Args:
         translator: in fp32 on a CPU, with weights that are not prepacked.
@@ -62,10 +62,18 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: Quant
     refuse_inexpressible(translator.config, _EXPRESSED, "CTranslate2")
     transformer, tokenizer = translator.transformer, translator.tokenizer
     pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
+    samples = samples_of(translator)
     with tempfile.TemporaryDirectory() as exact:
         write_ctranslate2(transformer, pieces, Path(exact), "float32")
-        found = _check(translator, Path(exact))
+        results = _translated(translator, samples, Path(exact), "float32")
+        found = compare(samples, *results, "ctranslate2")
     write_ctranslate2(transformer, pieces, folder, quantization)
+    if quantization != "float32":
+        equal, worst = agreement(samples, *_translated(translator, samples, folder, quantization))
+        found = (
+            f"As float32, {found} As {quantization}, {equal} of {len(samples)} are equal, "
+            f"log-probabilities within {worst:.0e}."
+        )
     (folder / TOKENIZER).write_bytes(tokenizer.model)
     (folder / "translate.py").write_text(_script(translator), encoding="utf-8")
     (folder / CONFIG).write_text(translator.config.to_yaml(), encoding="utf-8")
@@ -199,11 +207,17 @@ def _script(translator: Translator) -> str:
     return re.sub("@([A-Z_]+)@", lambda found: str(values[found[1]]), script)
 
 
-def _check(translator: Translator, folder: Path) -> str:
+def _translated(
+    translator: Translator, samples: Sequence[Sample], folder: Path, quantization: Quantization
+) -> tuple[list[list[int]], list[list[float]]]:
+    """Returns an exported model's greedy translations and log-probabilities for `compare`."""
     import ctranslate2
 
-    theirs = ctranslate2.Translator(str(folder), compute_type="float32")
-    samples, pieces = samples_of(translator), translator.tokenizer.pieces
+    supported = ctranslate2.get_supported_compute_types("cpu")
+    theirs = ctranslate2.Translator(
+        str(folder), compute_type=quantization if quantization in supported else "float32"
+    )
+    pieces = translator.tokenizer.pieces
     ids = {piece: i for i, piece in enumerate(pieces(range(translator.tokenizer.vocabulary_size)))}
     never = [[piece] for piece in pieces([PAD_ID, BOS_ID, *translator.search.untrained])]
     translations = []
@@ -220,4 +234,4 @@ def _check(translator: Translator, folder: Path) -> str:
     logs = [
         each.log_probs[: len(sample.tokens)] for sample, each in zip(samples, scored, strict=True)
     ]
-    return compare(samples, translations, logs, "ctranslate2")
+    return translations, logs

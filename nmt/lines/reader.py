@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nmt.errors import InputError, naming
+from nmt.storage.opening import Rest, decompressed, is_begun
 
 PAUSE_S = 0.05  # seconds without input after which the window is translated
 _OLDEST_S = 0.5  # maximum seconds that a line waits for its window
@@ -147,7 +148,7 @@ def _end_of_line(data: bytes, lines: int) -> int:
 
 
 class _Arrivals:
-    """Reads a stream's bytes as they arrive and detects pauses.
+    """Reads a stream's bytes as they arrive and detects pauses; decompresses gzip, bzip2 and xz.
 
     Pipes and terminals are read without Python's buffer, which would wait until it is full. Other
     streams (compressed files, bytes in memory) never pause.
@@ -156,6 +157,7 @@ class _Arrivals:
     def __init__(self, source: Readable, name: str):
         self.source, self.name = source, name
         self.descriptor: int | None = None
+        self._begin: bytes | None = b""  # the first bytes; None: known not to be compressed
         if isinstance(source, io.BufferedReader | io.FileIO):
             with contextlib.suppress(OSError):
                 self.descriptor = source.fileno()
@@ -170,9 +172,23 @@ class _Arrivals:
             if not select.select([self.descriptor], [], [], patience_s)[0]:
                 return None
             with naming(self.name):
-                return os.read(self.descriptor, _READ_BYTES)
+                data = os.read(self.descriptor, _READ_BYTES)
         except BlockingIOError:  # another process has read from the same pipe
             return None
+        return data if self._begin is None else self._begun(data)
+
+    def _begun(self, data: bytes) -> bytes | None:
+        """Returns the first bytes, decompressed if the stream is compressed; None: too few yet."""
+        assert self._begin is not None and isinstance(self.source, io.BufferedReader | io.FileIO)
+        self._begin += data
+        if data and not is_begun(self._begin):
+            return None
+        begin, self._begin = self._begin, None
+        unpacked = decompressed(begin, Rest(begin, self.source), self.name)
+        if unpacked is None:
+            return begin
+        self.source, self.descriptor = unpacked, None
+        return unpacked.read(_READ_BYTES)
 
 
 def _end_of_part(line: bytes) -> int:

@@ -5,6 +5,7 @@ is full or when the input pauses.
 """
 
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,16 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nmt.decoding.ctranslate2_search import refuse_search
+from nmt.decoding.glossary import Glossary
 from nmt.decoding.translation import Term
 from nmt.documents.markup import Form, Markup
 from nmt.documents.passages import Passage, Progress, Translates, translate_passages
 from nmt.errors import ArgumentError, Note, count, naming
 from nmt.lines.reader import LinePart, LineReader, Readable, Slice, Typed, not_utf8
-from nmt.lines.writer import LineOptions, LineWriter, TranslatedWindow
+from nmt.lines.writer import LineNumbers, LineOptions, LineWriter, TranslatedWindow
 from nmt.runs.exported_model import is_exported
 from nmt.runs.run_directory import owner
 from nmt.storage.atomic import new_file
-from nmt.storage.opening import compressed, count_lines, opened, read_lines
+from nmt.storage.opening import compressed, count_lines, opened, read_lines, unpacked
 from nmt.translator import Translator
 
 if TYPE_CHECKING:
@@ -31,7 +33,12 @@ if TYPE_CHECKING:
 
     from nmt.model.kernels.prepacking import Precision
 
-_NAMED_LINES = 10  # maximum line numbers in a warning
+_UNSPLIT = (
+    "with several sentences, each line translated as one sentence; the option document translates "
+    "sentence by sentence"
+)
+_LOST = "with a sentence whose translation is empty"
+_DOUBTFUL = "whose translation repeats itself or is far longer than the source"
 
 Shard = tuple[int, int]  # (i, n): part i of n of the input, i from 1
 
@@ -96,6 +103,9 @@ def run_translate(
         translator.beam(options.search)  # raises before the first line is read
         name = "standard input" if input is None else str(input)
         if options.format in ("html", "xml"):
+            is_pipe = input is None or _is_stream(Path(input))
+            if is_pipe and isinstance(stream, io.BufferedReader):
+                source = unpacked(stream, name)
             _translate_markup(translator, source, target, options, name, note)
             return
         is_shown = output is not None and sys.stderr.isatty()
@@ -149,7 +159,8 @@ def translate_stream(
         BrokenPipeError: the reader of `target` has closed it.
     """
     reader = LineReader(source, name, options.strict, before=lines[0])
-    writer = LineWriter(target, options, links, before=lines[0])
+    language = None if options.document else translator.config.data.source_language
+    writer = LineWriter(target, options, links, before=lines[0], language=language)
     prefixes = _Prefixes(options.prefix, prefix_file, lines)
     writer.write(_translated(translator, reader, prefixes, options, bar))
     if bar is not None:
@@ -158,7 +169,9 @@ def translate_stream(
         _warn(note, name, reader.invalid_lines, "with invalid UTF-8, which was replaced")
     if writer.lines_in_parts:
         _warn(note, name, writer.lines_in_parts, "above the maximum length, translated in parts")
-    _warn_of_doubtful(note, writer.doubtful, name)
+    _warn_of_lines(note, name, writer.unsplit, _UNSPLIT)
+    _warn_of_lines(note, name, writer.lost, _LOST)
+    _warn_of_lines(note, name, writer.doubtful, _DOUBTFUL)
     _warn_of_unmet_terms(note, writer.unmet_terms, name)
 
 
@@ -178,7 +191,11 @@ def _translated(
             progress=_progress(bar, window, some),
         )  # fmt: skip
         joined = [
-            (passage.joined(each), any(best[0].parts > 1 for best in each))
+            (
+                passage.joined(each),
+                any(best[0].parts > 1 for best in each),
+                any(best[0].is_lost for best in each),
+            )
             for passage, each in zip(some, found, strict=True)
         ]
         yield window, joined
@@ -189,14 +206,13 @@ def _warn(note: Note, name: str, lines: int, which: str) -> None:
     note(f"nmt: warning: {name} has {count(lines, 'line')} {which}.")
 
 
-def _warn_of_doubtful(note: Note, lines: list[int], name: str) -> None:
-    if not lines:
+def _warn_of_lines(note: Note, name: str, lines: LineNumbers, which: str) -> None:
+    if not lines.count:
         return
-    numbers = ", ".join(map(str, lines[:_NAMED_LINES]))
-    if len(lines) > _NAMED_LINES:
+    numbers = ", ".join(map(str, lines.first))
+    if lines.count > len(lines.first):
         numbers += ", ..."
-    which = "whose translation repeats itself or is far longer than the source"
-    _warn(note, name, len(lines), f"({numbers}) {which}")
+    _warn(note, name, lines.count, f"({numbers}) {which}")
 
 
 def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -> None:
@@ -269,7 +285,8 @@ def _translate_markup(
     found = translator.translate(markup.sentences, search)
     target.write(markup.written(found).encode())
     target.flush()
-    _warn_of_doubtful(note, markup.doubtful_lines(found), name)
+    _warn_of_lines(note, name, LineNumbers(markup.lost_lines(found)), _LOST)
+    _warn_of_lines(note, name, LineNumbers(markup.doubtful_lines(found)), _DOUBTFUL)
     _warn_of_unmet_terms(note, markup.unmet_terms(found), name)
 
 
@@ -286,12 +303,16 @@ def _check_together(
         raise ArgumentError("{prefix} conflicts with {prefix_file}. Remove one of them.")
     if str(alignment) == "-" and options.format != "jsonl":
         raise ArgumentError("{alignment} - requires {format} jsonl. Add it, or specify a file.")
-    read = [("prefix_file", prefix_file), *([("input", input)] if shard else [])]
+    glossary = options.search.glossary
+    read = [
+        ("input", input if input is not None and Path(input).is_file() else None),
+        ("prefix_file", prefix_file),
+        ("glossary", glossary.path if isinstance(glossary, Glossary) else None),
+    ]
     if output is not None:
         check_output(Path(output), read=read)
     if alignment is not None and str(alignment) != "-":
-        read = [("output", output), ("input", input), ("prefix_file", prefix_file)]
-        check_output(Path(alignment), "alignment", read)
+        check_output(Path(alignment), "alignment", [("output", output), *read])
     if options.format in ("html", "xml"):
         for name, value in (
             ("n_best", options.numbered), ("prefix", options.prefix), ("shard", shard),
@@ -389,9 +410,13 @@ def _opened_input(path: str | Path | None) -> Iterator[BinaryIO]:
         if sys.stdin is None:
             raise ArgumentError("Standard input is closed. Specify a file with {input}.")
         yield sys.stdin.buffer
-        return
-    with opened(Path(path)) as file:
-        yield file
+    elif _is_stream(Path(path)) and not Path(path).is_dir():
+        # LineReader decompresses it as it comes
+        with Path(path).open("rb") as file:
+            yield file
+    else:
+        with opened(Path(path)) as file:
+            yield file
 
 
 def check_output(
@@ -417,10 +442,17 @@ def check_output(
             f"{{{name}}} {{}} is among nmt's own files in {{}}. Choose another file.", path, own
         )
     for other, file in read:
-        if file is not None and os.path.realpath(file) == str(target):
+        if file is not None and _are_same(Path(file), target):
             raise ArgumentError(
                 f"{{{name}}} and {{{other}}} are the same file {{}}. Choose another file.", path
             )
+
+
+def _are_same(path: Path, other: Path) -> bool:
+    """Returns whether two paths are one file, also through symbolic or hard links."""
+    if os.path.realpath(path) == os.path.realpath(other):
+        return True
+    return path.exists() and other.exists() and path.samefile(other)
 
 
 @contextlib.contextmanager

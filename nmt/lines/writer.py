@@ -10,8 +10,11 @@ from nmt.decoding.translation import Term, Translation, combine
 from nmt.documents.documents import indentation
 from nmt.documents.doubtful import is_doubtful
 from nmt.documents.passages import later, words_before
+from nmt.documents.sentences import split_sentences
 from nmt.lines.formats import Format
 from nmt.lines.reader import LinePart
+
+_NAMED_LINES = 10  # maximum line numbers in a warning
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,23 @@ class LineOptions:
 
 
 # parts of lines; for each its translations, and whether it had a sentence above the maximum length
-TranslatedWindow = tuple[Sequence[LinePart], Sequence[tuple[list[Translation], bool]]]
+# and one whose translation is empty
+TranslatedWindow = tuple[Sequence[LinePart], Sequence[tuple[list[Translation], bool, bool]]]
+
+
+class LineNumbers:
+    """Counts line numbers and keeps the first ten, for a warning."""
+
+    def __init__(self, numbers: Iterable[int] = ()):
+        self.count, self.first = 0, list[int]()
+        for number in numbers:
+            self.add(number)
+
+    def add(self, number: int) -> None:
+        """Adds a line number."""
+        self.count += 1
+        if self.count <= _NAMED_LINES:
+            self.first.append(number)
 
 
 class LineWriter:
@@ -35,10 +54,13 @@ class LineWriter:
 
     Args:
         before: number of lines before the first line of the input.
+        language: language of the input, to find lines with several sentences; None: do not.
 
     Attributes:
         lines_in_parts: number of lines so far that exceeded the maximum length.
         doubtful: numbers of lines with suspicious translations, see `nmt.documents.doubtful`.
+        lost: numbers of lines with a sentence whose translation is empty.
+        unsplit: numbers of lines with several sentences that were translated as one.
         unmet_terms: numbers of lines and the glossary's terms that their translations lack.
     """
 
@@ -48,10 +70,12 @@ class LineWriter:
         options: LineOptions,
         links: BinaryIO | None = None,
         before: int = 0,
+        language: str | None = None,
     ):
         self.target, self.options, self.links = target, options, links
+        self._language = language
         self.lines_in_parts = 0
-        self.doubtful: list[int] = []
+        self.doubtful, self.lost, self.unsplit = LineNumbers(), LineNumbers(), LineNumbers()
         self.unmet_terms: list[tuple[int, Term]] = []
         self._index = before  # number of the input line, from 1
         self._begin_line()
@@ -60,7 +84,7 @@ class LineWriter:
         self._source: list[str] = []  # parts of the current line
         self._parts: list[list[Translation]] = []
         self._words = 0  # source words so far
-        self._is_cut = False
+        self._is_cut = self._is_lost = False
 
     def write(self, windows: Iterable[TranslatedWindow]) -> None:
         """Writes all lines; those that end in a window are flushed before the next is taken."""
@@ -76,11 +100,12 @@ class LineWriter:
         """Returns the output lines that end in a window, and their translations."""
         complete: list[Translation] = []
         lines: list[str] = []
-        for part, (translations, is_cut) in zip(*window, strict=True):
+        for part, (translations, is_cut, is_lost) in zip(*window, strict=True):
             self._parts.append([later(each, self._words) for each in translations])
             self._source.append(part.text)
             self._words += words_before(part.text)
             self._is_cut |= is_cut or not part.ends_line
+            self._is_lost |= is_lost
             if part.ends_line:
                 wanted = self._wanted(combine(self._parts))
                 lines += self._end_line(wanted)
@@ -93,7 +118,12 @@ class LineWriter:
         self.lines_in_parts += self._is_cut
         source = "".join(self._source)
         if is_doubtful(source, wanted[0].text):
-            self.doubtful.append(self._index)
+            self.doubtful.add(self._index)
+        if self._is_lost:
+            self.lost.add(self._index)
+        is_whole = self._language is not None and not self._is_cut
+        if is_whole and len(split_sentences(source.strip(), self._language or "")) > 1:
+            self.unsplit.add(self._index)
         self.unmet_terms += [(self._index, term) for term in wanted[0].unmet_terms]
         self._begin_line()
         if self.options.format == "jsonl":
@@ -121,7 +151,7 @@ def _fields(found: Translation, search: SearchOptions) -> dict[str, Any]:
         "text": found.text,
         "score": _rounded(found.score),
         "log_probability": _rounded(found.log_probability),
-        "tokens": found.pieces,
+        "pieces": found.pieces,
         "token_log_probabilities": [_rounded(each) for each in found.token_log_probabilities],
     }
     if search.align:

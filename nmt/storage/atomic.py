@@ -5,7 +5,6 @@ directory, whose name begins with `PREFIX`, may be left. The next writer in that
 because its free lock shows that its writer has ended.
 """
 
-import fcntl
 import itertools
 import os
 import re
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from nmt.errors import InputError, naming
 from nmt.storage.opening import refuse_not_utf8
+from nmt.system import lock_file
 
 PREFIX, LOCK = ".tmp-nmt-", ".lock"
 _LOCKED = re.compile(re.escape(PREFIX) + "[0-9a-f]{8}-.")  # names that `_locked_aside` makes
@@ -117,7 +117,7 @@ def _remove_unlocked(paths: Iterable[Path]) -> None:
         with suppress(OSError), ExitStack() as stack:
             descriptor = _open(path)
             stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while its writer runs
+            lock_file(descriptor)  # fails while its writer runs
             remove(path)
 
 
@@ -158,7 +158,7 @@ def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
                 continue
             stack.callback(os.close, descriptor)
             with suppress(OSError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                lock_file(descriptor, wait=True)
             if aside.exists():  # otherwise another writer removed it
                 yield aside
                 return
@@ -216,7 +216,7 @@ def lock(folder: Path, purpose: str) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         stack.callback(os.close, descriptor)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(descriptor)
         except BlockingIOError:  # the file may be empty: its holder has not written yet
             content = os.pread(descriptor, _MAX_HOLDER_BYTES, 0)
             by = content.decode(errors="replace").strip() or "another process"

@@ -9,6 +9,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,18 +19,24 @@ from typing import Any, BinaryIO
 
 from nmt.errors import InputError, of_system
 
-_DECOMPRESSORS: dict[bytes, tuple[str, Callable[..., Any]]] = {  # by a file's first bytes
-    b"\x1f\x8b": ("gzip", lambda file: gzip.GzipFile(fileobj=file)),
-    b"BZh": ("bzip2", bz2.BZ2File),
-    b"\xfd7zXZ\x00": ("xz", lzma.LZMAFile),
+_DECOMPRESSORS: dict[str, Callable[..., Any]] = {
+    "gzip": lambda file: gzip.GzipFile(fileobj=file),
+    "bzip2": bz2.BZ2File,
+    "xz": lzma.LZMAFile,
 }
 _COMPRESSORS: dict[str, Callable[[BinaryIO], Any]] = {  # by suffix; deterministic
     ".gz": lambda file: gzip.GzipFile("", "wb", fileobj=file, mtime=0),
     ".bz2": partial(bz2.BZ2File, mode="wb"),
     ".xz": partial(lzma.LZMAFile, mode="wb"),
 }
-_OTHERS = {b"\x28\xb5\x2f\xfd": "zstd", b"PK\x03\x04": "zip"}
-_LONGEST = 6  # bytes of the longest signature above
+_SIGNATURES = {  # of a file's first bytes; none has a line end
+    "gzip": rb"\x1f\x8b",
+    "bzip2": rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)",
+    "xz": rb"\xfd7zXZ\x00",
+    "zstd": rb"\x28\xb5\x2f\xfd",
+    "zip": rb"PK\x03\x04",
+}
+_LONGEST = 10  # bytes of the longest signature above
 _DAMAGE = (EOFError, zlib.error, lzma.LZMAError)
 _BUFFER_BYTES = 1 << 18
 
@@ -38,7 +45,7 @@ MAX_LINE_BYTES = 10_000_000  # bounds the memory that a file without line ends t
 
 @contextlib.contextmanager
 def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
-    """Opens a file for reading; decompresses gzip, bzip2 and xz, but not from pipes and devices.
+    """Opens a file or a pipe for reading; decompresses gzip, bzip2 and xz.
 
     Args:
         name: the file's name in messages; None for its path.
@@ -58,12 +65,45 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
     except PermissionError as error:
         raise of_system(PermissionError(error.errno, error.strerror, name)) from None
     with file:
-        kind, decompress = _compression(file, name)
-        if decompress is None:
-            yield file
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            yield unpacked(file, name)
             return
-        with decompress(file) as decompressed:
-            yield io.BufferedReader(_Decompressed(decompressed, kind, name), _BUFFER_BYTES)
+        begin = file.raw.read(_LONGEST) or b""
+        file.raw.seek(0, os.SEEK_SET)
+        yield decompressed(begin, file, name) or file
+
+
+def unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
+    """Returns a stream of a pipe's bytes, decompressed if they are gzip, bzip2 or xz.
+
+    Args:
+        name: the pipe's name in messages.
+    """
+    return io.BufferedReader(_Pipe(file, name))
+
+
+def is_begun(begin: bytes) -> bool:
+    """Returns whether the first bytes of a pipe suffice for `decompressed`."""
+    return len(begin) >= _LONGEST or b"\n" in begin
+
+
+def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO | None:
+    """Returns the stream that decompresses a file; None if the file is not compressed.
+
+    Args:
+        begin: the first bytes, which `file` has still to return.
+        name: the file's name in messages.
+
+    Raises:
+        InputError: the file has a compression that is not supported.
+    """
+    kinds = (kind for kind, form in _SIGNATURES.items() if re.match(form, begin))
+    kind = next(kinds, None)
+    if kind is None:
+        return None
+    if kind not in _DECOMPRESSORS:
+        raise InputError(f"{name} is a {kind} file. Unpack it, or compress it with gzip.")
+    return io.BufferedReader(_Decompressed(_DECOMPRESSORS[kind](file), kind, name), _BUFFER_BYTES)
 
 
 def refuse_not_utf8(path: Path) -> None:
@@ -173,18 +213,39 @@ def count_lines(path: Path) -> int:
     return lines + (last != b"\n")
 
 
-def _compression(file: BinaryIO, name: str) -> tuple[str, Callable[..., Any] | None]:
-    try:
-        begin = os.pread(file.fileno(), _LONGEST, 0)  # does not move the file position
-    except OSError:  # a pipe, whose bytes can be read only once
-        return "", None
-    for first, kind in _OTHERS.items():
-        if begin.startswith(first):
-            raise InputError(f"{name} is a {kind} file. Unpack it, or compress it with gzip.")
-    for first, (kind, decompress) in _DECOMPRESSORS.items():
-        if begin.startswith(first):
-            return kind, decompress
-    return "", None
+class Rest:
+    """The bytes `begin`, which were read from a pipe, and then its other bytes as they come."""
+
+    def __init__(self, begin: bytes, file: io.BufferedReader | io.FileIO):
+        self._begin = begin
+        self._read = file.read if isinstance(file, io.FileIO) else file.read1
+
+    def read(self, size: int) -> bytes:
+        """Returns up to `size` bytes, or b"" at the end."""
+        data, self._begin = self._begin[:size], self._begin[size:]
+        return data or self._read(size) or b""
+
+
+class _Pipe(io.RawIOBase):
+    """The bytes of a pipe, decompressed if they are compressed; nothing is read before `read`."""
+
+    def __init__(self, file: io.BufferedReader, name: str):
+        self._file, self._name = file, name
+        self._stream: BinaryIO | Rest | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        if self._stream is None:
+            begin = b""
+            while not is_begun(begin) and (data := self._file.read1(_LONGEST)):
+                begin += data
+            rest = Rest(begin, self._file)
+            self._stream = decompressed(begin, rest, self._name) or rest
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
 
 
 class _Decompressed(io.RawIOBase):

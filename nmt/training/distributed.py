@@ -6,17 +6,15 @@ by the lowest rank that raised it.
 """
 
 import os
-import platform
 import signal
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property, reduce
 from operator import add
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -28,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from nmt import signals
 from nmt.errors import InputError, Status, Stopped, count, is_out_of_memory, of_system
 from nmt.model.devices import avoid_cudnn, is_gpu
+from nmt.system import cpu_name
 from nmt.training.peers import Peers, own_process
 
 # A second signal this soon is the same request: torchrun forwards a scheduler's signal.
@@ -79,7 +78,7 @@ class Ranks:
         """Returns the name of the GPU, or of the CPU with the number of threads."""
         if self.device.type == "cuda":
             return torch.cuda.get_device_name(self.device)
-        return f"{_cpu_name()}, {count(torch.get_num_threads(), 'thread')}"
+        return f"{cpu_name()}, {count(torch.get_num_threads(), 'thread')}"
 
     def exchange(
         self, values: Sequence[float], requests: Sequence[float]
@@ -159,14 +158,6 @@ class Ranks:
 def _added(values: Sequence[float]) -> float:
     """Adds values in order; the built-in `sum` rounds differently in Python 3.12 and later."""
     return reduce(add, values)
-
-
-def _cpu_name() -> str:
-    with suppress(OSError):  # Linux only
-        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine() or "CPU"
 
 
 def world_size() -> int:

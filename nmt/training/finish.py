@@ -1,5 +1,6 @@
 """Writes the finished model of a run: the mean of the last checkpoints, or the best one alone."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -35,9 +36,7 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
         return
     write_finished(run.identity, run.config, run.files, weights, run.facts | facts, log.note)
     log.model(run.config, facts | {"ended_by": end})
-    steps = ", ".join(map(str, facts["averaged_steps"]))
-    bleu = f", with validation BLEU {facts['validation']['bleu']:.2f}" if run.validation else ""
-    log.note(f"The finished model is the mean of the checkpoints of steps {steps}{bleu}.")
+    log.note(f"The finished model is {_described(facts)}.")
     for warning in facts["warnings"]:
         log.note(f"nmt: warning: {warning}")
 
@@ -58,21 +57,45 @@ def _finished(
         )
     warnings = too_few(len(sound), wanted, run.directory)
     weights, result = _averaged(training, sound, stop, step)
+    facts: dict[str, Any] = {"step": step, "averaged_steps": sorted(found.step for found in sound)}
+    if result and best.step is not None and facts["averaged_steps"] != [best.step]:
+        facts["compared"] = [
+            {"steps": steps, "measure": by, "value": value}
+            for steps, value in (
+                (facts["averaged_steps"], result.facts[by]), ([best.step], getattr(best, by))
+            )
+        ]  # fmt: skip
     if result and settings.finished_model == "better" and best.beats(result.facts, by):
         alone = checkpoints.sound_checkpoints(
             run.identity, 1, log.note, settings.max_steps + 1, best.step
         )
         if alone:
-            mean = f"{NAMES[by]} {result.facts[by]:.3f}"
-            log.note(f"The checkpoint of step {best.step} is better than the mean ({mean}).")
-            sound, warnings, best = alone, [], Best()
-            weights, result = _averaged(training, sound, stop, step)
-    averaged = sorted(checkpoint.step for checkpoint in sound)
-    facts: dict[str, Any] = {"step": step, "averaged_steps": averaged}
+            facts["averaged_steps"], warnings, best = [best.step], [], Best()
+            weights, result = _averaged(training, alone, stop, step)
     if result:
         facts["validation"] = result.facts
         warnings += shortcomings(result.facts, best, by, run.directory)
     return weights, facts | {"warnings": warnings}
+
+
+def _described(facts: Mapping[str, Any]) -> str:
+    """Returns which checkpoints became the finished model, and the scores that were compared.
+
+    For example "the checkpoint of step 6 (BLEU 2.700), not the mean of steps 8, 12 (BLEU 1.900)".
+    """
+    chosen, validation = facts["averaged_steps"], facts.get("validation")
+    if "compared" not in facts:
+        return _name(chosen) + (f" (BLEU {validation['bleu']:.3f})" if validation else "")
+    compared = sorted(facts["compared"], key=lambda each: each["steps"] != chosen)
+    return ", not ".join(
+        f"{_name(each['steps'])} ({NAMES[each['measure']]} {each['value']:.3f})"
+        for each in compared
+    )
+
+
+def _name(steps: Sequence[int]) -> str:
+    which = "the mean of steps" if len(steps) > 1 else "the checkpoint of step"
+    return f"{which} {', '.join(map(str, steps))}"
 
 
 def _averaged(

@@ -125,8 +125,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
         found.append(
             f"The mean of the last checkpoints in {run.path} is worse ({name} {mean[by]:.3f}) than "
             f"the best alone, step {best.step:,} ({name} {alone:.3f}). Take "
-            f"{run.checkpoint(best.step)}, train longer or average fewer checkpoints; "
-            "training.finished_model: better would have chosen the best."
+            f"{run.checkpoint(best.step)}, train longer or average fewer checkpoints."
         )
     return found
 

@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import torch.distributed as dist
 
 from nmt.errors import InputError, LostRankError, ReportedElsewhereError, Status
+from nmt.system import machine_and_namespace, process_descriptor
 
 _LAST_WORDS_S = 5.0  # time in which the other ranks report how they ended
 _LOOK_AT_STORE_S = 1.0
@@ -27,11 +27,8 @@ Process = tuple[str, str, int]  # machine, PID namespace, PID
 
 def own_process() -> Process | None:
     """Returns the identity of this process; None if the system does not provide it."""
-    try:
-        machine = Path("/proc/sys/kernel/random/boot_id").read_text()
-        return machine, str(Path("/proc/self/ns/pid").readlink()), os.getpid()
-    except OSError:
-        return None
+    found = machine_and_namespace()
+    return (*found, os.getpid()) if found else None
 
 
 class Peers:
@@ -60,9 +57,8 @@ class Peers:
         own = processes[self.rank]
         for rank, process in enumerate(processes):
             if process and own and process[:2] == own[:2] and rank != self.rank:
-                try:
-                    descriptor = os.pidfd_open(process[2])
-                except OSError:  # an old kernel, or a container that forbids it
+                descriptor = process_descriptor(process[2])
+                if descriptor is None:
                     return
                 self._processes[descriptor] = rank
                 self._poll.register(descriptor, select.POLLIN)

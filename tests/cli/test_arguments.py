@@ -215,6 +215,20 @@ def test_a_file_without_its_option_is_told_where_it_goes(capsys):
     assert "Specify a file as --input news.en" in (capsys.readouterr().err)
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "The command is missing. Choose one of prepare, train, translate, "),
+        ("train", "The following arguments are required: CONFIG. See nmt train --help."),
+        ("info", "The following arguments are required: CONFIG|MODEL. See nmt info --help."),
+        ("translate nowhere --beam 2 --n-best 3", "--n-best 3 exceeds --beam 2. Raise --beam or"),
+    ],
+)
+def test_what_is_missing_or_conflicts_is_told_first(words: str, message: str, capsys):
+    assert main(words.split()) == 2
+    assert capsys.readouterr().err.startswith(f"nmt: error: {message}")
+
+
 @pytest.mark.parametrize("value", ["-0.1", "100.1", "1e308", "nan", "inf", "x"])
 def test_the_length_penalty_has_the_configurations_bounds(value: str, capsys):
     assert main(["translate", "nowhere", "--length-penalty", value]) == 2

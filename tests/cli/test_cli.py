@@ -112,7 +112,7 @@ def test_help_loads_no_library():
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     libraries, ours = map(ast.literal_eval, run.stdout.splitlines()[-2:])
     assert libraries == ["nmt"]
-    assert ours == ["nmt.errors", "nmt.lines", "nmt.lines.formats", "nmt.signals"]
+    assert ours == ["nmt.errors", "nmt.lines", "nmt.lines.formats", "nmt.signals", "nmt.system"]
 
 
 def test_translate_gives_a_line_for_each_line(model: Path, tmp_path: Path, capsys):
@@ -376,7 +376,7 @@ def test_configuration_mistakes(capsys, settings, tmp_path: Path):
     path = saved(settings(), tmp_path)
     status, lines = refused(capsys, "train", path, "training.max_stepps=3", "model.d_model=big")
     assert status == 2
-    assert "Did you mean max_steps?" in lines[0] + lines[1]
+    assert "Did you mean training.max_steps?" in lines[0] + lines[1]
     expected = 'model.d_model must be a whole number from 1 to 100,000, not "big"'
     assert expected in lines[0] + lines[1]
     assert refused(capsys, "train", tmp_path / "none.yaml")[0] == 2

@@ -16,14 +16,14 @@ def test_r18_every_problem_is_named_at_once_with_line_and_key(tmp_path: Path):
     found = problems(path, "model.d_modl=3", "decoding.beam=0")
     whole = "a whole number from 1 to 1,000,000,000"
     for expected in (
-        f"{path}:3: Unknown key data.max_lenght. Did you mean max_length?",
+        f"{path}:3: Unknown key data.max_lenght. Did you mean data.max_length?",
         f"{path}:8: Unknown key data.train.1.text.targt. Did you mean target?",
         f'{path}:16: training.max_steps must be {whole}, not "ten".',
         f"{path}:17: training.gradient_clip must be a number above 0 to 1,000,000 or null, not -1.",
         f"{path}:18: training.micro_batches must be a whole number from 1 to 10,000 or auto, "
         "not 10001.",
         f"{path}:19: Unknown key modle. Did you mean model?",
-        "overrides: Unknown key model.d_modl. Did you mean d_model?",
+        "overrides: Unknown key model.d_modl. Did you mean model.d_model?",
         "overrides: decoding.beam must be a whole number from 1 to 1,000, not 0.",
     ):
         assert expected in found
@@ -47,12 +47,13 @@ BAD_SETTINGS = [
     ),
     (GOOD + "  micro_batches: 10001\n", "from 1 to 10,000 or auto, not 10001"),
     (GOOD + "  early_stopping: 3\n", "early_stopping requires data.validation"),
-    (GOOD + "  finished_model: better\n", "finished_model: better requires data.validation"),
     (
         GOOD + "  max-steps: 1\n",
-        "c.yaml:15: Unknown key training.max-steps. Did you mean max_steps?",
+        "c.yaml:15: Unknown key training.max-steps. Did you mean training.max_steps?",
     ),
     (GOOD + "foo-bar: 1\n", "Unknown key foo-bar"),
+    (GOOD + "max_stps: 1\n", "Unknown key max_stps. Did you mean training.max_steps?"),
+    (GOOD + "  max_steps: 1e-5\n", "max_steps must be a whole number from 1 to 1,000,"),
     (
         GOOD + "model: {d_model: 1_000_000_000}\n",
         "d_model must be a whole number from 1 to 100,000",

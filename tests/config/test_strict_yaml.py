@@ -12,6 +12,9 @@ def test_yaml_1_2_scalars(tmp_path: Path):
     config = load(write(tmp_path, GOOD))
     assert config.data.target_language == "no"
     assert config.training.label_smoothing == 1e-9
+    numbers = ["training.max_steps=1e5", "training.seed=2.5E3", "training.learning_rate_factor=1e1"]
+    training = load(tmp_path / "c.yaml", numbers).training
+    assert (training.max_steps, training.seed, training.learning_rate_factor) == (100_000, 2500, 10)
 
 
 def test_what_is_written_out_reads_back_the_same(tmp_path: Path):

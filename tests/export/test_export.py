@@ -22,7 +22,7 @@ from nmt.decoding.options import SearchOptions
 from nmt.demo_language import demo_pairs
 from nmt.errors import ExportError, InputError
 from nmt.evaluation.paper_bleu import CONVENTIONS
-from nmt.export import check, ctranslate2, huggingface
+from nmt.export import check, huggingface
 from nmt.export import export as exporting
 from nmt.export.model_card import _evaluation, model_card
 from nmt.export.tokenizer_json import tokenizer_json
@@ -145,13 +145,18 @@ def test_symbols_are_not_for_the_tokenizers_library(tmp_path: Path):
         tokenizer_json(Tokenizer.load(tmp_path / "tokenizer.model"))
 
 
-def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: Path):
+def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: Path, capsys):
     """In an environment without nmt and torch."""
     config = settings(decoding__beam=1)
     model = saved(config, tmp_path / "model")
     out, lines = tmp_path / "out", tmp_path / "lines"
     assert export(model, "ctranslate2", out, "--quantization", "int8") == 0
     texts = ["the man reads", "", "the\u00a0old  dog", "\u2581 of \x07 it", "a\tb"]
+    # the check is of float32; what the written weights change is reported
+    assert re.search(
+        r"As float32, 40 greedy .* As int8, \d+ of 40 are equal, log-probabilities within \de",
+        capsys.readouterr().err,
+    )
     lines.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
     namespace = runpy.run_path(str(out / "translate.py"))
     assert [namespace["normalize"](each) for each in texts] == list(map(normalize, texts))
@@ -161,6 +166,13 @@ def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: 
         run = subprocess.run(
             [sys.executable, "-c", code], stdin=file, capture_output=True, text=True, check=True
         )
+    words = [sys.executable, str(out / "translate.py"), "--beam", "1", str(lines)]
+    wrong = subprocess.run(words, capture_output=True, text=True)
+    assert wrong.returncode == 2 and f"unrecognized arguments: {lines}" in wrong.stderr
+    words[-1:] = ["--length-penalty", "0"]
+    with lines.open() as file:
+        same = subprocess.run(words, stdin=file, capture_output=True, text=True, check=True)
+    assert same.stdout == run.stdout  # greedy search has no length penalty
     found = run.stdout.split("\n")
     assert len(found) == len(texts) + 1 and found[1] == ""
     exact = tmp_path / "exact"
@@ -195,13 +207,11 @@ def test_nothing_is_exported_among_a_runs_own_files(tmp_path: Path, monkeypatch,
 
 def test_a_difference_exports_nothing(settings, tmp_path: Path, monkeypatch, capsys):
     model = saved(settings(**EQUAL_HEADS), tmp_path / "model")
-    for format, module in (("ctranslate2", ctranslate2), ("huggingface", huggingface)):
-        original = module._check
+    for format in ("ctranslate2", "huggingface"):
         with monkeypatch.context() as patched:
             patched.setattr(check, "TOLERANCE", -1.0)
             patched.setattr(check, "_NUMBER", 3)
             assert export(model, format, tmp_path / format) == 1
-        assert original is module._check
         *_, line = capsys.readouterr().err.splitlines()
         assert f"{format} model" in line and "Nothing was exported" in line
         assert not (tmp_path / format).exists()

@@ -303,8 +303,6 @@ def test_files(run):
     Path("in.gz").write_bytes(b"plain whatever it is called\n")
     run("in.gz")
     assert Path("out").read_bytes() == b"PLAIN WHATEVER IT IS CALLED\n"
-    run("in", "in")
-    assert Path("in").read_bytes() == b"A\nB\n"
     assert sorted(p.name for p in Path().iterdir()) == ["in", "in.gz", "out"]
 
 
@@ -336,6 +334,40 @@ def test_a_named_pipe_and_standard_input_by_name_are_read_as_they_come(run):
     run(f"/dev/fd/{reading}")
     os.close(reading)
     assert Path("out").read_bytes() == b"B\n"
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("size", [1, 4096])
+def test_a_compressed_pipe_is_recognized_by_its_content(run, monkeypatch, pack, size: int):
+    """Also where its bytes come one by one. Text that begins as bzip2 does remains text."""
+    for text in (b"", b"a\n" * 70_000, b"BZh9 b\nc\n"):
+        packed = text if text.startswith(b"B") else pack(text)
+        reading, writing = os.pipe()
+
+        def write(data: bytes = packed, writing: int = writing) -> None:
+            for at in range(0, len(data), size):
+                os.write(writing, data[at : at + size])
+            os.close(writing)
+
+        writer = threading.Thread(target=write, daemon=True)
+        writer.start()
+        with open(reading, closefd=False) as standard:
+            monkeypatch.setattr(sys, "stdin", standard)
+            run(None, "out")
+        writer.join(PATIENCE_S)
+        os.close(reading)
+        assert Path("out").read_bytes() == text.upper()
+
+
+def test_packed_prefixes_come_through_a_pipe(run):
+    Path("in").write_bytes(b"a\nb\n")
+    os.mkfifo("prefixes")
+    packed = gzip.compress(b"x\ny\n")
+    writer = threading.Thread(target=lambda: Path("prefixes").write_bytes(packed), daemon=True)
+    writer.start()
+    run(files={"prefix_file": "prefixes"})
+    assert Path("out").read_bytes() == b"XA\nYB\n"
+    writer.join(PATIENCE_S)
 
 
 def test_a_named_pipe_is_written_to_not_replaced(run):
@@ -457,20 +489,25 @@ def test_links_are_written_beside_the_translations(run):
         ({"alignment": "in"}, "alignment and input are .* in"),
         ({"alignment": "prefixes"}, "alignment and prefix_file are .* prefixes"),
         ({"output": "prefixes"}, "output and prefix_file are .* prefixes"),
-        ({"output": "in", "shard": (1, 2)}, "output and input are .* in"),
-        ({"output": "link", "shard": (1, 2)}, "output and input are .* link"),
+        ({"output": "in"}, "output and input are .* in"),
+        ({"output": "link"}, "output and input are .* link"),
+        ({"output": "hard"}, "output and input are .* hard"),
+        ({"output": "terms"}, "output and glossary are .* terms"),
+        ({"alignment": "terms"}, "alignment and glossary are .* terms"),
     ],
     ids=str,
 )
 def test_what_is_read_is_not_replaced(run, files, problem):
-    """Only the input may be replaced, and only by a translation of the whole input."""
     for name in ("in", "prefixes"):
         Path(name).write_bytes(b"a\nb\n")
     Path("link").symlink_to("in")
+    Path("hard").hardlink_to("in")
+    Path("terms").write_bytes(b"a\tb\n")
     files = {"output": "out", "prefix_file": "prefixes"} | files
     with pytest.raises(InputError, match=problem):
-        run(target=files.pop("output"), files=files)
+        run(target=files.pop("output"), files=files, search=SearchOptions(glossary="terms"))
     assert Path("in").read_bytes() == Path("prefixes").read_bytes() == b"a\nb\n"
+    assert Path("terms").read_bytes() == b"a\tb\n"
 
 
 def test_a_wrong_name_is_called_as_it_was_given(run):
@@ -483,7 +520,7 @@ def test_json_lines():
     rows = translated(b"a b\n\nc\n", format="jsonl", search=SearchOptions(align=True, n_best=2))
     first, blank, last = map(json.loads, rows.splitlines())
     assert (first["line"], first["text"], first["alignment"]) == (1, "A B", [[0, 0], [1, 1]])
-    assert (blank["line"], blank["text"], blank["score"], blank["tokens"]) == (2, "", 0.0, [])
+    assert (blank["line"], blank["text"], blank["score"], blank["pieces"]) == (2, "", 0.0, [])
     assert blank["alignment"] == []
     assert last["line"] == 3 and "alternatives" not in last
     rows = translated(b"a\n", format="jsonl", search=SearchOptions(n_best=2), numbered=True)
@@ -500,7 +537,7 @@ def test_json_lines_have_what_a_model_gives(translator: Translator):
         assert each["log_probability"] == pytest.approx(
             sum(each["token_log_probabilities"]), abs=1e-4
         )
-        assert len(each["tokens"]) == len(each["token_log_probabilities"])
+        assert len(each["pieces"]) == len(each["token_log_probabilities"])
     assert found["score"] >= found["alternatives"][0]["score"]
 
 
@@ -604,6 +641,12 @@ def test_markup_is_a_filter_too(run, translator: Translator, monkeypatch, capsys
     run(format="html")
     assert re.fullmatch(r"<p>.+</p>\n<p>.*</p>", Path("out").read_text())
     assert "in has 1 line with invalid UTF-8" in capsys.readouterr().out
+    reading, writing = os.pipe()
+    os.write(writing, gzip.compress(Path("in").read_bytes()))
+    os.close(writing)
+    run(f"/dev/fd/{reading}", "again", format="html")
+    os.close(reading)
+    assert Path("again").read_bytes() == Path("out").read_bytes()
     with pytest.raises(InputError, match=r"^in:2 .*UTF-8 \(byte 0xff\)"):
         run(format="html", strict=True)
 
@@ -622,6 +665,43 @@ def test_a_warning_of_what_looks_wrong(monkeypatch):
     assert note.startswith(
         "nmt: warning: f has 13 lines (2, 4, 5, 6, 7, 8, 9, 10, 11, 12, ...) whose translation "
     )
+
+
+@pytest.mark.parametrize("document", [False, True])
+def test_sentences_that_are_not_split_or_lost_are_told(monkeypatch, document: bool):
+    """A line of one sentence above the maximum length is told as such, and a blank one not."""
+    notes: list[str] = []
+
+    def one(_, text):
+        return [Translation("" if text == "lost." else text, -1, -1, [2], 1) if text else EMPTY]
+
+    monkeypatch.setattr(Upper, "_one", one)
+    data = b"One. Two.\n\nOne, two.\nlost.\nDr. No.\nThree! lost.\nThree! Lost.\n"
+    translate_stream(Upper(), io.BytesIO(data), io.BytesIO(), name="f", note=notes.append,
+                     options=LineOptions(document=document))  # fmt: skip
+    unsplit = "nmt: warning: f has 2 lines (1, 7) with several sentences, each line translated as"
+    lost = "nmt: warning: f has 1 line (4) with a sentence whose translation is empty."
+    assert notes[-1] == lost
+    assert [note.startswith(unsplit) for note in notes[:-1]] == [True] * (not document)
+
+
+def test_a_sentence_of_a_document_that_is_lost_is_told(run, monkeypatch, capsys):
+    def lose(self, sentences, *_, **__):
+        return [
+            EMPTY if s == "" else Translation("" if s == "The man." else s.upper(), -1, -1, [2], 1)
+            for s in sentences
+        ]
+
+    monkeypatch.setattr(Upper, "translate", lose, raising=False)
+    Path("in").write_text("<p>One.</p>\n<p>Two. The man.</p>\n<p> </p>\n")
+    run(format="html")
+    assert Path("out").read_text() == "<p>ONE.</p>\n<p>TWO.</p>\n<p> </p>\n"
+    [warning] = capsys.readouterr().out.splitlines()
+    assert warning == "nmt: warning: in has 1 line (2) with a sentence whose translation is empty."
+    Path("in").write_text("One.\nTwo. The man.\n")
+    monkeypatch.setattr(Upper, "n_best", lambda *a, **_: [[each] for each in lose(*a)])
+    run(document=True)
+    assert capsys.readouterr().out.splitlines() == [warning]
 
 
 def test_a_person_is_asked_for_each_line(run, monkeypatch, capfdbinary):

@@ -80,9 +80,13 @@ def test_r5_stopped_and_resumed_equals_undisturbed_to_the_bit(
 def test_r4_a_run_made_longer_goes_on_as_if_it_had_been_so_from_the_start(
     settings, straight: Path, end: int
 ):
-    """Its end was no checkpoint's step, or one with a validation."""
-    run(settings(training__micro_batches=2, training__max_steps=end))
-    directory, _ = run(settings(training__micro_batches=2))
+    """Its end was no checkpoint's step, or one with a validation.
+
+    An end is validated in addition, so it may be the best step.
+    """
+    same = {"training__micro_batches": 2, "training__finished_model": "average"}
+    run(settings(**same, training__max_steps=end))
+    directory, _ = run(settings(**same))
     assert fingerprint(directory, 12) == fingerprint(straight, 12)
 
 
@@ -168,11 +172,12 @@ def scored(monkeypatch, *scores: float, measure: str = "bleu") -> Iterator[float
 @pytest.mark.parametrize(
     ("measure", "scores"), [("chrf", (9.0, 2.0, 8.0, 9.0)), ("nll", (2.0, 9.0, 3.0, 2.0))]
 )
-def test_the_finished_model_is_the_better_of_mean_and_best(settings, monkeypatch, measure, scores):
-    """Steps 6 and 12, their mean, and step 6 again, alone; by default the mean, with a warning."""
+def test_the_finished_model_is_the_better_of_mean_and_best(
+    settings, monkeypatch, capsys, measure, scores
+):
+    """Steps 6 and 12, their mean, and step 6 again, alone."""
     left = scored(monkeypatch, *scores, measure=measure)
-    better = {"training__best_by": measure, "training__finished_model": "better"}
-    directory, _ = run(settings(**better))
+    directory, _ = run(settings(training__best_by=measure))
     assert list(left) == []
     alone = load_file(directory / "checkpoints/step-00000006/model.safetensors")
     for name, tensor in load_file(directory / "model/model.safetensors").items():
@@ -180,6 +185,15 @@ def test_the_finished_model_is_the_better_of_mean_and_best(settings, monkeypatch
     facts = manifest.read(directory / "model", "model")
     assert (facts["step"], facts["averaged_steps"]) == (12, [6])
     assert facts["validation"][measure] == scores[0]
+    name = {"chrf": "chrF", "nll": "nll"}[measure]
+    assert (
+        f"model: step 6 ({name} {scores[0]:.3f}), not the mean of steps 8, 12 "
+        f"({name} {scores[2]:.3f})\n"
+    ) in capsys.readouterr().err
+    assert facts["compared"] == [
+        {"steps": [8, 12], "measure": measure, "value": scores[2]},
+        {"steps": [6], "measure": measure, "value": scores[0]},
+    ]
     assert not any("worse" in warning for warning in facts["warnings"])
 
 
@@ -187,21 +201,24 @@ def test_the_finished_model_is_the_better_of_mean_and_best(settings, monkeypatch
     ("finished", "scores", "is_told"),
     [("better", (5.0, 2.0, 8.0), False), ("average", (9.0, 2.0, 8.0), True)],
 )
-def test_the_finished_model_is_the_mean_where_that_is_better_or_by_default(
-    settings, monkeypatch, finished, scores, is_told
+def test_the_finished_model_is_the_mean_where_that_is_better_or_asked_for(
+    settings, monkeypatch, capsys, finished, scores, is_told
 ):
     monkeypatch.setattr(health, "has_learned", lambda validation: True)
     scored(monkeypatch, *scores)
     directory, _ = run(settings(training__finished_model=finished))
     facts = manifest.read(directory / "model", "model")
     assert facts["averaged_steps"] == [8, 12]
+    line = f"model: the mean of steps 8, 12 (BLEU 8.000), not step 6 (BLEU {scores[0]:.3f})"
+    assert f"{line}\n" in capsys.readouterr().err
     told = "worse (BLEU 8.000) than the best alone, step 6 (BLEU 9.000)"
     assert [told in warning for warning in facts["warnings"]] == [True] * is_told
 
 
 def test_a_resumed_run_knows_its_validations(settings, monkeypatch):
     """Taken up where it was validated: not again, and what was best then still is."""
-    left = scored(monkeypatch, 9.0, 8.0, 2.0, 8.0)  # step 6 and its model, step 12 and its model
+    # step 6, the mean, step 6 alone; step 12, the mean, step 6 alone
+    left = scored(monkeypatch, 9.0, 8.0, 9.0, 2.0, 8.0, 9.0)
     run(settings(training__max_steps=6))
     directory, _ = run(settings())
     resumed = checkpoints.newest(RunDirectory(directory).identity(), print)

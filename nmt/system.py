@@ -1,0 +1,77 @@
+"""What Linux has and other systems may lack, with a fallback or a refusal.
+
+`nmt` is tested on Linux only. It uses POSIX calls, which macOS has too. Windows lacks them, so
+`nmt` refuses to run there.
+"""
+
+import os
+import platform
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from nmt.errors import InputError
+
+try:
+    import fcntl
+    import resource
+except ImportError:  # Windows; `refuse_windows` reports it
+    pass
+
+
+def refuse_windows() -> None:
+    """Raises InputError on a system without the file locks and signals of POSIX."""
+    if os.name != "posix":
+        raise InputError(
+            f"nmt needs Linux or macOS, but this system is {sys.platform}. On Windows, run it in "
+            "the Windows Subsystem for Linux (WSL)."
+        )
+
+
+def lock_file(descriptor: int, *, wait: bool = False) -> None:
+    """Locks an open file or directory for this process, until the descriptor is closed.
+
+    Raises:
+        BlockingIOError: another process holds the lock, and `wait` is False.
+        OSError: the file system has no locks.
+    """
+    refuse_windows()
+    fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def machine_and_namespace() -> tuple[str, str] | None:
+    """Returns what identifies the machine and the PID namespace; None on other systems."""
+    try:
+        machine = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return machine, str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return None
+
+
+def process_descriptor(pid: int) -> int | None:
+    """Returns a descriptor that becomes readable when a process ends.
+
+    None on other systems, on an old kernel, or in a container that forbids it.
+    """
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def cpu_name() -> str:
+    """Returns the name of the CPU, or of its architecture on other systems."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine() or "CPU"
+
+
+def peak_process_memory() -> int:
+    """Returns the peak memory of this process in bytes."""
+    refuse_windows()
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
