@@ -451,8 +451,8 @@ def test_only_finished_sentences_are_read_out(visit):
 def test_words_are_found_in_text_that_the_model_saw_otherwise(visit):
     """Decomposed letters, odd spaces, invisible characters, characters of several bytes."""
     page = visit()
-    found = page.evaluate("""async () => {
-        const { tokensOf, units } = await import("/text.js");
+    found = page.evaluate("""() => {
+        const { tokensOf, units } = $text;
         const token = (text) => ({ text, piece: text, bytes: [] });
         const side = { text: "Ü 😀 b", tokens: ["Ü", " ", "", "", "", "😀", " b", ""].map(token) };
         const text = "  U\\u0308\\u00a0\\n😀 \\u00ad b ";
@@ -613,6 +613,17 @@ def test_it_opens_with_a_translation_and_says_what_the_model_is(visit):
     expect(page.locator("#step h4")).to_have_text(re.compile("^1 of 30"))
 
 
+@pytest.mark.parametrize("fragment, answer", [("", "model"), ("#text=A dog sleeps.", "translate")])
+def test_the_first_translation_takes_two_requests(visit, fragment, answer):
+    """Each request in series costs a slow line a round trip, so nothing else may be needed."""
+    page = visit("icon.svg")
+    other = re.compile(rf"/api/(?!{answer})|\.(js|css|svg)$")
+    page.route(other, lambda route: None)  # which is never answered
+    page.goto(page.url.replace("icon.svg", fragment), wait_until="commit")
+    expect(page.locator("#target .unit").first).to_be_visible()
+    page.unroute_all()
+
+
 def test_doubt_is_told_above_the_translation(visit):
     page = visit()
     told = {"text": "der der der", "doubts": [], "sentences": [
@@ -629,7 +640,9 @@ def test_doubt_is_told_above_the_translation(visit):
 def test_a_token_is_walked_through_the_model(visit):
     """All steps by the keyboard; the numbers of the table are the server's; a link opens a step."""
     page = visit()
-    with page.expect_response("**/api/steps") as answer:
+    with page.expect_response(
+        lambda got: "/api/steps" in got.url and got.request.post_data_json["text"] == READS
+    ) as answer:
         translate(page, READS)
         page.locator("#walk-section").scroll_into_view_if_needed()
     found = answer.value.json()

@@ -9,22 +9,20 @@ const EXERCISES = {
   order: ["Another word order", "Under Attention, choose cross-attention: the path through the picture is no diagonal."],
   ambiguous: ["An unsure word", "Click the word under which the line is heaviest: the model gave another word almost the same probability."],
 };
-const ENGLISH = "The old man who lives here reads a good book.";
 
-/** Fills the line about the model and its examples; opens with the first one, if there is no text yet. */
-export function firstSight(page, type) {
+/** Fills the line about the model and its examples; opens with the model's own, if there is no text yet. */
+export function firstSight(page, { type, show }) {
   const { about, text } = page.get();
   find("#model").replaceChildren(...sentences(about));
   const hint = find("#exercise");
-  const show = (kind, example) => {
-    type(example);
+  const exercise = (kind, example) => {
+    type(example, [], 0);
     hint.textContent = EXERCISES[kind]?.[1] ?? "";
   };
   find("#examples").replaceChildren(...about.examples.filter(({ kind }) => kind in EXERCISES).map(({ kind, text: example }) =>
-    button(EXERCISES[kind][0], () => show(kind, example))));
+    button(EXERCISES[kind][0], () => exercise(kind, example))));
   find("#examples").hidden = !about.examples.length;
-  const first = about.opening ?? (about.source.code === "en" ? ENGLISH : "");
-  if (!text && !find("#source").value && first) type(first, [], 0);
+  if (about.opening && !text && !find("#source").value) show(about.opening);
 }
 
 function sentences({ name, source, target, parameters, trained_on: trained, bleu, demo }) {

@@ -172,7 +172,7 @@ async function describe() {
       find(`#${side}-name`).textContent = about[side].name;
       find(`#${side}`).lang = about[side].code;
     }
-    firstSight(page, translator.type);
+    firstSight(page, translator);
   } catch {
     setTimeout(describe, 3000); // until then the panes have neutral names
   }
@@ -180,4 +180,4 @@ async function describe() {
 const typed = find("#source").value; // restored by the browser, or typed before this script ran
 if (!restore() && typed) translator.type(typed);
 describe();
-import("./inside.js").then(({ views }) => views(page, look)); // the first translation does not wait for it
+import("./inside.js").then(({ default: { views } }) => views(page, look)); // the first translation does not wait for it
