@@ -31,7 +31,7 @@ function sentences({ name, source, target, parameters, trained_on: trained, bleu
     trained ? `, trained on ${trained}. ` : ". "];
   if (bleu) {
     parts.push(element("abbr", { title: bleu.signature }, `BLEU ${bleu.score.toFixed(1)}`), ` on its ${bleu.on}`,
-      bleu.signature ? element("span", { class: "signature" }, ` (${bleu.signature})`) : "", ". ");
+      bleu.signature ? element("span", { class: "signature" }, ` (${bleu.signature.replaceAll("|", "|\u200b")})`) : "", ". "); // lines may break there
   }
   if (demo) parts.push(element("strong", {}, "It knows only sentences like its examples."));
   return parts;

@@ -86,7 +86,7 @@ export function walkView(page) {
     const { walk } = page.get();
     const piece = shown(inspected[walk.side].tokens[token].piece);
     where.replaceChildren(walk.side === "source" ? "Encoder, reading " : "Decoder, writing ", element("b", { dir: "auto" }, `“${piece}”`),
-      `, token ${token + 1} · layer ${layer + 1}, head ${head + 1}`);
+      `, position ${token} · layer ${layer + 1}, head ${head + 1}`);
   }
 
   function current() {
