@@ -92,6 +92,18 @@ def show_search(page) -> None:
     page.wait_for_selector("#search:not(.pending) .tree svg")
 
 
+def asked_and_answered(page, path: str, section: str, text: str):
+    """Translates a text, scrolls to a section, and returns the answer that the section shows."""
+
+    def is_it(got) -> bool:
+        return got.url.endswith(path) and got.request.post_data_json["text"] == text
+
+    with page.expect_response(is_it) as answer:
+        translate(page, text)
+        page.locator(section).scroll_into_view_if_needed()
+    return answer.value.json()
+
+
 def pause(page) -> None:
     """Stops the page's clock; `page.clock.run_for` moves it on."""
     page.clock.install(time=0)
@@ -398,10 +410,7 @@ def test_the_curves_of_a_report_are_smoothed_and_zoomed(browser):
 
 def test_the_search_as_a_tree_and_another_alpha(visit):
     page = visit()
-    with page.expect_response("**/api/search") as found:
-        translate(page, READS)
-        page.locator("#search-section").scroll_into_view_if_needed()
-    tree = found.value.json()
+    tree = asked_and_answered(page, "/api/search", "#search-section", READS)
     nodes = [node for step in tree["steps"] for node in step]
     expect(page.locator(".node")).to_have_count(len(nodes))
     for state in ("live", "pruned", "finished"):
@@ -710,12 +719,7 @@ def test_doubt_is_told_above_the_translation(visit):
 def test_a_token_is_walked_through_the_model(visit):
     """All steps by the keyboard; the numbers of the table are the server's; a link opens a step."""
     page = visit()
-    with page.expect_response(
-        lambda got: "/api/steps" in got.url and got.request.post_data_json["text"] == READS
-    ) as answer:
-        translate(page, READS)
-        page.locator("#walk-section").scroll_into_view_if_needed()
-    found = answer.value.json()
+    found = asked_and_answered(page, "/api/steps", "#walk-section", READS)
     expect(page.locator("#step h4")).to_have_text(re.compile("^1 of 30"))
     page.get_by_role("button", name="Forward", exact=True).focus()
     seen = {}

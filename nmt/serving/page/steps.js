@@ -183,11 +183,11 @@ function paint(canvas, rows, most) {
   context.putImageData(picture, 0, 0);
 }
 
-/** Numbers as bars; masked ones are hatched. `most` is a full bar. */
-function bars(rows, most = largest(rows.map(({ value }) => value))) {
-  return element("ul", { class: "bars" }, ...rows.map(({ label, value, text, masked }) => {
+/** Numbers as bars; masked ones are hatched, `mine` is set off. `most` is a full bar. */
+export function bars(rows, most = largest(rows.map(({ value }) => value)), attributes = {}) {
+  return element("ul", { class: "bars", ...attributes }, ...rows.map(({ label, value, text, masked, mine }) => {
     const bar = element("span", { class: masked ? "share hatched" : value < 0 ? "share below" : "share" });
     bar.style.setProperty("--share", masked ? 0 : Math.min(1, Math.abs(value) / most));
-    return element("li", {}, element("span", { class: "piece", dir: "auto" }, label), bar, element("span", { class: "number" }, text));
+    return element("li", { class: mine && "mine" }, element("span", { class: "piece", dir: "auto" }, label), bar, element("span", { class: "number" }, text));
   }));
 }
