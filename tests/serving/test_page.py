@@ -395,9 +395,9 @@ def test_the_curves_of_a_report_are_smoothed_and_zoomed(browser):
     page.get_by_role("slider", name="Smoothing").fill("0.9")
     mean = np.array([0.9 ** (100 - n) * (3.0 + n % 2) for n in range(1, 101)]).sum() / 10
     assert told(0.999) == f"step 100 training {mean / (1 - 0.9**100):.4g}"
-    told(0.3)
+    told(0.297)
     page.mouse.down()
-    told(0.6)
+    told(0.605)
     page.mouse.up()
     ends = [float(page.get_by_label(name, exact=True).input_value()) for name in ("From", "to")]
     assert ends == pytest.approx([30, 60], abs=1)
