@@ -28,6 +28,10 @@ def joined(modules: Mapping[str, str], entry: str, done: set[str]) -> str:
         if name not in done:
             parts.append(joined(modules, name, done))
     body = _EXPORT.sub("", _IMPORT.sub(r"const \1 = $\2;\n", source))
-    exports = ", ".join(_EXPORT.findall(source))
-    parts.append(f"const ${entry} = (() => {{\n{body}\nreturn {{ {exports} }};\n}})();\n")
+    parts.append(f"const ${entry} = (() => {{\n{body}\nreturn {exports(source)};\n}})();\n")
     return "".join(parts)
+
+
+def exports(source: str) -> str:
+    """Returns what a module exports as an object literal or a pattern: `{ find, element }`."""
+    return f"{{ {', '.join(_EXPORT.findall(source))} }}"

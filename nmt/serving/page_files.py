@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from importlib import resources
 
-from nmt.evaluation.javascript import joined
+from nmt.evaluation.javascript import exports, joined
 
 _STYLE = re.compile(r'<link rel="stylesheet" href="(\w+\.css)">')
 _SCRIPT = re.compile(r'<script src="(\w+)\.js"></script>')
@@ -56,7 +56,9 @@ class PageFiles:
             "/icon.svg": (sources["icon.svg"].encode(), "image/svg+xml"),
         }
         for name in _DYNAMIC.findall(script):
-            text = joined(modules, name, done) + f"export default ${name};\n"
+            text = (
+                joined(modules, name, done) + f"export const {exports(modules[name])} = ${name};\n"
+            )
             files[f"/{name}.js"] = text.encode(), "text/javascript"
         policy = (
             f"default-src 'none'; script-src 'self' {_hash(script)}; style-src {_hash(style)}; "

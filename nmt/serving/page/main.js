@@ -181,7 +181,7 @@ async function describe() {
 
 /** Loads what looks into the model, for which the first translation does not wait. */
 function loadMicroscope() {
-  import("./inside.js").then(({ default: { views } }) => views(page, look), () => setTimeout(loadMicroscope, RETRY));
+  import("./inside.js").then(({ views }) => views(page, look), () => setTimeout(loadMicroscope, RETRY));
 }
 
 const typed = find("#source").value; // restored by the browser, or typed before this script ran
