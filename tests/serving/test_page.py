@@ -690,10 +690,9 @@ def test_the_first_translation_takes_two_requests(visit, fragment, answer):
     """Each request in series costs a slow line a round trip, so nothing else may be needed."""
     page = visit("icon.svg")
     other = re.compile(rf"/api/(?!{answer})|\.(js|css|svg)$")
-    page.route(other, lambda route: None)  # which is never answered
+    page.route(other, lambda route: route.abort())
     page.goto(page.url.replace("icon.svg", fragment), wait_until="commit")
     expect(page.locator("#target .unit").first).to_be_visible()
-    page.unroute_all()
 
 
 def test_the_microscope_is_loaded_again_if_the_server_was_gone(visit):
@@ -734,6 +733,7 @@ def test_a_token_is_walked_through_the_model(visit):
         )
         if number == 1:
             page.locator("#step summary").click()
+        expect(page.locator("#step tbody tr").first).to_be_visible()  # made once it is open
         rows = page.locator("#step tbody tr").all_inner_texts()
         seen.setdefault(title, []).append([row.replace("−", "-").split("\t") for row in rows])
         page.keyboard.press("ArrowRight")
