@@ -314,6 +314,7 @@ def test_attention_by_layer_and_head_and_as_a_table(visit):
     expect(thumbs.nth(4)).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".large .says")).to_contain_text("Decoder attention, layer 2, head 1")
     page.locator(".large").get_by_text("As a table").click()
+    expect(page.locator(".large tbody tr").first).to_be_visible()
     rows = [row.split("\t") for row in page.locator(".large tbody tr").all_inner_texts()]
     for place, (_, *cells) in enumerate(rows):
         weights = [float(cell.strip("%< ")) for cell in cells]
