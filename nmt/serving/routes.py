@@ -100,8 +100,9 @@ async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
     """Returns the text with which the page opens, with its translation; None without one."""
     if text is None:
         return None
+    question = TranslateQuestion.model_validate({"text": text, "document": True})
     try:
-        [translation] = await _translations(request, TranslateQuestion(text=text, document=True))
+        [translation] = await _translations(request, question)
     except (InputError, HTTPException):  # such as a sentence that exceeds this server's limits
         return None
     return {"text": text, "translation": translation}

@@ -396,6 +396,7 @@ def test_the_curves_of_a_report_are_smoothed_and_zoomed(browser):
     page.get_by_role("slider", name="Smoothing").fill("0.9")
     mean = np.array([0.9 ** (100 - n) * (3.0 + n % 2) for n in range(1, 101)]).sum() / 10
     assert told(0.999) == f"step 100 training {mean / (1 - 0.9**100):.4g}"
+    assert told(0.02) == f"step 2 training {(0.09 * 4 + 0.1 * 3) / (1 - 0.9**2):.4g}"
     told(0.297)
     page.mouse.down()
     told(0.605)
