@@ -21,13 +21,13 @@ from nmt.data.tokenizer import with_eos
 from nmt.decoding.beam_search import NOT_NUMBERS
 from nmt.errors import ArgumentError, InputError, NoModelError, Note
 from nmt.evaluation.attention_png import HeatMaps, figure_class, write_png
+from nmt.evaluation.javascript import joined
 from nmt.lines.translate import check_output, opened_output
 from nmt.model.special_ids import BOS_ID
 from nmt.runs.model_directory import refuse_exported
 from nmt.translator import Translator
 
 _MAX_WEIGHTS = 100_000_000  # 400 MB and an HTML page of 130 MB; base model: 830 tokens per side
-_MODULE_WORDS = re.compile(r"^(import .*\n|export )", re.MULTILINE)  # removed to join modules
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,10 @@ def html_fragment(maps: AttentionMaps) -> str:
         }
     )
     data = data.replace("<", "\\u003c")  # prevents "</script>" in the data
+    modules = {name: _file(f"view/{name}.js") for name in ("dom", "attention")}
     parts = {
         "__STYLE__": _file("view/attention.css"),
-        "__SCRIPT__": _MODULE_WORDS.sub("", _file("view/dom.js") + _file("view/attention.js")),
+        "__SCRIPT__": joined(modules, "attention", set()),
         "__DATA__": data,  # last, because the text may contain these names
     }
     fragment = _file("attention.html")

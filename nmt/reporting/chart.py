@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 2000, 1000  # size of the box; y grows downwards
-_AT_MOST = 320  # points per line; a page is hardly wide enough to show more
+_AT_MOST = 1000  # points per line: about three times the width of a page, for zooming in
 
 
 @dataclass(frozen=True)

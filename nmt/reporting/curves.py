@@ -155,15 +155,16 @@ def chart_data(charts: Sequence[Chart]) -> list[dict[str, Any]]:
     """Returns the data for the page's script: axis limits, and values with six digits."""
     return [
         {
-            "values": {"low": c.values.low, "high": c.values.high, "log": c.values.is_log},
+            "values": _axis_data(c.values),
             "views": {
-                view.kind: {"end": view.axis.high, "scale": view.scale, "unit": view.title}
+                view.kind: _axis_data(view.axis) | {"scale": view.scale, "unit": view.title}
                 for view in c.views
             },
             "lines": [
                 {
                     "run": line.run,
                     "label": line.label,
+                    "marked": line.is_marked,
                     "points": [_rounded(point) for point in line.points],
                 }
                 for line in c.lines
@@ -171,6 +172,10 @@ def chart_data(charts: Sequence[Chart]) -> list[dict[str, Any]]:
         }
         for c in charts
     ]
+
+
+def _axis_data(axis: Axis) -> dict[str, Any]:
+    return {"low": axis.low, "high": axis.high, "log": axis.is_log, "labels": axis.labels}
 
 
 def _rounded(point: Point) -> list[float | None]:

@@ -2,8 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from importlib import resources
-from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.middleware.gzip import GZipMiddleware
@@ -19,14 +17,8 @@ from nmt.serving.hosts import Hosts
 from nmt.serving.limits import Limits
 from nmt.serving.metrics import Metrics
 from nmt.serving.model_process import EndedError, ModelProcess
+from nmt.serving.page_files import PageFiles
 from nmt.serving.requests import batcher_of, json_response, living_batcher_of
-
-_KINDS = {
-    ".html": "text/html",
-    ".css": "text/css",
-    ".js": "text/javascript",
-    ".svg": "image/svg+xml",
-}
 
 
 def create_app(
@@ -62,13 +54,14 @@ def create_app(
     )  # fmt: skip
     app.state.limits, app.state.batcher, app.state.metrics = limits, batcher, metrics
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
-    app.add_middleware(Guard, metrics=metrics, note=note, hosts=hosts)
+    page = PageFiles.read()
+    app.add_middleware(Guard, metrics=metrics, note=note, hosts=hosts, policy=page.policy)
     _add_error_handlers(app, note)
     app.include_router(routes.router)
     app.include_router(microscope_routes.router)
     app.include_router(libretranslate.router)
     _add_probes(app)
-    _add_page(app)
+    _add_page(app, page)
     return app
 
 
@@ -94,26 +87,15 @@ def _add_probes(app: FastAPI) -> None:
         app.add_api_route(path, probe, methods=["HEAD"], include_in_schema=False)
 
 
-def _add_page(app: FastAPI) -> None:
-    """Serves the files of the page, which are read once."""
-
+def _add_page(app: FastAPI, page: PageFiles) -> None:
     def serve(path: str, content: bytes, kind: str) -> None:
         async def file() -> Response:
             return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
 
         app.add_api_route(path, file, methods=["GET", "HEAD"], include_in_schema=False)
 
-    def add(folder: Any, path: str) -> None:
-        for entry in folder.iterdir():
-            if entry.is_dir():
-                add(entry, f"{path}{entry.name}/")
-            elif kind := _KINDS.get(entry.name[entry.name.rfind(".") :]):
-                serve(f"{path}{entry.name}", entry.read_bytes(), kind)
-                if entry.name == "index.html":
-                    serve(path, entry.read_bytes(), kind)
-
-    add(resources.files("nmt.serving") / "page", "/")
-    add(resources.files("nmt.evaluation") / "view", "/")
+    for path, (content, kind) in page.files.items():
+        serve(path, content, kind)
 
 
 def _add_error_handlers(app: FastAPI, note: Note) -> None:

@@ -18,19 +18,22 @@ from nmt.serving.requests import json_response
 _HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
-    (
-        b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-        b"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
 ]
 
 
 class Guard:
-    """ASGI middleware; `hosts` has the accepted host names, None accepts any."""
+    """ASGI middleware that checks hosts, adds headers and counts requests.
 
-    def __init__(self, app: Any, metrics: Metrics, note: Note, hosts: Hosts | None):
+    Args:
+        hosts: the accepted host names; None for any.
+        policy: the Content-Security-Policy of all responses.
+    """
+
+    def __init__(
+        self, app: Any, metrics: Metrics, note: Note, hosts: Hosts | None, policy: str
+    ) -> None:
         self.app, self.metrics, self.note, self.hosts = app, metrics, note, hosts
+        self.headers = [*_HEADERS, (b"content-security-policy", policy.encode())]
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """See ASGI."""
@@ -43,7 +46,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *_HEADERS]
+                message["headers"] = [*message["headers"], *self.headers]
             await send(message)
 
         try:

@@ -36,10 +36,10 @@ def inspect(translator: Translator, text: str, target: str | None = None) -> JSO
         target: its translation, tokenized as in training; None for the model's own.
 
     Returns:
-        `source` and `target`: the normalized text and its tokens, with EOS. Each token has its
-        piece, its bytes in UTF-8, and the characters it adds to the text; if several tokens spell
-        a character, the last one adds it. Tokens of the target have their log-probability, and
-        the `likeliest` tokens at their position.
+        `source` and `target`: the normalized text and its tokens, with EOS. Each token has its id,
+        its piece, its bytes in UTF-8, and the characters it adds to the text; if several tokens
+        spell a character, the last one adds it. Tokens of the target have their log-probability,
+        and the `likeliest` tokens at their position.
         `read`: the input pieces of the decoder, the keys of its self-attention. `attention`: for
         `encoder`, `decoder` and `cross`, weights as [layer][head][query][key], see
         `nmt.evaluation.attention_maps.AttentionMaps`.
@@ -84,8 +84,11 @@ def _side(translator: Translator, name: str, text: str) -> JSON:
     text = tokenizer.normalize(text)
     spelling = tokenizer.spelling(ids)
     shares = _shares(tokenizer, ids, spelling, text)
-    each = zip(tokenizer.pieces(ids), spelling, shares, strict=True)
-    tokens = [{"piece": piece, "bytes": [*spelt], "text": share} for piece, spelt, share in each]
+    each = zip(ids, tokenizer.pieces(ids), spelling, shares, strict=True)
+    tokens = [
+        {"id": token, "piece": piece, "bytes": [*spelt], "text": share}
+        for token, piece, spelt, share in each
+    ]
     return {"text": text, "tokens": tokens}
 
 

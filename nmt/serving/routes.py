@@ -8,6 +8,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nmt.decoding.options import SearchOptions
+from nmt.errors import InputError
 from nmt.serving.about import about
 from nmt.serving.alternatives import alternatives as found_alternatives
 from nmt.serving.doubt import doubts
@@ -27,6 +28,8 @@ from nmt.serving.translating import TranslatedText, translated
 router = APIRouter(prefix="/api")
 
 Count = Annotated[int, Field(ge=1)]
+
+_ENGLISH = "The old man who lives here reads a good book."  # for a model without a test set
 
 
 class Question(BaseModel):
@@ -76,10 +79,12 @@ class AlternativesQuestion(NextTokensQuestion):
 async def model(request: Request) -> Response:
     """Describes the model (languages, size, data, BLEU, examples) and the server's limits."""
     state = request.app.state
-    if not hasattr(state, "about"):
-        state.about = await answer(request, batcher_of(request).call(about))
     source, targets = next(iter(directions(request).items()))
     target = next(iter(targets))
+    if not hasattr(state, "about"):
+        found = await answer(request, batcher_of(request).call(about))
+        text = found["opening"] or (_ENGLISH if source == "en" else None)
+        state.about = found | {"opening": await _opening(request, text)}
     return json_response(
         state.about
         | {
@@ -91,10 +96,26 @@ async def model(request: Request) -> Response:
     )
 
 
+async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
+    """Returns the text with which the page opens, with its translation; None without one."""
+    if text is None:
+        return None
+    question = TranslateQuestion.model_validate({"text": text, "document": True})
+    try:
+        [translation] = await _translations(request, question)
+    except (InputError, HTTPException):  # such as a sentence that exceeds this server's limits
+        return None
+    return {"text": text, "translation": translation}
+
+
 @router.post("/translate", openapi_extra=described(TranslateQuestion))
 async def translate(request: Request) -> Response:
     """Translates one or several texts; returns each translation with its sentences."""
     question = await parsed(request, TranslateQuestion)
+    return json_response({"translations": await _translations(request, question)})
+
+
+async def _translations(request: Request, question: TranslateQuestion) -> list[dict[str, Any]]:
     texts = [question.text] if question.text is not None else question.texts or []
     terms = [text for term in question.glossary.items() for text in term]
     check_texts(request, *texts, question.prefix, *terms, number=len(texts))
@@ -112,13 +133,7 @@ async def translate(request: Request) -> Response:
     more: list[list[Details]] = [[] for _ in texts]
     if question.attention or question.token_probabilities:
         more = await _details(request, texts, found)
-    return json_response(
-        {
-            "translations": [
-                _described(*each, question) for each in zip(texts, found, more, strict=True)
-            ]
-        }
-    )
+    return [_described(*each, question) for each in zip(texts, found, more, strict=True)]
 
 
 @router.post("/next_tokens", openapi_extra=described(NextTokensQuestion))

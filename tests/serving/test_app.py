@@ -174,7 +174,7 @@ def test_wrong_questions_are_refused_with_the_reason(shouting: int, question, re
 
 
 def test_pages_and_probes_have_heads(shouting: int):
-    for path in ("/", "/main.js", "/health", "/ready", "/metrics"):
+    for path in ("/", "/inside.js", "/health", "/ready", "/metrics"):
         connection = HTTPConnection("127.0.0.1", shouting)
         connection.request("HEAD", path)
         answer = connection.getresponse()

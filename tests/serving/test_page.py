@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 
 from nmt.evaluation.attention_maps import AttentionMaps, html_fragment
+from nmt.reporting.report import render
 from tests.conftest import make_settings
+from tests.reporting.test_report import ONE, wmt_record
 from tests.serving.models import PAIRS, learnt_translator
 from tests.serving.served import served
 
@@ -22,6 +25,7 @@ pytestmark = pytest.mark.skipif(not CHROMIUM.exists(), reason=f"no browser, {CHR
 READS, SEES, SLEEPS, *_, LIVES = PAIRS
 ARTICLE = f"{READS} {SEES}\n\n{SLEEPS}\n\n{LIVES}"
 WORDS = "#target .unit"
+BYTES = "The child buys two apples."
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +84,24 @@ def held(page, text: str):
     while not requests:  # the handler runs only while waiting for the page
         page.wait_for_timeout(20)
     return requests[0]
+
+
+def show_search(page) -> None:
+    """Scrolls to the beam search, which is asked for once it is seen."""
+    page.locator("#search-section").scroll_into_view_if_needed()
+    page.wait_for_selector("#search:not(.pending) .tree svg")
+
+
+def asked_and_answered(page, path: str, section: str, text: str):
+    """Translates a text, scrolls to a section, and returns the answer that the section shows."""
+
+    def is_it(got) -> bool:
+        return got.url.endswith(path) and got.request.post_data_json["text"] == text
+
+    with page.expect_response(is_it) as answer:
+        translate(page, text)
+        page.locator(section).scroll_into_view_if_needed()
+    return answer.value.json()
 
 
 def pause(page) -> None:
@@ -157,6 +179,7 @@ def test_work_is_shown_while_it_lasts_and_nothing_old_passes_for_new(visit):
 
 def test_an_exported_model_has_a_calm_sentence_and_no_microscope(visit):
     page = visit()
+    page.wait_for_selector("#tokens .chip")  # of the example; a later reload would abort requests
     wrong: list = []
     page.on("response", lambda got: got.status >= 400 and wrong.append(got.url))
 
@@ -164,7 +187,7 @@ def test_an_exported_model_has_a_calm_sentence_and_no_microscope(visit):
         route.fulfill(json=route.fetch().json() | {"microscope": False})
 
     page.route("**/api/model", exported)
-    page.reload()  # the page before showed its example under the microscope
+    page.reload()
     inside = asked(page, "/api/inspect")
     page.fill("#source", READS)
     expect(page.locator("#target")).to_have_text(PAIRS[READS])
@@ -260,7 +283,7 @@ def test_no_alternative_to_an_old_translation_takes_the_place_of_the_new_one(vis
 
 def test_tokens_have_bytes_and_probabilities(visit):
     page = visit()
-    translate(page, "The child buys two apples.")
+    translate(page, BYTES)
     byte = page.locator("[aria-labelledby=tokens-target] .chip.byte").first
     assert re.fullmatch(r"byte C3, [\d.]+% sure", byte.get_attribute("aria-label"))
     byte.click()
@@ -290,7 +313,8 @@ def test_attention_by_layer_and_head_and_as_a_table(visit):
     page.keyboard.press("Enter")
     expect(thumbs.nth(4)).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".large .says")).to_contain_text("Decoder attention, layer 2, head 1")
-    page.locator(".large summary").click()
+    page.locator(".large").get_by_text("As a table").click()
+    expect(page.locator(".large tbody tr").first).to_be_visible()
     rows = [row.split("\t") for row in page.locator(".large tbody tr").all_inner_texts()]
     for place, (_, *cells) in enumerate(rows):
         weights = [float(cell.strip("%< ")) for cell in cells]
@@ -311,6 +335,7 @@ def test_the_same_view_in_a_file_with_two_models_weights(browser):
     all_maps = []
     for _ in range(2):
         encoder, decoder, cross = random.dirichlet(np.ones(3), (3, 2, 4, 3)).astype(np.float32)
+        encoder[0, 3] = encoder[0, 0]
         all_maps.append(
             AttentionMaps(pieces, pieces, ["<s>", *pieces[:-1]], encoder, decoder, cross)
         )
@@ -323,12 +348,27 @@ def test_the_same_view_in_a_file_with_two_models_weights(browser):
         view = page.locator(".attention-view").nth(number)
         view.get_by_label("Encoder", exact=True).check()
         expect(view.locator(".thumb")).to_have_count(2 * (4 + 1))
-        view.locator("summary").click()
+        view.get_by_text("As a table").click()
         expect(view.locator("td")).to_have_count(9)
         cells = view.locator("td").all_inner_texts()
         shown = np.array([float(cell.strip("%< ")) / 100 for cell in cells]).reshape(3, 3)
         np.testing.assert_allclose(shown, maps.encoder[-1].mean(0), atol=0.01)
+        view.get_by_text("Compare the heads").click()
+        rows = view.locator("details").nth(1).locator("tbody tr")
+        expect(rows).to_have_count(2 * 4)
+        compared = {name: cells for name, *cells in (r.split("\t") for r in rows.all_inner_texts())}
+        heads = maps.encoder[1]
+        by = [abs(heads[2] - other).sum(-1).mean() / 2 for other in heads[[0, 1, 3]]]
+        *places, near = compared["layer 2, head 3"]
+        assert [float(cell.strip("%")) / 100 for cell in places] == pytest.approx(
+            [np.diagonal(heads[2], offset).mean() for offset in (-1, 0, 1)]
+            + [heads[2, :, 2].mean()],
+            abs=0.01,
+        )
+        assert near.startswith(f"head {[1, 2, 4][np.argmin(by)]}, differs by")
+        assert view.get_by_text("of their attention").count() == 0
         view.locator(".thumb").nth(3).click()  # after the mean and two heads
+        expect(view.get_by_text("Heads 1 and 4 of layer 1 differ by only 0.0%")).to_be_visible()
         view.locator(".map canvas").hover(position={"x": 30, "y": 10})
         expect(view.locator(".says")).to_contain_text("“▁a” gives “</s><b>”")
         said = float(view.locator(".says").inner_text().split()[-4].strip("%<")) / 100
@@ -338,12 +378,41 @@ def test_the_same_view_in_a_file_with_two_models_weights(browser):
     assert wrong == []
 
 
+def test_the_curves_of_a_report_are_smoothed_and_zoomed(browser):
+    log = [{"step": n, "loss": 3.0 + n % 2} for n in range(1, 101)]
+    report = render([replace(wmt_record(log, ONE, bleu=1.0), model=None)], print)
+    page = browser.new_page(viewport={"width": 1000, "height": 2000})
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.set_content(report)
+    plot = page.locator(".by-step .plot")
+
+    def told(x: float) -> str:
+        box = plot.bounding_box()
+        page.mouse.move(box["x"] + x * box["width"], box["y"] + 9)
+        return " ".join(page.locator(".tip").inner_text().split())
+
+    assert [told(0.51), told(0.999)] == ["step 51 training 4", "step 100 training 3"]
+    page.get_by_role("slider", name="Smoothing").fill("0.9")
+    mean = np.array([0.9 ** (100 - n) * (3.0 + n % 2) for n in range(1, 101)]).sum() / 10
+    assert told(0.999) == f"step 100 training {mean / (1 - 0.9**100):.4g}"
+    assert told(0.02) == f"step 2 training {(0.09 * 4 + 0.1 * 3) / (1 - 0.9**2):.4g}"
+    told(0.297)
+    page.mouse.down()
+    told(0.605)
+    page.mouse.up()
+    ends = [float(page.get_by_label(name, exact=True).input_value()) for name in ("From", "to")]
+    assert ends == pytest.approx([30, 60], abs=1)
+    assert told(0.01).startswith("step 30") and told(0.99).startswith("step 60")
+    page.get_by_role("button", name="Whole run").click()
+    assert told(0.999).startswith("step 100")
+    page.close()
+    assert wrong == []
+
+
 def test_the_search_as_a_tree_and_another_alpha(visit):
     page = visit()
-    with page.expect_response("**/api/search") as found:
-        translate(page, READS)
-        page.locator("#search-section").scroll_into_view_if_needed()
-    tree = found.value.json()
+    tree = asked_and_answered(page, "/api/search", "#search-section", READS)
     nodes = [node for step in tree["steps"] for node in step]
     expect(page.locator(".node")).to_have_count(len(nodes))
     for state in ("live", "pruned", "finished"):
@@ -451,8 +520,8 @@ def test_only_finished_sentences_are_read_out(visit):
 def test_words_are_found_in_text_that_the_model_saw_otherwise(visit):
     """Decomposed letters, odd spaces, invisible characters, characters of several bytes."""
     page = visit()
-    found = page.evaluate("""async () => {
-        const { tokensOf, units } = await import("/text.js");
+    found = page.evaluate("""() => {
+        const { tokensOf, units } = $text;
         const token = (text) => ({ text, piece: text, bytes: [] });
         const side = { text: "Ü 😀 b", tokens: ["Ü", " ", "", "", "", "😀", " b", ""].map(token) };
         const text = "  U\\u0308\\u00a0\\n😀 \\u00ad b ";
@@ -463,36 +532,33 @@ def test_words_are_found_in_text_that_the_model_saw_otherwise(visit):
     assert not any(others)
 
 
-def test_nothing_moves_that_is_pointed_at(visit):
+@pytest.mark.parametrize("width", [720, 1280])
+def test_nothing_moves_that_is_pointed_at(visit, width):
     """Every row of the picture is named correctly, and no part of the page moves."""
-    page = visit(viewport={"width": 720, "height": 1000})  # where lines of text are broken
-    translate(page, LIVES)
-    for part, name in (("#walk-section", "#step h4"), ("#search-section", ".tree svg")):
-        page.locator(part).scroll_into_view_if_needed()
-        page.wait_for_selector(name)
-    places = """() => ["h2", "h3", ".map", ".chip", "#target", ".thumb"].flatMap((name) =>
-        [...document.querySelectorAll(name)].map((one) => {
+    page = visit(viewport={"width": width, "height": 1000})
+    translate(page, BYTES)  # whose last word has tokens that need several lines to describe
+    page.locator("#walk-section").scroll_into_view_if_needed()
+    page.wait_for_selector("#step h4")
+    show_search(page)
+    places = """() => ["h2", "h3", ".map", ".heat", ".chip", "#target", ".thumb", "footer"].flatMap(
+        (name) => [...document.querySelectorAll(name)].map((one) => {
             const {x, y, width, height} = one.getBoundingClientRect();
             return [name, x, y + scrollY, width, height];
         }))"""
-    for row in (True, False):
-        before = page.evaluate(places)
-        if row:
-            canvas = page.locator(".map canvas")
-            canvas.scroll_into_view_if_needed()
-            pieces = page.locator(".heat .queries span").all_inner_texts()
-            box = canvas.bounding_box()
-            for n, piece in enumerate(pieces):
-                y = box["y"] + (n + 0.5) * box["height"] / len(pieces)
-                page.mouse.move(box["x"] + 5, y)
-                expect(page.locator(".large .says")).to_contain_text(f"“{piece}” gives")
-                assert page.locator(".heat .queries .marked").all_inner_texts() == [piece]
-                assert page.evaluate(places) == before
-        else:
-            for word in page.locator(WORDS).all() + page.locator(".chip").all():
-                word.hover()
-                assert page.evaluate(places) == page.evaluate(places)
-                assert [each[2:] for each in page.evaluate(places)] == [each[2:] for each in before]
+    canvas = page.locator(".map canvas")
+    canvas.scroll_into_view_if_needed()
+    before = page.evaluate(places)
+    pieces = page.locator(".heat .queries span").all_inner_texts()
+    box = canvas.bounding_box()
+    for n, piece in enumerate(pieces):
+        page.mouse.move(box["x"] + 5, box["y"] + (n + 0.5) * box["height"] / len(pieces))
+        expect(page.locator(".large .says")).to_contain_text(f"“{piece}” gives")
+        assert page.locator(".heat .queries .marked").all_inner_texts() == [piece]
+        assert page.evaluate(places) == before
+    for word in page.locator(WORDS).all() + page.locator(".chip").all():
+        word.hover()
+        expect(page.locator("#token-says")).not_to_have_text("Choose a token.")
+        assert page.evaluate(places) == before
 
 
 def test_what_cannot_be_looked_into_clears_what_was_shown(visit):
@@ -504,10 +570,20 @@ def test_what_cannot_be_looked_into_clears_what_was_shown(visit):
     expect(page.locator("#target .sentence")).to_have_count(2)
     page.get_by_role("button", name="Next sentence").click()
     expect(page.locator("#which .blind")).to_contain_text("tokens")
-    expect(page.locator("#views")).to_be_hidden()
+    assert page.locator("#views").bounding_box() is None  # nor is there an empty place
     page.get_by_role("button", name="Previous sentence").click()
     expect(page.locator("#views")).to_be_visible()
     expect(page.locator("#which")).to_contain_text(READS)
+    page.fill("#source", f"{READS} {SEES}")
+    expect(page.locator("#target .sentence").nth(1)).to_have_text(PAIRS[SEES])
+    requests: list = []
+    page.route("**/api/inspect", lambda route: requests.append(route))
+    with page.expect_request("**/api/inspect"):
+        page.get_by_role("button", name="Next sentence").click()
+    expect(page.locator("#which")).to_contain_text(SEES)
+    expect(page.locator("#tokens")).to_be_hidden()  # those of the first sentence
+    requests[0].continue_()
+    expect(page.locator("#tokens")).to_be_visible()
 
 
 def test_a_choice_stays_with_its_sentence_and_is_in_the_link(visit):
@@ -552,8 +628,7 @@ def test_one_word_is_bold_and_it_is_the_one_that_stands_there(visit):
 def test_the_game_hides_its_answers(visit):
     page = visit()
     translate(page, READS)
-    page.locator("#search-section").scroll_into_view_if_needed()
-    page.wait_for_selector(".tree svg")
+    show_search(page)
     page.get_by_role("button", name="Play with this sentence").click()
     expect(page.locator(".guess")).to_have_count(4)
     visible = page.evaluate("""() => [...document.querySelectorAll("main *")].filter((one) =>
@@ -568,8 +643,7 @@ def test_the_game_hides_its_answers(visit):
 def test_the_tree_scrolls_to_what_is_chosen(visit):
     page = visit(viewport={"width": 700, "height": 900})
     translate(page, LIVES)
-    page.locator("#search-section").scroll_into_view_if_needed()
-    page.wait_for_selector(".tree svg")
+    show_search(page)
     for choice in page.locator(".ranking button").all()[:3]:
         choice.click()
         shown, box = (page.locator(at).bounding_box() for at in (".node.finished.marked", ".tree"))
@@ -613,6 +687,23 @@ def test_it_opens_with_a_translation_and_says_what_the_model_is(visit):
     expect(page.locator("#step h4")).to_have_text(re.compile("^1 of 30"))
 
 
+@pytest.mark.parametrize("fragment, answer", [("", "model"), ("#text=A dog sleeps.", "translate")])
+def test_the_first_translation_takes_two_requests(visit, fragment, answer):
+    """Each request in series costs a slow line a round trip, so nothing else may be needed."""
+    page = visit("icon.svg")
+    other = re.compile(rf"/api/(?!{answer})|\.(js|css|svg)$")
+    page.route(other, lambda route: route.abort())
+    page.goto(page.url.replace("icon.svg", fragment), wait_until="commit")
+    expect(page.locator("#target .unit").first).to_be_visible()
+
+
+def test_the_microscope_is_loaded_again_if_the_server_was_gone(visit):
+    page = visit("icon.svg")
+    page.route("**/inside.js", lambda route: route.abort(), times=1)
+    page.goto(page.url.replace("icon.svg", ""))
+    expect(page.locator("#tokens .chip").first).to_be_visible()
+
+
 def test_doubt_is_told_above_the_translation(visit):
     page = visit()
     told = {"text": "der der der", "doubts": [], "sentences": [
@@ -629,10 +720,7 @@ def test_doubt_is_told_above_the_translation(visit):
 def test_a_token_is_walked_through_the_model(visit):
     """Visits all steps by keyboard; the table has the server's numbers, and a link opens a step."""
     page = visit()
-    with page.expect_response("**/api/steps") as answer:
-        translate(page, READS)
-        page.locator("#walk-section").scroll_into_view_if_needed()
-    found = answer.value.json()
+    found = asked_and_answered(page, "/api/steps", "#walk-section", READS)
     expect(page.locator("#step h4")).to_have_text(re.compile("^1 of 30"))
     page.get_by_role("button", name="Forward", exact=True).focus()
     seen = {}
@@ -647,6 +735,7 @@ def test_a_token_is_walked_through_the_model(visit):
         )
         if number == 1:
             page.locator("#step summary").click()
+        expect(page.locator("#step tbody tr").first).to_be_visible()  # made once it is open
         rows = page.locator("#step tbody tr").all_inner_texts()
         seen.setdefault(title, []).append([row.replace("−", "-").split("\t") for row in rows])
         page.keyboard.press("ArrowRight")
@@ -681,8 +770,7 @@ def test_a_token_is_walked_through_the_model(visit):
 def test_it_fits_a_telephone(visit):
     page = visit(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True)
     translate(page, ARTICLE)
-    page.locator("#search-section").scroll_into_view_if_needed()
-    page.wait_for_selector(".tree svg")
+    show_search(page)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     source, target = (page.locator(name).bounding_box() for name in ("#source", "#target"))
     assert target["y"] >= source["y"] + source["height"]
@@ -699,8 +787,7 @@ def test_nobody_is_shut_out(visit, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = visit(color_scheme=scheme)
     translate(page, ARTICLE)
-    page.locator("#search-section").scroll_into_view_if_needed()
-    page.wait_for_selector(".tree svg")
+    show_search(page)
     for summary in page.locator("#tokens summary, .large summary").all():
         summary.click()
     page.get_by_role("button", name="Decoder: Masked self-attention").click()

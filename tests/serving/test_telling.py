@@ -124,6 +124,10 @@ def test_what_a_model_is(run, translator):
         told = ask(port, "/api/model")[1]
         assert told["source"] == {"code": "en", "name": "English"} and told["microscope"]
         assert told["bleu"] is None and told["examples"] == [] and told["characters"] == 20_000
+        question = {"text": told["opening"]["text"], "document": True}
+        assert [told["opening"]["translation"]] == ask(port, "/api/translate", question)[1][
+            "translations"
+        ]
 
 
 def test_examples_show_what_they_promise(run, capsys):

@@ -12,6 +12,30 @@ const KINDS = {
 export const QUERIES = Object.fromEntries(Object.entries(KINDS).map(([kind, { queries }]) => [kind, queries]));
 export const FIRST = { kind: "cross", layer: -1, head: null }; // the first view: the mean of the last layer's heads
 
+// Places, relative to a query's, that tell heads apart: their index for query q of n keys.
+const PLACES = {
+  encoder: { "previous token": (q) => q - 1, itself: (q) => q, "next token": (q) => q + 1, "end of the source": (_, n) => n - 1 },
+  decoder: { "last written token": (q) => q, "the one before it": (q) => q - 1, start: () => 0 },
+  cross: { "same position": (q) => q, "end of the source": (_, n) => n - 1 },
+};
+const ALIKE = 0.02; // heads that differ by less coincide
+
+/** Returns the mean weight at a place, over the queries that have this place. */
+function weightAt(weights, place) {
+  const found = weights.map((row, q) => row[place(q, row.length)]).filter((weight) => weight !== undefined);
+  return found.reduce((sum, weight) => sum + weight, 0) / found.length;
+}
+
+/** Returns the share of the attention that two heads give to different keys, mean over the queries. */
+const difference = (one, other) => one.reduce((sum, row, q) =>
+  sum + row.reduce((part, weight, k) => part + Math.abs(weight - other[q][k]), 0) / 2, 0) / one.length;
+
+/** Returns the head of a layer whose weights are most like those of `head`: {head, by}. */
+function closest(heads, head) {
+  const others = heads.map((each, n) => ({ head: n, by: difference(each, heads[head]) })).filter((each) => each.head !== head);
+  return others.reduce((best, each) => (each.by < best.by ? each : best), { by: Infinity });
+}
+
 /** One head's weights, [query][key], or the mean of all heads. `attention` is [kind][layer][head][query][key]. */
 export function weightsOf(attention, { kind, layer, head }) {
   const heads = attention[kind].at(layer);
@@ -109,12 +133,13 @@ export function attentionView(box, { open, point = () => {}, choose = () => {}, 
       element("div", { class: "map" }, canvas, isMasked ? triangle(queries.length) : null));
     grid.style.setProperty("--rows", queries.length);
     grid.style.setProperty("--columns", keys.length);
-    const wasOpen = large.querySelector("details")?.open;
+    const wasOpen = [...large.querySelectorAll("details")].map((details) => details.open);
     const rows = () => queries.map((query, q) => [query, ...Array.from(weights[q], percent)]);
     const table = asTable(caption, ["token", ...keys], rows);
     const wide = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption }, grid);
-    large.replaceChildren(line, wide, ...(isMasked ? [causal()] : []), table);
-    if (wasOpen) table.open = true;
+    large.replaceChildren(line, wide, ...coinciding(maps.attention[view.kind][view.layer], view.layer), ...(isMasked ? [causal()] : []),
+      table, compared(maps.attention[view.kind], view.kind));
+    large.querySelectorAll("details").forEach((details, n) => { details.open = wasOpen[n] ?? false; });
     hover = null;
     line.textContent = `${caption}: ${says}.`;
     paint(canvas, weights);
@@ -144,6 +169,26 @@ export function attentionView(box, { open, point = () => {}, choose = () => {}, 
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown && show(shown.maps, shown.view));
   return { show, mark };
+}
+
+/** A table of all heads: where they look, and which other head of the layer looks there, too. */
+function compared(layers, kind) {
+  const places = Object.entries(PLACES[kind]);
+  const rows = () => layers.flatMap((heads, layer) => heads.map((weights, head) => {
+    const near = closest(heads, head);
+    return [named({ layer, head }), ...places.map(([, place]) => percent(weightAt(weights, place))),
+      near.by < Infinity ? `head ${near.head + 1}, differs by ${percent(near.by)}` : ""];
+  }));
+  return asTable("Mean weight that each head gives to", ["", ...places.map(([name]) => name), "closest head of the layer"], rows, "Compare the heads");
+}
+
+/** Says which heads of a layer have the same picture. */
+function coinciding(heads, layer) {
+  return heads.flatMap((_, head) => {
+    const near = closest(heads, head);
+    return near.by < ALIKE && head < near.head
+      ? [element("p", { class: "about" }, `Heads ${head + 1} and ${near.head + 1} of layer ${layer + 1} differ by only ${percent(near.by)} of their attention.`)] : [];
+  });
 }
 
 const named = ({ layer, head }) => `layer ${layer + 1}, ${head === null ? "mean of the heads" : `head ${head + 1}`}`;

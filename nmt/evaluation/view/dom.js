@@ -45,9 +45,9 @@ export function stop(items, one) {
 }
 
 /** Shows a picture's numbers as a table, which is created when it is opened. `rows()` returns lists of cells. */
-export function asTable(caption, heads, rows) {
+export function asTable(caption, heads, rows, summary = "As a table") {
   const box = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption });
-  const details = element("details", { class: "as-table" }, element("summary", {}, "As a table"), box);
+  const details = element("details", { class: "as-table" }, element("summary", {}, summary), box);
   details.addEventListener("toggle", () => {
     if (!details.open) return;
     const head = heads.map((text) => element("th", { scope: "col" }, text));

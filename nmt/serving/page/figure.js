@@ -31,7 +31,7 @@ export function figureView(page) {
     const [from, to] = drawn;
     const memory = svg("path", { class: "flow", d: `M${LEFT + WIDTH / 2} ${height - from.exit}V${height - from.exit - 14}H${(LEFT + WIDTH + RIGHT) / 2 - 14}`
       + `V${height - to.cross}H${RIGHT}` });
-    const picture = svg("svg", { viewBox: `0 0 460 ${height}`, role: "group",
+    const picture = svg("svg", { viewBox: `-5 0 470 ${height}`, role: "group",
       "aria-label": "The Transformer, Figure 1: choose a part to open its step; arrow keys move" }, memory, ...groups);
     box.replaceChildren(picture);
     const all = [...parts, ...layers].map(({ element }) => element);

@@ -9,22 +9,20 @@ const EXERCISES = {
   order: ["Another word order", "Under Attention, choose cross-attention: the large weights do not lie on the diagonal."],
   ambiguous: ["An uncertain word", "Click the word with the thickest line under it: another word has almost the same probability."],
 };
-const ENGLISH = "The old man who lives here reads a good book.";
 
-/** Fills in the description of the model and its examples; translates the opening sentence if there is no text yet. */
-export function firstSight(page, type) {
+/** Fills in the description of the model and its examples; shows the opening sentence if there is no text yet. */
+export function firstSight(page, { type, show }) {
   const { about, text } = page.get();
   find("#model").replaceChildren(...sentences(about));
   const hint = find("#exercise");
-  const show = (kind, example) => {
-    type(example);
+  const exercise = (kind, example) => {
+    type(example, [], 0);
     hint.textContent = EXERCISES[kind]?.[1] ?? "";
   };
   find("#examples").replaceChildren(...about.examples.filter(({ kind }) => kind in EXERCISES).map(({ kind, text: example }) =>
-    button(EXERCISES[kind][0], () => show(kind, example))));
+    button(EXERCISES[kind][0], () => exercise(kind, example))));
   find("#examples").hidden = !about.examples.length;
-  const first = about.opening ?? (about.source.code === "en" ? ENGLISH : "");
-  if (!text && !find("#source").value && first) type(first, [], 0);
+  if (about.opening && !text && !find("#source").value) show(about.opening);
 }
 
 function sentences({ name, source, target, parameters, trained_on: trained, bleu, demo }) {
@@ -33,7 +31,7 @@ function sentences({ name, source, target, parameters, trained_on: trained, bleu
     trained ? `, trained on ${trained}. ` : ". "];
   if (bleu) {
     parts.push(element("abbr", { title: bleu.signature }, `BLEU ${bleu.score.toFixed(1)}`), ` on its ${bleu.on}`,
-      bleu.signature ? element("span", { class: "signature" }, ` (${bleu.signature})`) : "", ". ");
+      bleu.signature ? element("span", { class: "signature" }, ` (${bleu.signature.replaceAll("|", "|\u200b")})`) : "", ". "); // lines may break there
   }
   if (demo) parts.push(element("strong", {}, "It knows only sentences like its examples."));
   return parts;

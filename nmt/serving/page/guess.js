@@ -1,6 +1,7 @@
 // A game: guess each next token of the model's translation.
 
 import { button, element, find, percent } from "./dom.js";
+import { bars } from "./steps.js";
 import { following } from "./text.js";
 
 const CHOICES = 4;
@@ -47,17 +48,13 @@ export function guessView(page) {
     const right = guess.piece === piece;
     game.right += right;
     game.at++;
-    const rows = all.slice(0, 5).map((each) => {
-      const bar = element("span", { class: "share" });
-      bar.style.setProperty("--share", each.probability);
-      return element("li", { class: each === guess ? "mine" : null }, element("span", { class: "piece" }, following(each.piece)), bar,
-        element("span", { class: "number" }, percent(each.probability)));
-    });
+    const rows = all.slice(0, 5).map((each) => (
+      { label: following(each.piece), value: each.probability, text: percent(each.probability), mine: each === guess }));
     const says = right ? `Yes: “${following(piece)}”.`
       : `The model wrote “${following(piece)}”. It gave your choice ${percent(guess.probability)}.`;
     const on = game.at < game.tokens.length ? button("Next token", ask) : button("To the end", over);
     show(on, element("p", { role: "status", class: right ? "right" : null }, says),
-      element("ol", { class: "bars", "aria-label": "The model's most likely tokens" }, ...rows), element("div", { class: "choices" }, on));
+      bars(rows, 1, { "aria-label": "The model's most likely tokens" }), element("div", { class: "choices" }, on));
   }
 
   function over() {

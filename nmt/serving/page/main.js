@@ -11,6 +11,7 @@ import { fromFragment, isFinished, toFragment } from "./text.js";
 import { translating, whole } from "./translating.js";
 
 const SETTLED = 1000; // ms before screen readers announce an answer
+const RETRY = 2000; // ms
 const SHOWN = 80; // characters quoted of the previous text
 const LONGEST_LINK = 4000; // characters
 
@@ -172,12 +173,18 @@ async function describe() {
       find(`#${side}-name`).textContent = about[side].name;
       find(`#${side}`).lang = about[side].code;
     }
-    firstSight(page, translator.type);
+    firstSight(page, translator);
   } catch {
-    setTimeout(describe, 3000); // until then the panes have neutral names
+    setTimeout(describe, RETRY); // until then the panes have neutral names
   }
 }
+
+/** Loads what looks into the model, for which the first translation does not wait. */
+function loadMicroscope() {
+  import("./inside.js").then(({ views }) => views(page, look), () => setTimeout(loadMicroscope, RETRY));
+}
+
 const typed = find("#source").value; // restored by the browser, or typed before this script ran
 if (!restore() && typed) translator.type(typed);
 describe();
-import("./inside.js").then(({ views }) => views(page, look)); // the first translation does not wait for it
+loadMicroscope();

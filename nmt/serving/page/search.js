@@ -30,7 +30,7 @@ export function searchView(page) {
       String(at + 1), String(index + 1), node.piece, STATES[node.state], decimal(node.log_probability), text({ step: at, index })])));
   const controls = element("div", { class: "controls" },
     element("label", { for: "beam" }, "Beam"), beams,
-    element("label", { for: "alpha" }, "α"), slider, number);
+    element("span", { class: "alpha" }, element("label", { for: "alpha" }, "α"), slider, number));
   const all = [controls, says, list, legend(), forest, table];
 
   const text = (at) => spelt(path(tree.steps, at).map((index, step) => tree.steps[step][index].piece));

@@ -54,7 +54,7 @@ function attention(kind, one, { side, token, layer, head, model, tokens }) {
   const [k, root] = [model.d_k, Math.sqrt(model.d_k)];
   const best = one.weights.indexOf(Math.max(...one.weights));
   const hidden = one.allowed.filter((each) => !each).length;
-  const from = kind === "cross" ? "the encoder's output" : "the same layer";
+  const from = kind === "cross" ? "the encoder's output" : "this layer's input";
   const rows = (...columns) => () => keys.map((key, i) => [key, ...columns.map((column) => (one.allowed[i] || column !== one.weights ? number(column[i]) : "masked"))]);
   const chart = (values, text = number) => bars(keys.map((label, i) => ({ label, value: values[i], text: text(values[i]) })));
   const table = (name, values) => ({ heads: ["key", name], rows: rows(values) });
@@ -67,7 +67,7 @@ function attention(kind, one, { side, token, layer, head, model, tokens }) {
       { heads: ["key", ...one.keys[0].map((_, i) => String(i + 1))], rows: () => keys.map((key, i) => [key, ...one.keys[i].map(number)]) }),
     step(`${kind}-scores`, "Query times key", "The score of a key is its dot product with the query, which is large if both vectors point in the same direction.",
       "score = q · k", "3.2.1", () => [chart(one.scores)], table("score", one.scores)),
-    step(`${kind}-scaled`, "Divided by the root of d_k", `The scores are divided by √${k} = ${decimal(root, 3)}; otherwise vectors with many components would have such large scores that the gradient of the softmax would almost vanish.`,
+    step(`${kind}-scaled`, "Divided by the root of d_k", `A score is a sum of ${k} products, so scores grow with d_k. The scores are divided by √${k} = ${decimal(root, 3)}; otherwise they could be so large that the gradient of the softmax would almost vanish.`,
       `q · Kᵀ / √d_k = q · Kᵀ / √${k}`, "3.2.1", () => [chart(one.scaled)], { heads: ["key", "score", "scaled"], rows: rows(one.scores, one.scaled) }),
     step(`${kind}-mask`, "The mask", hidden ? `${hidden} of the ${keys.length} keys are masked (hatched), because ${mask}. Their scores become −∞, so their weights are exactly 0.`
       : `No key is masked here: the token can attend to all ${keys.length} keys.`,
@@ -80,7 +80,7 @@ function attention(kind, one, { side, token, layer, head, model, tokens }) {
       "softmax(q · Kᵀ / √d_k) · V", "3.2.1", () => [...keys.map((key, i) => strip(`${one.allowed[i] ? percent(one.weights[i]) : "masked"} ${key}`, one.values[i], largest(one.values.flat()))),
         strip("sum", one.attended, largest(one.values.flat()))],
       { heads: ["key", "weight", ...one.attended.map((_, i) => String(i + 1))], rows: () => [...keys.map((key, i) => [key, number(one.weights[i]), ...one.values[i].map(number)]), ["sum", "", ...one.attended.map(number)]] }),
-    step(`${kind}-joined`, "The heads joined", `The outputs of all ${model.heads} heads are concatenated to ${one.joined.length} numbers and multiplied by one more matrix.`,
+    step(`${kind}-joined`, "The heads joined", `Each of the ${model.heads} heads has its own matrices and can attend to other tokens. Their outputs are concatenated to ${one.joined.length} numbers and multiplied by one more matrix.`,
       "Concat(head₁, …, head_h) · W_O", "3.2.2", () => [...Array.from({ length: model.heads }, (_, h) => strip(`head ${h + 1}`, one.joined.slice(h * model.d_v, (h + 1) * model.d_v), largest(one.joined))),
         strip("output", one.output)], vectors({ "heads joined": one.joined, output: one.output })),
   ];
@@ -102,8 +102,8 @@ function adding(part, { before, output, sum }) {
 
 function normalizing(part, { before, sum, normalized, mean, deviation }, isPost) {
   const given = isPost ? sum : before;
-  return step(`${part}-norm`, "Layer normalization", `The vector's mean, ${decimal(mean, 3)}, is subtracted, and the result is divided by the standard deviation, ${decimal(deviation, 3)}. Then a learned gain and bias are applied to each number.`,
-    isPost ? "LayerNorm(x + Sublayer(x))" : "LayerNorm(x), before the sub-layer", isPost ? "3.1" : "3.1",
+  return step(`${part}-norm`, "Layer normalization", `The vector's mean, ${decimal(mean, 3)}, is subtracted, and the result is divided by the standard deviation, ${decimal(deviation, 3)}. Then a learned gain and bias are applied to each number. The norm changes from ${decimal(norm(given), 2)} to ${decimal(norm(normalized), 2)}.`,
+    isPost ? "LayerNorm(x + Sublayer(x))" : "LayerNorm(x), before the sub-layer", "3.1",
     () => [strip("given", given), strip("normalized", normalized)], vectors({ given, normalized }));
 }
 
@@ -128,7 +128,7 @@ function output({ piece, logit, log_probability: log, likeliest, smoothing, voca
       "p = softmax(logits)", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.probability, text: percent(each.probability) })), 1)], table),
   ];
   if (smoothing) {
-    steps.push(step("smoothing", "Why the model is never quite sure", `In training, the target probability of the right token is ${percent(target)}, not 100%: label smoothing with ε = ${smoothing} spreads the rest over all V = ${vocabulary.toLocaleString("en")} tokens. The model learns to be no more certain than that.`,
+    steps.push(step("smoothing", "Why the model is never quite sure", `In training, the target probability of the right token is ${percent(target)}, not 100%: label smoothing with ε = ${smoothing} spreads the rest over all V = ${vocabulary.toLocaleString("en")} tokens. Here the model gives its most likely token ${percent(best.probability)}.`,
       `(1 − ε) + ε / V = (1 − ${smoothing}) + ${smoothing} / ${vocabulary} = ${number(target)}`, "5.4",
       () => [bars([{ label: "taught", value: target, text: percent(target) }, { label: names[0], value: best.probability, text: percent(best.probability) }], 1)],
       { heads: ["", "probability"], rows: () => [["taught", number(target)], [names[0], number(best.probability)]] }));
@@ -183,11 +183,11 @@ function paint(canvas, rows, most) {
   context.putImageData(picture, 0, 0);
 }
 
-/** Draws numbers as bars; masked numbers are hatched, and a full bar means `most`. */
-function bars(rows, most = largest(rows.map(({ value }) => value))) {
-  return element("ul", { class: "bars" }, ...rows.map(({ label, value, text, masked }) => {
+/** Draws numbers as bars; masked numbers are hatched, those with `mine` are highlighted, and a full bar means `most`. */
+export function bars(rows, most = largest(rows.map(({ value }) => value)), attributes = {}) {
+  return element("ul", { class: "bars", ...attributes }, ...rows.map(({ label, value, text, masked, mine }) => {
     const bar = element("span", { class: masked ? "share hatched" : value < 0 ? "share below" : "share" });
     bar.style.setProperty("--share", masked ? 0 : Math.min(1, Math.abs(value) / most));
-    return element("li", {}, element("span", { class: "piece", dir: "auto" }, label), bar, element("span", { class: "number" }, text));
+    return element("li", { class: mine && "mine" }, element("span", { class: "piece", dir: "auto" }, label), bar, element("span", { class: "number" }, text));
   }));
 }

@@ -95,7 +95,7 @@ const character = (tokens, index) => tokens.slice(index).find((token) => token.t
 
 function table(seen) {
   const rows = () => ["source", "target"].flatMap((side) => seen[side].tokens.map((token, index) => [
-    side === "source" ? "read" : "written", String(index + 1), token.piece, hex(token.bytes), token.text,
+    side === "source" ? "read" : "written", String(index), String(token.id), token.piece, hex(token.bytes), token.text,
     token.log_probability === undefined ? "" : percent(Math.exp(token.log_probability))]));
-  return asTable("Tokens of both sentences", ["side", "position", "piece", "bytes (UTF-8)", "adds to the text", "probability"], rows);
+  return asTable("Tokens of both sentences", ["side", "position", "id", "piece", "bytes (UTF-8)", "adds to the text", "probability"], rows);
 }

@@ -26,6 +26,11 @@ export function translating(page) {
     later(translate, delay);
   }
 
+  /** Shows a text whose translation is known. */
+  function show({ text, translation }) {
+    page.set({ text, ...reset(sentencesOf(text, translation)) });
+  }
+
   async function translate() {
     const { text, limit } = page.get();
     clearTimeout(timer);
@@ -76,7 +81,7 @@ export function translating(page) {
     }
   }
 
-  return { type, translate, choose };
+  return { type, show, choose };
 }
 
 const kept = ({ view, limit, microscope, about }) => ({ view, limit, microscope, about });

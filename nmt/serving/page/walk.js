@@ -23,12 +23,14 @@ function tokenOf({ walk, inspected, chosen }) {
   return Math.min(walk.index ?? (begins < 0 ? middle : begins), tokens.length - 1);
 }
 
+/** Returns the step, or the first one of a layer if a side lacks it. */
+const stepOn = (side, step) => (side === "source" && /^(cross|logits|likeliest|smoothing)/.test(step) ? "self-query" : step);
+
 /** Opens a part of the figure: `part` null keeps the step, `layer` undefined the layer. */
 export function goTo(page, side, part, layer) {
   const state = page.get();
   const first = { embedding: "token", position: "position", self: "self-query", cross: "cross-query", ff: "ff-units", softmax: "likeliest" };
-  const known = (step) => (side === "target" || !/^(cross|logits|likeliest|smoothing)/.test(step) ? step : "self-query");
-  const step = part ? first[part] ?? part : known(state.walk.step);
+  const step = part ? first[part] ?? part : stepOn(side, state.walk.step);
   const index = side === state.walk.side ? state.walk.index : other(state, side);
   show(page, { step, side, index }, layer === undefined ? state.view : { ...state.view, layer });
 }
@@ -86,7 +88,7 @@ export function walkView(page) {
     const { walk } = page.get();
     const piece = shown(inspected[walk.side].tokens[token].piece);
     where.replaceChildren(walk.side === "source" ? "Encoder, reading " : "Decoder, writing ", element("b", { dir: "auto" }, `“${piece}”`),
-      `, token ${token + 1} · layer ${layer + 1}, head ${head + 1}`);
+      `, position ${token} · layer ${layer + 1}, head ${head + 1}`);
   }
 
   function current() {
@@ -142,7 +144,7 @@ export function walkView(page) {
   page.on((state, before) => {
     if (state.token && state.token !== before.token && state.token.sentence === state.chosen) {
       const { side, begin } = state.token;
-      const step = side === "source" && /^(cross|logits|likeliest|smoothing)/.test(state.walk.step) ? "self-query" : state.walk.step;
+      const step = stepOn(side, state.walk.step);
       if (side !== state.walk.side || begin !== state.walk.index) queueMicrotask(() => show(page, { step, side, index: begin }, page.get().view));
     }
     const changed = ["inspected", "chosen", "walk", "view", "about"].some((each) => state[each] !== before[each]);
