@@ -19,7 +19,8 @@ from hypothesis import settings as hypothesis_settings
 from nmt.config import Config, validate
 from nmt.data import workers
 from nmt.data.prepare import prepare
-from tests.tiny import tiny_settings
+from nmt.training import validation
+from tests.tiny import one_pixel, tiny_settings
 
 Settings = Callable[..., Config]
 
@@ -40,11 +41,13 @@ def one_thread():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_process():
-    """Data are prepared in the test's own process where it asks for no number: to start others
-    takes longer than all that they would do."""
+def little_work():
+    """Prepares data in the test's own process unless it asks for a number of processes, whose start
+    takes longer than their work. Validations plot a single pixel, because matplotlib would take a
+    third of a tiny run's time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "default_processes", lambda: 1)
+        patch.setattr(validation, "write_png", one_pixel)
         yield
 
 
