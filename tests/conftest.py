@@ -82,14 +82,15 @@ def settings(tiny_data: Path, tmp_path: Path) -> Settings:
 # Those that take more than some four seconds, the longest first: a worker is given whole files, and
 # the last ones must be short for all workers to end together. pytest --durations=0 tells.
 _LONG = [
-    "test_ranks.py", "test_faults.py", "test_simulated_gpu.py", "test_cli.py", "test_train.py",
-    "test_documents.py",
-    "test_prepare_interrupted.py", "test_page.py", "test_export.py", "test_run_directory.py",
-    "test_translator.py", "test_hostile_models.py", "test_compiling.py", "test_fast_paths.py",
-    "test_prepare.py", "test_report.py", "test_bleu.py", "test_wheel.py", "test_architecture.py",
-    "test_speed.py", "test_table3.py", "test_checkpoint.py", "test_paper_figures.py",
-    "test_paper.py", "test_learning.py", "test_r25.py", "test_validating_on_a_gpu.py",
-    "test_on_a_gpu.py",
+    "test_ranks.py", "test_faults.py", "test_simulated_gpu.py", "test_documents.py", "test_cli.py",
+    "test_page.py", "test_fast_paths.py", "test_prepare_interrupted.py", "test_train.py",
+    "test_gpu.py", "test_export.py", "test_speed.py", "test_compiling.py", "test_run_directory.py",
+    "test_max_hours.py", "test_translator.py", "test_hostile_models.py",
+    "test_validating_on_a_gpu.py", "test_prepare.py", "test_asynchronous.py",
+    "test_serve_command.py", "test_report.py", "test_bleu.py", "test_wheel.py",
+    "test_architecture.py", "test_health.py", "test_on_a_gpu.py", "test_table3.py",
+    "test_checkpoint.py", "test_telling.py", "test_glossary.py", "test_paper_figures.py",
+    "test_scaling.py", "test_paper.py", "test_learning.py", "test_r25.py", "test_extras.py",
 ]  # fmt: skip
 
 
