@@ -19,7 +19,8 @@ from hypothesis import settings as hypothesis_settings
 from nmt.config import Config, validate
 from nmt.data import workers
 from nmt.data.prepare import prepare
-from tests.tiny import tiny_settings
+from nmt.training import validation
+from tests.tiny import one_pixel, tiny_settings
 
 Settings = Callable[..., Config]
 
@@ -42,12 +43,14 @@ def one_thread():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_process():
+def little_work():
     """Prepares data in the test's process by default, because starting other processes takes
-    longer.
+    longer. Validations plot a single pixel, because matplotlib would take a third of a tiny run's
+    time.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workers, "default_processes", lambda: 1)
+        patch.setattr(validation, "write_png", one_pixel)
         yield
 
 
@@ -84,14 +87,15 @@ def settings(tiny_data: Path, tmp_path: Path) -> Settings:
 # last ones must be short if all workers are to end together. `pytest --durations=0` lists
 # durations.
 _LONG = [
-    "test_ranks.py", "test_faults.py", "test_simulated_gpu.py", "test_cli.py", "test_train.py",
-    "test_documents.py",
-    "test_prepare_interrupted.py", "test_page.py", "test_export.py", "test_run_directory.py",
-    "test_translator.py", "test_hostile_models.py", "test_compiling.py", "test_fast_paths.py",
-    "test_prepare.py", "test_report.py", "test_bleu.py", "test_wheel.py", "test_architecture.py",
-    "test_speed.py", "test_table3.py", "test_checkpoint.py", "test_paper_figures.py",
-    "test_paper.py", "test_learning.py", "test_r25.py", "test_validating_on_a_gpu.py",
-    "test_on_a_gpu.py",
+    "test_ranks.py", "test_faults.py", "test_simulated_gpu.py", "test_documents.py", "test_cli.py",
+    "test_page.py", "test_fast_paths.py", "test_prepare_interrupted.py", "test_train.py",
+    "test_gpu.py", "test_export.py", "test_speed.py", "test_compiling.py", "test_run_directory.py",
+    "test_max_hours.py", "test_translator.py", "test_hostile_models.py",
+    "test_validating_on_a_gpu.py", "test_prepare.py", "test_asynchronous.py",
+    "test_serve_command.py", "test_report.py", "test_bleu.py", "test_wheel.py",
+    "test_architecture.py", "test_health.py", "test_on_a_gpu.py", "test_table3.py",
+    "test_checkpoint.py", "test_telling.py", "test_glossary.py", "test_paper_figures.py",
+    "test_scaling.py", "test_paper.py", "test_learning.py", "test_r25.py", "test_extras.py",
 ]  # fmt: skip
 
 

@@ -15,33 +15,10 @@ from nmt import config
 from nmt.cli import main
 from nmt.data import prepare, workers
 from nmt.data.stages import clean, vocabulary
+from tests.data.halting import SHARD_PAIRS, finished
 from tests.data.test_prepare import content, cut, flip
 from tests.patience import PATIENCE_S, wait_until
 from tests.tiny import tiny_settings
-
-SHARD_PAIRS = 50
-# A child process with small shards that trains the vocabulary in another process. Once a number of
-# files are finished, it begins a call in a worker and then waits for permission to continue, so
-# that a slow test still finds it at work.
-COMMAND = f"""
-import resource, sys, time
-from pathlib import Path
-from nmt.cli import main
-from nmt.data import workers
-from nmt.data.stages import clean, vocabulary
-from tests.data.test_prepare_interrupted import finished
-clean.SHARD_PAIRS, vocabulary._LEARN_APART_BYTES = {SHARD_PAIRS}, 0
-limit, halt_at, give = int(sys.argv.pop(1)), int(sys.argv.pop(1)), workers._Worker.give
-directory = Path(sys.argv[2]).parent
-def give_and_halt(*arguments):
-    give(*arguments)
-    while halt_at and len(finished(directory)) >= halt_at and not (directory / "go on").exists():
-        time.sleep(0.01)
-workers._Worker.give = give_and_halt
-if limit:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-sys.exit(main())
-"""
 
 
 def saved(directory: Path, pairs: int = 400) -> Path:
@@ -59,8 +36,8 @@ def start(
     path: Path, processes: int = 2, file_limit: int = 0, halt_at: int = 0
 ) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, str(file_limit), str(halt_at), "prepare", str(path),
-         "--processes", str(processes)],
+        [sys.executable, "-m", "tests.data.halting", str(file_limit), str(halt_at), "prepare",
+         str(path), "--processes", str(processes)],
         stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=Path(__file__).parents[2],
     )  # fmt: skip
 
@@ -68,16 +45,6 @@ def start(
 def ended(process: subprocess.Popen) -> str:
     """Returns the output, once no process is left that could write more."""
     return process.communicate(timeout=PATIENCE_S)[1]
-
-
-def finished(directory: Path) -> dict[str, int]:
-    """Returns the inode of each finished file in .work."""
-    files = {}
-    for path in (directory / "data/.work").rglob("*"):
-        is_whole = path.with_suffix(".json").exists()
-        if is_whole and not path.name.startswith(".tmp-") and path.is_file():
-            files[str(path)] = path.stat().st_ino
-    return files
 
 
 def strike(process: subprocess.Popen, directory: Path, files: int, number: int) -> dict[str, int]:
@@ -115,10 +82,9 @@ def test_ended_at_any_point_it_goes_on_from_there(
     tokenizer, 18 of token ids."""
     path, done = saved(tmp_path), {}
     for files, number, status in (
-        (8, signal.SIGKILL, -9),
-        (14, signal.SIGINT, 130),
+        (14, signal.SIGINT, 130),  # while it cleans the training text
         (25, signal.SIGTERM, 143),  # while it learns the vocabulary
-        (30, signal.SIGKILL, -9),
+        (30, signal.SIGKILL, -9),  # while it encodes
     ):
         process = start(path, halt_at=files)
         seen = strike(process, tmp_path, files, number)

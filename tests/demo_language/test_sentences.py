@@ -49,7 +49,7 @@ def splits() -> dict[str, list[DemoPair]]:
 @pytest.fixture(scope="module")
 def drafts() -> list[Draft]:
     rng = Random("drafts")
-    return [sentence(rng) for _ in range(30_000)]
+    return [sentence(rng) for _ in range(10_000)]
 
 
 def test_same_seed_same_pairs_and_other_seed_others():
@@ -96,7 +96,7 @@ def test_held_out_combinations_are_never_in_training(drafts):
                 accepted[split] += 1
                 assert splits <= {"train", split}
                 assert split == "train" or split in splits
-    assert all(accepted[split] > 1_000 for split in SPLITS)
+    assert all(accepted[split] > 400 for split in SPLITS)
 
 
 def test_combinations_are_in_the_sentence(drafts):

@@ -234,7 +234,11 @@ def test_translations_are_alike_up_to_the_limit_of_either():
     assert n_alike(["a b", "a", "x"], ["a b", "a b c", "y"]) == 2
 
 
-def test_every_part_for_a_gpu_runs(capsys):
+def test_every_part_for_a_gpu_runs(capsys, monkeypatch):
+    tiny = ("model.encoder_layers=1", "model.decoder_layers=1", "model.d_model=64", "model.d_ff=64",
+            "decoding.beam=1", "decoding.max_extra_length=2")  # fmt: skip
+    run_of = checks._small_run
+    monkeypatch.setattr(checks, "_small_run", lambda *arguments: run_of(*arguments, *tiny))
     parts = [*CHECKS, *MEASURES]
     failed = bench.run(SMALL_CPU, [(part, 600.0) for part, _ in parts])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -20,23 +20,28 @@ from pathlib import Path
 
 import pytest
 import torch.distributed as dist
+import torch.distributed.run
 
 import nmt.training.train
 from nmt import training
+from nmt.cli import main
 from nmt.config import Config
-from nmt.training import loop, saving
+from nmt.training import loop, saving, validation
 from nmt.training import step as steps
 from tests.patience import PATIENCE_S
+from tests.tiny import one_pixel
 from tests.training.runs import as_on_a_gpu
 
 Fault = Callable[[], None]
+Program = Callable[[list[str]], int | None]
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _STORES: list[dist.TCPStore] = []
 _PRELOADED = [
     "nmt.cli", "nmt.lines.translate", "sacrebleu", "tests.training.children",
     "torch.utils.tensorboard",
-    "torch._dynamo",  # half of a child's time, if each imported it
+    "torch._dynamo",  # torch imports it with the first optimizer: half of a child's time
+    "torch.distributed.run",
 ]  # fmt: skip
 _CONTEXT.set_forkserver_preload(_PRELOADED)
 # the server forks, so no thread of its own may hold a lock: Arrow would start one
@@ -44,18 +49,26 @@ os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
 
 
 class Child:
-    """A running `nmt`, which may be one of several ranks; its files are in `directory`."""
+    """A running `nmt` or `torchrun`, which may be one of several ranks; its files are in
+    `directory`.
+    """
 
     def __init__(
-        self, arguments: list[str], directory: Path, fault: Fault | None, ranks: dict[str, str]
+        self,
+        arguments: list[str],
+        directory: Path,
+        fault: Fault | None = None,
+        ranks: dict[str, str] | None = None,
+        program: Program = main,
     ):
         directory.mkdir(parents=True, exist_ok=True)
         self.arguments = arguments
         self._said = directory / f"{len(list(directory.iterdir()))}.txt"
-        environment = {"OMP_NUM_THREADS": "1"} | ranks
+        self._written = self._said.with_suffix(".out")
+        environment = {"OMP_NUM_THREADS": "1"} | (ranks or {})
         self.process = _CONTEXT.Process(
             target=_run,
-            args=(arguments, str(self._said), fault, environment),
+            args=(program, arguments, (self._written, self._said), fault, environment),
             daemon=True,  # does not outlive a test that fails
         )
         self.process.start()
@@ -76,31 +89,41 @@ class Child:
         """Returns the text on standard error."""
         return self._said.read_text() if self._said.exists() else ""
 
+    @property
+    def written(self) -> str:
+        """What it has written to standard output."""
+        return self._written.read_text()
 
-def _run(arguments: list[str], said: str, fault: Fault | None, environment: dict[str, str]) -> None:
-    import torch
 
-    from nmt.cli import main
-
+def _run(
+    program: Program, arguments: list[str], files: tuple[Path, Path], fault: Fault | None,
+    environment: dict[str, str],
+) -> None:  # fmt: skip
     gc.freeze()  # otherwise garbage collection would copy every page of the server's memory
     os.environ.update(environment)
     torch.set_num_threads(1)
-    for number, path in ((1, os.devnull), (2, said)):
+    validation.write_png = one_pixel
+    for number, path in enumerate(files, start=1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
     faulthandler.register(signal.SIGUSR2, file=2)
     if fault:
         fault()
-    sys.exit(main(arguments))
+    sys.exit(program(arguments))
 
 
 def nmt(*arguments: object, directory: Path, fault: Fault | None = None) -> Child:
-    """Starts `nmt` without input; its standard output is discarded."""
-    return Child(list(map(str, arguments)), directory, fault, {})
+    """Starts `nmt` without input."""
+    return Child(list(map(str, arguments)), directory, fault)
+
+
+def torchrun(*arguments: object, directory: Path) -> Child:
+    """Starts torchrun, whose ranks are new processes."""
+    return Child(list(map(str, arguments)), directory, program=torch.distributed.run.main)
 
 
 def train(config: Config, directory: Path, fault: Fault | None = None) -> Child:
     """Starts `nmt train` on `config`."""
-    return Child(_training(config, directory), directory, fault, {})
+    return Child(_training(config, directory), directory, fault)
 
 
 def _training(config: Config, directory: Path) -> list[str]:
@@ -292,8 +315,7 @@ def _die_while_saving(step: int, call: int) -> None:
 
 
 if __name__ == "__main__":
-    from nmt.cli import main
-
+    validation.write_png = one_pixel
     deed, rank, at = sys.argv[1].split(":")
     if os.environ["RANK"] == rank:
         at_step(int(at), send(signal.Signals[f"SIG{deed}"]))()

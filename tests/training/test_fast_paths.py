@@ -25,14 +25,10 @@ from nmt.runs.state import read_state
 from nmt.training import compiling, fast_paths
 from nmt.training.compiling import compile_layers
 from nmt.training.distributed import Ranks
-from nmt.training.fast_paths import (
-    Reference,
-    possible_paths,
-    set_path,
-    with_compile_decided,
-)
+from nmt.training.fast_paths import Reference, possible_paths, set_path, with_compile_decided
 from nmt.training.loss import TransformerLoss
 from nmt.training.step import add_gradients
+from tests.conftest import make_settings
 from tests.data.test_layout import random_pairs
 from tests.model.paper import new_model
 from tests.training.runs import fingerprint, losses, run
@@ -41,6 +37,7 @@ CPU = torch.device("cpu")
 Graph = torch.fx.GraphModule
 SMALL = {
     "model__encoder_layers": 1, "model__decoder_layers": 1, "decoding__beam": 1,
+    "decoding__max_extra_length": 0,
     "training__max_steps": 2, "training__checkpoint_every": 2, "training__validate_every": 2,
 }  # fmt: skip
 HEADS = {"model__d_k": 16, "model__d_v": 16}
@@ -81,6 +78,13 @@ def trained(config: Config, capsys) -> tuple[Path, list[str]]:
     directory, _ = run(config)
     lines = capsys.readouterr().err.splitlines()
     return directory, [line for line in lines if "warning: This machine does not" in line]
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_data: Path, tmp_path_factory) -> Path:
+    """A run without compiled layers."""
+    torch.set_num_threads(1)
+    return run(make_settings(tiny_data, tmp_path_factory.mktemp("plain"), **SMALL))[0]
 
 
 def path_of(run: Path, step: int = 2) -> str | None:
@@ -167,10 +171,9 @@ class ThirdMissing:
     ],
 )
 def test_a_run_whose_compiled_layers_fail_is_the_plain_run_to_the_bit(
-    settings, tmp_path: Path, backend, broken, reason, capsys
+    settings, plain: Path, backend, broken, reason, capsys
 ):
     """One warning; no compiled code is left; resuming repeats the choice and the check."""
-    plain, _ = run(settings(**SMALL, training__run_directory=str(tmp_path / "plain")))
     backend(broken)
     directory, warnings = trained(settings(**SMALL, training__compile=True), capsys)
     assert len(warnings) == 1

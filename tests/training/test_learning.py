@@ -15,7 +15,9 @@ from nmt.cli import main
 from nmt.config import Config
 from nmt.data.prepare import prepare
 from nmt.data.tokenizer import Tokenizer
+from nmt.evaluation.attention_png import write_png
 from nmt.model.special_ids import EOS_ID
+from nmt.training import validation
 from nmt.training.run_log import read_log
 from nmt.translator import Translator
 from tests.conftest import make_settings
@@ -60,7 +62,9 @@ def config(tmp_path_factory) -> Config:
     }  # fmt: skip
     config = make_settings(folder, folder, **changes)
     prepare(config, note=lambda line: None, processes=1)
-    run(config)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(validation, "write_png", write_png)  # not the pixel of `tests.conftest`
+        run(config)
     return config
 
 
@@ -128,7 +132,9 @@ def test_tensorboard_shows_the_values_of_the_log(trained: Path, config: Config):
             logged = {line["step"]: pytest.approx(line[name], rel=1e-6) for line in lines}
             assert values == logged, name
     assert [line["step"] for line in events(trained, None)] == [1, 30, 60, 90, 100]
-    assert [event.step for event in board.Images("validation/attention")] == [60, 100]
+    pictures = board.Images("validation/attention")
+    assert [event.step for event in pictures] == [60, 100]
+    assert all(event.width > 100 for event in pictures)
     [outcome] = events(trained, "model")
     finished = EventAccumulator(str(trained / "tensorboard" / "outcome-100"))
     finished.Reload()

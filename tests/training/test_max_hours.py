@@ -11,6 +11,7 @@ from nmt.runs.run_directory import RunDirectory
 from nmt.storage import manifest
 from nmt.training import loop, run_log
 from nmt.training.run_log import read_log
+from tests.conftest import make_settings
 from tests.training.children import Fault, all_of, gpu, train_on
 from tests.training.runs import as_on_a_gpu, fingerprint, run
 
@@ -47,33 +48,40 @@ def last_steps(directory: Path) -> tuple[int, int, str]:
     return newest, model, line["ended_by"]
 
 
-@pytest.mark.usefixtures("an_hour_each")
+CHANGES = {"training__micro_batches": 2, "training__log_every": 100,
+           "decoding__beam": 1, "decoding__max_extra_length": 0}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def straight(tiny_data, tmp_path_factory) -> Path:
+    """A run without a limit."""
+    torch.set_num_threads(1)
+    return run(make_settings(tiny_data, tmp_path_factory.mktemp("straight"), **CHANGES))[0]
+
+
 @pytest.mark.parametrize("on_gpu", [False, True])
 def test_a_run_ends_after_its_hours_and_trains_on_exactly(
-    settings, tmp_path, monkeypatch, on_gpu: bool
+    settings, straight, an_hour_each, monkeypatch, on_gpu: bool
 ):
     """After 5 steps, between checkpoints; on a GPU, whose results are read late, a step later."""
     if on_gpu:
         as_on_a_gpu(monkeypatch.setattr)
-    changes = {"training__micro_batches": 2, "training__log_every": 100}
-    straight, _ = run(settings(**changes, training__run_directory=str(tmp_path / "straight")))
     assert last_steps(straight) == (12, 12, "max_steps")
-    directory, _ = run(settings(**changes, training__max_hours=4.5))
+    directory, _ = run(settings(**CHANGES, training__max_hours=4.5))
     assert last_steps(directory) == (5 + on_gpu, 5 + on_gpu, "max_hours")
-    said = run(settings(**changes, training__max_hours=4.5))[1]
+    said = run(settings(**CHANGES, training__max_hours=4.5))[1]
     assert f"is finished at step {5 + on_gpu} by training.max_hours." in said[-1]
     # hours count over resumptions: 2.5 more
-    run(settings(**changes, training__max_hours=7.5 + on_gpu))
+    run(settings(**CHANGES, training__max_hours=7.5 + on_gpu))
     assert last_steps(directory) == (8 + 2 * on_gpu, 8 + 2 * on_gpu, "max_hours")
-    run(settings(**changes))
+    run(settings(**CHANGES))
     assert last_steps(directory) == (12, 12, "max_steps")
     assert fingerprint(directory, 12) == fingerprint(straight, 12)
 
 
 def test_the_clock_of_the_main_process_decides(settings, tmp_path: Path):
     """The other rank's clock is far ahead, or behind: both end after the same step."""
-    changes = {"training__micro_batches": 2, "training__max_hours": 4.5,
-               "training__validate_every": 100, "training__log_every": 100}  # fmt: skip
+    changes = CHANGES | {"training__max_hours": 4.5, "training__validate_every": 100}
 
     def ends(name: str, device: Fault, other_hours: float) -> tuple[int, int, str]:
         config = settings(**changes, training__run_directory=str(tmp_path / name))

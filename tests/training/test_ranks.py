@@ -5,8 +5,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -36,6 +34,7 @@ from tests.training.children import (
     gpu,
     hang,
     send,
+    torchrun,
     train,
     train_on,
 )
@@ -77,23 +76,6 @@ def four(tiny_data, tmp_path_factory) -> Path:
 
 def steps_of(run: Path) -> list[tuple]:
     return [line for line in losses(run) if line[0] == "None"]
-
-
-def torchrun(*arguments: str, **options) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"}, **options,
-    )  # fmt: skip
-
-
-def ended(process: subprocess.Popen) -> tuple[str, str]:
-    """Returns the output of torchrun and its ranks."""
-    try:
-        return process.communicate(timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        process.terminate()  # it ends its ranks
-        raise
 
 
 def test_a_world_without_addresses_is_told(monkeypatch):
@@ -273,11 +255,11 @@ def _count_collectives(file: Path) -> None:
 
 def test_r8_a_killed_rank_ends_the_job_in_one_line(settings, alone, tmp_path):
     (tmp_path / "config.yaml").write_text(settings(**TWO).to_yaml())
-    process = torchrun("--standalone", "--nproc-per-node", "2", "-m", "tests.training.children",
-                       "KILL:1:12", "train", str(tmp_path / "config.yaml"))  # fmt: skip
-    _, said = ended(process)
-    assert process.returncode == 1  # torchrun's own
-    ours = [line for line in said.splitlines() if line.startswith("nmt: error")]
+    job = torchrun("--standalone", "--nproc-per-node", 2, "-m", "tests.training.children",
+                   "KILL:1:12", "train", tmp_path / "config.yaml",
+                   directory=tmp_path / "job")  # fmt: skip
+    assert job.wait() == 1  # torchrun's own
+    ours = [line for line in job.said.splitlines() if line.startswith("nmt: error")]
     assert len(ours) == 1
     assert "lost rank 1 of 2" in ours[0]
     assert train(settings(**TWO), tmp_path / "child").wait() == 0
@@ -373,13 +355,11 @@ def _send_soon(number: signal.Signals) -> None:
 def test_r8_a_halted_rank_under_torchrun(settings, tmp_path):
     config = settings(**TWO, training__process_group_timeout_s=15)
     (tmp_path / "config.yaml").write_text(config.to_yaml())
-    begin = time.monotonic()
-    process = torchrun("--standalone", "--nproc-per-node", "2", "-m", "tests.training.children",
-                       "STOP:1:12", "train", str(tmp_path / "config.yaml"))  # fmt: skip
-    _, said = ended(process)
-    assert process.returncode == 1
-    assert "lost rank 1 of 2" in said
-    print(f"ended after {time.monotonic() - begin:.0f} s")
+    job = torchrun("--standalone", "--nproc-per-node", 2, "-m", "tests.training.children",
+                   "STOP:1:12", "train", tmp_path / "config.yaml",
+                   directory=tmp_path / "job")  # fmt: skip
+    assert job.wait() == 1
+    assert "lost rank 1 of 2" in job.said
 
 
 def test_r23_what_befalls_one_rank_ends_all_and_is_said_once(settings, tmp_path):
@@ -466,15 +446,15 @@ def test_r6_torchrun_on_two_nodes_equals_one_process_with_two_slots(settings, al
     # the address is the test's own: none that another program could take, nor closed before the end
     store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     agents = [
-        torchrun("--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d",
+        torchrun("--nnodes", 2, "--nproc-per-node", 1, "--rdzv-backend", "c10d",
                  "--rdzv-endpoint", f"localhost:{store.port}", "--rdzv-id", "test",
                  "--rdzv-conf", "is_host=false",
-                 "-m", "nmt", "train", str(tmp_path / "config.yaml"))
-        for _ in range(2)
+                 "-m", "nmt", "train", tmp_path / "config.yaml",
+                 directory=tmp_path / f"node{node}")
+        for node in range(2)
     ]  # fmt: skip
-    written, said = zip(*map(ended, agents), strict=True)
-    assert [agent.returncode for agent in agents] == [0, 0], said
-    assert "".join(written) == f"{tmp_path / 'run/model'}\n"  # said once
+    assert [agent.wait() for agent in agents] == [0, 0], agents[0].said + agents[1].said
+    assert "".join(agent.written for agent in agents) == f"{tmp_path / 'run/model'}\n"  # once
     assert fingerprint(tmp_path / "run", STEPS) == fingerprint(alone[2], STEPS)
     assert steps_of(tmp_path / "run") == steps_of(alone[2])
     ours, theirs = (
@@ -483,4 +463,4 @@ def test_r6_torchrun_on_two_nodes_equals_one_process_with_two_slots(settings, al
     )
     for a, b in zip(ours, theirs, strict=True):  # sums split over ranks: the same to rounding
         assert a["nll"] == pytest.approx(b["nll"], rel=1e-6)
-    assert not re.search("Traceback", "".join(said))
+    assert not any("Traceback" in agent.said for agent in agents)

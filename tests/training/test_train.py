@@ -5,6 +5,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -30,23 +31,25 @@ from nmt.training.distributed import StopRequest
 from nmt.training.loss import TransformerLoss
 from nmt.training.run_log import read_log
 from nmt.training.validation import _losses
+from tests.conftest import make_settings
 from tests.model.paper import new_model
 from tests.training.runs import fingerprint, losses, run
+
+SEARCH = {"decoding__beam": 1, "decoding__max_extra_length": 0}
+
+
+@pytest.fixture
+def settings(settings):
+    """With validations that search for little: nothing has been learnt that could be found."""
+    return partial(settings, **SEARCH)
 
 
 @pytest.fixture(scope="module")
 def straight(tiny_data, tmp_path_factory) -> Path:
     """An uninterrupted run: 12 steps with dropout and two slots, validated at 6 and 12."""
-    from nmt.config import validate
-    from tests.tiny import tiny_settings
-
     torch.set_num_threads(1)
-    content = tiny_settings(tiny_data)
-    content["training"] |= {
-        "run_directory": str(tmp_path_factory.mktemp("s") / "run"),
-        "micro_batches": 2,
-    }
-    return run(validate(content, {}, "tiny"))[0]
+    folder = tmp_path_factory.mktemp("straight")
+    return run(make_settings(tiny_data, folder, **SEARCH, training__micro_batches=2))[0]
 
 
 def run_with_stops(config: Config, stops: list[int], monkeypatch) -> None:
@@ -253,7 +256,7 @@ def test_the_gradient_does_not_depend_on_how_the_step_is_cut(settings):
     logs = []
     for slots in (1, 2, 3):
         changes = {"training__micro_batches": slots, "model__dropout": 0.0,
-                   "training__validate_every": 100}  # fmt: skip
+                   "training__max_steps": 4, "training__average_last": 1}  # fmt: skip
         name = f"{settings().training.run_directory}-{slots}"
         directory, _ = run(settings(**changes, training__run_directory=name))
         logs.append([line for line in read_log(directory) if "event" not in line])
