@@ -190,8 +190,8 @@ def test_the_finished_model_is_the_better_of_mean_and_best(
     assert facts["validation"][measure] == scores[0]
     name = {"chrf": "chrF", "nll": "nll"}[measure]
     assert (
-        f"model: step 6 ({name} {scores[0]:.3f}), not the mean of steps 8, 12 "
-        f"({name} {scores[2]:.3f})\n"
+        f"is the checkpoint of step 6 ({name} {scores[0]:.3f}), not the mean of steps 8, 12 "
+        f"({name} {scores[2]:.3f}).\n"
     ) in capsys.readouterr().err
     assert facts["compared"] == [
         {"steps": [8, 12], "measure": measure, "value": scores[2]},
@@ -212,8 +212,8 @@ def test_the_finished_model_is_the_mean_where_that_is_better_or_asked_for(
     directory, _ = run(settings(training__finished_model=finished))
     facts = manifest.read(directory / "model", "model")
     assert facts["averaged_steps"] == [8, 12]
-    line = f"model: the mean of steps 8, 12 (BLEU 8.000), not step 6 (BLEU {scores[0]:.3f})"
-    assert f"{line}\n" in capsys.readouterr().err
+    others = f"the checkpoint of step 6 (BLEU {scores[0]:.3f})"
+    assert f"is the mean of steps 8, 12 (BLEU 8.000), not {others}.\n" in capsys.readouterr().err
     told = "worse (BLEU 8.000) than the best alone, step 6 (BLEU 9.000)"
     assert [told in warning for warning in facts["warnings"]] == [True] * is_told
 
