@@ -711,7 +711,7 @@ def test_doubt_is_told_above_the_translation(visit):
     page.route("**/api/translate", lambda route: route.fulfill(json={"translations": [told]}))
     page.fill("#source", "abc")
     expect(page.locator("#doubts")).to_contain_text("The translation repeats itself")
-    expect(page.locator("#doubts")).to_contain_text("unsure")
+    expect(page.locator("#doubts")).to_contain_text("The model is uncertain")
     page.unroute("**/api/translate")
     page.fill("#source", READS)
     expect(page.locator("#doubts")).to_be_hidden()
