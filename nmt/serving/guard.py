@@ -72,9 +72,7 @@ class Guard:
         """Returns the response to a request that must not reach the application."""
         for name, value in headers:
             if name == b"host" and self.hosts and not self.hosts.serve(value):
-                message = (
-                    "The server does not accept this Host header. Allow the host with --allow-host."
-                )
+                message = "The server does not accept this Host. Its operator can allow it."
                 return json_response({"error": message}, 421)
             # a compressed body may be small and yet fill the memory
             if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):

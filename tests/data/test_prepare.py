@@ -367,7 +367,7 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
     note.write_bytes(content)
     assert "nothing to do" in run(wanted)[-1]
     (tmp_path / "data" / "tokenizer.model").unlink()
-    assert "prepared" in run(wanted)[-1]  # the run's own data may be made again
+    assert "Prepared" in run(wanted)[-1]  # the run's own data may be made again
     with (tmp_path / "raw" / "a.en").open("a") as file:
         file.write("More.\n")
     with (tmp_path / "raw" / "a.de").open("a") as file:

@@ -314,7 +314,7 @@ def test_json_lines_of_an_export_lack_only_the_probabilities_of_tokens(trained, 
     for ours, theirs in zip(*found, strict=True):
         assert theirs["token_log_probabilities"] == []
         assert theirs["score"] == pytest.approx(ours["score"], rel=0.02)
-        same = {"line", "text", "tokens", "alignment"}
+        same = {"line", "text", "pieces", "alignment"}
         assert {key: theirs[key] for key in same} == {key: ours[key] for key in same}
 
 

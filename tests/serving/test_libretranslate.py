@@ -83,7 +83,7 @@ def test_languages_and_settings(port: int):
 
 def test_an_exported_model_has_html_but_no_microscope(monkeypatch):
     monkeypatch.setattr(Shouting, "is_exported", True)
-    monkeypatch.setattr(routes, "about", lambda translator: {})
+    monkeypatch.setattr(routes, "about", lambda translator: {"opening": None})
     with served(Shouting()) as port:
         assert ask(port, "/translate", question("<b>a</b>", format="html"))[0] == 200
         assert ask(port, "/api/model")[1]["microscope"] is False

@@ -11,7 +11,8 @@ import pytest
 from nmt.cli import main
 from nmt.config import Config
 from nmt.errors import InputError
-from nmt.runs.run_directory import RunDirectory
+from nmt.runs import checkpoint
+from nmt.runs.run_directory import RunDirectory, RunIdentity
 from nmt.storage import manifest
 from nmt.training import loop as training
 from nmt.training.run_log import read_log
@@ -245,10 +246,14 @@ def test_somebodys_file_where_a_run_would_write_is_named_and_stays(
     assert (run / ".tmp-notes.txt").read_text() == "mine too"
 
 
-def test_no_sound_checkpoint_left_at_the_end_is_one_line(settings, trained: Train):
-    def change(run: Path) -> None:
-        path = run / "config.yaml"
-        path.write_text(path.read_text().replace("seed: 1", "seed: 2"))
+def test_no_sound_checkpoint_left_at_the_end_is_one_line(settings, trained: Train, monkeypatch):
+    original = checkpoint.sound_checkpoints
 
-    status, said = trained(settings(**SHORT), change, at=3)
+    def damaged(own: RunIdentity, *rest):
+        for weights in own.directory.path.glob("checkpoints/*/model.safetensors"):
+            weights.write_bytes(b"")
+        return original(own, *rest)
+
+    monkeypatch.setattr(checkpoint, "sound_checkpoints", damaged)
+    status, said = trained(settings(**SHORT))
     assert status == 3 and "has no valid checkpoint to average" in said[-1]
