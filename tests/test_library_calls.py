@@ -205,7 +205,7 @@ TEXT = "The dog sees a cat."
         (lambda t: t.next_tokens(TEXT, ["a"]), "prefix must be .*, not list"),
         (lambda t: t.next_tokens(TEXT, k=1.5), r"k must be .*, not 1\.5"),
         (lambda t: t.next_tokens(TEXT, k=True), r"k must be .*, not True"),
-        (lambda t: t.load(RUN, precision="fp64"), "Unknown precision fp64. Choose one of fp32"),
+        (lambda t: t.load(RUN, precision="fp64"), "Unknown precision fp64. Choose one of: fp32"),
         (lambda t: t.load(RUN, ensemble=str(RUN)), "ensemble must be a list"),
         (lambda t: t.load(RUN, device=1.5), r"device 1\.5 is not available"),
     ],

@@ -51,7 +51,7 @@ def set_precision(
     """Converts a model to `precision`; see `Translator.load`."""
     if precision is not None and precision not in get_args(Precision):
         raise ArgumentError(
-            "Unknown {precision} {}. Choose one of {}.", precision, ", ".join(get_args(Precision))
+            "Unknown {precision} {}. Choose one of: {}.", precision, ", ".join(get_args(Precision))
         )
     if device.type == "cpu":
         try:
@@ -84,7 +84,9 @@ def choose_device(name: str | None) -> torch.device:
         RuntimeError, AssertionError, NotImplementedError, ModuleNotFoundError, TypeError
     ):  # fmt: skip
         here = ", ".join(["cpu", *(f"cuda:{n}" for n in range(torch.cuda.device_count()))])
-        raise ArgumentError("{device} {} is not available. Choose one of {}.", name, here) from None
+        raise ArgumentError(
+            "{device} {} is not available here. Available: {}.", name, here
+        ) from None
     if is_gpu(device):
         avoid_cudnn()
     return device

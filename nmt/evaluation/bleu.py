@@ -163,7 +163,7 @@ def bleu_metric(
 
     if tokenize is not None and tokenize not in BLEU.TOKENIZERS:
         known = ", ".join(BLEU.TOKENIZERS)
-        raise ArgumentError("Unknown {tokenize} {}. Choose one of {}.", tokenize, known)
+        raise ArgumentError("Unknown {tokenize} {}. Choose one of: {}.", tokenize, known)
     language = language_of(target_language or "") if tokenize is None else ""
     try:
         # force: no warnings about tokenized text, see `plain_text`

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from nmt.model.kernels.prepacking import Precision
 
 _UNSPLIT = (
-    "with several sentences, each line translated as one sentence; the option document translates "
-    "sentence by sentence"
+    "with several sentences, and each line was translated as one. To translate the sentences one "
+    "by one, set the option document"
 )
 _LOST = "with a sentence whose translation is empty"
 _DOUBTFUL = "whose translation repeats itself or is far longer than the source"

@@ -77,12 +77,12 @@ def _trained_on(config: Any, data: JSON | None) -> str:
     names = [
         corpus.hub if corpus.kind() == "hub"
         else "sentences of the demo's grammar" if corpus.kind() == "demo"
-        else "its own texts"
+        else "text files"
         for corpus in config.data.train
     ]  # fmt: skip
     pairs = sum(shard["pairs"] for shard in data["shards"]["train"]) if data else 0
     of = " and ".join(dict.fromkeys(names))
-    return f"{pairs:,} pairs of {of}" if pairs else of
+    return f"{pairs:,} pairs from {of}" if pairs else of
 
 
 def _tested(run: Any, content: JSON) -> JSON | None:

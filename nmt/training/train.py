@@ -76,7 +76,7 @@ def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
     if end and finished_step(run.identity) == step:
         note(
             f"Nothing to do: {run.directory} is finished at step {step} by training.{end}. "
-            "Raise it to train on."
+            f"To continue the training, set training.{end} higher than in that run."
         )
         return True
     if step > max_steps:

@@ -164,7 +164,7 @@ def test_several_references_case_and_tokens_are_the_sacrebleu_commands(model):
 
 
 def test_tokens_that_sacrebleu_does_not_know_are_told_before_anything_is_translated(model):
-    with pytest.raises(ArgumentError, match=r"Unknown tokenize moses. Choose one of none"):
+    with pytest.raises(ArgumentError, match=r"Unknown tokenize moses. Choose one of: none"):
         evaluate("m", tokenize="moses", output="out")
     assert not Path("out").exists()
 

@@ -166,6 +166,12 @@ def test_the_script_beside_the_model_translates_as_nmt_does(settings, tmp_path: 
         run = subprocess.run(
             [sys.executable, "-c", code], stdin=file, capture_output=True, text=True, check=True
         )
+    many = subprocess.Popen(
+        [sys.executable, str(out / "translate.py")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    many.stdout.close()  # as the reader of a pipe that has seen enough
+    assert many.communicate(b"the man\n" * 300)[1] == b"" and many.returncode == 0
     words = [sys.executable, str(out / "translate.py"), "--beam", "1", str(lines)]
     wrong = subprocess.run(words, capture_output=True, text=True)
     assert wrong.returncode == 2 and f"unrecognized arguments: {lines}" in wrong.stderr

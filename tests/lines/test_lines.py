@@ -679,7 +679,7 @@ def test_sentences_that_are_not_split_or_lost_are_told(monkeypatch, document: bo
     data = b"One. Two.\n\nOne, two.\nlost.\nDr. No.\nThree! lost.\nThree! Lost.\n"
     translate_stream(Upper(), io.BytesIO(data), io.BytesIO(), name="f", note=notes.append,
                      options=LineOptions(document=document))  # fmt: skip
-    unsplit = "nmt: warning: f has 2 lines (1, 7) with several sentences, each line translated as"
+    unsplit = "nmt: warning: f has 2 lines (1, 7) with several sentences, and each line"
     lost = "nmt: warning: f has 1 line (4) with a sentence whose translation is empty."
     assert notes[-1] == lost
     assert [note.startswith(unsplit) for note in notes[:-1]] == [True] * (not document)

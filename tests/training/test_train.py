@@ -369,7 +369,7 @@ def test_early_stopping_counts_validations_without_a_better_bleu(settings):
     validations = [line for line in read_log(directory) if line.get("event") == "validation"]
     assert len(validations) == 3  # the first is the best, two more are not better
     assert (directory / "model").is_dir()
-    assert "at step 3 by training.early_stopping. Raise it to train on" in run(config)[1][-1]
+    assert "at step 3 by training.early_stopping. To continue" in run(config)[1][-1]
 
 
 def _no_number(loss: torch.Tensor) -> torch.Tensor:
