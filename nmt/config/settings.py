@@ -302,6 +302,7 @@ MAY_CHANGE = frozenset(
     {
         "training.run_directory",  # a run may be moved
         "training.max_steps",
+        "training.process_group_timeout_s",
         "training.max_hours",
         "training.checkpoint_every",
         "training.keep_checkpoints",

@@ -105,7 +105,7 @@ def test_what_may_change_when_a_run_goes_on_is_what_is_promised():
     """Number of steps, intervals, decoding, and the run directory, because a run may be moved."""
     training = {"max_steps", "max_hours", "checkpoint_every", "keep_checkpoints", "average_last",
                 "validate_every", "log_every", "early_stopping", "finished_model",
-                "run_directory"}  # fmt: skip
+                "run_directory", "process_group_timeout_s"}  # fmt: skip
     decoding = {"beam", "length_penalty", "max_extra_length"}
     promised = {f"training.{key}" for key in training} | {f"decoding.{key}" for key in decoding}
     assert promised == MAY_CHANGE
