@@ -170,7 +170,7 @@ def attention(
 
 
 def _is_long(query: Tensor, key: Tensor, drops: bool) -> bool:
-    """Returns whether storing all weights is too costly, and not needed for dropout or gradients."""
+    """Returns whether storing all weights costs too much and no gradient or dropout needs them."""
     number = query.shape[:-1].numel() * key.shape[-2]
     return number > _MOST_WEIGHTS and not drops and not torch.is_grad_enabled()
 
