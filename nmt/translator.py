@@ -360,8 +360,8 @@ class Translator:
             From 1 to `n_best` translations for each sentence.
 
         Raises:
-            ArgumentError: `n_best` exceeds the beam, a prefix is too long, the number of prefixes
-                differs from that of sentences, or memory ran out.
+            ArgumentError: `n_best` exceeds the beam, a prefix is too long, the numbers of prefixes
+                and sentences differ, or memory ran out.
         """
         with self._alone():
             return self._n_best(
@@ -497,7 +497,9 @@ class Translator:
             else (listed(sources, "sources"), listed(targets, "targets"))
         )
         if self.is_exported:
-            raise ArgumentError("An exported model cannot score translations. Use the original.")
+            raise ArgumentError(
+                "An exported model cannot score translations. Use the original model."
+            )
         from nmt.decoding.score import score_translations
 
         with self._alone():

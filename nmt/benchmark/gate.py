@@ -80,7 +80,7 @@ class Gate:
 
         Returns:
             At most `wanted` results, in the order of measurement. If all results come from slow
-            phases, only the result from the fastest of these phases.
+            phases, only the result from the fastest of these phases is returned.
         """
         taken: list[tuple[float, T]] = []
         while True:

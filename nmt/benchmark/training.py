@@ -52,7 +52,7 @@ class Steps:
 
     @property
     def seconds(self) -> float:
-        """Seconds from the start of the first step to the end of the last."""
+        """Seconds from the start of the first step to the end of the last step."""
         return sum(self.parts.values())
 
 
@@ -82,7 +82,7 @@ class TrainingSpeed:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds per part of a step: the median step time, in the proportions of all steps."""
+        """The median step time in seconds, divided among the parts as in all steps together."""
         kept = self.timed.kept
         median = statistics.median(each.seconds / each.number for each in kept)
         total = sum(each.seconds for each in kept)

@@ -144,7 +144,7 @@ def _lines(text: Path, sentences: int | None) -> list[str]:
 
 
 def _drawn(translator: Translator, options: SearchOptions, sentences: int | None) -> Work:
-    """Returns random sentences for a translator of ids."""
+    """Returns random sentences with a translator of token ids."""
     is_cpu, config = translator.device.type == "cpu", translator.config
     number = sentences or (_CPU_SENTENCES if is_cpu else _GPU_SENTENCES)
     longest = min(config.data.max_length, translator.transformer.max_length or workload.MAX_LENGTH)
@@ -296,7 +296,7 @@ def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
 
 
 def _milliseconds_per_step(work: Work, gate: Gate) -> dict[str, float]:
-    """Returns the time per decoding step by batch size, including the encoder's share."""
+    """Returns the time per decoding step by batch size, including a share of the encoder's time."""
     steps = len(work.one.split()) + 1
     found = {}
     for number in (1, _TOGETHER):

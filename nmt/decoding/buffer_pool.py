@@ -97,7 +97,7 @@ class DecodeBufferPool:
             self._use_plain_steps(f"the capture of a decoding step failed ({reason})")
 
     def _compare(self, src: Tensor, beam: int, max_length: int) -> None:
-        """Compares static with plain steps at the start of a batch and decides which to use."""
+        """Compares static and plain steps at the start of a batch; decides which steps to use."""
         few = src[:_COMPARED_SENTENCES]
         plain = Stepper(self.transformer, few, beam, max_length)
         static = StaticStepper(self, src, beam, max_length)

@@ -108,7 +108,7 @@ class Glossary:
 
     @cached_property
     def _by_words(self) -> tuple[dict[_Words, Term], dict[_Words, Term], int]:
-        """Returns terms by their words, the same for any case, and the maximum number of words."""
+        """Returns all terms, and those for any case, by their words; and the maximum word count."""
         exact = {_words(term[0]): term for term in self.terms}
         folded = {words: term for words, term in exact.items() if term[0] == term[0].lower()}
         return exact, folded, max(map(len, exact), default=0)
@@ -160,7 +160,7 @@ def _words(text: str) -> _Words:
 
 
 def token_kinds(tokenizer: Tokenizer) -> TokenKinds:
-    """Returns which tokens begin or end inside a word, and which end a sentence.
+    """Classifies the tokens that begin or end inside a word, and those that end a sentence.
 
     A token that is only part of a character, such as a byte, counts as a letter.
     """

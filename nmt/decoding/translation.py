@@ -77,7 +77,7 @@ EMPTY = Translation("", 0.0, 0.0, [], 0)
 
 
 def length_penalty(n_tokens: float, alpha: float) -> float:
-    """Returns the divisor of a log-probability that avoids a preference for short hypotheses.
+    """Returns the divisor for a log-probability, so that short hypotheses are not preferred.
 
     Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha, where n counts EOS but not BOS.
     """

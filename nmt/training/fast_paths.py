@@ -219,7 +219,7 @@ class Reference:
                 shares = _share(errors.gradients[name], size, plain_error)
                 return f"gradient of {name} off by {shares}"
         if not (exact.loss <= 2 * loss <= 4 * exact.loss and math.isfinite(norm)):
-            return f"with dropout loss {loss:.3g} and gradients of norm {norm:.3g}"
+            return f"with dropout, loss {loss:.3g} and gradient norm {norm:.3g}"
         return None
 
     def _errors(

@@ -28,7 +28,7 @@ _LEAST = torch.finfo(torch.float32).tiny  # keeps logarithms of probabilities fi
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Computes the sums of smoothed and unsmoothed loss; the forward pass computes the gradient.
+    """Computes the sums of smoothed and unsmoothed loss and, in the forward pass, the gradient.
 
     With logits z, p = softmax(z) and label y, nll = -ln p_y; the smoothed loss is nll + epsilon
     (z_y - mean z), and its gradient is p - epsilon / V - (1 - epsilon) [v = y]. The mean of the

@@ -1,6 +1,6 @@
 """Watches the other ranks of a run: whether they are running, and how they ended.
 
-The ranks communicate outside the process group, because that fails when a rank is lost.
+The ranks communicate outside the process group, which fails when a rank is lost.
 """
 
 import math

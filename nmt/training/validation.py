@@ -37,7 +37,7 @@ Sample = tuple[str, str, str]  # source, reference, translation
 
 @dataclass(frozen=True)
 class Validation:
-    """The results of a validation; losses in nats per target token."""
+    """The results of a validation; the losses are in nats per target token."""
 
     loss: float  # smoothed
     nll: float  # unsmoothed

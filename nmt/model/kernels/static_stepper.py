@@ -53,7 +53,7 @@ class BufferSize:
         )
 
     def bytes(self, transformer: Transformer) -> int:
-        """Returns the bytes of keys, values and logits; all other tensors are small."""
+        """Returns the size in bytes of keys, values and logits; all other tensors are small."""
         layers = [layer.self_attention for layer in transformer.decoder_layers()]
         per_token = sum(layer.heads * (layer.d_k + layer.d_v) for layer in layers)
         tokens, vocabulary = self.source + self.steps * self.beam, len(transformer.embedding)
@@ -115,7 +115,7 @@ class DecodeBuffers:
                 tensor.zero_()
 
     def tensors(self) -> Iterator[tuple[Tensor, int | None]]:
-        """Yields each tensor with one row per sentence, and its dimension of size P or None."""
+        """Yields the tensors with one row per sentence, each with the index of dimension P or None."""
         yield self.segments, None
         yield self.ancestors, 2
         for cache, memory in zip(self.caches, self.memory, strict=True):
