@@ -115,7 +115,7 @@ class DecodeBuffers:
                 tensor.zero_()
 
     def tensors(self) -> Iterator[tuple[Tensor, int | None]]:
-        """Yields the tensors with one row per sentence, each with the index of dimension P or None."""
+        """Yields each tensor with one row per sentence, and the index of dimension P or None."""
         yield self.segments, None
         yield self.ancestors, 2
         for cache, memory in zip(self.caches, self.memory, strict=True):
