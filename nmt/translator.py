@@ -1,6 +1,6 @@
-"""The Translator: splits long texts, batches, searches and restores the order.
+"""The Translator: splits long texts, forms batches, searches and restores the texts' order.
 
-It imports torch only for models in PyTorch, so that exported models translate without it.
+This module imports torch only for models in PyTorch, so that exported models work without it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Translator:
     """Translates plain text with a model, an ensemble, or a model exported to CTranslate2.
 
     Threads may share a Translator; calls from several threads run one after another. Processes
-    cannot share one: it cannot be pickled or copied, nor be used in a forked process.
+    cannot share a Translator, because it cannot be pickled, copied or used in a forked process.
 
     Args:
         engine: searches with the model, in PyTorch or in CTranslate2.
@@ -67,8 +67,9 @@ class Translator:
             `decoding` provides the default options.
 
     Attributes:
-        directory: the directory of the first model; None if it was not loaded from one.
-        sha256: hash of the first model's files; "" if it was not loaded from files.
+        directory: the directory of the first model; None if the model was not loaded from a
+            directory.
+        sha256: hash of the first model's files; "" if the model was not loaded from files.
     """
 
     directory: Path | None = None
@@ -99,7 +100,7 @@ class Translator:
 
         Args:
             transformer: in evaluation mode.
-            target_symbols: symbols that may be generated.
+            target_symbols: the symbols of the vocabulary that may be generated; no other symbol is.
             others: further models of an ensemble, with the same vocabulary.
             shortlist: selects the tokens that may be generated; None: all tokens.
         """
@@ -140,7 +141,7 @@ class Translator:
         """The search in PyTorch.
 
         Raises:
-            ArgumentError: the model is an exported one.
+            ArgumentError: the model was exported.
         """
         if self.engine.is_exported:
             raise ArgumentError("An exported model can only translate. Use the original model.")
@@ -148,17 +149,17 @@ class Translator:
 
     @property
     def transformers(self) -> list[Transformer]:
-        """The models of the ensemble; ArgumentError as of `search`."""
+        """The models of the ensemble; raises the same error as `search`."""
         return self.search.transformers
 
     @property
     def transformer(self) -> Transformer:
-        """The first model; ArgumentError as of `search`."""
+        """The first model; raises the same error as `search`."""
         return self.transformers[0]
 
     @property
     def device(self) -> torch.device:
-        """The device of the model; ArgumentError as of `search`."""
+        """The device of the model; raises the same error as `search`."""
         return self.search.device
 
     @classmethod
@@ -174,21 +175,22 @@ class Translator:
     ) -> Self:
         """Loads a model from a model directory, a checkpoint directory or a run directory.
 
-        A directory that `nmt export` has written for CTranslate2 is loaded without torch. Such a
-        model has no `precision`, `ensemble` or `shortlist`; it does not sample, obey a glossary,
-        score translations or return `token_log_probabilities`. Its scores exclude the tokens of a
-        prefix.
+        A directory that `nmt export` has written for CTranslate2 is loaded without torch. For such
+        a model, the arguments `precision`, `ensemble` and `shortlist` are not supported, and
+        neither are sampling, glossaries, `score` and `token_log_probabilities`. The scores of its
+        translations exclude the tokens of a prefix.
 
         Args:
             device: "cpu", "cuda", "cuda:1", ...; None: a GPU if there is one.
             precision: precision of matrix products; int8 requires a CPU. None: fp32 on a CPU, bf16
                 on a GPU.
-            ensemble: further models, whose probabilities are averaged with those of the first.
+            ensemble: further models, whose probabilities are averaged with those of the first
+                model.
             shortlist: compute only the logits of likely tokens, which can be faster on a CPU.
-                These are the most frequent tokens and, from the first model's shortlist, the most
-                likely translations of all tokens in a batch. A translation may then depend on the
-                other sentences of its batch, and log-probabilities are normalized over the
-                shortlist.
+                Likely tokens are the most frequent tokens of the vocabulary and the most likely
+                translations of the tokens in a batch, which the first model's shortlist lists. A
+                translation may then depend on the other sentences of its batch, and
+                log-probabilities are normalized over the shortlist.
             note: called with each user-facing message.
 
         Raises:
@@ -270,7 +272,7 @@ class Translator:
         Args:
             document: keep the lines of each text, and translate each line sentence by sentence;
                 see `nmt.documents.documents`.
-            settings: fields of `SearchOptions`; they override those of `options`.
+            settings: fields of `SearchOptions`; they override the fields of `options`.
         """
         options = SearchOptions.of(options, settings)
         texts = [text] if isinstance(text, str) else listed(text, "text", "a text or ")
@@ -290,20 +292,20 @@ class Translator:
         window: int = 2048,
         **settings: Unpack[SearchSettings],
     ) -> Iterator[Translation]:
-        """Returns an iterator over the translations of `texts`, in order, in bounded memory.
+        """Returns an iterator over the translations of `texts`, in order; its memory is bounded.
 
         for found in translator.stream(open("news.en")): print(found.text)
 
         Args:
-            texts: read lazily; line ends after the texts are ignored.
+            texts: read lazily; a line end at the end of a text is ignored.
             prefix: prefix of every translation.
-            window: maximum number of texts that are read, sorted by length and translated
-                together. A smaller window lowers latency and throughput.
+            window: maximum number of texts that are read, sorted by length and translated together.
+                A smaller window lowers both latency and throughput.
             settings: see `translate`.
 
         Raises:
             ArgumentError: `texts` is a single text, `prefix` is not one text, or `window` is not a
-                positive integer; see also `n_best`.
+                positive integer. `n_best` lists further reasons.
         """
         options = SearchOptions.of(options, settings)
         self.beam(options)
@@ -331,31 +333,35 @@ class Translator:
     ) -> list[list[Translation]]:
         """Returns translations of each sentence, best score first, all with different texts.
 
-        A source of k tokens without EOS gets a translation of at most
-        k + decoding.max_extra_length tokens including EOS. A sentence without text gets `EMPTY`.
+        The translation of a source with k tokens, not counting EOS, has at most
+        k + decoding.max_extra_length tokens, including EOS. The translation of a sentence without
+        text is `EMPTY`.
 
-        A text longer than `data.max_length` is split at ends of sentences, else at spaces, else
-        between tokens. Each part begins with the symbols at the start of the text. The n-th best
-        translation of the text joins the n-th best translations of its parts.
+        A text longer than `data.max_length` is split at ends of sentences if possible, otherwise at
+        spaces, otherwise between tokens. Symbols at the start of the text are repeated at the start
+        of each part. The n-th best translation of the text joins the n-th best translations of its
+        parts.
 
         With `options.sample`, the translations are independent samples and may be equal. With
-        `options.mbr`, the score is the mean chrF with all samples, 0 to 100.
+        `options.mbr`, the score of a translation is its mean chrF, 0 to 100, with all samples as
+        references.
 
         Args:
             sentences: plain text; normalized in the same way as the training data.
-            options: `batch_tokens` limits a batch: the padded tokens of its sources plus those of
-                `beam` translations of maximum length per source. A batch has at least one sentence.
-            prefix: one prefix for all translations, or one per sentence; "": no prefix. A prefix
-                counts in length, score and log-probability. If a text is split, the prefix applies
-                to its first part.
-            progress: called after each batch with its number of parts.
+            options: `batch_tokens` limits the size of a batch: the number of tokens of its sources,
+                with padding, plus those of `beam` translations of maximum length for each source. A
+                batch has at least one sentence.
+            prefix: one prefix for all translations, or one per sentence; "": no prefix. The length,
+                score and log-probability of a translation include the prefix. If a text is split,
+                the prefix applies to its first part.
+            progress: called after each batch with the number of its parts.
 
         Returns:
-            For each sentence 1 to `n_best` translations.
+            From 1 to `n_best` translations for each sentence.
 
         Raises:
-            ArgumentError: `n_best` exceeds the beam, a prefix is too long, the number of prefixes
-                differs from that of sentences, or memory ran out.
+            ArgumentError: `n_best` exceeds the beam, a prefix is too long, the numbers of prefixes
+                and sentences differ, or memory ran out.
         """
         with self._alone():
             return self._n_best(
@@ -404,8 +410,8 @@ class Translator:
     ) -> None:
         """Searches again for parts whose best translation lacks a required term.
 
-        All other parts keep their best translation. Each part loses the translations that have
-        fewer of the terms than its best one.
+        All other parts keep their best translation. Then removes translations that contain fewer of
+        the required terms than the best translation of the same part.
         """
         required = [glossary.required(self._text(part.tokens)) for part in parts]
         lacking = [i for i, some in enumerate(found) if unmet(required[i], some[0].text)]
@@ -439,7 +445,7 @@ class Translator:
         """Returns the k most likely next tokens of a translation after `prefix`.
 
         Returns:
-            Most likely first; an empty list for a sentence without text.
+            The tokens, most likely first; an empty list for a sentence without text.
 
         Raises:
             ArgumentError: the text or the prefix exceeds the maximum length, or k is not a positive
@@ -491,7 +497,9 @@ class Translator:
             else (listed(sources, "sources"), listed(targets, "targets"))
         )
         if self.is_exported:
-            raise ArgumentError("An exported model cannot score translations. Use the original.")
+            raise ArgumentError(
+                "An exported model cannot score translations. Use the original model."
+            )
         from nmt.decoding.score import score_translations
 
         with self._alone():
@@ -499,7 +507,7 @@ class Translator:
         return scored[0] if is_one else scored
 
     def beam(self, options: SearchOptions) -> int:
-        """Returns the beam width; raises ArgumentError if `n_best` exceeds it."""
+        """Returns the beam width; raises ArgumentError if `n_best` exceeds the width."""
         return options.width(self.config.decoding.beam)
 
     def _translations(
@@ -530,7 +538,7 @@ class Translator:
     ) -> None:
         """Adds links or attention to the translations of all parts.
 
-        In links, source words are numbered within the whole text, target words within the part.
+        In links, source words are numbered within the whole text, and target words within the part.
         """
         places, pairs, words = [], [], []
         for sentence, line, parts in zip(sentences, lines, found, strict=True):
@@ -562,12 +570,12 @@ class Translator:
 
 
 def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
-    """Decodes a hypothesis to text without line ends, tabs and control characters."""
+    """Decodes a hypothesis to text without line ends, tabs or control characters."""
     return tokenizer.normalize(tokenizer.decode(tokens))
 
 
 def _windows(texts: Iterable[str], most: int) -> Iterator[list[str]]:
-    """Yields lists of up to `most` texts; closes a list early at `_WINDOW_CHARACTERS`."""
+    """Yields lists of up to `most` texts; ends a list early if it has `_WINDOW_CHARACTERS`."""
     window: list[str] = []
     characters = 0
     try:

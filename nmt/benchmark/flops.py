@@ -21,7 +21,8 @@ def training_flops(
     """Returns the FLOPs of one training step on sentence pairs: three times the forward pass.
 
     Counts, as is usual, the attention of each query to every key of its sentence, although the
-    causal mask hides some keys. The hidden keys are 0.1 % of the base model's FLOPs at 25 tokens.
+    causal mask hides some keys. For sentences of 25 tokens, the hidden keys account for 0.1 % of
+    the base model's FLOPs.
     """
     source, target = (np.asarray(side, np.int64) for side in (source_lengths, target_lengths))
     squares = int((source**2).sum()), int((target**2).sum()), int((source * target).sum())
@@ -38,7 +39,7 @@ def translation_flops(
     target_lengths: Lengths,
     beam: int,
 ) -> int:
-    """Returns the FLOPs of translation with a beam, without padding.
+    """Returns the FLOPs needed for translating with beam search; padding is not counted.
 
     Counts the encoder once, and the decoder `beam` times. Each token attends to the keys up to its
     own position.
@@ -58,13 +59,13 @@ def flops_per_token_pair(model: Model, vocabulary_size: int, length: int) -> int
 
 
 def quadratic_length(model: Model, vocabulary_size: int) -> float:
-    """Returns the sentence length at which attention's products cost as much as all others."""
+    """Returns the sentence length at which attention costs as many FLOPs as all other products."""
     products = _of_source(model) + _of_target(model, vocabulary_size)
     return products / _of_weighing(model, 1, 1, 1)
 
 
 def _of_source(model: Model) -> int:
-    """Returns multiply-adds per source token: encoder, and cross-attention's keys and values."""
+    """Returns the multiply-adds per source token: encoder, and cross-attention's projections."""
     d, h = model.d_model, model.heads
     self_attention = d * h * (2 * model.d_k + model.d_v) + h * model.d_v * d
     seen = d * h * (model.d_k + model.d_v)
@@ -82,6 +83,10 @@ def _of_target(model: Model, vocabulary_size: int) -> int:
 
 
 def _of_weighing(model: Model, encoder: int, decoder: int, cross: int) -> int:
-    """Returns multiply-adds of scores and weighted sums, given the numbers of query-key pairs."""
+    """Returns the multiply-adds of attention's scores and weighted sums.
+
+    Args:
+        encoder, decoder, cross: the numbers of query-key pairs in one layer.
+    """
     pairs = model.encoder_layers * encoder + model.decoder_layers * (decoder + cross)
     return model.heads * (model.d_k + model.d_v) * pairs

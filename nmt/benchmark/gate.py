@@ -1,8 +1,8 @@
 """Excludes slow phases of a machine from measurements.
 
-On shared, hot or virtual machines everything may take twice as long for some time. A matrix product
-of fixed size, the probe, is timed before and after every measurement. A measurement that began or
-ended in a slow phase is repeated.
+On a shared, overheated or virtual machine, everything may take twice as long for some time. A
+matrix product of fixed size, the probe, is timed before and after every measurement. A measurement
+that began or ended in a slow phase is repeated.
 """
 
 import time
@@ -28,15 +28,15 @@ class Gated(Generic[T]):
 
 
 class Gate:
-    """Judges measurements by a probe.
+    """Decides with a probe which measurements were taken in fast phases.
 
     Args:
         probe: does a fixed amount of work and returns its rate.
         sleep: waits for a number of seconds.
-        best: the highest rate known so far.
+        best: the probe's highest rate so far, if it is known.
 
     Attributes:
-        best: the highest rate so far.
+        best: the probe's highest rate so far.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Gate:
             self.rate()
 
     def rate(self) -> float:
-        """Measures and returns the current rate of the probe."""
+        """Runs the probe and returns its rate."""
         now = self._probe()
         self.best = max(self.best, now)
         return now
@@ -62,7 +62,7 @@ class Gate:
         return rate < FAST * self.best
 
     def wait(self) -> float:
-        """Waits until the machine is fast, within the remaining patience; returns its rate."""
+        """Waits until the machine is fast or the patience is used up; returns the probe's rate."""
         rate = self.rate()
         while self.is_slow(rate) and self._patience_s > 0:
             self._sleep(_PAUSE_S)
@@ -74,12 +74,13 @@ class Gate:
         """Measures until `wanted` results come from fast phases, at most 3 * wanted times.
 
         Args:
-            measure: returns a result, and the rates that `rate` returned meanwhile, if any.
+            measure: returns a result and the rates that it got from `rate` while measuring; there
+                may be none.
             wanted: number of results, at least one.
 
         Returns:
-            At most `wanted` results, in their order. If all come from slow phases, the result of
-            the fastest one.
+            At most `wanted` results, in the order of measurement. If all results come from slow
+            phases, only the result from the fastest of these phases is returned.
         """
         taken: list[tuple[float, T]] = []
         while True:

@@ -1,4 +1,4 @@
-"""Measures the limits of a machine: rates of matrix products and memory copies, peak memory."""
+"""Measures a machine's rates of matrix products and of memory copies, and the peak memory."""
 
 import time
 from collections.abc import Callable
@@ -63,7 +63,7 @@ class Ceilings:
 def model_products(
     model: Model, vocabulary_size: int, rows: int, *, gradients: bool
 ) -> list[Product]:
-    """Returns the distinct products of activations and weights in a model.
+    """Returns the distinct matrix products of activations and weights in a model.
 
     Args:
         rows: number of tokens.
@@ -102,7 +102,7 @@ def measured_ceilings(
     *,
     gradients: bool,
 ) -> Ceilings:
-    """Measures the rates of a model's products and of memory copies, in fast phases.
+    """Measures the rates of a model's matrix products and of memory copies, in fast phases.
 
     Args:
         rows: tokens per product; on a CPU at most 4,096 are used.
@@ -125,7 +125,7 @@ def measured_ceilings(
 def _multiplication(
     product: Product, precision: Precision, device: torch.device
 ) -> Callable[[], object]:
-    """Returns a function that computes the product with the fastest kernel of translation."""
+    """Returns a function that computes the product with the fastest kernel for translation."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     x = torch.randn(product.rows, product.inner, device=device, dtype=dtype)
     weight = torch.randn(product.columns, product.inner, device=device, dtype=dtype)
@@ -137,7 +137,7 @@ def _multiplication(
 
 
 def probe(device: torch.device) -> Callable[[], float]:
-    """Returns the probe of a `Gate`: the rate of a product in FLOPs per second, best of two."""
+    """Returns the probe for a `Gate`: it times a product twice and returns the higher FLOP rate."""
     size = _PROBE_SIZE if device.type == "cpu" else _GPU_PROBE_SIZE
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
     a, b = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
@@ -150,7 +150,7 @@ def probe(device: torch.device) -> Callable[[], float]:
 
 
 def least_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Returns the minimum time of a call in seconds; times short calls several at once."""
+    """Returns the minimum time of a call in seconds; several short calls are timed together."""
     first = seconds(call, device)  # warms up
     calls = max(1, round(_LEAST_TIMING_S / max(seconds(call, device), 1e-7)))
 
@@ -165,7 +165,7 @@ def least_seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Returns the seconds until the device has finished the work of a call."""
+    """Returns the time in seconds until the device has finished the work of a call."""
     synchronize(device)
     began = time.perf_counter()
     call()

@@ -52,7 +52,7 @@ class Steps:
 
     @property
     def seconds(self) -> float:
-        """Seconds from the start of the first step to the end of the last."""
+        """Seconds from the start of the first step to the end of the last step."""
         return sum(self.parts.values())
 
 
@@ -67,22 +67,22 @@ class TrainingSpeed:
 
     @property
     def target_tokens_per_second(self) -> float:
-        """Median over the timed groups of steps."""
+        """Target tokens per second: the median over the timed groups of steps."""
         return statistics.median(each.target_tokens / each.seconds for each in self.timed.kept)
 
     @property
     def flops_per_second(self) -> float:
-        """Median over the timed groups of steps."""
+        """FLOPs per second: the median over the timed groups of steps."""
         return statistics.median(each.flops / each.seconds for each in self.timed.kept)
 
     @property
     def tokens_per_step(self) -> float:
-        """Computed tokens per step, with padding: mean of both sides, median over the groups."""
+        """Computed tokens per step and side, with padding: the median over the groups of steps."""
         return statistics.median(each.computed_tokens / each.number / 2 for each in self.timed.kept)
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds per part of the median step, in proportion to the parts of all steps."""
+        """The median step time in seconds, divided among the parts as in all steps together."""
         kept = self.timed.kept
         median = statistics.median(each.seconds / each.number for each in kept)
         total = sum(each.seconds for each in kept)
@@ -113,13 +113,13 @@ def benchmark_training(
     """Measures how fast a configuration trains; docs/speed.md lists the keys of the result.
 
     Args:
-        prepared: takes batches from the configuration's prepared data, not random sentences.
+        prepared: use the configuration's prepared data instead of random sentences.
         picture: SVG file for a plot of the result.
         note: called with each progress message.
 
     Raises:
-        InputError: prepared data or the picture's directory are missing, memory ran out, or there
-            are several processes.
+        InputError: the prepared data or the picture's directory is missing, memory ran out, or
+            there are several processes.
         DivergedError: the loss is not finite.
     """
     check_picture(picture)
@@ -164,7 +164,7 @@ def drawn_shard(config: Config) -> Shard:
 def timed_training(
     config: Config, shards: list[Shard], ranks: Ranks, gate: Gate, note: Note
 ) -> TrainingSpeed:
-    """Times steps of a new model on pairs of `shards`, made as in `nmt train`."""
+    """Times steps of a new model; steps are made from the pairs of `shards` as in `nmt train`."""
     keep_freed_memory()
     be_deterministic(config.training.deterministic)
     run = _run_without_files(config, shards, ranks)
@@ -214,7 +214,7 @@ def _timed_steps(training: Training, planned: Iterator[LoadedStep], clock: "_Clo
 
 
 def _run_without_files(config: Config, shards: list[Shard], ranks: Ranks) -> Run:
-    """Returns a run that neither validates nor saves, and so needs no tokenizer."""
+    """Returns a run that neither validates nor saves and therefore needs no tokenizer."""
     settings = config.training.model_copy(update={"initialize_from": None, "max_steps": _NO_END})
     return Run(
         config=config.model_copy(update={"training": settings}),
@@ -235,7 +235,7 @@ class _Clock:
     On a GPU, which runs asynchronously, it records events in the stream.
 
     Attributes:
-        tokens: computed tokens of both sides since `start`, with padding.
+        tokens: number of tokens that were computed since `start`, of both sides, with padding.
     """
 
     def __init__(self, device: torch.device):
@@ -276,11 +276,12 @@ class _Clock:
 
     @contextmanager
     def watching(self, loss: TransformerLoss) -> Iterator[None]:
-        """Records the ends of forward, loss and backward of each slot in the block.
+        """Records the ends of each slot's forward pass, loss and backward pass in the block.
 
-        The time in between (zeroing gradients, their norm, the finite check, Adam) counts as
-        "optimizer". The embedding's gradient is the last of a backward pass, because both the
-        source and the loss add to it.
+        The rest of a step (zeroing gradients, computing and checking their norm, Adam) counts as
+        "optimizer".
+        A backward pass ends with the embedding's gradient, because both the source and the loss
+        add to it.
         """
         model = loss.transformer
         hooks = [

@@ -1,8 +1,8 @@
 """Times translation with the `Translator` that `nmt translate` uses.
 
 There are two workloads. With random sentences, EOS is suppressed, so that each translation is as
-long as its source: random and trained weights, on any machine, do the same work. With a text, a
-trained model ends each translation itself.
+long as its source. The work is therefore the same for random and for trained weights, and on any
+machine. With a text, a trained model ends each translation itself.
 """
 
 import statistics
@@ -43,7 +43,7 @@ _TOGETHER = 32  # batch size for the time per decoding step
 
 @dataclass(frozen=True)
 class Work:
-    """A translator and the sentences to time it on."""
+    """A translator, and the sentences with which it is timed."""
 
     translator: Translator
     options: SearchOptions
@@ -110,7 +110,7 @@ def benchmark_translation(
 
 
 def _measured(work: Work, precision: Precision, note: Note) -> dict[str, Any]:
-    """Measures the first sentence, then speed and latency, and the machine's ceilings last."""
+    """Times the first sentence, measures speed and latency, and finally the machine's ceilings."""
     translator = work.translator
     note("Translating the first sentence.")
     first_s = _seconds(work, [work.one])
@@ -144,7 +144,7 @@ def _lines(text: Path, sentences: int | None) -> list[str]:
 
 
 def _drawn(translator: Translator, options: SearchOptions, sentences: int | None) -> Work:
-    """Returns random sentences for a translator of ids."""
+    """Returns random sentences with a translator of token ids."""
     is_cpu, config = translator.device.type == "cpu", translator.config
     number = sentences or (_CPU_SENTENCES if is_cpu else _GPU_SENTENCES)
     longest = min(config.data.max_length, translator.transformer.max_length or workload.MAX_LENGTH)
@@ -163,7 +163,7 @@ def _as_texts(lengths: np.ndarray, vocabulary_size: int) -> list[str]:
 
 
 class _Ids:
-    """Replaces a tokenizer: its texts are token ids."""
+    """Replaces the tokenizer for texts that consist of token ids."""
 
     symbol_ids: Mapping[str, int] = {}
 
@@ -176,7 +176,7 @@ class _Ids:
         return [[int(word) for word in text.split()] for text in texts]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """Returns the ids as strings."""
+        """Returns each id as a string."""
         return list(map(str, ids))
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -210,7 +210,7 @@ def random_transformer(
 
 
 def forced(transformer: Transformer, config: Config) -> Translator:
-    """Returns a translator of token ids whose translations have one token more than their texts."""
+    """Returns a translator of token ids whose translations have one token more than the texts."""
     transformer.projection = _NeverEnding(transformer.projection)
     decoding = config.decoding.model_copy(update={"max_extra_length": 1})
     config = config.model_copy(update={"decoding": decoding})
@@ -269,10 +269,10 @@ def _timed(work: Work, gate: Gate, note: Note) -> tuple[dict[str, Any], int]:
 
 
 def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
-    """Translates all sentences; also returns the probe's rates between batches.
+    """Translates all sentences; also returns the rates that the probe measured between batches.
 
-    The time does not include the probe. On a GPU there are no rates, because it runs
-    asynchronously.
+    The measured time does not include the probe. On a GPU, which runs asynchronously, the list of
+    rates is empty.
     """
     translator, is_cpu = work.translator, work.translator.device.type == "cpu"
     rates: list[float] = []
@@ -296,7 +296,7 @@ def _pass(work: Work, gate: Gate) -> tuple[Pass, list[float]]:
 
 
 def _milliseconds_per_step(work: Work, gate: Gate) -> dict[str, float]:
-    """Returns the time per decoding step by batch size, including the encoder's share."""
+    """Returns the time per decoding step by batch size, including a share of the encoder's time."""
     steps = len(work.one.split()) + 1
     found = {}
     for number in (1, _TOGETHER):

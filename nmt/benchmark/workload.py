@@ -1,9 +1,9 @@
-"""Random workloads for benchmarks: token ids in sentences with lengths like those of text.
+"""Random workloads for benchmarks: sentences of token ids with realistic lengths.
 
 Lengths include EOS. Source lengths follow a lognormal distribution with mean 25 and sigma 0.6,
-clipped to 3 to 100. A target is exp(N(0, 0.12)) times as long as its source. The probability of an
-id is close to 1 / rank (Zipf), so that embeddings are repeated as in text. A seed gives the same
-workload on every machine.
+clipped to the range from 3 to 100. A target is exp(N(0, 0.12)) times as long as its source. The
+probability of an id is close to 1 / rank (Zipf), so that ids are repeated about as often as in
+text. The same seed gives the same workload on every machine.
 """
 
 from pathlib import Path
@@ -30,7 +30,7 @@ def lengths(pairs: int, longest: int = MAX_LENGTH, seed: int = _SEED) -> np.ndar
 
 
 def side(lengths: np.ndarray, vocabulary_size: int, seed: int = _SEED) -> Side:
-    """Returns sentences of these lengths, (pairs,): ids above `UNK_ID`, then EOS."""
+    """Returns sentences of these lengths (pairs,): each has ids above `UNK_ID`, then EOS."""
     rng = np.random.Generator(np.random.Philox((_SEED, seed)))
     first = UNK_ID + 1
     ends = np.cumsum(lengths)
@@ -41,6 +41,6 @@ def side(lengths: np.ndarray, vocabulary_size: int, seed: int = _SEED) -> Side:
 
 
 def shard(lengths: np.ndarray, vocabulary_size: int) -> Shard:
-    """Returns pairs of these lengths, (2, pairs), in the form that training reads."""
+    """Returns pairs of these lengths (2, pairs), in the form that training reads."""
     source, target = (side(row, vocabulary_size, seed) for seed, row in enumerate(lengths))
     return Shard(Path("random workload"), source, target, weight=1.0, first=0)

@@ -1,10 +1,11 @@
-"""Word alignment of a translation and its source, from the model's cross-attention.
+"""Aligns the words of a translation with those of its source by the model's cross-attention.
 
 Words are separated by white space and numbered from 0. Each word of the translation is linked to
-the source word that has the most attention in the decoder's last layer, at the steps that predict
-the word's tokens. The attention is averaged over heads and over the models of an ensemble, and
-summed over the tokens of each source word. Attention to EOS is ignored. In the demo model, the last
-layer finds 98% of the links in its dictionary, and the layer before it 73%.
+the source word that receives the most attention in the decoder's last layer, at the steps that
+predict the word's tokens. The attention is averaged over heads and over the models of an ensemble,
+and summed over the tokens of each source word. Attention to EOS is ignored. In the demo model, the
+last layer finds 98% of the links that the demo's dictionary gives, and the layer before it finds
+73%.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ def cross_attention(
 ) -> list[NDArray[np.float32]]:
     """Returns the attention (T, S) of each pair's T target tokens to its S source tokens.
 
-    Row i is the attention at the step that predicts target token i; it sums to 1.
+    Row i is the attention at the step that predicts target token i, and its sum is 1.
 
     Args:
         transformers: one or more models, in evaluation mode.

@@ -1,6 +1,6 @@
-"""Searches for translations of tokenized sources, in batches of similar length.
+"""Searches for translations of tokenized sources, in batches of sources of similar length.
 
-A source is a sentence, or one part of a text that exceeds the maximum length.
+A source is a sentence, or one part of a text that is longer than the maximum length.
 
 Shapes: B sources in a batch, W hypotheses or samples per source, S source length.
 """
@@ -64,9 +64,10 @@ class BatchedSearch:
     """Searches with one model or with an ensemble; see `Engine`.
 
     Attributes:
-        max_tokens: maximum length that the positions of all models support; None: no limit.
+        max_tokens: maximum length that the positional encodings of all models support; None: no
+            limit.
         batches_at_once: number of batches between which the search alternates.
-        out_of_memory: the remedy in the out-of-memory error. Callers with options other than
+        out_of_memory: the remedy that the out-of-memory error names. Callers that do not use
             `SearchOptions` replace it.
     """
 
@@ -105,10 +106,10 @@ class BatchedSearch:
         progress: Progress | None = None,
         on_step: StepCallback | None = None,
     ) -> list[list[Hypothesis]]:
-        """Returns the best hypotheses of each source, best first, or its samples.
+        """Returns each source's best hypotheses, best first, or its samples.
 
         Args:
-            progress: called after each batch with its number of sources.
+            progress: called after each batch with the number of its sources.
             on_step: see `search_step_by_step`; called for every batch.
         """
         copies = -(-options.samples // _ROW_SAMPLES) or 1  # rows per source
@@ -171,7 +172,7 @@ class BatchedSearch:
     def _started(
         self, src: Tensor, width: int, max_length: int, shortlisted: Shortlisted | None
     ) -> Iterator[StepInterface]:
-        """Starts the model for the block; on a GPU with CUDA graphs that later batches reuse."""
+        """Starts the model for the block; on a GPU, with CUDA graphs that later batches reuse."""
         if not self.buffers:
             yield self.started(src, width, max_length, shortlisted)
             return
@@ -216,7 +217,8 @@ class BatchedSearch:
     ) -> Iterator[list[int]]:
         """Yields the indices of each batch's sources, which have similar lengths, longest first.
 
-        All sources of a batch have the same width, so a width never depends on other sources.
+        All sources of a batch have the same beam width, so the width for a source never depends on
+        other sources.
         """
         bound = options.batch_tokens or self.default_batch_tokens
         widths = [_width(part, beam) for part in parts]
@@ -331,7 +333,7 @@ class BatchedSearch:
 
 
 def _width(part: SearchInput, beam: int) -> int:
-    """Returns the beam width of a part, wider if it has terms, so that each bank has a share."""
+    """Returns the beam width for a part; terms make it wider, so that each bank gets a share."""
     if not part.terms:
         return beam
     times = min(len(part.terms.phrases) + 1, _MOST_TIMES_WIDER)
@@ -346,7 +348,7 @@ def _banks(parts: list[SearchInput], limits: list[int], width: int) -> TermBanks
 def _numbers(
     parts: list[SearchInput], copies: list[int], width: int, length: int, options: SearchOptions
 ) -> NDArray[np.float64]:
-    """Returns random numbers (B, W, length) for `sample`; a source always gets the same ones."""
+    """Returns random numbers (B, W, length) for `sample`; they depend on source and seed."""
     seed = _FIRST_SEED if options.seed is None else options.seed
     each = [
         [random_numbers(seed, part.tokens, copy * width + w, length) for w in range(width)]

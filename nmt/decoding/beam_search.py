@@ -1,13 +1,13 @@
 """Beam search over the step interface.
 
-Vaswani et al. (2017), §6.1, with the length penalty of Wu et al. (2016), Eq. 14. Beam 1 is greedy
-search. The device selects the candidates of a step, and the host decides which to keep. On the
-host, a hypothesis is a linked list from each token to the previous one, so reordering a beam copies
-nothing.
+The search is that of Vaswani et al. (2017, §6.1), with the length penalty of Wu et al.
+(2016, Eq. 14). Beam 1 is greedy search. The device selects the candidates of a step, and the host
+decides which candidates to keep. On the host, a hypothesis is a linked list from each token to the
+previous one, so reordering a beam copies nothing.
 
 Shapes: B sentences, b sentences still in the batch, W beam width, V vocabulary. The W live
-hypotheses of a sentence have places 0 to W - 1 in its beam. The parent of a hypothesis is the
-place, one step earlier, of the hypothesis that it continues.
+hypotheses of a sentence have the indices (`place` in the code) 0 to W - 1 in its beam. The parent
+of a hypothesis is the index, one step earlier, of the hypothesis that it continues.
 """
 
 from collections import deque
@@ -58,7 +58,7 @@ class StepInterface(Protocol):
         """
 
     def keep(self, sentences: Tensor) -> None:
-        """Drops all other sentences; `sentences`: int64 indices below b, ascending."""
+        """Keeps only `sentences`, which are int64 indices below b in ascending order."""
 
 
 def search(
@@ -73,13 +73,13 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Returns the best hypotheses of each sentence, best score first.
 
-    Each step considers the 2 W most likely continuations of a sentence. Those that end with EOS
-    (at most W of them) are finished, and the W most likely others stay live. With beam 1, EOS
-    finishes a hypothesis only if it is the most likely token. A sentence is done when no live
-    hypothesis can beat the n-th best finished one. The bound on the score of a live hypothesis is
-    its log-probability divided by the length penalty at the maximum length, which holds for
-    alpha >= 0. Hypotheses cut at the maximum length are returned only if none finished, because
-    their scores lack the log-probability of EOS.
+    Each step considers the 2 W most likely continuations of a sentence. Continuations with EOS (at
+    most W of them) finish their hypotheses, and the W most likely continuations with other tokens
+    stay live. With beam 1, EOS finishes a hypothesis only if it is the most likely token. A
+    sentence is done when no live hypothesis can beat the n-th best finished one. The score of a
+    live hypothesis cannot exceed its log-probability divided by the length penalty at the maximum
+    length, because alpha >= 0. Hypotheses cut at the maximum length are returned only if no
+    hypothesis is finished, because their scores lack the log-probability of EOS.
 
     Args:
         steps: the model, started on B sentences with `beam` hypotheses each.
@@ -87,9 +87,9 @@ def search(
         beam: W >= 1.
         alpha: exponent of the length penalty, >= 0; 0.6 in the paper.
         n_best: maximum number of hypotheses to return per sentence, at most `beam`.
-        reads_as: maps tokens to text. Of hypotheses with equal text, only the best is returned.
-            None: every hypothesis counts as different.
-        device: device of the arguments of `steps`.
+        reads_as: maps tokens to text. If several hypotheses have the same text, only the best is
+            returned. None: all hypotheses count as different.
+        device: the device on which `steps` expects its arguments.
 
     Raises:
         ValueError: an argument is out of range.
@@ -149,7 +149,7 @@ def search_step_by_step(
 
 
 def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) -> None:
-    """Runs all searches to their ends, alternating between `at_once` of them after each step.
+    """Runs all searches to completion, alternating between `at_once` of them after each step.
 
     While the host ranks the candidates of one search, the device computes a step of another.
     """
@@ -166,7 +166,7 @@ def take_turns(searches: Iterable[Generator[None, None, object]], at_once: int) 
 
 
 class ToHost:
-    """An asynchronous copy to the host; `wait` does not wait for later work of the device."""
+    """An asynchronous copy to the host; `wait` does not wait for later work on the device."""
 
     def __init__(self, tensor: Tensor):
         self.event = torch.cuda.Event() if is_gpu(tensor.device) else None
@@ -197,13 +197,15 @@ def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Ten
 
     Args:
         logits: (b, W, V), overwritten.
-        live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf marks an empty place.
-        more: (b, W, A) int64 tokens. If given, returns for each hypothesis its W most likely
-            continuations, at most 64, and its continuations with these tokens: M per sentence.
+        live: (b, W) fp32 log-probabilities of the hypotheses so far; -inf marks an unused entry.
+        more: (b, W, A) int64 tokens. If given, each hypothesis contributes its W most likely
+            continuations (at most 64) and its continuations with these tokens, which gives M
+            candidates per sentence.
 
     Returns:
-        (2, b, 2 W or M) int64, one tensor for a single copy to the host: the bits of the
-        continuations' fp32 log-probabilities, and parent * V + token.
+        (2, b, 2 W or M) int64, one tensor so that a single copy to the host suffices. It holds the
+        bits of the continuations' fp32 log-probabilities, and the continuations as
+        parent * V + token.
     """
     b, W, V = logits.shape
     # The softmax includes the tokens that are ruled out below. The normalizer follows from one of
@@ -225,12 +227,12 @@ def _candidates(logits: Tensor, live: Tensor, more: Tensor | None = None) -> Ten
 
 
 def as_codes(values: Tensor) -> Tensor:
-    """Returns the bits of fp32 numbers as int64, so that a tensor can hold them next to tokens."""
+    """Returns the bits of fp32 numbers as int64, so that one tensor can hold numbers and tokens."""
     return values.view(torch.int32).long()
 
 
 def from_codes(codes: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Returns the fp32 numbers that `as_codes` converted."""
+    """Converts the result of `as_codes` back to fp32 numbers."""
     return codes.astype(np.int32).view(np.float32)
 
 
@@ -303,8 +305,8 @@ class _Beams:
         Sets `live`, `tokens` and `parents` for the next step.
 
         Args:
-            best: (b,) log-probability by which a sentence is judged to be done; None: that of its
-                most likely live hypothesis.
+            best: (b,) for each sentence, the log-probability that decides whether the sentence is
+                done. None: the log-probability of its most likely live hypothesis.
 
         Returns:
             The indices, below b, of the sentences that stay in the batch.
@@ -382,7 +384,7 @@ class _Beams:
         self.links.append((tokens, parents, totals))
 
     def _judge(self, ends: NDArray[np.bool_], n: int, best: NDArray[np.float32]) -> None:
-        """Marks sentences as done after n tokens."""
+        """Marks the sentences that are done after n tokens."""
         bounds = best / self.best_penalties[self.in_batch]  # (b,)
         done = bounds <= self.finished["score"][self.in_batch, -1]  # -inf <= -inf: none live
         if self.beam == 1:
@@ -402,7 +404,7 @@ class _Beams:
         self.cut[sentences] = self._best(cut, sentences, finished=False)
 
     def _leave(self) -> NDArray[np.int64]:
-        """Drops done sentences once they are 1/8 of the batch; returns the remaining indices."""
+        """Drops done sentences once they make up 1/8 of the batch; returns the others' indices."""
         kept = np.flatnonzero(~self.done[self.in_batch])
         n_done = self.in_batch.size - kept.size
         if kept.size and n_done * _LEAVE_SHARE < self.in_batch.size:
@@ -432,12 +434,12 @@ class _Beams:
     def _chain(
         self, sentence: int, n: int, place: int, finished: bool
     ) -> tuple[list[int], list[float]]:
-        """Follows the links back from token n at the given place.
+        """Follows the links back from token n of the hypothesis with index `place`.
 
         EOS has no link; if the hypothesis is finished, `place` is the parent of EOS.
 
         Returns:
-            The tokens, and the log-probability up to and including each token but EOS.
+            The tokens and, for each token except EOS, the log-probability up to and including it.
         """
         tokens: list[int] = [EOS_ID] if finished else []
         totals: list[float] = []

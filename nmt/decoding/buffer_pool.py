@@ -1,4 +1,4 @@
-"""A pool of decode buffers for CUDA graphs, which are first compared with plain steps.
+"""A pool of decode buffers for CUDA graphs; the graphs are first compared with plain steps.
 
 Shapes: B sentences, W beam width, V vocabulary.
 """
@@ -29,7 +29,7 @@ _FP32_BOUND, _BF16_BOUND = 1e-3, 0.15
 
 
 class DecodeBufferPool:
-    """A pool of a model's decode buffers, which batches reuse because capturing takes time.
+    """A pool of a model's decode buffers; batches reuse them because capturing graphs takes time.
 
     The first steps of the model's first batch are computed with and without CUDA graphs. If the
     capture fails or the logits differ, the pool prints a warning to standard error, and all batches
@@ -37,7 +37,7 @@ class DecodeBufferPool:
     """
 
     def __init__(self, transformer: Transformer):
-        """Creates an empty pool. The weights of `transformer` may change in place only."""
+        """Creates an empty pool. The weights of `transformer` may only be changed in place."""
         self.transformer, self.device = transformer, transformer.embedding.device
         self._unused: list[DecodeBuffers] = []  # most recently used last
         self._capturer: Capturer | None = None
@@ -72,7 +72,7 @@ class DecodeBufferPool:
         return buffers
 
     def release(self, buffers: DecodeBuffers) -> None:
-        """Keeps buffers for later batches; frees the longest unused above the limit."""
+        """Keeps buffers for later batches; above the limit, frees those unused for longest."""
         if self._is_sound is False:
             return
         self._unused.append(buffers)
@@ -97,7 +97,7 @@ class DecodeBufferPool:
             self._use_plain_steps(f"the capture of a decoding step failed ({reason})")
 
     def _compare(self, src: Tensor, beam: int, max_length: int) -> None:
-        """Compares static with plain steps at the start of a batch and decides which to use."""
+        """Compares static and plain steps at the start of a batch; decides which steps to use."""
         few = src[:_COMPARED_SENTENCES]
         plain = Stepper(self.transformer, few, beam, max_length)
         static = StaticStepper(self, src, beam, max_length)

@@ -1,7 +1,7 @@
-"""Constraints on translations, as wrappers of the step interface.
+"""Constraints on translations, implemented as wrappers of the step interface.
 
 A constraint changes the logits so that some tokens cannot be generated. The log-probabilities of
-the other tokens stay those of the model.
+the other tokens do not change.
 
 Shapes: b sentences in the batch, W hypotheses per sentence, V vocabulary, L tokens so far.
 """
@@ -25,7 +25,7 @@ def without(logits: Tensor, ruled_out: Tensor) -> Tensor:
 
     The probability of these tokens moves to the padding token, which is never generated, so the
     softmax of all other tokens does not change. If all tokens of a hypothesis are ruled out, its
-    logits stay as they are.
+    logits do not change.
     """
     concerned = ruled_out.any(-1, keepdim=True)  # (b, W, 1)
     logits, ruled_out = logits.float(), ruled_out.clone()
@@ -60,7 +60,7 @@ class Without:
 
 
 class ForcedPrefix:
-    """Steps whose hypotheses begin with a given prefix per sentence."""
+    """Steps that make all hypotheses of a sentence begin with the sentence's prefix."""
 
     def __init__(
         self,
@@ -70,8 +70,9 @@ class ForcedPrefix:
     ):
         """
         Args:
-            prefixes: (B) token ids without BOS and EOS; an empty prefix is no constraint.
-            device: device of the arguments of `steps`.
+            prefixes: for each of the B sentences, token ids without BOS and EOS; an empty prefix is
+                no constraint.
+            device: the device on which `steps` expects its arguments.
         """
         self.steps = steps
         longest = max(map(len, prefixes))

@@ -1,7 +1,7 @@
 """Searches with an exported model in CTranslate2, as `BatchedSearch` does in PyTorch.
 
-Greedy translations equal those of the original model. With a beam they may differ occasionally,
-because CTranslate2 stops its search by another rule.
+Greedy translations equal those of the original model. With beam search they may differ
+occasionally, because CTranslate2 uses another rule to end its search.
 """
 
 import math
@@ -87,7 +87,7 @@ class CTranslate2Search:
         return sorted([*found, (EOS_ID, end)], key=lambda each: -each[1])[:k]
 
     def cross_attention(self, pairs: Sequence[TokenPair]) -> list[NDArray[np.float32]]:
-        """See `Engine.cross_attention`; each target is forced, except for its last token."""
+        """See `Engine.cross_attention`; each target except its last token is a forced prefix."""
         order = sorted(range(len(pairs)), key=lambda i: len(pairs[i].target))
         found: list[NDArray[np.float32]] = [np.zeros((0, 0), np.float32)] * len(pairs)
         for begin in range(0, len(order), _BATCH):
@@ -113,8 +113,8 @@ class CTranslate2Search:
     ) -> list[list[Hypothesis]]:
         """Searches as if each part were translated alone.
 
-        CTranslate2 applies the length limit of the longest part to the whole batch. A translation
-        that exceeds the limit of its own part is repeated alone.
+        CTranslate2 applies the length limit of the longest part to the whole batch. A part whose
+        translation exceeds the part's own limit is therefore translated again, alone.
         """
         alpha = options.length_penalty
         if alpha is None:
@@ -139,7 +139,7 @@ class CTranslate2Search:
         return found
 
     def _limit(self, part: SearchInput) -> int:
-        """Returns the maximum tokens of a translation with EOS, as in `BatchedSearch`."""
+        """Returns the maximum length of a translation, with EOS; the same as in `BatchedSearch`."""
         longest = max(len(part.tokens), len(part.prefix)) + self.defaults.max_extra_length
         return min(max(longest, len(part.prefix) + 1), self.max_tokens)
 

@@ -1,6 +1,6 @@
-"""What the Translator needs of an engine: a search in PyTorch, or CTranslate2.
+"""Defines the interface of the Translator's engines: a search in PyTorch, or CTranslate2.
 
-Nothing here imports torch, so that exported models translate without it.
+This module does not import torch, so that exported models can translate without torch.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Engine(Protocol):
     """Searches for translations of tokenized sources.
 
     Attributes:
-        is_exported: the model was exported, and offers no more than these methods.
+        is_exported: whether the model was exported; such a model supports these methods only.
     """
 
     is_exported: bool
@@ -63,7 +63,7 @@ class Engine(Protocol):
         """Returns the best hypotheses of each source, best first.
 
         Args:
-            progress: called after each batch with its number of sources.
+            progress: called after each batch with the number of its sources.
 
         Raises:
             ArgumentError: the engine does not support an option, or memory ran out.
@@ -72,8 +72,8 @@ class Engine(Protocol):
     def next_tokens(self, part: SearchInput, k: int) -> list[tuple[int, float]]:
         """Returns the k most likely tokens after the prefix, most likely first.
 
-        Each has its probability among all tokens of the vocabulary.
+        Each token is returned with its probability, which is normalized over the whole vocabulary.
         """
 
     def cross_attention(self, pairs: Sequence[TokenPair]) -> list[NDArray[np.float32]]:
-        """Returns the attention (T, S) of each pair, see `nmt.decoding.alignment`."""
+        """Returns the attention (T, S) of each pair, as defined in `nmt.decoding.alignment`."""

@@ -31,16 +31,16 @@ _Words = tuple[str, ...]
 class Glossary:
     """Source terms and the target terms that must translate them.
 
-    A source term without capital letters matches in any case; other source terms match only as they
-    are written. If several terms begin at the same word, the longest one counts. Matches do not
-    overlap.
+    A source term without capital letters matches in any case; other source terms match only in the
+    case in which they are written. If several terms match at the same word, the longest term is
+    used. Matches do not overlap.
 
     Args:
         terms: pairs of a source term and its target term.
-        path: the file that they were read from.
+        path: the file from which the terms were read; None if they were not read from a file.
 
     Raises:
-        ArgumentError: a term has no word, or a source term has two target terms.
+        ArgumentError: a term contains no word, or a source term has two target terms.
     """
 
     terms: tuple[Term, ...]
@@ -66,7 +66,8 @@ class Glossary:
         """Returns a glossary from a mapping of source terms to target terms, or from a file.
 
         Raises:
-            ArgumentError: `terms` has another type; see also `Glossary` and `load`.
+            ArgumentError: `terms` has an unsupported type. `Glossary` and `load` list further
+                reasons.
         """
         if isinstance(terms, Glossary):
             return terms
@@ -89,7 +90,7 @@ class Glossary:
 
         Raises:
             InputError: the file cannot be read.
-            ArgumentError: a line does not have two columns; see also `Glossary`.
+            ArgumentError: a line does not have two columns. `Glossary` lists further reasons.
         """
         terms = []
         for number, line in enumerate(read_lines(Path(path)), start=1):
@@ -107,13 +108,13 @@ class Glossary:
 
     @cached_property
     def _by_words(self) -> tuple[dict[_Words, Term], dict[_Words, Term], int]:
-        """Returns the terms by words, those that match in any case, and the maximum of words."""
+        """Returns all terms, and those for any case, by their words; and the maximum word count."""
         exact = {_words(term[0]): term for term in self.terms}
         folded = {words: term for words, term in exact.items() if term[0] == term[0].lower()}
         return exact, folded, max(map(len, exact), default=0)
 
     def required(self, text: str) -> list[Term]:
-        """Returns the terms in a source text in their order, each as often as it occurs."""
+        """Returns the terms that occur in a source text, in order, each as often as it occurs."""
         exact, folded, longest = self._by_words
         words, found, at = _words(text), [], 0
         while at < len(words):
@@ -131,7 +132,7 @@ class Glossary:
 def unmet(required: Sequence[Term], translation: str) -> list[Term]:
     """Returns the required terms that a translation does not contain often enough.
 
-    At the start of a translation, a term may have a capital letter instead of a small one.
+    At the start of a translation, a term may begin with a capital instead of a lowercase letter.
     """
     words, lacking = _words(translation), []
     found = {target: _count(_words(target), words) for _, target in required}
@@ -159,9 +160,9 @@ def _words(text: str) -> _Words:
 
 
 def token_kinds(tokenizer: Tokenizer) -> TokenKinds:
-    """Returns which tokens begin or end inside a word, and which end a sentence.
+    """Classifies the tokens that begin or end inside a word, and those that end a sentence.
 
-    A byte that is only a part of a character counts as a letter.
+    A token that is only part of a character, such as a byte, counts as a letter.
     """
     spellings = tokenizer.spelling(range(tokenizer.vocabulary_size))
     texts = [spelling.decode(errors="replace") for spelling in spellings]

@@ -1,4 +1,4 @@
-"""Loads models onto a device for translation, in the precision of the search."""
+"""Loads models onto a device for translation and converts them to a precision."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Minimum Bayes risk decoding (Eikema & Aziz, 2020).
 
-Selects the sample with the highest mean utility, where every sample serves as candidate and as
-reference. The utility is chrF (Popović, 2015) with sacreBLEU's defaults, computed for all pairs at
-once.
+Selects the sample with the highest mean utility, where every sample serves both as a candidate and
+as a reference. The utility is chrF (Popović, 2015) with sacreBLEU's defaults, computed for all
+pairs at once.
 """
 
 from collections import Counter

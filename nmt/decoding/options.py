@@ -49,10 +49,10 @@ class SearchSettings(TypedDict, total=False):
 class SearchOptions:
     """Options of beam search or sampling.
 
-    If `beam` or `length_penalty` is None, the model's configuration applies; if `batch_tokens` is
-    None, a default for the device. With `sample` or `mbr`, translations are sampled from the
-    model's distribution as modified by `temperature`, `top_k` and `top_p`. Samples depend only on
-    the text, the model, these options and `seed`.
+    If `beam` or `length_penalty` is None, the value in the model's configuration is used. If
+    `batch_tokens` is None, a default for the device is used. With `sample` or `mbr`, translations
+    are sampled from the model's distribution as modified by `temperature`, `top_k` and `top_p`.
+    Samples depend only on the text, the model and these options, which include `seed`.
 
     Raises:
         ArgumentError: a value is out of range, or two options conflict.
@@ -100,10 +100,10 @@ class SearchOptions:
 
     @classmethod
     def of(cls, options: "SearchOptions | None", settings: Mapping[str, Any]) -> "SearchOptions":
-        """Returns `options` (None: the defaults) with some fields replaced.
+        """Returns `options`, or the defaults if it is None, with the fields in `settings` replaced.
 
         Raises:
-            ArgumentError: there is no such field; see also `SearchOptions`.
+            ArgumentError: `settings` names an unknown field. `SearchOptions` lists further reasons.
         """
         names = [each.name for each in fields(cls)]
         for name in settings.keys() - {*names}:
@@ -118,7 +118,7 @@ class SearchOptions:
         return self.mbr or (self.n_best if self.sample else 0)
 
     def width(self, default: int) -> int:
-        """Returns `beam` or `default`; raises ArgumentError if `n_best` exceeds it."""
+        """Returns `beam`, or else `default`; raises ArgumentError if `n_best` is larger."""
         beam = self.beam or default
         if self.n_best > beam and not self.samples:
             raise ArgumentError(
@@ -136,7 +136,7 @@ class SearchOptions:
         )
 
     def _must_be(self, name: str, kind: type, called: str) -> None:
-        """Raises ArgumentError for a value of another type; numpy's numbers are accepted."""
+        """Raises ArgumentError if a value is not of type `kind`; numpy's numbers are accepted."""
         value = getattr(self, name)
         is_kind = isinstance(value, kind) and not isinstance(value, bool)
         if not is_kind and not (value is None and name != "n_best"):

@@ -1,4 +1,4 @@
-"""Sampling of translations over the step interface.
+"""Samples translations over the step interface.
 
 Temperature, top-k (Fan et al., 2018) and top-p (Holtzman et al., 2020) can modify the model's
 distribution. The caller provides one random number per token, so that a sample does not depend on
@@ -56,14 +56,14 @@ def sample(
 ) -> list[list[Hypothesis]]:
     """Returns W independent samples of each sentence, in the order of `numbers`.
 
-    Their log-probabilities are those of the model, not of the modified distribution.
+    The samples' log-probabilities are those of the model, not of the modified distribution.
 
     Args:
         steps: the model, started on B sentences with W hypotheses each.
         max_lengths: (B,) maximum length of each sentence's samples in tokens, including EOS.
         numbers: (B, W, L), 0 <= x < 1; the n-th number selects a sample's n-th token.
         alpha: exponent of the length penalty in `Hypothesis.score`.
-        device: device of the arguments of `steps`.
+        device: the device on which `steps` expects its arguments.
 
     Raises:
         NoModelError: the model's scores are NaN or infinite.
@@ -110,7 +110,7 @@ def sample(
 def _kept(live: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Returns the indices of the sentences that stay in the batch; `live`: (b, W).
 
-    Done sentences leave the batch once they are 1/8 of it.
+    Done sentences leave the batch once they make up 1/8 of it.
     """
     kept = np.flatnonzero(live.any(1))
     b = len(live)

@@ -1,4 +1,4 @@
-"""Log-probabilities of given translations."""
+"""Computes the log-probabilities of given translations."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ class ScoredTranslation:
 def log_probabilities(
     transformer: Transformer, pairs: Sequence[TokenPair], batch_tokens: int = _BATCH_TOKENS
 ) -> list[list[float]]:
-    """Returns the teacher-forced log-probability (natural) of each target token of each pair.
+    """Returns the natural log-probability of each pair's target tokens, with teacher forcing.
 
     Args:
         transformer: in evaluation mode.
@@ -75,7 +75,7 @@ def log_probabilities(
 def _logits(transformer: Transformer, hidden: Tensor) -> Tensor:
     """Computes logits in fp32: (..., D) -> (..., V).
 
-    Rounding them to bf16 would change a log-probability by up to 0.06.
+    Rounding logits to bf16 would change a log-probability by up to 0.06.
     """
     if hidden.dtype == torch.float32:
         return transformer.logits(hidden)
@@ -91,8 +91,8 @@ def score_translations(
 
     Raises:
         ArgumentError: the numbers of sources and targets differ.
-        InputError: a sentence exceeds the number of learned positions, or both `data.max_length`
-            and `_BATCH_TOKENS`.
+        InputError: a sentence has more tokens than the model has learned positions, or more tokens
+            than both `data.max_length` and `_BATCH_TOKENS`.
         NoModelError: the model's scores are NaN.
     """
     if len(sources) != len(targets):

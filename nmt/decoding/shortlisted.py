@@ -1,7 +1,7 @@
-"""Searches over the tokens of a shortlist, which are identified by their places in it.
+"""Searches over the tokens of a shortlist, which are identified by their indices in it.
 
-A shortlist is in ascending order and begins with the special ids. The special ids therefore stay
-the same, and ties are broken as in the whole vocabulary.
+A shortlist is in ascending order and begins with the special ids. The indices of special tokens
+therefore equal their ids, and ties are broken in the same way as with the whole vocabulary.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from nmt.decoding.engine import Hypothesis
 
 
 class Shortlisted:
-    """The tokens that a batch may generate; converts between tokens and places."""
+    """The tokens that a batch may generate; converts between tokens and their indices."""
 
     def __init__(self, tokens: NDArray[np.int64]):
         """`tokens`: (n,) ascending; must include the special ids."""
@@ -30,23 +30,23 @@ class Shortlisted:
         return torch.from_numpy(self.tokens)
 
     def places(self, tokens: Sequence[int]) -> list[int]:
-        """Returns the places of tokens that are on the shortlist."""
+        """Returns the indices of tokens, which must be on the shortlist."""
         return np.searchsorted(self.tokens, tokens).tolist()
 
     def of(self, places: Sequence[int]) -> list[int]:
-        """Returns the tokens at the given places."""
+        """Returns the tokens with the given indices."""
         return [int(self.tokens[place]) for place in places]
 
     def reading(self, reads_as: ReadsAs) -> ReadsAs:
-        """Returns a version of `reads_as` that takes places."""
+        """Returns a version of `reads_as` that takes indices instead of tokens."""
         return lambda places: reads_as(self.of(places))
 
     def on_step_of_search(self, on_step: StepCallback | None) -> StepCallback | None:
-        """Returns a version of `on_step` that takes places and passes on tokens."""
+        """Returns a function that converts indices to tokens and calls `on_step` with them."""
         if on_step is None:
             return None
         return lambda values, parents, places: on_step(values, parents, self.tokens[places])
 
     def whole(self, found: list[list[Hypothesis]]) -> list[list[Hypothesis]]:
-        """Returns hypotheses with places replaced by tokens."""
+        """Returns the hypotheses with indices replaced by tokens."""
         return [[replace(each, tokens=self.of(each.tokens)) for each in some] for some in found]

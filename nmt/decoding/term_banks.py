@@ -1,9 +1,9 @@
-"""Tracks the required terms of hypotheses, and chooses the hypotheses that a search keeps.
+"""Tracks the required terms in hypotheses, and chooses the hypotheses that a search keeps.
 
 Dynamic beam allocation (Post and Vilar, 2018): the live hypotheses of a sentence are divided into
-banks by the number of term tokens that they have, each bank gets a share of the beam, and each
-hypothesis is also continued with the next tokens of its terms. So some hypotheses always reach all
-terms, and only hypotheses with all terms may end.
+banks by the number of term tokens that they contain, each bank gets a share of the beam, and each
+hypothesis is also continued with the next tokens of its terms. Some hypotheses therefore always
+reach all terms, and only hypotheses with all terms may end.
 
 Shapes: b sentences in the batch, W beam width, V vocabulary, A tokens that may continue a term, M
     candidates.
@@ -44,11 +44,11 @@ class Terms:
     """The terms of one sentence; a term that is required twice is listed twice.
 
     If a model does not expect a term, it tends to append the term to a complete translation. A
-    hypothesis that lacks a term may therefore not end as many sentences as the source has.
+    hypothesis that lacks a term must therefore contain fewer ends of sentences than the source.
     """
 
     def __init__(self, phrases: Sequence[Sequence[int]], kinds: TokenKinds, max_stops: int):
-        """`max_stops`: sentences that a hypothesis may end before it has all terms."""
+        """`max_stops`: ends of sentences that a hypothesis may contain before it has all terms."""
         self.phrases = sorted(map(tuple, phrases))
         self.kinds, self.max_stops = kinds, max_stops
         self.tokens = sum(map(len, self.phrases))
@@ -56,16 +56,16 @@ class Terms:
         self._after: dict[tuple[State, int], State] = {}
 
     def among(self, tokens: NDArray[np.int64]) -> "Terms":
-        """Returns the same terms with each token replaced by its place in a shortlist."""
+        """Returns the same terms with each token replaced by its index in a shortlist."""
         places = [np.searchsorted(tokens, phrase).tolist() for phrase in self.phrases]
         kinds = TokenKinds(*(of_all[tokens] for of_all in self.kinds))
         return Terms(places, kinds, self.max_stops)
 
     def after(self, state: State, token: int) -> State:
-        """Returns the state of a hypothesis in `state` that continues with `token`.
+        """Returns the state that follows `state` if the hypothesis is continued with `token`.
 
-        A term counts as soon as it is complete. It ceases to count if the next token continues its
-        last word.
+        A term counts as soon as it is complete. It no longer counts if the next token continues the
+        term's last word.
         """
         key = state, token
         if key not in self._after:
@@ -86,14 +86,14 @@ class Terms:
         return State(unmet[:at] + unmet[at + 1 :], (), ended, stops)
 
     def bank(self, state: State) -> int:
-        """Returns the number of term tokens that a hypothesis has."""
+        """Returns the number of term tokens that a hypothesis contains."""
         return self.tokens - sum(map(len, state.unmet)) + len(state.partial)
 
     def next_tokens(self, state: State, is_last: bool) -> list[int]:
         """Returns the tokens that advance a term.
 
-        If no term is left, EOS is added at the last step, and wherever another token could undo a
-        term, so that a translation with all terms is always found.
+        If the hypothesis has all terms, EOS is added at the last step and whenever another token
+        could undo a term. A translation with all terms is therefore always found.
         """
         if not state.unmet:
             return [EOS_ID] if state.ended or is_last else []
@@ -139,9 +139,10 @@ class TermBanks:
                 candidates, most likely first; repeated candidates are adjacent.
 
         Returns:
-            Values, parents and tokens (b, 2 W) of the W live hypotheses and of those that end, most
-            likely first; and (b,) the highest log-probability of a live hypothesis with all terms,
-            or of any hypothesis if none has them.
+            The values, parents and tokens (b, 2 W) of the W live hypotheses and of the hypotheses
+            that end, most likely first. The fourth array (b,) is the highest log-probability of a
+            live hypothesis with all terms, or of any live hypothesis if no live hypothesis has all
+            terms.
         """
         is_end = tokens == EOS_ID
         banks, values = self._banks(parents, tokens), values.copy()
@@ -158,7 +159,7 @@ class TermBanks:
     def _are_ruled_out(
         self, parents: NDArray[np.int64], tokens: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Returns which candidates are repeated, or end too early: (b, M) bool."""
+        """Returns a mask (b, M) of the candidates that are repeated or end too early."""
         lacks, may_stop = self._of_states(
             lambda terms, state: (len(state.unmet), state.stops < terms.max_stops), parents
         )
@@ -197,13 +198,13 @@ class TermBanks:
         return first, second
 
     def _are_next(self, parents: NDArray[np.int64], tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Returns which `next_tokens` of its parent each candidate's token is: (b, M, A) bool."""
+        """Compares each candidate's token with its parent's `next_tokens`: (b, M, A) bool."""
         return np.take_along_axis(self._next, parents[..., None], 1) == tokens[..., None]
 
     def _shared_out(
         self, are_live: NDArray[np.bool_], banks: NDArray[np.int64], sizes: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Returns which candidates stay live, the most likely of each bank: (b, M)."""
+        """Returns a mask (b, M) of the candidates that stay live, the most likely of each bank."""
         taken = np.zeros_like(are_live)
         for bank in range(sizes.max() + 1):
             share = self.width * (bank + 1) // (sizes + 1) - self.width * bank // (sizes + 1)

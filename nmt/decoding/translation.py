@@ -24,7 +24,7 @@ Term = tuple[str, str]  # (source term, target term), see nmt.decoding.glossary
 class Attention:
     """Cross-attention of the tokens of a translation or of one part; see `nmt.decoding.alignment`.
 
-    Pieces are tokens as strings, see `Tokenizer.pieces`.
+    Pieces are tokens as strings (see `Tokenizer.pieces`).
     """
 
     source_pieces: list[str]  # (S), </s> last
@@ -77,7 +77,7 @@ EMPTY = Translation("", 0.0, 0.0, [], 0)
 
 
 def length_penalty(n_tokens: float, alpha: float) -> float:
-    """Returns the divisor of log-probabilities that offsets their preference for short hypotheses.
+    """Returns the divisor for a log-probability, so that short hypotheses are not preferred.
 
     Wu et al. (2016), Eq. 14: ((5 + n) / 6) ** alpha, where n counts EOS but not BOS.
     """
@@ -91,7 +91,7 @@ def combine(parts: Sequence[Sequence[Translation]]) -> list[Translation]:
     """Joins the n-best lists of consecutive parts into one n-best list.
 
     The n-th entry joins the n-th best translations of all parts; a part with a shorter list repeats
-    its last entry. Scores and log-probabilities are summed, so the list stays in order.
+    its last entry. Scores and log-probabilities are summed, so the joined list is also sorted.
     """
     parts = [part for part in parts if part[0].parts]
     if len(parts) <= 1:
@@ -144,7 +144,7 @@ def _joined_attention(parts: list[Translation]) -> list[Attention] | None:
 def _joined_links(parts: list[Translation], text: str) -> Links | None:
     """Joins the links of all parts; returns None if a part has no links.
 
-    Target words are numbered in the whole text.
+    Target words are numbered within the whole text.
     """
     words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
     joined: Links = []

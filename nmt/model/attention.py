@@ -33,25 +33,26 @@ KeysValues = tuple[Tensor, Tensor]  # (R, H, S, K), (R, H, S, V)
 
 @dataclass(eq=False)
 class Visibility:
-    """The attention mask, as rules: a query can attend to a key if all given rules allow it.
+    """An attention mask, expressed as rules.
 
-    `attention` turns the rules into an additive bias and caches the bias here; all layers of a
-    stack share one Visibility. Every query must be able to attend to at least one key; otherwise
-    its attention weights are NaN.
+    A query can attend to a key if all rules that are set allow it. `attention` turns the rules into
+    an additive bias and caches the bias here; all layers of a stack share one Visibility. Every
+    query must be able to attend to at least one key; otherwise its attention weights are NaN.
 
     Attributes:
         segments: segment ids of the queries (R, T) and of the keys (R, S), int64. A query can
-            attend to the keys of its own segment. Padding (segment 0) can attend to every key; its
-            output is not used.
+            attend to the keys of its own segment. Padding queries (segment 0) can attend to every
+            key; their output is not used.
         positions: positions within the sentence of the queries (R, T) and of the keys (R, S),
-            int64; R may be 1. `causal` and `window` require positions, else ValueError.
-        ancestors: (R, T, S) bool. In decoding, the queries of a row are the hypotheses of one
-            sentence, and each can attend to itself and to the tokens that it continues.
+            int64; R may be 1. `causal` and `window` require positions.
+        ancestors: (R, T, S) bool; True allows attention. In decoding, the queries of a row are the
+            newest tokens of one sentence's hypotheses. Each of them can attend only to the tokens
+            of its own hypothesis.
         causal: prevents attention to later positions.
-        window: limits attention to the query's own position and window // 2 positions on each
-            side. Scores outside the window are computed and then masked. In an encoder layer of the
-            base model, all scores and weighted sums take 1% of the multiplications at 27 tokens,
-            and 8% at 256.
+        window: limits attention to the query's own position and window // 2 positions on each side.
+            Scores outside the window are computed and then masked. Masking them therefore saves no
+            time. In an encoder layer of the base model, all scores and weighted sums are 1% of the
+            multiplications for a sentence of 27 tokens, and 8% for 256 tokens.
     """
 
     segments: tuple[Tensor, Tensor] | None = None
@@ -74,8 +75,8 @@ def rules_of(
     """Yields a bool mask for each rule that is set; True allows attention.
 
     Args:
-        of_query, of_key: select the values to compare from a tensor (R, T) of queries or (R, S) of
-            keys.
+        of_query, of_key: functions that select the values to compare from a tensor of queries
+            (R, T) or of keys (R, S).
     """
     if visibility.segments is not None:
         query, key = of_query(visibility.segments[0]), of_key(visibility.segments[1])
@@ -93,7 +94,7 @@ def _added_bias(visibility: Visibility, dtype: torch.dtype) -> Tensor | None:
     """Returns the additive attention mask, or None if there are no rules.
 
     Returns:
-        (R, 1, T, S) of `dtype`: 0 where attention is allowed, -inf elsewhere. Cached.
+        A cached tensor (R, 1, T, S) of `dtype`: 0 where attention is allowed, -inf elsewhere.
     """
     if visibility._bias is None or visibility._bias.dtype != dtype:
         rules = list(
@@ -116,8 +117,8 @@ _recorded: ContextVar[list[Tensor] | None] = ContextVar("_recorded", default=Non
 def recorded_weights() -> Iterator[list[Tensor]]:
     """Collects the attention weights (R, H, T, S) of each call of `attention` in this thread.
 
-    The list is in the order of the calls; weights are recorded before dropout. Compiled code
-    records nothing.
+    The list is in the order of the calls. It contains the weights before dropout. Calls in compiled
+    layers are not recorded.
     """
     weights: list[Tensor] = []
     token = _recorded.set(weights)
@@ -140,14 +141,14 @@ def attention(
 ) -> Tensor:
     """softmax(Q K^T / sqrt(d_k)) V, Eq. 1.
 
-    On a CPU this uses matrix products, which are faster than torch's fused kernel for sentences: 3
-    to 6 times in the bf16 backward pass, and 2 to 8 times in the forward pass of a decoding step.
-    If no gradient is needed, inputs with more than 2^24 attention weights use the fused kernel,
-    which saves memory if d_k and d_v are equal.
+    On a CPU, this function uses separate matrix products. For inputs of sentence length they are
+    faster than torch's fused kernel: 3 to 6 times in the bf16 backward pass, and 2 to 8 times in
+    the forward pass of a decoding step. Without gradients and dropout, inputs with more than 2^24
+    attention weights use the fused kernel, which needs less memory if d_k and d_v are equal.
 
     Args:
         query, key, value: (R, H, T, K), (R, H, S, K), (R, H, S, V).
-        visibility: attention mask of T queries and S keys.
+        visibility: attention mask for T queries and S keys.
         dropout: applied to the attention weights.
 
     Returns:
@@ -169,7 +170,7 @@ def attention(
 
 
 def _is_long(query: Tensor, key: Tensor, drops: bool) -> bool:
-    """Returns whether weights are too many to store and neither dropout nor gradient needs them."""
+    """Returns whether storing all weights costs too much and no gradient or dropout needs them."""
     number = query.shape[:-1].numel() * key.shape[-2]
     return number > _MOST_WEIGHTS and not drops and not torch.is_grad_enabled()
 
@@ -181,12 +182,16 @@ class Cache(Protocol):
         """Appends a step's keys (R, H, T, K) and values (R, H, T, V).
 
         Returns:
-            Keys and values of all steps so far, in the column order of the step's Visibility.
+            The keys and values of all steps so far; their columns have the order that the step's
+            Visibility assumes.
         """
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention (§3.2.2); heads, d_k, d_v and d_model are independent (Table 3, A, B).
+    """Multi-head attention (§3.2.2).
+
+    The number of heads, d_k, d_v and d_model can be set independently of each other, as the
+    experiments in rows A and B of the paper's Table 3 require.
 
     Projections of the same input are stacked in one matrix. Unlike in the paper, the projections
     have biases.
@@ -228,8 +233,8 @@ class SelfAttention(MultiHeadAttention):
         """(R, C, D) -> (R, C, D)
 
         Args:
-            visibility: attention mask of C queries and C keys; with a cache, of C queries and all
-                keys in it.
+            visibility: attention mask for C queries and C keys; with a cache, for C queries and all
+                keys in the cache.
             cache: keys and values of earlier steps; None if `x` is the whole sequence.
         """
         query, key, value = self.project(x)

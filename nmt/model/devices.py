@@ -27,7 +27,7 @@ def free_bytes(device: torch.device) -> int:
 def avoid_cudnn() -> None:
     """Disables the cuDNN attention backend for the whole process.
 
-    torch prefers this backend for attention with a bias. However, it builds a plan for each new
+    torch prefers this backend for attention with a bias. However, cuDNN builds a plan for each new
     shape, which takes half a second, and its gradients are NaN at some lengths (H100, torch 2.11
     and later).
     """

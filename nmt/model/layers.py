@@ -1,10 +1,10 @@
-"""Encoder and decoder layers (§3.1), post-norm as in the paper or pre-norm; output projection.
+"""Encoder and decoder layers (§3.1) with post-norm or pre-norm, and the output projection.
 
-Post-norm computes LayerNorm(x + Dropout(Sublayer(x))). Pre-norm computes
+Post-norm, which the paper uses, computes LayerNorm(x + Dropout(Sublayer(x))). Pre-norm computes
 x + Dropout(Sublayer(LayerNorm(x))), and each stack ends with one more LayerNorm.
 
-Shapes: R rows; S source columns, T target columns, C columns of either; D d_model; F d_ff;
-V vocabulary.
+Shapes: R rows; S source columns, T target columns, C columns of a source or a target; D d_model;
+F d_ff; V vocabulary.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ LAYER_NORM_EPSILON = 1e-5  # torch's default; the paper does not state it
 
 
 def new_norm(model: Model) -> nn.Module:
-    """Returns a normalization of the last dimension, (..., D) -> (..., D); all are made here."""
+    """Returns a layer that normalizes the last dimension: (..., D) -> (..., D).
+
+    All normalization layers of the model are created by this function.
+    """
     return LayerNorm(model.d_model, eps=LAYER_NORM_EPSILON)
 
 
@@ -104,11 +107,11 @@ class DecoderLayer(nn.Module):
         """(R, T, D) -> (R, T, D)
 
         Args:
-            visibility: attention mask of T queries and T keys; with a cache, of T queries and all
-                keys in it.
+            visibility: attention mask for T queries and T keys; with a cache, for T queries and all
+                keys in the cache.
             memory: the encoder's output (R, S, D), or the keys and values that
-                `CrossAttention.project_memory` has computed from it.
-            memory_visibility: attention mask of T queries and S keys.
+                `CrossAttention.project_memory` computes from it.
+            memory_visibility: attention mask for T queries and S keys.
             cache: keys and values of earlier steps; None if `x` is the whole target.
         """
         if isinstance(memory, Tensor):
@@ -123,8 +126,9 @@ class DecoderLayer(nn.Module):
 class OutputProjection(nn.Module):
     """Projects decoder outputs to logits with the embedding matrix (§3.4), without a bias.
 
-    The matrix is an argument, not an attribute, so that it is saved under one name only. A module
-    with its own copy of the matrix, such as a quantized one, can replace this module.
+    The embedding matrix is an argument rather than an attribute, so that checkpoints contain it
+    under one name only. For inference, this module can be replaced by one with its own copy of the
+    matrix, for example a quantized copy.
     """
 
     def forward(self, hidden: Tensor, embedding: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Positional encodings, added in `Transformer.embed`: sinusoids (§3.5) or learned (Table 3, E)."""
+"""Positional encodings: sinusoids (§3.5) or learned embeddings (Table 3, row E)."""
 
 import math
 
@@ -28,7 +28,7 @@ class SinusoidalPositions(nn.Module):
 
     Shorter tables are kept, because a captured CUDA graph continues to read the table that it was
     captured with. Each table is at least twice as long as the previous one, so all tables together
-    have less than twice the rows of the longest.
+    have less than twice as many rows as the longest table.
     """
 
     max_length: int | None = None
@@ -52,7 +52,7 @@ class SinusoidalPositions(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """Learned positional embeddings, one table (max_length, d_model) for encoder and decoder."""
+    """Learned positional embeddings; encoder and decoder share one table (max_length, d_model)."""
 
     def __init__(self, max_length: int, d_model: int):
         super().__init__()
@@ -60,13 +60,13 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(max_length, d_model))
 
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Samples the table from N(0, 1/d_model), as the embeddings are."""
+        """Samples the table from N(0, 1/d_model), like the token embeddings."""
         self.weight.normal_(0, self.weight.shape[1] ** -0.5, generator=generator)
 
     def forward(self, positions: Tensor, length: int) -> Tensor:
         """Maps positions (...), int64, to (..., d_model); `length` is not used.
 
         Raises:
-            IndexError: a position is not below `max_length`.
+            IndexError: a position is `max_length` or larger.
         """
         return self.weight[positions]

@@ -1,9 +1,9 @@
-"""Decodes step by step with cached keys and values (the step interface of the search).
+"""Decodes step by step with cached keys and values; implements the search's step interface.
 
 All W hypotheses of a sentence are queries of one row and share one cache of keys and values, to
-which each step appends W columns. A hypothesis can attend only to the columns of its ancestors, the
-tokens that it continues. Reordering the beam therefore reorders the attention mask, not the cache.
-The source's keys and values are computed once.
+which each step appends W columns. A hypothesis can attend only to the columns of its ancestors,
+which are its own tokens so far. Reordering the beam therefore reorders the attention mask, not the
+cache. The source's keys and values are computed once.
 
 Shapes: B sentences, W beam width, S source length, H heads, K d_k, V d_v, P cache columns
 (steps * W).
@@ -24,14 +24,14 @@ class GrowingCache:
     """One layer's keys and values, in preallocated tensors that grow when they are full."""
 
     def __init__(self, first_capacity: int, max_columns: int):
-        """Starts with `first_capacity` columns and doubles when full, up to `max_columns`."""
+        """Starts with `first_capacity` columns; doubles them when full, up to `max_columns`."""
         self.capacity, self.max_columns = min(first_capacity, max_columns), max_columns
         self.columns = 0
         self.keys: Tensor | None = None  # (B, H, capacity, K)
         self.values: Tensor | None = None  # (B, H, capacity, V)
 
     def append(self, keys: Tensor, values: Tensor) -> KeysValues:
-        """(B, H, W, K), (B, H, W, V) -> (B, H, P, K), (B, H, P, V), the newest columns last."""
+        """(B, H, W, K), (B, H, W, V) -> (B, H, P, K), (B, H, P, V); the newest columns are last."""
         begin, self.columns = self.columns, self.columns + keys.shape[2]
         if self.columns > self.capacity:
             self.capacity = min(2 * self.capacity, self.max_columns)
@@ -50,7 +50,7 @@ class GrowingCache:
         return held
 
     def keep(self, sentences: Tensor) -> None:
-        """Drops all other sentences; `sentences`: (b,) int64 indices, ascending."""
+        """Keeps only `sentences`, which are (b,) int64 indices in ascending order."""
         if self.keys is not None and self.values is not None:
             self.keys, self.values = self.keys[sentences], self.values[sentences]
 
@@ -97,13 +97,14 @@ class Stepper:
 
         Args:
             last_tokens: (B, W) int64, the newest token of each hypothesis; BOS at the first step.
-            parents: (B, W) int64, the hypothesis of the previous step that each one continues.
+            parents: (B, W) int64; for each hypothesis, the index of the previous step's hypothesis
+                that it continues.
 
         Returns:
             (B, W, vocabulary).
 
         Raises:
-            ValueError: `max_length` steps have been taken.
+            ValueError: `max_length` steps have already been taken.
         """
         if self.steps_taken == self.max_length:
             raise ValueError(f"More than {self.max_length} steps.")
@@ -123,7 +124,7 @@ class Stepper:
         return self.logits(hidden)
 
     def keep(self, sentences: Tensor) -> None:
-        """Drops all other sentences; `sentences`: (b,) int64 indices, ascending."""
+        """Keeps only `sentences`, which are (b,) int64 indices in ascending order."""
         self.keys_values = [(k[sentences], v[sentences]) for k, v in self.keys_values]
         segments = self.memory_visibility.segments
         assert segments is not None

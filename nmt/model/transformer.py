@@ -86,11 +86,11 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def initialize(self, seed: int) -> None:
-        """Initializes all weights; the paper does not specify how.
+        """Initializes all weights, for which the paper does not specify a distribution.
 
         Embeddings are sampled from N(0, 1/d_model), as in fairseq: after scaling by sqrt(d_model),
-        their magnitude is that of the sinusoids. For other weights see the modules'
-        `initialize_weights`.
+        their magnitude matches that of the sinusoids. All other weights are initialized by their
+        modules' `initialize_weights`.
 
         Raises:
             AttributeError: a module has parameters but no `initialize_weights`.
@@ -108,7 +108,7 @@ class Transformer(nn.Module):
             positions: int64, all below `length`.
 
         Raises:
-            IndexError: positions are learned, and one is not below `max_length`.
+            IndexError: positions are learned, and a position is `max_length` or larger.
         """
         embedded = F.embedding(tokens, self.embedding) * math.sqrt(self.d_model)
         x = embedded + self.positions(positions, length).to(embedded.dtype)
@@ -126,7 +126,7 @@ class Transformer(nn.Module):
         return self.encoder_norm(x)
 
     def decoder_layers(self) -> Iterator[DecoderLayer]:
-        """Returns the decoder's layers with their static type."""
+        """Returns an iterator over the decoder's layers, with their static type."""
         return cast(Iterator[DecoderLayer], iter(self.decoder))
 
     def decode(
@@ -140,10 +140,10 @@ class Transformer(nn.Module):
         """Maps embedded target tokens to hidden states: (R, T, D) -> (R, T, D).
 
         Args:
-            visibility: attention mask of the target's queries and keys. The model's attention
+            visibility: attention mask for the target's queries and keys. The model's attention
                 window is applied in addition.
             memory: per layer, the encoder's output or its projected keys and values.
-            memory_visibility: attention mask of T queries and S keys.
+            memory_visibility: attention mask for T queries and S keys.
             caches: per layer, the keys and values of earlier steps; None if `y` is the whole
                 target.
         """
@@ -182,6 +182,6 @@ class Transformer(nn.Module):
 
 
 def _among(side: Tokens, *, causal: bool = False) -> Visibility:
-    """Returns the attention mask of self-attention over one side."""
+    """Returns the mask for self-attention within the source or within the target."""
     segments, positions = side.segments, side.positions
     return Visibility((segments, segments), (positions, positions), causal=causal)

@@ -1,1 +1,1 @@
-"""Loss, schedule, processes and the loop."""
+"""Trains models: loss, learning rate, optimizer steps, processes and the training loop."""

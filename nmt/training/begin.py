@@ -90,7 +90,7 @@ class Training:
 
 
 def prepare_if_missing(config: Config, note: Note) -> None:
-    """Prepares missing data, except under torchrun, where other ranks would wait for hours."""
+    """Prepares the data if it is missing, except under torchrun, where other ranks would wait."""
     if world_size() == 1 and not PreparedData.is_in(Path(config.data.directory)):
         prepare.prepare(config, note=note, tokenizer=tokenizer_to_fine_tune(config))
 
@@ -105,14 +105,14 @@ def be_deterministic(wanted: bool) -> None:
 
 
 def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
-    """Opens the data and the directory of a run, on the main process before all other ranks.
+    """Opens a run's data and directory, first on the main process and then on all other ranks.
 
     Args:
-        note: Called if a run without a checkpoint starts over with other settings.
+        note: Called with a message if a run that has no checkpoint starts over with other settings.
 
     Raises:
-        InputError: there is no prepared data; the directory holds another run; data and tokenizer
-            do not belong together; or ranks have different data.
+        InputError: the data has not been prepared, the directory holds another run, the data and
+            the tokenizer do not belong together, or ranks have different data.
         NoModelError: the run was trained on other data, or its data is damaged.
     """
     directory = RunDirectory(Path(config.training.run_directory))
@@ -147,7 +147,7 @@ def open_run(config: Config, ranks: Ranks, note: Note) -> Run:
 
 
 def _refuse_other_data(directory: RunDirectory, hashes: dict[str, str]) -> None:
-    """Raises NoModelError if the run's record says that it was trained on other data."""
+    """Raises NoModelError if, according to its record, the run was trained on other data."""
     try:
         former = manifest.read(directory.path, "data", directory.data_manifest.name)
     except InputError:  # the record is lost: checkpoints are compared one by one
@@ -156,13 +156,13 @@ def _refuse_other_data(directory: RunDirectory, hashes: dict[str, str]) -> None:
         if former[key] != value:
             raise NoModelError(
                 f"The prepared data is not the data that the run was trained on: {key} is {value}, "
-                f"but {former[key]} in {directory.data_manifest}. Restore the data, or name "
+                f"but {former[key]} in {directory.data_manifest}. Restore the data, or choose "
                 "another training.run_directory."
             )
 
 
 def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
-    """Reads the checkpoint from which the run resumes; returns None if it has none.
+    """Reads the checkpoint from which the run resumes; returns None if there is no checkpoint.
 
     Raises:
         InputError: ranks have different checkpoints.
@@ -175,7 +175,10 @@ def newest_checkpoint(run: Run, note: Note) -> Checkpoint | None:
 
 
 def _refuse_different(ranks: Ranks, value: object, name: str) -> None:
-    """Raises InputError unless all ranks have the same value; each may have its own disk."""
+    """Raises InputError unless all ranks have the same `value`.
+
+    Values can differ if each machine has its own disk.
+    """
     if any(other != value for other in ranks.gather(value)):
         raise InputError(f"Ranks have different {name}. Use one file system for all machines.")
 
@@ -184,10 +187,10 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
     """Returns the model and the optimizer, restored from a checkpoint or newly created.
 
     Args:
-        note: Called with a warning about the model that is fine-tuned, if there is one.
+        note: Called with warnings about the model to fine-tune, if there is such a model.
 
     Raises:
-        NoModelError: the checkpoint's optimizer state is not that of the run's optimizer.
+        NoModelError: the optimizer state in the checkpoint does not fit the run's optimizer.
     """
     config, ranks = run.config, run.ranks
     transformer = _initial_transformer(run, start, note).to(ranks.device).train()
@@ -205,7 +208,7 @@ def begin_training(run: Run, start: Checkpoint | None, note: Note) -> Training:
 
 
 def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Transformer:
-    """Returns a Transformer with weights of a checkpoint, of a model to fine-tune, or new ones."""
+    """Returns a Transformer with new weights, or those of a checkpoint or a model to fine-tune."""
     transformer, origin = new_transformer(run.config), run.config.training.initialize_from
     if start:
         transformer.load_state_dict(start.weights)

@@ -1,4 +1,4 @@
-"""Writes a run to TensorBoard: curves, sample translations, attention, settings with scores."""
+"""Logs a run to TensorBoard: curves, sample translations, attention, and settings with scores."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -19,7 +19,8 @@ class Board:
 
     Args:
         folder: the folder of the event files.
-        step: the step of the checkpoint that the run resumes from; TensorBoard drops later events.
+        step: the step of the checkpoint that the run resumes from; TensorBoard discards events of
+            later steps.
     """
 
     def __init__(self, folder: Path, step: int):
@@ -32,15 +33,16 @@ class Board:
         self._writer.close()
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Writes an entry of a step in log.jsonl.
+        """Writes the values of a step, which are given as its entry in log.jsonl.
 
         Raises:
-            InputError: the directory was moved, so that TensorBoard's thread would fail.
+            InputError: the run's directory was moved or removed, so that TensorBoard's thread would
+                fail.
         """
         if not self._folder.is_dir():
             raise InputError(
                 f"{self._folder} was moved or removed during training. Move the run back, or set "
-                "training.run_directory to its new place, and start it again: it resumes from its "
+                "training.run_directory to its new path, and start it again: it resumes from its "
                 "newest checkpoint."
             )
         self._scalars("training", facts, ("loss", "nll", "learning_rate", "gradient_norm"))
@@ -48,7 +50,7 @@ class Board:
         self._writer.flush()
 
     def validation(self, step: int, result: Validation) -> None:
-        """Writes scores, sample translations and the attention picture."""
+        """Writes scores, sample translations and the attention plot."""
         self._scalars("validation", {"step": step} | result.facts, _SCORES)
         rows = [("source", "reference", "translation"), ("---",) * 3, *result.samples]
         cells = [[cell.replace("|", "\\|").replace("<", "&lt;") for cell in row] for row in rows]
@@ -62,7 +64,7 @@ class Board:
         self._writer.flush()
 
     def model(self, config: Config, facts: dict[str, Any]) -> None:
-        """Writes the finished model's scores beside its settings (HParams)."""
+        """Writes the finished model's scores together with its settings (HParams)."""
         measured = facts.get("validation", {})
         scores = {f"model/{name}": measured[name] for name in _SCORES if name in measured}
         sections = {"model", "tokenizer", "training", "decoding"}

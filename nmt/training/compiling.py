@@ -1,9 +1,10 @@
 """torch.compile for training, layer by layer (`training.compile`).
 
-All layers of a stack share their compiled code, so that compiling takes as long as for one encoder
-and one decoder layer. Each layer is one node of the autograd graph, so that DistributedDataParallel
-averages the gradients of the last layers while those of the first layers are computed. The model is
-wrapped after its layers are compiled.
+All layers of a stack share their compiled code, so that compiling takes only as long as for one
+encoder layer and one decoder layer. Each layer is one node of the autograd graph, so that
+DistributedDataParallel averages the gradients of the last layers while the gradients of the first
+layers are still being computed. Layers must be compiled before the model is wrapped in
+DistributedDataParallel.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ _VERSIONS = 32
 
 
 def compile_layers(transformer: Transformer, backend: str = "inductor") -> None:
-    """Compiles each layer in place at its first call; names of weights do not change."""
+    """Compiles each layer in place when it is first called; names of weights do not change."""
     torch._dynamo.config.recompile_limit = _VERSIONS
     # Otherwise the buckets of DistributedDataParallel would split each layer into several graphs.
     # Gradients are averaged while others are computed even without that split.
@@ -45,7 +46,7 @@ def is_compiled(transformer: Transformer) -> bool:
 
 
 def uncompiled(transformer: Transformer) -> AbstractContextManager[object]:
-    """Runs layers uncompiled in the block, where each call has another shape."""
+    """Runs layers uncompiled in the block, because each call there has another shape."""
     if not is_compiled(transformer):
         return nullcontext()
     return torch.compiler.set_stance("force_eager")

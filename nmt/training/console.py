@@ -1,4 +1,4 @@
-"""The terminal output of training: a progress bar, or lines if there is no terminal."""
+"""Shows the progress of training: as a progress bar on a terminal, otherwise as lines of text."""
 
 import contextlib
 import sys
@@ -17,7 +17,7 @@ class Console:
 
     Args:
         step: the step of the checkpoint that the run resumes from; 0 for a new run.
-        max_steps: the length of the progress bar.
+        max_steps: the maximum number of steps of the run.
     """
 
     def __init__(self, step: int, max_steps: int):
@@ -36,7 +36,7 @@ class Console:
         self._bar.update(1)
 
     def step(self, facts: dict[str, Any]) -> None:
-        """Shows an entry of a step in log.jsonl; without a progress bar, also the time left."""
+        """Shows a step's entry in log.jsonl; without a progress bar, also the remaining time."""
         step, missing = facts["step"], self._max_steps - facts["step"]
         text = (
             f"epoch {facts['epoch']} loss {facts['loss']:.3f} nll {facts['nll']:.3f} "

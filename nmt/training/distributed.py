@@ -1,8 +1,8 @@
 """Manages the processes of a run: joining and leaving, sums over ranks, and requests to stop.
 
-torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; without them there is one process. All ranks decide
-how a run continues from values that they have in common. The error that ends a run is printed once,
-by the lowest rank that raised it.
+torchrun sets RANK, LOCAL_RANK and WORLD_SIZE; without them there is one process. Ranks decide how a
+run continues only from values that are the same on all ranks. The error that ends a run is printed
+once, by the lowest rank that raised it.
 """
 
 import os
@@ -39,7 +39,7 @@ _LOOK_AT_DEVICE_S = 0.0005
 
 
 class StopRequest:
-    """Records the first signal that asks to stop; a second one ends the process at once."""
+    """Records the first signal that asks the run to stop; a second one ends the process at once."""
 
     def __init__(self) -> None:
         self.signal_number = 0
@@ -47,7 +47,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator["StopRequest"]:
-        """Handles signals inside the block; restores the former handlers after it."""
+        """Handles signals inside the block; restores the previous handlers at its end."""
         with signals.handled_by(self._handle):
             yield self
 
@@ -83,11 +83,11 @@ class Ranks:
     def exchange(
         self, values: Sequence[float], requests: Sequence[float]
     ) -> tuple[list[float], list[float]]:
-        """Sums values over ranks and agrees on requests, in one collective operation.
+        """Sums values over ranks and combines requests, in one collective operation.
 
         Returns:
-            The sums of `values` and, for each of `requests`, the maximum of the ranks' numbers.
-            All ranks get the same results.
+            The sums of `values`, and the maximum over ranks of each number in `requests`. All ranks
+            get the same results.
         """
         columns = list(zip(*self._rows([*values, *requests]), strict=True))
         return list(map(_added, columns[: len(values)])), list(map(max, columns[len(values) :]))
@@ -114,7 +114,7 @@ class Ranks:
 
         With several ranks, the GPU may wait forever in a collective operation for a lost rank, and
         a host that waits for the GPU cannot be interrupted. So the host polls the event, and checks
-        in between whether a rank was lost.
+        between polls whether a rank was lost.
 
         Raises:
             DistError: another rank has ended, or the GPU did not reach the event in time.
@@ -129,11 +129,11 @@ class Ranks:
             time.sleep(_LOOK_AT_DEVICE_S)
 
     def guarded(self) -> AbstractContextManager[None]:
-        """Guards a block that launches work on a GPU or waits for it, see `Peers.guarded`."""
+        """Guards a block that launches work on a GPU or waits for it, as in `Peers.guarded`."""
         return self.peers.guarded() if self.peers and is_gpu(self.device) else nullcontext()
 
     def wait(self) -> None:
-        """Waits until all ranks have called it."""
+        """Waits until all ranks have called this method."""
         if self.world_size > 1:
             dist.barrier()
 
@@ -156,12 +156,12 @@ class Ranks:
 
 
 def _added(values: Sequence[float]) -> float:
-    """Adds values in order; the built-in `sum` rounds differently in Python 3.12 and later."""
+    """Adds values in order; the rounding of the built-in `sum` depends on the Python version."""
     return reduce(add, values)
 
 
 def world_size() -> int:
-    """Returns the number of processes that torchrun has started; 1 without it.
+    """Returns the number of processes that torchrun has started; 1 without torchrun.
 
     Raises:
         InputError: WORLD_SIZE is not a positive number, or RANK or LOCAL_RANK is not less than
@@ -190,14 +190,14 @@ def _number(name: str, default: int, least: int = 0) -> int:
 
 @contextmanager
 def process_group(timeout_s: int) -> Iterator[Ranks]:
-    """Joins the ranks that torchrun has started, if any, and leaves them at the end.
+    """Joins the process group of the ranks, if torchrun has started any; leaves it at the end.
 
-    After an error the groups are not destroyed, because that may wait forever for a lost rank. The
-    interpreter may also wait when it exits, so the process has to end with `os._exit`, as in
-    `nmt.cli.main`.
+    After an error the process groups are not destroyed, because destroying them may wait forever
+    for a lost rank. The interpreter may also wait when it exits, so the process has to end with
+    `os._exit`, as in `nmt.cli.main`.
 
     Args:
-        timeout_s: time after which a rank that does not answer counts as lost.
+        timeout_s: time in seconds after which a rank that does not answer counts as lost.
 
     Raises:
         LostRankError: a rank was lost.
@@ -237,7 +237,7 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
 
 
 def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | None]:
-    """Joins the process group of the hosts and, if there are GPUs, the one of the GPUs."""
+    """Joins the process group for hosts and, if there are GPUs, the process group for GPUs."""
     timeout = timedelta(seconds=timeout_s)
     try:
         _await_master(timeout_s)
@@ -259,14 +259,15 @@ def _join(timeout_s: int, has_gpu: bool) -> tuple[Peers, dist.ProcessGroup | Non
 
 
 def _master() -> tuple[str, int]:
-    """Returns the address and port of the main process; torch has checked that they are set."""
+    """Returns the main process's address and port; torch has already checked that they are set."""
     return os.environ["MASTER_ADDR"], _number("MASTER_PORT", 0)
 
 
 def _await_master(timeout_s: int) -> None:
-    """Waits until the main process listens; raises OSError if it does not in time.
+    """Waits until the main process accepts connections; raises OSError after the timeout.
 
-    torch would wait too, but prints some forty lines of internals if it fails.
+    torch would also wait, but it prints about forty lines of internal details if it fails to
+    connect.
     """
     is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     is_host = os.environ.get("RANK") == "0" and not is_agents
@@ -298,6 +299,9 @@ def _gpu() -> torch.device:
 
 
 def _is_lost_connection(error: Exception) -> bool:
-    """Returns whether another rank is unreachable. gloo has no error class of its own."""
+    """Returns whether an error means that another rank is unreachable.
+
+    gloo has no error class of its own, so its errors are recognized by their message.
+    """
     is_gloo = isinstance(error, RuntimeError) and "/gloo/" in str(error)
     return is_gloo or isinstance(error, dist.DistError)

@@ -1,8 +1,8 @@
-"""Chooses the fastest path (see `FastPath`) that agrees with plain code on this machine.
+"""Chooses the fastest path (see `FastPath`) whose results agree with plain code on this machine.
 
 Compiled layers, fused attention and the chunked loss are compared with plain code on the first
-slot, at the start and after each resumption. If a path fails or gives other values, the run warns
-and uses the next slower path.
+slot, at the start of a run and each time it is resumed. If a path fails or its results differ, the
+user is warned and the run uses the next slower path.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ _NAMES: dict[FastPath, str] = {
 
 
 def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
-    """Replaces `training.compile: auto` by the value of the run in `directory`, or by the default.
+    """Replaces `training.compile: auto` by the value that the run in `directory` uses.
 
-    The run's files record the value, so that a resumed run uses it on any device.
+    A new run gets the default. The run's files record the value, so that a resumed run uses the
+    same value on any device.
     """
     if config.training.compile != "auto":
         return config
@@ -54,7 +55,7 @@ def with_compile_decided(config: Config, directory: RunDirectory) -> Config:
 
 
 def is_compiled(path: FastPath | None) -> bool:
-    """Returns whether layers are compiled, so that slots must be packed into one shape."""
+    """Returns whether a path compiles layers, which requires that all slots have the same shape."""
     return path in ("flex", "compiled")
 
 
@@ -73,13 +74,13 @@ def possible_paths(config: Config, ranks: Ranks) -> list[FastPath]:
 def choose_path(
     loss_module: TransformerLoss, run: Run, step: int, former: FastPath | None, note: Note
 ) -> FastPath | None:
-    """Sets the model to the fastest path that agrees with plain code on the step after `step`.
+    """Sets the model to the fastest path that agrees with plain code in the step after `step`.
 
     Weights, gradients and random states do not change. All ranks choose the same path.
 
     Args:
-        loss_module: not yet compiled.
-        former: the path of the run so far, or None; no faster path is chosen.
+        loss_module: a model whose layers are not yet compiled.
+        former: the path that the run has used so far; no faster path is chosen. None for a new run.
         note: Called with a warning if a path fails, or if the run cannot continue with `former`.
 
     Returns:
@@ -92,7 +93,7 @@ def choose_path(
         now = _NAMES[paths[0] if paths else "eager"]
         note(
             f"nmt: warning: Up to step {step} the run used {_NAMES[former or 'eager']}; on this "
-            f"device it continues with {now}. Its figures differ by rounding and dropout masks."
+            f"device it continues with {now}. Rounding and dropout masks therefore differ."
         )
     problems = list[str]()
     reference: Reference | None = None
@@ -116,7 +117,7 @@ def choose_path(
 
 
 def set_path(loss_module: TransformerLoss, path: FastPath) -> None:
-    """Sets the path of a model; layers are compiled at their first call."""
+    """Makes a model use a path; layers are compiled when they are first called."""
     transformer = loss_module.transformer
     uncompile_layers(transformer)
     if is_compiled(path):
@@ -162,7 +163,7 @@ class Reference:
 
     @classmethod
     def of(cls, loss_module: TransformerLoss, batch: Batch, config: Config) -> Reference:
-        """Computes the results for a few rows at a time, to need less memory than a step."""
+        """Computes the results for a few rows at a time, which needs less memory than a step."""
         set_path(loss_module, "plain")
         count = max(1, _PLAIN_TOKENS // batch.tgt_out.shape[1])
         rows = [slice(begin, begin + count) for begin in range(0, len(batch.tgt_out), count)]
@@ -176,13 +177,13 @@ class Reference:
         return replace(reference, errors=reference._errors(loss_module, pieces, config))
 
     def problem(self, loss_module: TransformerLoss, batch: Batch, config: Config) -> str | None:
-        """Returns how the model differs from plain code, or why it fails; None if they agree.
+        """Returns how the model differs from plain code, or why it fails; None if the two agree.
 
-        The errors of the loss and of each parameter's gradient, compared with fp32, may be twice
-        those of plain code in the run's precision plus `_TOLERANCE` times the fp32 value. To the
-        norm of a parameter's gradient, a hundredth of the norm of all gradients is added. With
-        dropout, which is compiled separately and has other masks, the loss may be half to twice as
-        large.
+        The loss and each parameter's gradient are compared with their fp32 values. An error may be
+        at most twice the error of plain code in the run's precision, plus `_TOLERANCE` times the
+        size of the fp32 value. The size of a gradient is its norm plus a hundredth of the norm of
+        all gradients. Code with dropout is compiled separately and samples other masks, so its loss
+        is only required to be between half and twice the fp32 loss.
 
         Raises:
             InputError: out of memory.
@@ -218,7 +219,7 @@ class Reference:
                 shares = _share(errors.gradients[name], size, plain_error)
                 return f"gradient of {name} off by {shares}"
         if not (exact.loss <= 2 * loss <= 4 * exact.loss and math.isfinite(norm)):
-            return f"with dropout loss {loss:.3g} and gradients of norm {norm:.3g}"
+            return f"with dropout, loss {loss:.3g} and gradient norm {norm:.3g}"
         return None
 
     def _errors(
@@ -244,7 +245,7 @@ def _gradients(
     *,
     drops: bool = False,
 ) -> tuple[float, dict[str, Tensor]]:
-    """Returns loss and gradients per target token, with or without dropout; clears gradients."""
+    """Returns loss and gradients per target token, with or without dropout; then clears them."""
     tokens = max(1, sum(int((batch.tgt_out != PAD_ID).sum()) for batch in batches))
     was_training, loss = loss_module.training, 0.0
     loss_module.train(drops)

@@ -1,4 +1,4 @@
-"""Writes the finished model of a run: the mean of the last checkpoints, or the best one alone."""
+"""Writes a run's finished model: the mean of the last checkpoints, or the best checkpoint."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -44,7 +44,7 @@ def finish(training: Training, log: RunLog, stop: StopRequest, step: int, end: s
 def _finished(
     training: Training, log: RunLog, stop: StopRequest, step: int
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Returns the finished model's weights, and its facts for the manifest and the log."""
+    """Returns the finished model's weights, and facts about it for the manifest and the log."""
     run, best = training.run, training.best
     settings = run.config.training
     by, wanted = settings.best_by, settings.average_last
@@ -79,7 +79,7 @@ def _finished(
 
 
 def _described(facts: Mapping[str, Any]) -> str:
-    """Returns which checkpoints became the finished model, and the scores that were compared.
+    """Names the checkpoints that became the finished model, and the scores that were compared.
 
     For example "the checkpoint of step 6 (BLEU 2.700), not the mean of steps 8, 12 (BLEU 1.900)".
     """

@@ -1,4 +1,4 @@
-"""Detects runs that fail although all their figures are finite."""
+"""Detects runs that fail although all their values are finite."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def rate_warning(config: Config) -> str | None:
 
 
 class Divergence:
-    """Counts successive steps at which a model is worse than guessing, and ends the run in time.
+    """Counts successive steps at which a model is worse than guessing; too many end the run.
 
-    Guessing all V tokens with the same probability has an nll of ln V nats per token, and a new
-    model about half a nat more. So "worse than guessing" means above ln V + 1, or above 3 ln V in
-    the warm-up, when a fine-tuned model still adapts to other text. The loss of a step is the same
-    on all ranks, so they agree without communication.
+    Guessing all V tokens with the same probability has an nll of ln V nats per token, and
+    the nll of a new model is about half a nat higher. "Worse than guessing" therefore means an nll
+    above ln V + 1. During the warm-up, it means an nll above 3 ln V, because a fine-tuned model may
+    still be adapting to other text. The loss of a step is the same on all ranks, so they agree
+    without communication.
     """
 
     def __init__(self, config: Config):
@@ -56,10 +57,10 @@ class Divergence:
         self._count = 0
 
     def is_diverging(self, step: int, nll: float) -> bool:
-        """Returns whether the step was worse than guessing; its weights should not be saved then.
+        """Returns whether the step was worse than guessing; if so, its weights should not be saved.
 
-        A step's loss is computed before its update, so that a checkpoint may have the weights of
-        the first diverging step, but not of a later one.
+        A step's loss is computed before the step updates the weights. A checkpoint may therefore
+        contain the weights of the first diverging step, but not those of a later step.
 
         Args:
             nll: the step's nll, in nats per target token.
@@ -93,8 +94,9 @@ def unigram_nll(shards: Sequence[Shard]) -> float:
 def has_learned(validation: Mapping[str, Any]) -> bool:
     """Returns whether a model has learned more than the frequencies of tokens and token pairs.
 
-    On the demo, runs with too high a learning rate stay at 0.84 to 1.05 times the nll of guessing
-    by frequencies, with BLEU 0; other runs have BLEU 1 to 2 at 0.75 times.
+    In the demo, runs with too high a learning rate stay at 0.84 to 1.05 times the nll of guessing
+    by token frequencies, and their BLEU is 0. Other runs have a BLEU of 1 to 2 when their nll is
+    0.75 times that of guessing.
 
     Args:
         validation: an entry of log.jsonl.
@@ -106,16 +108,16 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
     """Returns warnings about a finished model.
 
     Args:
-        mean: the validation of the averaged model, as an entry of log.jsonl.
-        best: the best validation of the run's single checkpoints; if its step is None, it is not
-            compared.
-        by: the measure for the comparison.
+        mean: the validation of the averaged model, in the form of its entry in log.jsonl.
+        best: the best validation of a single checkpoint of the run. If its step is None, the two
+            are not compared.
+        by: the measure by which the two are compared.
     """
     found = []
     if not has_learned(mean):
         found.append(
             f"The model in {run.path} has learned next to nothing: its validation nll is "
-            f"{mean['nll']:.3f}, that of guessing by token frequencies {mean['unigram_nll']:.3f}. "
+            f"{mean['nll']:.3f}, and guessing by token frequencies has {mean['unigram_nll']:.3f}. "
             "Continue the training. If the loss did not fall, lower the learning rate or the "
             "dropout, and check "
             "that line i of the target files translates line i of the source files."
@@ -124,7 +126,7 @@ def shortcomings(mean: Mapping[str, Any], best: Best, by: Measure, run: RunDirec
         name, alone = NAMES[by], getattr(best, by)
         found.append(
             f"The mean of the last checkpoints in {run.path} is worse ({name} {mean[by]:.3f}) than "
-            f"the best alone, step {best.step:,} ({name} {alone:.3f}). Take "
+            f"the best checkpoint, step {best.step:,} ({name} {alone:.3f}). Use "
             f"{run.checkpoint(best.step)}, train longer or average fewer checkpoints."
         )
     return found

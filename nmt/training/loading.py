@@ -1,6 +1,6 @@
-"""Prepares the steps of a run as tensors, in a thread, while earlier steps run.
+"""Loads the steps of a run as tensors, in a thread, while earlier steps are computed.
 
-A step's batches depend on the plan only, so reading ahead does not change them.
+A step's batches depend only on the plan, so reading ahead does not change them.
 """
 
 from collections import deque
@@ -33,8 +33,8 @@ def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Ite
         is_compiled: see `shape`.
 
     Raises:
-        InputError: the ranks cannot share the slots. Errors of `Plan.steps` are raised when their
-            step is taken.
+        InputError: the ranks cannot share the slots. An error of `Plan.steps` is raised when the
+            step that it concerns is taken.
     """
     left = run.config.training.max_steps - after
     with read_ahead(islice(_on_host(run, after, is_compiled), left), _AHEAD) as found:
@@ -48,8 +48,8 @@ def steps_of(run: Run, after: int, *, is_compiled: bool = False) -> Iterator[Ite
 def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
     """Yields an iterator over the same items, of which a thread computes up to `most` in advance.
 
-    An exception of an item is raised when that item is taken. At the end of the block the thread
-    finishes its current item and ends.
+    If computing an item raises an exception, taking that item raises it again. At the end of the
+    block the thread finishes its current item and ends.
     """
     end = object()
     with ThreadPoolExecutor(1, "loader") as thread:
@@ -68,7 +68,7 @@ def read_ahead(items: Iterator[T], most: int) -> Iterator[Iterator[T]]:
 
 
 def shape(run: Run, slots: int, is_compiled: bool) -> Shape:
-    """Returns the shape that slots are packed into; a fixed one if layers are compiled for it."""
+    """Returns the shape into which slots are packed; it is fixed if layers are compiled."""
     config = run.config
     if is_compiled:
         return fixed_shape(config.training.batch_tokens, slots, config.data.max_length)

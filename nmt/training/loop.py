@@ -1,9 +1,9 @@
 """The training loop: optimizer steps, checkpoints and validations.
 
-A run is a pure function of (configuration, prepared data, step): batches, dropout masks and the
-learning rate of a step are derived from the seed and the step. So a checkpoint consists of the
-weights, the optimizer's state and one integer, and a resumed run repeats an uninterrupted one bit
-for bit.
+A run is a pure function of (configuration, prepared data, step): the batches, dropout masks and
+learning rate of a step do not depend on earlier steps. A checkpoint therefore consists of the
+weights, the optimizer's state and the step number, and a resumed run gives the same result as an
+uninterrupted run, bit for bit.
 """
 
 from collections import deque
@@ -77,7 +77,7 @@ def train_steps(
 def _ending(training: Training, end: End, step: int) -> str:
     settings, best = training.run.config.training, training.best
     validated = f"; the best {NAMES[settings.best_by]} is that of step {best.step}"
-    text = f"Training ends at step {step} by training.{end}"
+    text = f"Training ends at step {step} because of training.{end}"
     return text + (validated if best.step is not None else "") + "."
 
 
@@ -115,11 +115,11 @@ class _Loop:
             self._results.read()
 
     def _requests(self) -> list[float]:
-        """Returns the number of a received stop signal (0: none), and the main process's clock."""
+        """Returns the stop signal's number (0 if there is none), and the main process's clock."""
         return [self._stop.signal_number, self._log.elapsed_s if self._run.ranks.is_main else 0.0]
 
     def save_and_validate(self, step: int) -> End | None:
-        """Saves and validates if due after `step`; returns the setting that ends the run, if any.
+        """Saves and validates if due after `step`; returns the setting that ends the run, or None.
 
         Raises:
             Stopped: a rank received a signal; the step was saved.
@@ -141,7 +141,7 @@ class _Loop:
         return end
 
     def stop_if_asked(self, signal: int, step: int) -> None:
-        """Raises Stopped if a rank received a signal, once `step` is saved."""
+        """If a rank received a signal, waits until `step` is saved and raises Stopped."""
         if signal:
             self._writer.wait()
         raise_if_stopped(self._run, signal, step)
@@ -168,7 +168,7 @@ class _Loop:
 
         Returns:
             Whether this validation is the best so far. If a signal interrupts the validation,
-            nothing changes and it remains due.
+            nothing changes and the validation remains due.
         """
         training, run = self._training, self._run
         if not self._is_validation_due(step):
@@ -188,7 +188,7 @@ class _Loop:
 
 
 class _Results:
-    """Results of steps, read in order; before that, a GPU may still be computing them."""
+    """Results of steps, which are read in order; a GPU may still be computing the unread ones."""
 
     def __init__(self, config: Config):
         self._divergence, self._unread = Divergence(config), deque[tuple[int, StepResult]]()
@@ -201,7 +201,7 @@ class _Results:
         self._unread.append((step, result))
 
     def read(self) -> None:
-        """Reads all results, waiting for the GPU; raises DivergedError after divergence."""
+        """Waits for the GPU and reads all results; raises DivergedError if the run has diverged."""
         while self._unread:
             step, result = self._unread.popleft()
             self.are_diverging = self._divergence.is_diverging(step, result.nll)
@@ -226,7 +226,7 @@ def _after_a_discarded_pass(
 
 
 def _facts(plan: StepPlan, result: StepResult) -> dict[str, Any]:
-    """Returns the entry of a step in log.jsonl."""
+    """Returns a step's entry in log.jsonl."""
     return {
         "step": plan.step,
         "epoch": plan.epoch,

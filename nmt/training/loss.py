@@ -1,11 +1,12 @@
 """Computes label-smoothed cross-entropy from hidden states, in chunks of tokens.
 
-The logits of all tokens are never in memory together. The loss of each token is multiplied by its
-weight, see `nmt.data.loss_weights`.
+The logits of all tokens are never in memory at the same time. The loss of each token is multiplied
+by the token's loss weight (see `nmt.data.loss_weights`).
 
-Smoothing in Szegedy et al.'s form (2016, §7): the target distribution is (1 - epsilon) on the
-label plus epsilon / V on each of the V entries of the vocabulary, the label included; the same
-as torch's `cross_entropy(label_smoothing=epsilon)`. (tensor2tensor spreads epsilon over V - 1.)
+Labels are smoothed as proposed by Szegedy et al. (2016, §7): the target distribution is
+(1 - epsilon) on the label plus epsilon / V on each of the V entries of the vocabulary, including
+the label. This is the same as torch's `cross_entropy(label_smoothing=epsilon)`. (tensor2tensor
+distributes epsilon over the V - 1 other entries.)
 """
 
 import math
@@ -27,17 +28,17 @@ _LEAST = torch.finfo(torch.float32).tiny  # keeps logarithms of probabilities fi
 
 
 class _ChunkedCrossEntropy(torch.autograd.Function):
-    """Sums of smoothed and unsmoothed loss; the forward pass also computes the gradient.
+    """Computes the sums of smoothed and unsmoothed loss and, in the forward pass, the gradient.
 
-    With logits z, p = softmax(z) and label y, nll = -ln p_y; the smoothed loss is
-    nll + epsilon (z_y - mean z), its gradient p - epsilon / V - (1 - epsilon) [v = y]. The mean
-    of the logits and the epsilon / V of the gradient follow from the embedding's mean row and the
-    sum of the hidden states. So the logits are written, turned into p in place, and read only by
-    one sum and by the gradient's two products.
+    With logits z, p = softmax(z) and label y, nll = -ln p_y; the smoothed loss is nll + epsilon
+    (z_y - mean z), and its gradient is p - epsilon / V - (1 - epsilon) [v = y]. The mean of the
+    logits and the gradient's term epsilon / V are calculated from the embedding's mean row and the
+    sum of the hidden states. Each logit is therefore written once and converted to p in place. Only
+    one sum and the two matrix products of the gradient read p.
 
-    Below 1, bf16 has a spacing of 2^-8, which is too coarse for p_y - (1 - epsilon) of a likely
-    label. The label's probability is therefore 1 minus the sum of all others wherever it exceeds
-    one half, and its gradient is computed in fp32 and rounded once.
+    Just below 1, bf16 numbers are 2^-8 apart, which is too coarse for p_y - (1 - epsilon) if the
+    label is likely. If the label's probability exceeds one half, it is therefore computed as 1
+    minus the sum of all other probabilities. Its gradient is computed in fp32 and rounded once.
     """
 
     @staticmethod
@@ -102,8 +103,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
 def _chunk_size(tokens: int, bytes_each: int, device: torch.device) -> int:
     """Returns the number of tokens whose logits are in memory at once.
 
-    On a GPU all chunks have one size, a multiple of the tile size 128, because a small last chunk
-    is inefficient.
+    On a GPU, all chunks have the same size, a multiple of the tile size 128, because a small last
+    chunk would be inefficient.
     """
     if device.type == "cpu":
         return max(1, _CHUNK_BYTES // bytes_each)
@@ -123,9 +124,9 @@ def smoothed_cross_entropy(
     Args:
         hidden: (N, D) decoder output.
         embedding: (V, D), the projection to logits.
-        targets: (N,) int64; PAD_ID adds nothing.
-        epsilon: smoothing, 0 <= epsilon < 1; the paper: 0.1.
-        weights: (N,) fp32, the factor of each token's loss; None means 1.
+        targets: (N,) int64; targets that are PAD_ID do not count.
+        epsilon: label smoothing, 0 <= epsilon < 1; 0.1 in the paper.
+        weights: (N,) fp32, by which the tokens' losses are multiplied; None means 1.
 
     Returns:
         Two scalars in nats: the smoothed loss, which has a gradient, and the unsmoothed
@@ -149,7 +150,7 @@ class TransformerLoss(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Returns the slot's smoothed loss and negative log-likelihood.
 
-        Both are in nats, summed over tokens, each multiplied by its loss weight.
+        Both are in nats and summed over tokens; each token's loss is multiplied by its loss weight.
         """
         hidden = self.transformer(batch.src, batch.tgt_in).flatten(0, 1)
         weights = token_weights(batch)

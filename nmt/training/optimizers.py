@@ -1,10 +1,10 @@
-"""Creates the optimizer, saves and restores its state, and knows suitable learning rates.
+"""The optimizer: creating it, saving and restoring its state, and its highest learning rate.
 
-Everything that depends on the choice of an optimizer is here. `optimizer_step` sets the learning
-rate of its parameter groups before each step. A checkpoint has a tensor `STATE.PARAMETER` with its
-parameter's shape for each state of each parameter; `nmt.runs` checks names and shapes against the
-model. Like PyTorch's fused optimizers, an optimizer must change nothing in a step if its attribute
-`found_inf`, a scalar on the device, is not 0.
+No other module depends on the choice of the optimizer. `optimizer_step` sets the learning rate of
+the optimizer's parameter groups before each step. For each state of each parameter, a checkpoint
+has a tensor `STATE.PARAMETER` with the shape of the parameter; `nmt.runs` compares names and shapes
+with the model. As in PyTorch's fused optimizers, a step must change nothing if the optimizer's
+attribute `found_inf`, a scalar on the device, is not 0.
 """
 
 from pathlib import Path
@@ -40,12 +40,12 @@ def new_optimizer(module: nn.Module, config: Config) -> Optimizer:
 
 
 def highest_rate(config: Config) -> float | None:
-    """Returns the highest learning rate known to work; None if none is known."""
+    """Returns the highest learning rate that is known to work, or None."""
     return None if config.model.norm == "pre" else _HIGHEST_PEAK * config.model.d_model**-0.5
 
 
 def state_tensors(optimizer: Optimizer, module: nn.Module) -> dict[str, Tensor]:
-    """Returns the optimizer's own tensors, without copying them, by `STATE.PARAMETER`."""
+    """Returns the optimizer's tensors by their names `STATE.PARAMETER`, without copying them."""
     return {
         f"{state}.{name}": optimizer.state[parameter][state]
         for name, parameter in module.named_parameters()
@@ -60,7 +60,7 @@ def restore_state(
 
     Args:
         tensors: the result of `state_tensors`, on any device.
-        folder: the checkpoint, for the error message.
+        folder: the checkpoint's directory, which error messages name.
 
     Raises:
         NoModelError: `tensors` is the state of another optimizer, or has impossible values.
@@ -87,7 +87,8 @@ def restore_state(
 def skip_if_not_finite(optimizer: Optimizer, measured: Tensor) -> None:
     """Disables this step and all later ones if a value of `measured` is not finite.
 
-    The check runs on the device, so that steps that the host has already started change nothing.
+    The check runs on the device. It therefore also stops steps that the host launches before it
+    knows that a value is not finite.
     """
     found = (~measured.isfinite().all()).float()
     former = getattr(optimizer, "found_inf", None)

@@ -1,6 +1,6 @@
 """Watches the other ranks of a run: whether they are running, and how they ended.
 
-Ranks communicate outside of the process group, which is broken when a rank is lost.
+The ranks communicate outside the process group, which fails when a rank is lost.
 """
 
 import math
@@ -36,7 +36,7 @@ class Peers:
 
     Args:
         store: holds the ranks' reports of how they ended.
-        timeout_s: time after which a rank that does not answer counts as lost.
+        timeout_s: time in seconds after which a rank that does not answer counts as lost.
     """
 
     def __init__(self, rank: int, world_size: int, store: dist.Store, timeout_s: float):
@@ -69,7 +69,7 @@ class Peers:
             return {self._processes[descriptor] for descriptor, _ in self._poll.poll(0)}
 
     def is_one_ending(self) -> bool:
-        """Returns whether a rank has ended or has reported that it ends, with up to 1 s delay."""
+        """Returns whether a rank has ended or reported that it ends; the answer may be 1 s old."""
         if self.gone():
             return True
         if time.monotonic() - self._looked < _LOOK_AT_STORE_S:
@@ -78,17 +78,17 @@ class Peers:
         return self._store.check([_ENDING])
 
     def report(self, status: Status, text: str) -> None:
-        """Reports to the other ranks how this rank ends; no `text` means a lost connection."""
+        """Reports to other ranks how this rank ends; an empty `text` means a lost connection."""
         self._store.set(str(self.rank), f"{int(status)}\n{text}")
         self._store.set(_ENDING, "")
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """Ends the process if the main thread stays in the block when a rank is lost.
+        """Ends the process if a rank is lost and the main thread does not leave the block.
 
-        A GPU queues about a thousand kernel launches; the next launch blocks the host. If the GPU
-        waits for a lost rank, that launch never returns. After an exception the guard stays active,
-        because the cleanup may block in the same way.
+        A GPU's queue holds about a thousand kernel launches; when it is full, the next launch
+        blocks the host. If the GPU waits for a lost rank, that launch never returns. After an
+        exception the guard stays active, because the cleanup may block in the same way.
         """
         if not self._guard:
             self._guard = threading.Thread(target=self._end_if_held, name="guard", daemon=True)
@@ -98,7 +98,7 @@ class Peers:
         self._guarded_since = math.inf
 
     def _end_if_held(self) -> None:
-        """Checks every second whether the block takes too long, given the state of other ranks."""
+        """Checks every second whether the block takes too long, and if so, ends the process."""
         lost_since = math.inf
         while True:
             time.sleep(1.0)
@@ -117,8 +117,8 @@ class Peers:
     def agreed(self, error: InputError | None) -> InputError:
         """Returns the error that this rank raises, given how the other ranks have ended.
 
-        A rank with an error of its own waits only for lower ranks, which may report the same error,
-        and then exits, which interrupts the ranks that wait for it. A rank that only lost a
+        A rank with an error of its own waits only for lower ranks, which may report the same error.
+        It then exits, which interrupts the ranks that wait for it. A rank that only lost a
         connection waits for the reports of all ranks that may still be running; ranks without a
         report count as lost.
 
@@ -155,7 +155,7 @@ class Peers:
         )
 
     def _last_words(self, awaited: set[int]) -> dict[int, tuple[Status, str]]:
-        """Returns status and text of each rank that reports in time, including this one."""
+        """Returns the status and text of each rank that reports in time, including this rank."""
         deadline = time.monotonic() + _LAST_WORDS_S
         while time.monotonic() < deadline:
             if self._store.check([str(rank) for rank in awaited - self.gone()]):

@@ -1,4 +1,4 @@
-"""Logs a run to log.jsonl, and the same values to TensorBoard and standard error."""
+"""Logs the values of a run to log.jsonl, to TensorBoard and to standard error."""
 
 import json
 import time
@@ -40,17 +40,18 @@ def _sound_line(text: bytes) -> dict[str, Any] | None:
 
 
 class RunLog:
-    """Reports the events of a run; without a directory, as on other ranks, it is only a clock.
+    """Reports the events of a run; without a directory, it only measures time.
 
-    When a run is resumed, lines after its checkpoint are removed, so that no step is logged twice.
+    When a run is resumed, log lines of steps after its checkpoint are removed, so that no step is
+    logged twice.
 
     Args:
-        run: the run's directory, or None.
+        run: the run's directory; None on all ranks except the main one.
         step: the step of the checkpoint that the run resumes from; 0 for a new run.
         validated: the step of the last validation before that checkpoint.
-        max_steps: the length of the progress bar.
+        max_steps: the maximum number of steps of the run.
         elapsed_s: the value of the property `elapsed_s` at that checkpoint.
-        hardware: `device` and `world_size`, which every line has.
+        hardware: the values of `device` and `world_size`, which are in every line.
     """
 
     def __init__(
@@ -80,8 +81,8 @@ class RunLog:
     def elapsed_s(self) -> float:
         """Returns the seconds of training so far, including validation and saving.
 
-        A resumed run continues from the value of its checkpoint. The time before resumption and the
-        time of lost steps after the checkpoint do not count.
+        A resumed run continues from the value in its checkpoint. Steps that were lost after the
+        checkpoint and the time in which the run was not running do not count.
         """
         return time.monotonic() - self._began
 
@@ -100,7 +101,7 @@ class RunLog:
             self._console.advance()
 
     def restart_clock(self) -> None:
-        """Excludes the time since the last line (validation, saving) from tokens per second."""
+        """Excludes the time since the last line, such as a validation, from tokens per second."""
         self._tokens, self._since = 0, time.monotonic()
 
     def step(self, facts: dict[str, Any]) -> None:
@@ -123,7 +124,7 @@ class RunLog:
         """Reports the finished model.
 
         Args:
-            facts: its step, and its validation if there is one.
+            facts: the model's step and, if there is one, its validation.
         """
         if not self._is_silent:
             self._write({"event": "model"} | facts)

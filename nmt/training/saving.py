@@ -1,7 +1,7 @@
-"""Writes checkpoints. With a GPU a thread writes them, so that the GPU computes meanwhile.
+"""Writes checkpoints. With a GPU, a thread writes them while the training continues.
 
-On a CPU, the thread would take a core from training, and copying the weights and the optimizer's
-state would double their memory.
+On a CPU, no thread is used: it would take a core from training, and copying the weights and the
+optimizer's state would double their memory.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,8 @@ from nmt.training.optimizers import state_tensors
 class CheckpointWriter:
     """Writes checkpoints on the main process, one after the other; does nothing on other ranks.
 
-    The next call re-raises an error of the thread. Leaving the block waits for the thread.
+    If the thread raises an error, the next call re-raises it. Leaving the `with` block waits for
+    the thread.
     """
 
     def __init__(self, run: Run) -> None:
@@ -63,7 +64,7 @@ class CheckpointWriter:
             self._write(partial(self._save, Checkpoint(weights, states, state)))
 
     def record_state(self, state: State) -> None:
-        """Writes the state after a validation into the checkpoint of its step."""
+        """Writes the state after a validation into the checkpoint of the same step."""
         if self._run.ranks.is_main:
             self._write(partial(checkpoints.record_state, self._run.directory, state))
 
@@ -79,7 +80,7 @@ class CheckpointWriter:
             last.result()
 
     def _write(self, write: Callable[[], None]) -> None:
-        """Calls `write`, on a GPU in the thread after the previous write has finished."""
+        """Calls `write`; with a GPU, in the thread, after the previous write has finished."""
         if is_gpu(self._run.ranks.device):
             self.wait()
             self._last = self._thread.submit(write)
@@ -94,10 +95,10 @@ class CheckpointWriter:
 
 
 def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
-    """Raises Stopped if a rank received a signal, once the main process has saved `step`.
+    """If a rank received a signal, waits until the main process has saved and raises Stopped.
 
     Args:
-        signal_number: the same on all ranks; 0 if no rank received a signal.
+        signal_number: number of the signal, the same on all ranks; 0 if no rank received a signal.
     """
     if signal_number:
         run.ranks.wait()
@@ -105,7 +106,7 @@ def raise_if_stopped(run: Run, signal_number: int, step: int) -> None:
 
 
 def _copied(*parts: dict[str, Tensor]) -> list[dict[str, Tensor]]:
-    """Copies tensors to host memory, page-locked for tensors on a GPU, and waits for that."""
+    """Copies tensors to host memory (page-locked if they are on a GPU); waits for the copies."""
     found = [
         {name: tensor.to("cpu", non_blocking=True, copy=True) for name, tensor in part.items()}
         for part in parts

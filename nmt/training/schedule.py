@@ -4,7 +4,7 @@ from nmt.config import Config
 
 
 def learning_rate(config: Config, step: int) -> float:
-    """Returns the learning rate of a step, counted from 1, see `inverse_square_root`."""
+    """Returns the learning rate of a step by `inverse_square_root`; the first step is 1."""
     training = config.training
     return inverse_square_root(
         step, config.model.d_model, training.warmup_steps, training.learning_rate_factor
@@ -12,7 +12,7 @@ def learning_rate(config: Config, step: int) -> float:
 
 
 def peak_step(config: Config) -> int:
-    """Returns the step with the highest rate: the last of the warm-up, or of a shorter run."""
+    """Returns the step with the highest rate: the last step of the warm-up or of a shorter run."""
     return min(config.training.warmup_steps, config.training.max_steps)
 
 

@@ -24,11 +24,11 @@ from nmt.training.schedule import learning_rate
 class StepResult:
     """Losses and gradient norm of a step, over all ranks.
 
-    Losses are in nats, divided by `StepPlan.loss_divisor`. On a GPU, the values may still be
-    computed. The first access waits for the device and for the other ranks, which must access
-    theirs too. This is the only time in a step when ranks exchange values, so they also agree on
-    the caller's `requests` then. It raises DivergedError if the loss or gradient norm is not
-    finite.
+    Losses are in nats, divided by `StepPlan.loss_divisor`. On a GPU, the values may not have been
+    computed yet. The first access to a value waits for the device and for the other ranks, so every
+    rank must access its result. Ranks exchange values at no other time in a step, so the first
+    access also exchanges the callers' `requests`. It raises DivergedError if the loss or the
+    gradient norm is not finite.
     """
 
     def __init__(
@@ -43,7 +43,8 @@ class StepResult:
         """Starts to copy the result from the device.
 
         Args:
-            sums: (3,) float64: this rank's smoothed and unsmoothed loss in nats, and gradient norm.
+            sums: (3,) float64: this rank's smoothed loss and unsmoothed loss, both in nats, and its
+                gradient norm.
             divisor: the divisor of the losses, over all slots and ranks.
             rate: the step's learning rate.
             requests: Returns this rank's values of `StepResult.requests`; called when ranks
@@ -86,12 +87,12 @@ class StepResult:
 
     @property
     def requests(self) -> list[float]:
-        """Returns the maximum over ranks of each value of the ranks' `requests`."""
+        """Returns the maximum over ranks of each number in `requests`."""
         return self._values[3]
 
 
 def _mark(device: torch.device) -> torch.cuda.Event | None:
-    """Records an event after the GPU's work so far; returns None on a CPU."""
+    """Records a CUDA event after all GPU work launched so far; returns None on a CPU."""
     if not is_gpu(device):
         return None
     event = torch.cuda.Event()
@@ -100,10 +101,11 @@ def _mark(device: torch.device) -> torch.cuda.Event | None:
 
 
 def autocast(config: Config, device: torch.device) -> torch.autocast:
-    """Returns the autocast of `training.precision`: bf16 products of fp32 weights, or fp32.
+    """Returns the autocast context for `training.precision`.
 
-    With bf16, `Transformer.embed` makes the residual stream bf16, and `smoothed_cross_entropy` the
-    logits. It does not affect translation (see `Translator.load`).
+    With bf16, matrix products of the fp32 weights are computed in bf16. `Transformer.embed` makes
+    the residual stream bf16, and `smoothed_cross_entropy` computes the logits in bf16. The setting
+    does not affect translation (see `Translator.load`).
     """
     low = config.training.precision == "bf16"
     return torch.autocast(device.type, torch.bfloat16, enabled=low)
@@ -120,21 +122,21 @@ def optimizer_step(
     ranks: Ranks,
     requests: Callable[[], Sequence[float]] = tuple,
 ) -> StepResult:
-    """Computes forward, backward and update over this rank's slots.
+    """Runs the forward and backward pass of this rank's slots, and updates the weights.
 
-    The loss is summed over tokens and divided once by the divisor of the whole step, so that the
+    The loss is summed over tokens and divided once by the divisor for the whole step, so that the
     gradient does not depend on the number of slots.
 
     Args:
         module: the loss module, wrapped in DistributedDataParallel if there are several ranks.
-        slots: pairs of a slot's number in the step and its tensors, in order.
-        divisor: the divisor of the whole step's loss, see `StepPlan.loss_divisor`.
+        slots: for each slot, its number in the step and its tensors, in order.
+        divisor: the divisor for the whole step's loss (see `StepPlan.loss_divisor`).
         requests: see `StepResult`.
 
     Raises:
         InputError: out of memory.
-        DivergedError: non-finite loss or gradient norm; weights and optimizer state are
-            unchanged. On a GPU the result raises it.
+        DivergedError: the loss or the gradient norm is not finite; weights and optimizer state are
+            unchanged. On a GPU, the error is raised when the result is accessed.
     """
     settings = config.training
     divisor_per_rank = divisor / ranks.world_size
@@ -166,12 +168,12 @@ def optimizer_step(
 def add_gradients(
     module: nn.Module, batch: Batch, divisor_per_rank: float, config: Config
 ) -> tuple[Tensor, Tensor]:
-    """Adds the gradients of one slot; returns its smoothed and unsmoothed loss, summed, in nats.
+    """Adds the gradients of one slot; returns its summed smoothed and unsmoothed loss in nats.
 
     Args:
-        divisor_per_rank: the divisor of the whole step's loss, divided by the number of ranks.
-            Because gradients are averaged over ranks, this divides them by the step's divisor,
-            exactly if the number of ranks is a power of two.
+        divisor_per_rank: the divisor for the whole step's loss, divided by the number of ranks.
+            Because gradients are averaged over ranks, they are then divided by the step's divisor;
+            the division is exact if the number of ranks is a power of two.
     """
     with autocast(config, batch.tgt_out.device):
         loss, nll = module(batch)
@@ -189,6 +191,6 @@ def _naming(step: int, slot: int, batch: Batch) -> Iterator[None]:
             raise
         rows, columns = batch.tgt_out.shape
         raise InputError(
-            f"Out of memory in step {step}, slot {slot} of {rows} rows of {columns} target tokens. "
-            "Raise training.micro_batches to make slots smaller."
+            f"Out of memory in step {step}, slot {slot}, which has {rows} rows of {columns} target "
+            "tokens. Raise training.micro_batches to make slots smaller."
         ) from None

@@ -1,4 +1,4 @@
-"""Trains a run, from its start or its newest checkpoint, to its finished model."""
+"""Trains a run from its start or its newest checkpoint until its model is finished."""
 
 from contextlib import ExitStack
 from pathlib import Path
@@ -37,7 +37,7 @@ def train(config: Config, note: Note) -> Path:
         The finished model's directory.
 
     Raises:
-        InputError: the input is wrong or the run is locked. Subclasses: there is no valid
+        InputError: the input is wrong or the run is locked. Subclasses mean that there is no valid
             checkpoint, training diverged, storage failed, or a rank was lost. One rank raises the
             error, and all other ranks raise ReportedElsewhereError.
         Stopped: a signal asked to stop; the run was saved.
@@ -75,14 +75,14 @@ def _is_finished(run: Run, start: Checkpoint, note: Note) -> bool:
     end = end_of(run.config, start.state)
     if end and finished_step(run.identity) == step:
         note(
-            f"Nothing to do: {run.directory} is finished at step {step} by training.{end}. "
-            f"To continue the training, set training.{end} higher than in that run."
+            f"Nothing to do: {run.directory} finished at step {step} because of training.{end}. "
+            f"To continue, set training.{end} higher than in that run."
         )
         return True
     if step > max_steps:
         raise InputError(
             f"{run.directory} has taken {step} steps, but training.max_steps is {max_steps}. "
-            f"Set training.max_steps to {step} to end the run there, or higher to train on."
+            f"Set training.max_steps to {step} to end the run there, or higher to continue."
         )
     return False
 
@@ -104,7 +104,7 @@ def _train(run: Run, start: Checkpoint | None, stop: StopRequest, note: Note) ->
 
 
 def _log(training: Training, step: int) -> RunLog:
-    """Returns the run's log, continued after `step`; silent on other ranks than the main one."""
+    """Returns the run's log, continued after `step`; silent on all ranks except the main one."""
     run = training.run
     if not run.ranks.is_main:
         return RunLog(None)

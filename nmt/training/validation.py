@@ -1,4 +1,4 @@
-"""Validates the model: the loss of the references, and scores of its translations."""
+"""Validates the model: computes the loss on references and scores its translations."""
 
 import io
 import math
@@ -37,7 +37,7 @@ Sample = tuple[str, str, str]  # source, reference, translation
 
 @dataclass(frozen=True)
 class Validation:
-    """The results of a validation; losses in nats per target token."""
+    """The results of a validation; the losses are in nats per target token."""
 
     loss: float  # smoothed
     nll: float  # unsmoothed
@@ -73,11 +73,11 @@ def _check(stop: StopRequest) -> None:
 
 
 class InferenceCopy:
-    """Translates with the model in training, as `nmt translate` does on the same device.
+    """Translates with the model that is being trained, in the same way as `nmt translate`.
 
-    On a GPU, a bf16 copy of the model translates. All validations of a run use the same copy, to
-    keep its decode buffers and CUDA graphs. Graphs read weights at fixed addresses, so new weights
-    are copied into the same memory. On a CPU, the fp32 model in training translates.
+    On a GPU, a bf16 copy of the model is used. All validations of a run use the same copy, so that
+    its decode buffers and CUDA graphs are kept. Graphs read weights at fixed addresses, so new
+    weights are copied into the same memory. On a CPU, the fp32 model itself is used.
     """
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class InferenceCopy:
 
         Args:
             transformer: in evaluation mode.
-            target_symbols: see `Translator`.
+            target_symbols: see `Translator.of`.
         """
         device, translator = transformer.embedding.device, self._translator
         if translator is None:
@@ -120,16 +120,16 @@ def validate(
     copy: InferenceCopy,
     target_symbols: Sequence[str] = (),
 ) -> Validation | None:
-    """Measures loss, BLEU and chrF on the validation split, which the ranks share.
+    """Measures loss, BLEU and chrF on the validation split, which is divided among the ranks.
 
     Translates as `nmt translate` does, with the settings of the configuration.
 
     Args:
         copy: the run's inference copy.
-        target_symbols: see `Translator`.
+        target_symbols: see `Translator.of`.
 
     Returns:
-        The results; None on every rank if a rank was asked to stop before it had finished.
+        The results; None on every rank if a rank was asked to stop before it had finished its part.
 
     Raises:
         InputError: no pair is short enough for the model's learned positions.
@@ -181,7 +181,7 @@ def validate(
 def _translated(
     translator: Translator, pairs: Sequence[TokenPair], stop: StopRequest
 ) -> list[Sample]:
-    """Returns the text of each pair, decoded from token ids, with its translation."""
+    """Returns source and reference of each pair, decoded from token ids, and the translation."""
     decode = translator.tokenizer.decode
     sources = [decode(pair.source.tolist()) for pair in pairs]
     references = [decode(pair.target.tolist()) for pair in pairs]
@@ -190,11 +190,11 @@ def _translated(
 
 
 def _attention(translator: Translator, pairs: Sequence[TokenPair]) -> bytes | None:
-    """Plots the cross-attention of the first pair of moderate length, as PNG.
+    """Plots the cross-attention of the first pair of moderate length as a PNG image.
 
-    It is the attention of the last layer, averaged over its heads, for the tokens of the reference.
-    The pair is always the same, so that validations can be compared. Returns None if there is no
-    such pair, or if matplotlib is missing or has no folder for its files.
+    The plot shows the attention of the last layer, averaged over its heads, for the tokens of the
+    reference. All validations plot the same pair, so that they can be compared. Returns None if
+    there is no such pair, or if matplotlib is missing or has no folder for its files.
     """
     limit = min(_MAX_PLOTTED, translator.transformer.max_length or _MAX_PLOTTED)
     pair = next((pair for pair in pairs if max(map(len, pair)) <= limit), None)
@@ -220,7 +220,7 @@ def _losses(
 ) -> list[float]:
     """Returns smoothed loss and nll in nats, summed over target tokens, and the number of tokens.
 
-    Pairs with more tokens than the model's learned positions, if it has any, are omitted. Loss
+    If the model has learned positions, pairs with more tokens than positions are omitted. Loss
     weights are not applied.
 
     Raises:

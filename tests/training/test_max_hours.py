@@ -70,7 +70,7 @@ def test_a_run_ends_after_its_hours_and_trains_on_exactly(
     directory, _ = run(settings(**CHANGES, training__max_hours=4.5))
     assert last_steps(directory) == (5 + on_gpu, 5 + on_gpu, "max_hours")
     said = run(settings(**CHANGES, training__max_hours=4.5))[1]
-    assert f"is finished at step {5 + on_gpu} by training.max_hours." in said[-1]
+    assert f"finished at step {5 + on_gpu} because of training.max_hours." in said[-1]
     # hours count over resumptions: 2.5 more
     run(settings(**CHANGES, training__max_hours=7.5 + on_gpu))
     assert last_steps(directory) == (8 + 2 * on_gpu, 8 + 2 * on_gpu, "max_hours")

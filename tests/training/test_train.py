@@ -101,7 +101,7 @@ def test_r4_a_finished_run_has_nothing_to_do(settings, straight: Path):
     before = times()
     config = settings(training__micro_batches=2, training__run_directory=str(straight))
     _, said = run(config)
-    finished = f"Nothing to do: {straight} is finished at step 12 by training.max_steps."
+    finished = f"Nothing to do: {straight} finished at step 12 because of training.max_steps."
     assert said[-1].startswith(finished)
     assert times() == before
     fewer = config.model_copy(
@@ -214,7 +214,7 @@ def test_the_finished_model_is_the_mean_where_that_is_better_or_asked_for(
     assert facts["averaged_steps"] == [8, 12]
     others = f"the checkpoint of step 6 (BLEU {scores[0]:.3f})"
     assert f"is the mean of steps 8, 12 (BLEU 8.000), not {others}.\n" in capsys.readouterr().err
-    told = "worse (BLEU 8.000) than the best alone, step 6 (BLEU 9.000)"
+    told = "worse (BLEU 8.000) than the best checkpoint, step 6 (BLEU 9.000)"
     assert [told in warning for warning in facts["warnings"]] == [True] * is_told
 
 
@@ -369,7 +369,8 @@ def test_early_stopping_counts_validations_without_a_better_bleu(settings):
     validations = [line for line in read_log(directory) if line.get("event") == "validation"]
     assert len(validations) == 3  # the first is the best, two more are not better
     assert (directory / "model").is_dir()
-    assert "at step 3 by training.early_stopping. To continue" in run(config)[1][-1]
+    finished = "at step 3 because of training.early_stopping. To continue"
+    assert finished in run(config)[1][-1]
 
 
 def _no_number(loss: torch.Tensor) -> torch.Tensor:

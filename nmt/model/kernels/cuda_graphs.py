@@ -1,7 +1,7 @@
 """Decoding steps captured as CUDA graphs, which launch all kernels of a step at once.
 
-A graph replays its kernels on the memory addresses of the capture. All tensors that the graph reads
-or writes must therefore stay at their addresses as long as the graph is used.
+A graph replays its kernels on the memory addresses that were captured. All tensors that the graph
+reads or writes must therefore stay at their addresses as long as the graph is used.
 """
 
 import weakref
@@ -18,8 +18,8 @@ Step = Callable[[], Tensor]
 class Capturer:
     """Captures steps on one GPU as graphs that share one memory pool for intermediate results.
 
-    Sharing is safe because the graphs are replayed one after another on one stream and each graph
-    holds its own output.
+    Sharing is safe because the graphs are replayed one after another on one stream, and because
+    each graph has its own output tensor.
     """
 
     def __init__(self, device: torch.device):
@@ -30,7 +30,7 @@ class Capturer:
         self._newest: weakref.ref[torch.cuda.CUDAGraph] | None = None
 
     def captured(self, step: Step) -> Step:
-        """Captures `step`; each call of the result replays it and returns the same tensor.
+        """Captures `step`; returns a function that replays it and always returns the same tensor.
 
         Raises:
             RuntimeError: `step` cannot be captured, or memory ran out.

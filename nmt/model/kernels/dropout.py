@@ -1,9 +1,9 @@
-"""Dropout whose masks are a function of (seed, step, slot).
+"""Dropout whose masks depend only on (seed, step, slot).
 
-On a CPU, torch's dropout generates its masks serially, in 6 to 7 ms per million elements. This
-module uses numpy's SFC64 there, with 16 random bits per element: elements are independent, and the
-rate is rounded to a multiple of 1/65536. Other devices use torch's generator with a seed from the
-same key.
+On a CPU, torch's dropout generates its masks serially, which takes 6 to 7 ms per million elements.
+On a CPU, this module therefore uses numpy's SFC64 generator with 16 random bits per element. The
+elements are independent, and the dropout rate is rounded to a multiple of 1/65536. On other
+devices, it seeds torch's generator with the same key.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ class Randomness:
         self._bits = np.random.SFC64(0)
 
     def seed(self, *key: int) -> None:
-        """Seeds the generator with `key`, integers >= 0 such as (seed, step, slot)."""
+        """Seeds the generator with `key`, non-negative integers such as (seed, step, slot)."""
         sequence = np.random.SeedSequence(key)
         self._bits = np.random.SFC64(sequence)
         if torch.cuda.is_available():
@@ -53,7 +53,7 @@ class _Masked(torch.autograd.Function):
 
 
 class Dropout(nn.Module):
-    """Dropout with probability `p` from a shared `Randomness`."""
+    """Dropout with probability `p`; its masks come from a shared `Randomness`."""
 
     def __init__(self, p: float, randomness: Randomness):
         super().__init__()
@@ -61,10 +61,10 @@ class Dropout(nn.Module):
         self.randomness = randomness
 
     def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """Returns residual + dropout(x) for tensors of any equal shape.
+        """Returns residual + dropout(x), or dropout(x) if `residual` is None.
 
         In training, dropout zeroes elements with probability `p` and scales the others by
-        1 / (1 - p). In evaluation it returns `x`.
+        1 / (1 - p). In evaluation, dropout(x) is `x`.
         """
         if self.training and self.p > 0:
             if x.device.type == "cpu":

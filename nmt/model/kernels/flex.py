@@ -35,10 +35,10 @@ def flex_suits(model: Model, device: torch.device) -> bool:
 def with_blocks(visibility: Visibility) -> Visibility:
     """Adds a block mask, which lets FlexAttention skip fully masked blocks of 128 x 128 scores.
 
-    In packed rows, a sentence lies within a block of 128 columns or has a row of its own. About
-    half of the scores in the base model's rows of 256 columns are therefore skipped. No additive
-    mask is read or written. Unlike in `attention`'s other kernels, padding queries attend to no
-    key, and their output is 0.
+    In packed rows, each sentence lies within one block of 128 columns, unless it has a row of its
+    own. In the base model's rows of 256 columns, about half of the scores are therefore skipped. No
+    additive mask is read or written. Unlike in `attention`'s other kernels, padding queries attend
+    to no key, and their output is 0.
 
     Args:
         visibility: returned unchanged if it has no segments or has ancestors, or if the number of

@@ -11,8 +11,8 @@ class LayerNorm(nn.LayerNorm):
     """torch's LayerNorm, computed in the dtype of its input even under autocast.
 
     On a GPU, autocast would convert input and output to fp32 and save the fp32 input for the
-    backward pass, which takes 0.7 GiB more per step of the base model. The kernels compute mean
-    and variance in fp32 in either case.
+    backward pass, which takes 0.7 GiB more memory in a step of the base model. The kernels compute
+    mean and variance in fp32 in either case.
     """
 
     def initialize_weights(self, generator: torch.Generator) -> None:
@@ -40,8 +40,9 @@ class _LowPrecisionLayerNorm(torch.autograd.Function):
     """LayerNorm of bf16 input with fp32 weights on a CPU; sums weight gradients in fp32.
 
     torch's kernel sums the gradients of all tokens in bf16, where small summands are rounded away:
-    the bias lost 33% of its gradient at 4,096 tokens and 86% at 25,000 (torch 2.13). The backward
-    pass therefore uses the fp32 kernel, on chunks of rows that fit in the processor's cache.
+    the bias lost 33% of its gradient for 4,096 tokens and 86% for 25,000 tokens (torch 2.13). The
+    backward pass therefore uses the fp32 kernel, on chunks of rows that fit in the processor's
+    cache.
     """
 
     @staticmethod

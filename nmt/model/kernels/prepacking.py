@@ -1,9 +1,9 @@
 """Prepacked and int8 weights for inference on a CPU.
 
 fp32 and bf16 weights are reordered once into oneDNN's layout. In int8, each row of a weight matrix
-is quantized symmetrically with its own fp32 scale (its largest magnitude becomes 127). Activations
-are quantized at each call by their minimum and maximum, and products are summed in 32-bit integers.
-All operations but matrix products stay in fp32.
+is quantized symmetrically with its own fp32 scale (its largest magnitude becomes 127). At each
+call, activations are quantized according to their minimum and maximum, and products are summed in
+32-bit integers. All operations except matrix products stay in fp32.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def prepack(transformer: Transformer, precision: Precision) -> None:
     """Converts a model on a CPU in place to `precision`, for inference only.
 
     Raises:
-        ValueError: `precision` is int8, and this build of torch has no int8 products.
+        ValueError: `precision` is int8, which this build of torch does not support.
     """
     if precision == "bf16":
         transformer.to(torch.bfloat16)
@@ -76,10 +76,10 @@ def prepack(transformer: Transformer, precision: Precision) -> None:
 
 
 def logits_of(transformer: Transformer, tokens: Tensor) -> Callable[[Tensor], Tensor]:
-    """Returns a version of `Transformer.logits` for some tokens only: (..., D) -> (..., n).
+    """Returns `Transformer.logits` restricted to the given tokens: (..., D) -> (..., n).
 
     Args:
-        transformer: prepacked or not.
+        transformer: a model, prepacked or not.
         tokens: (n,) int64.
     """
     rows, projection = transformer.embedding[tokens], transformer.projection
@@ -92,4 +92,4 @@ def _refuse_missing_int8() -> None:
     try:
         Int8Linear(torch.ones(1, 1), None)(torch.ones(1, 1))
     except (AttributeError, RuntimeError) as error:
-        raise ValueError(f"This build of torch has no int8 products: {error}") from None
+        raise ValueError(f"This build of torch does not support int8 products: {error}") from None

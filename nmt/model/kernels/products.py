@@ -1,8 +1,8 @@
-"""Matrix products by the fastest library in torch.
+"""Computes matrix products with the fastest library in torch.
 
-For fp32 on a CPU, torch calls MKL, which uses only half the vector width on some processors. This
-module calls oneDNN instead, also in fp32. On AMD Zen 5, the only processor measured, oneDNN is up
-to 2.4 times faster for the base model's products.
+For fp32 matrix products on a CPU, torch calls MKL, which uses only half the vector width on some
+processors. This module calls oneDNN instead, which also computes in fp32. On AMD Zen 5, the only
+processor measured, oneDNN is up to 2.4 times faster for the base model's products.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def add_to_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
     """Returns bias + a @ b without a gradient, rounded once: (M), (N, K), (K, M) -> (N, M).
 
     Args:
-        bias: fp32. oneDNN on a CPU adds it before it rounds the result to bf16; elsewhere the bias
-            is rounded to bf16 first.
+        bias: fp32. On a CPU, oneDNN adds the bias before it rounds the result to bf16; on other
+            devices the bias is rounded to bf16 first.
     """
     if a.device.type == "cpu" and not torch.compiler.is_compiling() and has_onednn(a.dtype):
         return onednn_linear(a, b.t(), bias)
@@ -57,7 +57,7 @@ def add_to_matmul(bias: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def matmul_of_transposed(a: Tensor, b: Tensor) -> Tensor:
-    """Returns a.t() @ b without a gradient: (N, K), (N, M) -> (K, M), not always contiguous.
+    """Returns a.t() @ b without a gradient: (N, K), (N, M) -> (K, M), possibly not contiguous.
 
     oneDNN copies its first factor to make it contiguous, so the smaller factor comes first.
     """
@@ -93,7 +93,7 @@ class Linear(nn.Linear):
     Args:
         in_features: I, the width of the input.
         rows: widths of one or more projections of the input. They are stacked in one matrix, so
-            that a single product computes all of them; O is their sum.
+            that a single product computes all of them; O is the sum of the widths.
     """
 
     def __init__(self, in_features: int, *rows: int):
@@ -101,7 +101,7 @@ class Linear(nn.Linear):
         self.rows = rows
 
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Samples each projection by Xavier uniform (Glorot & Bengio, 2010); sets the bias to 0."""
+        """Applies Xavier uniform (Glorot & Bengio, 2010) to each projection; sets the bias to 0."""
         for projection in self.weight.split(self.rows):
             nn.init.xavier_uniform_(projection, generator=generator)
         self.bias.zero_()

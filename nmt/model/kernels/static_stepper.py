@@ -1,9 +1,9 @@
-"""The step interface on tensors of fixed shapes and addresses, for CUDA graphs.
+"""Implements the step interface on tensors of fixed shapes and addresses, for CUDA graphs.
 
-A decoding step of the base model launches about 300 kernels, and for few sentences the GPU waits
-for each launch. A CUDA graph launches all kernels at once, but always uses the same shapes and
-addresses. Shapes are therefore rounded up to a few sizes, and the step number is a tensor on the
-device. On other devices the same code runs without a graph.
+A decoding step of the base model launches about 300 kernels, and if a batch has few sentences, the
+GPU waits for each launch. A CUDA graph launches all kernels at once, but always uses the same
+shapes and addresses. Shapes are therefore rounded up to a few sizes, and the step number is a
+tensor on the device. On other devices the same code runs without a graph.
 
 As in `stepper`, the W hypotheses of a sentence share one cache of keys and values.
 
@@ -53,7 +53,7 @@ class BufferSize:
         )
 
     def bytes(self, transformer: Transformer) -> int:
-        """Returns the memory of keys, values and logits; all other tensors are small."""
+        """Returns the size in bytes of keys, values and logits; all other tensors are small."""
         layers = [layer.self_attention for layer in transformer.decoder_layers()]
         per_token = sum(layer.heads * (layer.d_k + layer.d_v) for layer in layers)
         tokens, vocabulary = self.source + self.steps * self.beam, len(transformer.embedding)
@@ -67,10 +67,10 @@ def _power_of_two(number: int) -> int:
 
 
 class StaticCache:
-    """One layer's keys and values of C steps; zeros for steps not yet taken."""
+    """One layer's keys and values for C steps; those of future steps are 0."""
 
     def __init__(self, keys: Tensor, values: Tensor, columns: Tensor):
-        """(B, H, P, K), (B, H, P, V); `columns`: (W,) int64, those of the current step."""
+        """`keys` (B, H, P, K), `values` (B, H, P, V), `columns` of the current step (W,) int64."""
         self.keys, self.values, self.columns = keys, values, columns
 
     def append(self, keys: Tensor, values: Tensor) -> KeysValues:
@@ -81,7 +81,7 @@ class StaticCache:
 
 
 class DecodeBuffers:
-    """The decoding state of a batch in tensors of one size, and the step that updates them."""
+    """The decoding state of a batch in tensors of fixed size, and the step that updates them."""
 
     def __init__(self, transformer: Transformer, size: BufferSize):
         """Allocates the tensors, in the dtype of the weights."""
@@ -104,7 +104,7 @@ class DecodeBuffers:
         self._captured: Step | None = None
 
     def capture(self, capturer: Capturer) -> None:
-        """Captures the step as a CUDA graph; raises RuntimeError, see `Capturer.captured`."""
+        """Captures the step as a CUDA graph; raises the same errors as `Capturer.captured`."""
         self._captured = capturer.captured(self._step)
 
     def clear(self) -> None:
@@ -115,7 +115,7 @@ class DecodeBuffers:
                 tensor.zero_()
 
     def tensors(self) -> Iterator[tuple[Tensor, int | None]]:
-        """Yields each tensor with one row per sentence, and which dimension has size P, if any."""
+        """Yields each tensor with one row per sentence, and the index of dimension P or None."""
         yield self.segments, None
         yield self.ancestors, 2
         for cache, memory in zip(self.caches, self.memory, strict=True):
@@ -127,7 +127,7 @@ class DecodeBuffers:
     def step(self) -> Tensor:
         """Returns the logits (B, W, vocabulary) of the token after `tokens`.
 
-        A captured step overwrites and returns the same tensor each time.
+        After `capture`, every call overwrites and returns the same tensor.
         """
         return self._captured() if self._captured else self._step()
 
@@ -160,10 +160,10 @@ class Buffers(Protocol):
 
 
 class StaticStepper:
-    """`Stepper` on tensors of fixed shapes and addresses."""
+    """An equivalent of `Stepper` with tensors of fixed shapes and addresses."""
 
     def __init__(self, pool: Buffers, src: Tensor, beam: int, max_length: int):
-        """Encodes the sources and prepares to decode; see `Stepper`."""
+        """Encodes the sources and prepares to decode; for the arguments see `Stepper`."""
         self._pool, self.sentences, self.max_length = pool, len(src), max_length
         transformer, tokens = pool.transformer, Tokens.of_rows(src)
         self.steps_taken = 0
@@ -178,7 +178,7 @@ class StaticStepper:
             keys[:B, :, :S], values[:B, :, :S] = own_keys, own_values
 
     def step(self, last_tokens: Tensor, parents: Tensor) -> Tensor:
-        """Returns logits of the next token, overwritten by the next step; see `Stepper.step`."""
+        """Returns logits as `Stepper.step` does; the next step overwrites them."""
         if self.steps_taken == self.max_length:
             raise ValueError(f"More than {self.max_length} steps.")
         if self.steps_taken == self.buffers.size.steps:
@@ -189,12 +189,12 @@ class StaticStepper:
         return self.buffers.step()[: self.sentences]
 
     def keep(self, sentences: Tensor) -> None:
-        """Drops all other sentences; `sentences`: (b,) int64 indices, ascending."""
+        """Keeps only `sentences`, which are (b,) int64 indices in ascending order."""
         self.sentences = len(sentences)
         self._move(sentences, self.buffers.size.steps)
 
     def _move(self, rows: Tensor | slice, steps: int) -> None:
-        """Copies the given rows into buffers of the required size, which may be the same."""
+        """Copies the given rows into buffers of the required size, possibly the current ones."""
         old, former = self.buffers, self.buffers.size
         size = BufferSize.of(self.sentences, former.beam, former.source, steps)
         if size.sentences * _SHRINK > former.sentences:
