@@ -1,7 +1,7 @@
 """Loss weights: how much each target token counts in the loss.
 
-The plan divides a step's loss by the sum of the weights of its target tokens, so both functions
-must agree.
+The plan divides a step's loss by the sum of the weights of its target tokens, so `pair_weights`
+must agree with `token_weights`.
 """
 
 import numpy as np

@@ -18,7 +18,7 @@ _SENTENCES = ("source", "target")
 
 
 def columns_of(settings: Section) -> dict[str, Any]:
-    """Returns the columns that the settings of a corpus name: `source` for `source_column`."""
+    """Maps names such as `source` to the columns that settings such as `source_column` name."""
     return {
         key.removesuffix(_SUFFIX): name
         for key, name in settings
@@ -31,7 +31,7 @@ def pair_of(row: Mapping[str, Any], where: str) -> TextPair:
 
     Args:
         row: the value of each column.
-        where: file and line or row, for messages.
+        where: the file and the line or row, for messages.
 
     Raises:
         InputError: a value does not have its column's type.
@@ -65,7 +65,7 @@ def _number(row: Mapping[str, Any], column: str, where: str) -> float:
 
 
 def leaves(fields: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], pa.DataType]]:
-    """Returns every column of a schema, including those inside structs, with its type."""
+    """Returns the path and type of every column of a schema, including columns inside structs."""
     found: list[tuple[tuple[str, ...], pa.DataType]] = []
     for field in fields:
         path = (*above, field.name)
@@ -77,10 +77,10 @@ def leaves(fields: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ..
 
 
 def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[str, Sequence[str]]:
-    """Returns the path of each column in a schema.
+    """Returns the path of each given column in a schema.
 
     Args:
-        columns: the dotted name of each column, see `columns_of`.
+        columns: the dotted name of each column, as `columns_of` returns it.
         where: the file, for messages.
 
     Raises:
@@ -105,7 +105,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
 def pairs_of_table(
     batches: Iterator[pa.Table | pa.RecordBatch], paths: Mapping[str, Sequence[str]], where: str
 ) -> Iterator[TextPair]:
-    """Yields the pairs of a table's rows; `paths` comes from `resolve`."""
+    """Yields one pair per row of a table; `paths` is the result of `resolve`."""
     number = 0  # number of the row
     for batch in batches:
         values = [_values(batch, path, where) for path in paths.values()]

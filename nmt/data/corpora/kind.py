@@ -19,7 +19,7 @@ class Chunk(Protocol):
 
 
 class Kind:
-    """A kind of corpus; the defaults here are for a single file at `settings.path`.
+    """A kind of corpus; the default methods are for a single file at `settings.path`.
 
     `settings` is the value of the kind's key in an entry of the configuration.
     """
@@ -36,7 +36,7 @@ class Kind:
         """Raises InputError for problems that can be found without reading everything."""
 
     def pairs(self, settings: Any, data: Data, split: str) -> Pairs:
-        """Yields the pairs in order, as read; raises InputError at a line that cannot be read."""
+        """Yields the pairs in order, unchanged; raises InputError if a line cannot be read."""
         raise NotImplementedError
 
     def chunks(self, settings: Any, data: Data, split: str, size: int) -> Iterator[Chunk]:
