@@ -58,6 +58,7 @@ _CODES = """
 
 def code_problem(tag: str) -> str | None:
     """Returns the problem with a language code, such as "german is not a language code (de?)".
+
     Returns None if the code is valid. A valid code may include a region or a script: zh_CN,
     zh-Hant.
     """

@@ -109,8 +109,9 @@ def one_per_row(pairs: Sequence[TokenPair]) -> Batch:
 
 
 def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
-    """Yields batches as lists of indices, with pairs of similar length together, longest first. If
-    each pair has its own row, a batch has at most `tokens` tokens per side, including padding,
+    """Yields batches as lists of indices, with pairs of similar length together, longest first.
+
+    If each pair has its own row, a batch has at most `tokens` tokens per side, including padding,
     unless it consists of a single longer pair.
     """
     order = sorted(range(len(pairs)), key=lambda i: (max(map(len, pairs[i])), len(pairs[i].target)))

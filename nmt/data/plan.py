@@ -114,8 +114,7 @@ class Plan:
             yield window
 
     def _chosen(self, number: int, epoch: int) -> np.ndarray:
-        """Returns a shard's pairs for an epoch: each one `weight` times, or on average if
-        fractional.
+        """Returns a shard's pairs for an epoch, each one `weight` times (on average if fractional).
 
         Epoch e takes the positions [e * weight * n, (e + 1) * weight * n) of an endless sequence of
         permutations of the shard's n pairs, so that with weight 1 every pair occurs once.

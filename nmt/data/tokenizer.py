@@ -95,9 +95,10 @@ class Tokenizer:
             ) from None
 
     def _checked_symbols(self) -> tuple[str, ...]:
-        """Returns the symbols: the pieces between the special ids and the bytes. A model that was
-        trained elsewhere may have no bytes; then it has no symbols. Raises ValueError if the
-        special ids or the bytes are not where nmt puts them.
+        """Returns the symbols: the pieces between the special ids and the bytes.
+
+        A model that was trained elsewhere may have no bytes; then it has no symbols. Raises
+        ValueError if the special ids or the bytes are not where nmt puts them.
         """
         model, pieces = self._processor, self.pieces(range(self.vocabulary_size))
         special = (model.pad_id(), model.bos_id(), model.eos_id(), model.unk_id())
@@ -147,6 +148,7 @@ class Tokenizer:
 
     def spelling(self, ids: Sequence[int]) -> list[bytes]:
         """Returns the UTF-8 bytes that each id adds to the text; b"" for PAD, BOS, EOS and UNK.
+
         Their concatenation is the text with a leading space and with the escapes in `ESCAPES`.
         """
         first_byte = UNK_ID + 1 + len(self.symbols)

@@ -1,4 +1,4 @@
-"""state.json: what a resumed run needs besides weights and optimizer state, read strictly."""
+"""Reads state.json, which a resumed run needs besides the weights and the optimizer state."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,7 +49,7 @@ class Best(BaseModel):
         return is_best
 
     def beats(self, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Returns whether the best is better than `validation`, an entry of log.jsonl."""
+        """Returns whether the best result is better than `validation`, an entry of log.jsonl."""
         own = getattr(self, by)
         return self.step is not None and own is not None and _is_better(by, own, validation[by])
 
@@ -81,7 +81,8 @@ def read_state(path: Path, since: object = None) -> State:
 
     Args:
         path: path of the file.
-        since: the state in the manifest, which replaces the file's; None if there is none.
+        since: the state in the checkpoint's manifest, which is used instead of the file's state;
+            None if the manifest has no state.
 
     Raises:
         NoModelError: the state is not valid.

@@ -1,7 +1,7 @@
 """Reads and writes safetensors files of fp32 weights or optimizer state.
 
-Files may come from anywhere. Names, types and shapes are therefore read first, from a bounded
-header, so that no file crashes the process or fills the memory.
+A file may come from an untrusted source. Therefore names, types and shapes are read first, from a
+header of limited size, so that no file crashes the process or fills the memory.
 """
 
 from collections.abc import Mapping
@@ -38,8 +38,9 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
 
     Args:
         shapes: names and shapes of the parameters.
-        are_states: the file has optimizer states `STATE.PARAMETER`, each of all parameters; with
-            other shapes, fused optimizers would write out of bounds.
+        are_states: the file has optimizer states named `STATE.PARAMETER`, and each kind of state
+            must be there for all parameters, with the parameter's shape. With other shapes, fused
+            optimizers would write out of bounds.
 
     Raises:
         NoModelError: the file is damaged, has other names or shapes, types other than fp32, or

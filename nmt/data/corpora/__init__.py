@@ -45,8 +45,7 @@ def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
 
 
 def read_chunks(corpus: Corpus, data: Data, split: str, size: int) -> Iterator[Chunk]:
-    """Yields the pairs of a corpus in chunks of at most `size` pairs, which other processes can
-    use.
+    """Yields the pairs of a corpus in chunks of at most `size` pairs, to pass to other processes.
 
     Raises:
         InputError: see `read_corpus`.
