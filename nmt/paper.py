@@ -1,7 +1,8 @@
 """Lists the settings and figures that the paper states; no other module repeats them.
 
-Vaswani et al., 2017, https://arxiv.org/abs/1706.03762. Settings have the names that they have in
-a configuration. The paper gives single figures without intervals, and BLEU without a signature.
+Vaswani et al., 2017, https://arxiv.org/abs/1706.03762. Settings have the same names here as in a
+configuration. The paper states single results without confidence intervals, and BLEU without a
+signature.
 """
 
 import re

@@ -1,9 +1,9 @@
 """Loads a configuration: the file, its `base:`, overrides, and the model to fine-tune.
 
-A file may name another file as its `base:`, by a path relative to its own folder, and override
-settings of that file. Overrides of the form `section.key=value` are applied last. For fine-tuning,
-keys of `model` and `tokenizer` that are not set take their values from the model to fine-tune. All
-problems are reported at once.
+The key `base:` of a file gives the path, relative to the file's folder, of a second file whose
+settings the first file extends and overrides. Overrides of the form `section.key=value` are applied
+last. For fine-tuning, keys of `model` and `tokenizer` that are not set take their values from the
+model to fine-tune. All problems are reported at once.
 """
 
 import os
