@@ -183,7 +183,7 @@ def of_system(error: OSError) -> InputError:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Adds the file name `what` to an OSError of the block that has none (for example, disk full)."""
+    """Adds the file name `what` to an OSError that has none, such as that of a full disk."""
     try:
         yield
     except OSError as error:

@@ -70,7 +70,7 @@ class Passage:
         return combine(parts)
 
     def _in_the_text(self, found: Translation, before: int) -> Translation:
-        """Renumbers a sentence's links; `before`: number of words (not tags) before the sentence."""
+        """Renumbers a sentence's links; `before`: number of words before it, without the tag."""
         links = [
             (source if source < self._tag_words else source - self._tag_words + before, target)
             for source, target in found.alignment or []

@@ -1,4 +1,4 @@
-"""Lists the output formats of `nmt translate`; has no slow imports, because `nmt --help` uses it."""
+"""Lists the output formats of `nmt translate`. No slow imports: `nmt --help` uses this module."""
 
 from typing import Literal
 
