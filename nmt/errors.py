@@ -39,7 +39,7 @@ class Status(IntEnum):
 
 
 def one_line(text: str) -> str:
-    """Makes text safe to print on one line of a terminal. Every user-facing message passes here.
+    """Makes text safe to print on one line of a terminal. All user-facing messages pass through it.
 
     A message may contain file names and text from untrusted sources. Characters that could end the
     line, control the terminal or change the text direction become spaces.
@@ -157,7 +157,7 @@ class Stopped(BaseException):
     library's exceptions into error messages does not catch it.
 
     Args:
-        signal_number: SIGINT gives exit status 130, any other signal 143.
+        signal_number: the exit status is 130 for SIGINT and 143 for any other signal.
     """
 
     def __init__(self, signal_number: int, message: str):
@@ -208,7 +208,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def where(error: BaseException) -> str:
-    """Returns the type and location of an exception; its message is omitted: it may quote text."""
+    """Returns the type and location of an exception, not its message, which may quote text."""
     frames = traceback.extract_tb(error.__traceback__)
     places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in frames[:-9:-1])
     return f"{type(error).__name__} in {places}"

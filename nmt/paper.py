@@ -58,7 +58,7 @@ SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 
 
 def sustained_flops(device: str) -> float | None:
-    """Returns the paper's sustained FLOP/s for a GPU of that name, or None.
+    """Returns the paper's sustained FLOP/s for the GPU named `device`, or None.
 
     >>> sustained_flops("Tesla K40m"), sustained_flops("Quadro P1000")
     (3700000000000.0, None)
@@ -69,7 +69,7 @@ def sustained_flops(device: str) -> float | None:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of Table 3: newstest2013 EN-DE, without averaging checkpoints."""
+    """A row of Table 3, with results on newstest2013 EN-DE without checkpoint averaging."""
 
     name: str  # name of the configuration in configs/table3
     ppl: float  # per word piece

@@ -40,7 +40,7 @@ def lock_file(descriptor: int, *, wait: bool = False) -> None:
 
 
 def machine_and_namespace() -> tuple[str, str] | None:
-    """Returns identifiers of the machine and of its PID namespace; None except on Linux."""
+    """Returns identifiers of the machine and of its PID namespace, or None unless on Linux."""
     try:
         machine = Path("/proc/sys/kernel/random/boot_id").read_text()
         return machine, str(Path("/proc/self/ns/pid").readlink())
@@ -51,7 +51,8 @@ def machine_and_namespace() -> tuple[str, str] | None:
 def process_descriptor(pid: int) -> int | None:
     """Returns a file descriptor that becomes readable when the process `pid` ends.
 
-    Returns None except on Linux, on an old kernel, or in a container that forbids the call.
+    Returns None on other systems than Linux, on an old kernel, and in a container that forbids the
+    call.
     """
     if not hasattr(os, "pidfd_open"):
         return None
@@ -62,7 +63,7 @@ def process_descriptor(pid: int) -> int | None:
 
 
 def cpu_name() -> str:
-    """Returns the name of the CPU; except on Linux, returns the name of its architecture."""
+    """Returns the name of the CPU on Linux, and the name of its architecture on other systems."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):

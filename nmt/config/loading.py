@@ -1,4 +1,4 @@
-"""Loads a configuration: the file, its `base:`, overrides, and the model to fine-tune.
+"""Loads a configuration from a file, its `base:`, overrides, and the model to fine-tune.
 
 The key `base:` of a file gives the path, relative to the file's folder, of a second file whose
 settings the first file extends and overrides. Overrides of the form `section.key=value` are applied
@@ -140,7 +140,7 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
     content, lines = read(path)
     resolved = os.path.realpath(path)
     if resolved in seen:
-        raise InputError(f"{path}: base: leads back to this file. Remove one of these lines.")
+        raise InputError(f"{path}: base: leads back to this file. Remove one of the base: lines.")
     if not isinstance(content, dict):
         raise InputError(f"{path} has no settings. It must be a mapping of sections.")
     origins = {key: f"{path}:{line}" for key, line in lines.items()}

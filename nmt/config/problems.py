@@ -14,10 +14,10 @@ from nmt.config.strict_yaml import KeyPath
 
 
 def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str) -> list[str]:
-    """Returns a message for each problem that pydantic found; for a corpus, only the most specific.
+    """Returns a message per problem that pydantic found; only the most specific one per corpus.
 
     Args:
-        origins: file and line of each key.
+        origins: the file and line in which each key is set.
         name: the configuration's name, which messages use for keys that are neither in a file nor
             in an override.
     """
@@ -50,7 +50,7 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
             return f"{' and '.join(places) or where}: {text}."
         case "union_tag_not_found":
             kinds = ", ".join(CORPUS_KINDS)
-            return f"{where}: {key} must name exactly one of {kinds}."
+            return f"{where}: {key} must have exactly one of the keys {kinds}."
         case "missing":
             return f"{where}: {key} is missing."
         case "too_short":
@@ -70,7 +70,7 @@ def _sections_with(key: str) -> list[str]:
 
 
 def _nearest(path: KeyPath, known: list[str]) -> list[str]:
-    """Returns a list of the known key that is most similar to the last key of `path`, or []."""
+    """Returns a list with the known key most similar to the last key of `path`, or []."""
     last = str(path[-1])
     if near := difflib.get_close_matches(last, known, n=1, cutoff=0.5):
         has_section = len(path) > 1 and all(isinstance(part, str) for part in path)

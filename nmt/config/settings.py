@@ -2,8 +2,8 @@
 
 `BASE` is the paper's base model (Vaswani et al., 2017); `nmt config` prints its values. Relative
 paths are relative to the current directory, so that the same configuration works in several
-checkouts. Paths are stored as written, so that a run can be resumed after the directory that
-contains all its files was moved.
+checkouts. Paths are stored as written, so that a run can be resumed after the directory tree with
+all its files was moved.
 """
 
 import re
@@ -47,7 +47,7 @@ _RESERVED = re.compile("<(pad|s|/s|unk|0x[0-9A-F]{2})>")
 def _symbols_fault(symbols: Sequence[str]) -> str | None:
     """Returns the problem with the symbols of a vocabulary, or None."""
     if len(symbols) > _MAX_SYMBOLS:
-        return f"{len(symbols):,} symbols are more than {_MAX_SYMBOLS:,}"
+        return f"{len(symbols):,} symbols exceed the maximum of {_MAX_SYMBOLS:,}"
     for number, symbol in enumerate(symbols):
         if not _SYMBOL.fullmatch(symbol):
             return (
@@ -110,7 +110,7 @@ class Corpus(Section):
 
     @property
     def settings(self) -> Any:
-        """The value of that key."""
+        """The value of the key that identifies this kind of corpus."""
         return getattr(self, self.kind())
 
 
@@ -128,7 +128,7 @@ class Hub(Corpus):
 
     @property
     def settings(self) -> "Hub":
-        """The whole entry, because its settings are not nested below the key."""
+        """The whole entry, because the settings of a hub dataset are not nested below `hub`."""
         return self
 
 
@@ -169,7 +169,7 @@ class DemoPairs(Section):
 
 
 def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
-    """Returns a class for a kind of corpus: `settings` under its key, then the common fields.
+    """Returns a corpus class with `settings` under its key, followed by the common fields.
 
     Assign the class to a variable with the class's own name (Tsv for tsv), as pickling requires.
     """
@@ -192,7 +192,7 @@ CORPUS_KINDS = {kind.kind(): kind for kind in Corpus.__subclasses__()}
 
 
 def _kind_of(corpus: Any) -> str | None:
-    """Returns the kind of corpus that an entry names; None unless it names exactly one kind."""
+    """Returns an entry's kind of corpus, or None if the entry does not name exactly one kind."""
     keys = dict(corpus) if isinstance(corpus, dict | Section) else {}
     kinds = [kind for kind in CORPUS_KINDS if kind in keys]
     return kinds[0] if len(kinds) == 1 else None
@@ -207,7 +207,7 @@ else:
 
 
 class Data(Section):
-    """The languages, the corpora and how they are cleaned."""
+    """The settings for the languages, the corpora and the cleaning."""
 
     directory: Word = Field(description="directory of the prepared data")
     source_language: Word = Field(description="language to translate from, a code such as en")

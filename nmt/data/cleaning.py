@@ -98,7 +98,7 @@ class HeldOut:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> "HeldOut":
-        """Returns the held-out set of normalized pairs."""
+        """Creates a held-out set from normalized pairs."""
         words = [(_words(source), _words(target)) for source, target in pairs]
         long_enough = (source for source, _ in words if source.count(" ") >= _LEAK_WORDS - 1)
         return cls(frozenset(long_enough), frozenset(words))
@@ -114,7 +114,7 @@ def _words(text: str) -> str:
 
 
 def fault(source: str, target: str, held_out: HeldOut) -> str | None:
-    """Returns the first rule that a normalized training pair breaks; None if it breaks none.
+    """Returns the first rule that a normalized training pair breaks, or None.
 
     Duplicates are found later by `first_occurrences`, and pairs with too many tokens by
     `encode_shard`.
@@ -134,7 +134,7 @@ def fault(source: str, target: str, held_out: HeldOut) -> str | None:
 
 
 def is_empty(source: str, target: str) -> bool:
-    """Returns whether a side is empty or white space only."""
+    """Returns whether one of the sides is empty or only white space."""
     return not source or source.isspace() or not target or target.isspace()
 
 

@@ -12,10 +12,11 @@ def adapted(model: bytes) -> bytes:
 
     The other pieces follow in their original order. Normalization, pieces and scores are kept, so
     every text is split into the same pieces as before. Pieces for PAD, BOS and EOS are added if the
-    model lacks them. Text that the model encodes as unknown pieces is still unknown.
+    model lacks them. Text that the model encodes as unknown pieces is still encoded as unknown
+    pieces.
 
     Args:
-        model: the content of the file of a BPE or unigram model.
+        model: the content of a model file, BPE or unigram.
 
     Raises:
         ValueError: the model is damaged or neither BPE nor unigram, or its special or byte pieces

@@ -22,7 +22,7 @@ _KIND = "test set"
 
 
 def write(folder: Path, data: Data) -> None:
-    """Writes the raw text of `data.test`, one sentence per line; writes no file if it is empty.
+    """Writes the raw text of `data.test`, one sentence per line, if `data.test` is not empty.
 
     Each source begins with the `source_prefix` of its corpus, if that is set. Line ends inside a
     sentence become spaces.
@@ -81,7 +81,7 @@ def read(
     """Reads sources and references; returns None if `folder` does not contain `data.test`.
 
     Args:
-        prepared: the manifest of the data that the run was trained on; None if it is unknown.
+        prepared: the manifest of the data that the run was trained on, or None if it is unknown.
 
     Raises:
         NoModelError: the test set is damaged, or belongs to another run.

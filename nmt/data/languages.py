@@ -1,4 +1,4 @@
-"""Language codes, and checks whether texts are in the expected languages.
+"""Checks language codes, and whether texts are in the expected languages.
 
 Some languages are recognized by their most frequent words. For all others, this module compares the
 frequencies of character trigrams, which depend more on the language than on the topic. In a test
@@ -71,7 +71,7 @@ def code_problem(tag: str) -> str | None:
 
 
 def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
-    """Returns a warning for each corpus that seems to be in other languages than it should be.
+    """Returns a warning for each corpus that does not seem to be in the expected languages.
 
     Args:
         corpora: names and lines of the corpora. If a language is not in `_WORDS`, the other corpora
@@ -155,7 +155,7 @@ def is_translated(
 
 
 def profile(lines: Iterable[str]) -> dict[str, float]:
-    """Returns the relative frequency of each character trigram, with spaces added to words."""
+    """Returns the relative frequency of each character trigram in words with spaces around them."""
     counts: Counter[str] = Counter()
     for line in lines:
         for word in _WORD.findall(line.casefold()):

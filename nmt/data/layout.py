@@ -44,7 +44,7 @@ class Batch:
         return Batch(self.src.to(device), self.tgt_in.to(device), self.tgt_out.to(device), columns)
 
     def rows(self, rows: slice) -> Batch:
-        """Returns some of the rows."""
+        """Returns a batch of some of the rows."""
         src, tgt_in = (
             Tokens(side.tokens[rows], side.positions[rows], side.segments[rows])
             for side in (self.src, self.tgt_in)
@@ -78,7 +78,7 @@ class HostBatch:
 
 @dataclass(frozen=True)
 class Shape:
-    """The rows and columns that pairs are packed into."""
+    """The shape of the tensors into which pairs are packed."""
 
     columns: int  # columns per side; more if a pair is longer
     block: int  # columns are divided into blocks; a pair lies within one unless it is longer

@@ -52,7 +52,7 @@ class Plan:
     Args:
         shards: the training split.
         batch_tokens: maximum number of source tokens, and of target tokens, per step.
-        slots: number of slots per step; a tiny step may leave some empty.
+        slots: number of slots per step; if a step has few pairs, some of its slots are empty.
         seed: the run's seed.
         before_use: called with each shard of a window before the window's first step.
     """
@@ -166,7 +166,7 @@ def _pairs(
 
 
 def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[int]:
-    """Cuts a sequence of pairs into the longest steps of at most `batch_tokens` tokens per side.
+    """Cuts a sequence of pairs into steps, each as long as `batch_tokens` tokens per side allow.
 
     Args:
         source: (pairs,) number of source tokens of each pair.

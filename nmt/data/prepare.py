@@ -164,7 +164,7 @@ def _is_prepared(job: Job, note: Note) -> bool:
 
 
 def _check_input(job: Job, note: Note) -> None:
-    """Raises InputError if a corpus cannot be read, before anything is written."""
+    """Raises InputError if a corpus cannot be read; called before anything is written."""
     data = job.data
     for side in ("source", "target"):
         if problem := code_problem(getattr(data, f"{side}_language")):

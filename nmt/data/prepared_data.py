@@ -89,7 +89,7 @@ class PreparedData:
         return Tokenizer.load(self.directory / TOKENIZER)
 
     def shortlist_file(self) -> bytes | None:
-        """Returns the content of the shortlist's file; None if the data has no shortlist.
+        """Returns the content of the shortlist's file, or None if the data has no shortlist.
 
         Raises:
             NoModelError: the file is missing or damaged (status 3).

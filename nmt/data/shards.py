@@ -96,7 +96,7 @@ def write_text(path: Path, pairs: Sequence[TextPair], hashes: Sequence[int]) -> 
 
 
 def read_text(path: Path) -> pa.RecordBatch:
-    """Returns what `write_text` wrote, memory-mapped: source, target, hash, extra columns."""
+    """Returns the columns that `write_text` wrote, memory-mapped: source, target, hash, others."""
     return _read(path, _TEXT)
 
 
@@ -112,7 +112,7 @@ def text_pairs(rows: pa.RecordBatch) -> list[TextPair]:
 
 
 def read_shard(path: Path, weight: float = 1.0, first: int = 0) -> Shard:
-    """Returns what `write_shard` wrote, memory-mapped.
+    """Returns the shard that `write_shard` wrote, memory-mapped.
 
     Raises:
         InputError: the file is damaged.

@@ -40,7 +40,7 @@ class Shortlist:
     translations: NDArray[np.int32]  # (V, K) most likely first; PAD_ID where there are fewer
 
     def candidates(self, source: Sequence[int], always: Collection[int]) -> NDArray[np.int64]:
-        """Returns the ids that sources with the ids `source` may be translated into, ascending.
+        """Returns the ids that sources with the given ids may be translated into, ascending.
 
         These are the special ids, `always`, the source's own tokens (for names that are copied),
         the most frequent tokens, and the translations of the source's tokens.

@@ -1,4 +1,4 @@
-"""Warnings about training text that looks faulty.
+"""Warns about training text that looks faulty.
 
 The figures below were measured on 2,000 English-German pairs each of news, parliament, talks,
 captions, Wikipedia and short sentences. To avoid false warnings, each threshold lies far from the

@@ -1,12 +1,13 @@
-"""The BPE tokenizer, with one vocabulary for both languages: training, encoding and decoding.
+"""Trains and applies the BPE tokenizer, which has one vocabulary for both languages.
 
 `Tokenizer.encode` first applies `cleaning.normalize`; `with_eos` appends EOS. The sentencepiece
 model does no normalization. It keeps case and has the 256 bytes in its vocabulary, so that every
 text is encoded without unknown tokens and `decode(encode(text)) == normalize(text)`.
 
 A tokenizer may come from an untrusted source. sentencepiece up to 0.2.1 crashes on some damaged
-models (its issues 1263, 1269 and 1308). With 0.2.2 and 0.2.3, none of 20,000 damaged models with
-flipped bytes, huge pieces, NUL characters and broken character maps crashed the process.
+models (see issues 1263, 1269 and 1308 of sentencepiece). With 0.2.2 and 0.2.3, none of 20,000
+damaged models with flipped bytes, huge pieces, NUL characters and broken character maps crashed the
+process.
 """
 
 import hashlib
@@ -183,7 +184,8 @@ def train_tokenizer(
         symbols: tokens to add, even if the text does not contain them.
 
     Raises:
-        InputError: the text has too few subwords or too many characters for `vocabulary_size`.
+        InputError: the text has too few subwords or too many different characters for
+            `vocabulary_size`.
         BaseException: any exception that iterating over `sentences` raises.
     """
     model = io.BytesIO()

@@ -1,9 +1,10 @@
 """Calls functions in worker processes, one call at a time in each; the processes share only files.
 
-The workers are spawned, because Arrow and torch start threads, and a process that is forked from
-one with threads can hang. All workers are killed if a call fails, if one of them is killed, or if a
-signal stops this process. If this process is killed, the workers end by themselves. Therefore a
-call may be interrupted at any point and repeated: it must write to temporary files and rename them.
+The workers are spawned, because Arrow and torch start threads, and a process that is forked from a
+process with threads can hang. All workers are killed if a call fails, if one of them is killed, or
+if a signal stops this process. If this process is killed, the workers end by themselves. Therefore
+a call may be interrupted at any point and repeated: it must write to temporary files and rename
+them.
 """
 
 import contextlib
@@ -89,7 +90,7 @@ def _no_stop() -> Iterator[None]:
 
 
 class _Worker:
-    """A process, and a connection that sends calls to it and receives None or an exception."""
+    """A worker process, with a connection that sends calls and receives None or an exception."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")

@@ -10,7 +10,7 @@ _SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s
 
 
 def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
-    """Returns several texts as a list.
+    """Returns `texts` as a list, after checking that its items are texts.
 
     Args:
         name: the parameter's name for the error message.
@@ -97,7 +97,7 @@ class Cutter:
 
 
 def cut_once(text: str) -> list[str]:
-    """Splits a text after its sentences; a single sentence, at the space nearest its middle."""
+    """Splits a text into sentences, or a single sentence at the space nearest its middle."""
     texts = [each for each in _SENTENCE_ENDS.split(text) if each.strip()]
     return texts if len(texts) > 1 else _halves(text)
 

@@ -43,7 +43,8 @@ class Document:
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of `sentences` into an n-best list for the document.
 
-        The texts keep the lines of the document. Links number the words across all lines.
+        The translations have the same lines as the document. In their links, words are numbered
+        across all lines.
         """
         rest, before, of_lines = iter(found), 0, []
         for line, paragraph in zip(self._lines, self.paragraphs, strict=True):

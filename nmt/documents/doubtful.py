@@ -1,8 +1,8 @@
 """Detects suspicious translations, which repeat themselves or are far longer than their source.
 
-Models produce both for short, unusual or garbled input (hallucinations; Raunak et al., 2021). The
-checks are conservative: on 29,000 captions with human translations, in both directions, they flag
-only two, both with the source "@@". They do not detect other errors or omissions.
+Models produce such translations for short, unusual or garbled input (hallucinations; Raunak et al.,
+2021). The checks are conservative: on 29,000 captions with human translations, in both directions,
+they flag only two, both with the source "@@". They do not detect other errors or omissions.
 """
 
 import re

@@ -400,7 +400,7 @@ class Markup:
     documents in the same batch. The translations must include the alignment.
 
     Args:
-        language: language of the text, such as "de", for splitting it into sentences.
+        language: language of the text, such as "de", which determines how it is split.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str, form: Form = "html"):
@@ -424,7 +424,7 @@ class Markup:
         return "".join(unit.written(rest) for unit in self._units)
 
     def doubtful_lines(self, found: Sequence[Translation]) -> list[int]:
-        """Returns the source lines of passages with suspicious translations.
+        """Returns the line numbers of passages with suspicious translations.
 
         See `nmt.documents.doubtful`.
         """
@@ -436,7 +436,7 @@ class Markup:
         ]
 
     def lost_lines(self, found: Sequence[Translation]) -> list[int]:
-        """Returns the source lines of passages with a sentence whose translation is empty."""
+        """Returns the line numbers of passages with a sentence whose translation is empty."""
         rest = iter(found)
         return [
             unit.line

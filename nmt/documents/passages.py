@@ -61,7 +61,7 @@ class Passage:
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of the sentences into an n-best list, best first.
 
-        Links number the words of the whole text and of the whole translation.
+        In their links, words are numbered within the whole text and the whole translation.
         """
         before, parts = self._own_words, []
         for sentence, translations in zip(self._sentences, found, strict=True):

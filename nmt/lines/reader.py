@@ -120,7 +120,7 @@ class Typed:
 
 
 class Slice:
-    """The lines `begin` to `end` (half-open, from 0) of a stream."""
+    """The lines of a stream from `begin` up to but not including `end`, counted from 0."""
 
     def __init__(self, source: Readable, begin: int, end: int):
         self._source, self._skip, self._left = source, begin, end - begin

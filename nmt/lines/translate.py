@@ -70,8 +70,8 @@ def run_translate(
         prefix_file: file with one prefix per input line, with which the line's translation begins;
             an empty line means no prefix.
         alignment: output file for word links such as "0-0 1-2" (source word, target word), one line
-            per output line; see `nmt.decoding.alignment`. With "-" there is no such file, and the
-            links are only a field of the `jsonl` output.
+            per output line; see `nmt.decoding.alignment`. If it is "-", no file is written, and the
+            links are only in the `jsonl` output.
         shard: the part of the lines to translate. The concatenated outputs of all shards are equal
             to the output for the whole input.
         shortlist: see `Translator.load`.
@@ -150,8 +150,8 @@ def translate_stream(
             translations.
         prefix_file: see `run_translate`.
         links: receives the alignment; requires `options.search.align`.
-        lines: the half-open range of lines, counted from 0, that `source` has in a longer input;
-            the end is None if `source` extends to the end of that input.
+        lines: the range of lines of the whole input that `source` contains, half-open and counted
+            from 0; the end is None if `source` extends to the end of the input.
         bar: a progress bar that counts lines.
 
     Raises:
@@ -392,8 +392,8 @@ class _Prefixes:
 def _reader_of_links(output: str | Path | None, alignment: str | Path | None) -> Iterator[None]:
     """Turns BrokenPipeError into ArgumentError if only the alignment is a pipe.
 
-    The error message is needed because the output file would be missing. If the output is a pipe
-    too, BrokenPipeError is raised as usual.
+    Otherwise the user would not learn why the output file is missing. If the output is a pipe too,
+    BrokenPipeError is raised as usual.
     """
     try:
         yield

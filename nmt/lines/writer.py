@@ -50,7 +50,7 @@ class LineNumbers:
 
 
 class LineWriter:
-    """Writes one output line per input line, or `n_best` numbered lines.
+    """Writes one output line, or `n_best` numbered output lines, per input line.
 
     Args:
         before: number of lines before the first line of the input.

@@ -87,7 +87,7 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
 
 
 def finished_step(own: RunIdentity) -> int | None:
-    """Returns the step of a run's finished model; None if the run has no valid finished model."""
+    """Returns the step of a run's finished model, or None if the run has no valid one."""
     model = own.directory.model
     try:
         return open_in_run(own, model, manifest.read(model, "model")).step
@@ -103,11 +103,11 @@ def write_finished(
     facts: Mapping[str, Any],
     note: Note,
 ) -> None:
-    """Writes a run's finished model; first renames files of others that are in `model`.
+    """Writes a run's finished model; first renames `model` if it contains other files.
 
     Args:
         files, facts: see `save_model`.
-        note: Called with a warning that says where renamed files are.
+        note: Called with a warning that says where the renamed files are.
     """
     run = own.directory
     new = atomic.aside(run.model, "new")

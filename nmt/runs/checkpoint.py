@@ -1,7 +1,7 @@
 """Writes and reads training checkpoints: the weights, the optimizer's state, and the step.
 
-A checkpoint is a directory `RUN/checkpoints/step-00001000/`, valid once it has its manifest. A run
-resumes from the newest valid checkpoint; damaged checkpoints are reported and not removed.
+A checkpoint is a directory `RUN/checkpoints/step-00001000/`, which is valid once it has a manifest.
+A run resumes from the newest valid checkpoint; damaged checkpoints are reported and not removed.
 """
 
 import os

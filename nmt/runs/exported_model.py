@@ -32,7 +32,7 @@ class ExportedModel:
 
 
 def is_exported(path: str | Path) -> bool:
-    """Returns whether a directory contains a model for CTranslate2, complete or not."""
+    """Returns whether a directory contains a model for CTranslate2, even an incomplete one."""
     return (Path(path) / CTRANSLATE2_WEIGHTS).is_file()
 
 

@@ -88,7 +88,8 @@ def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
     steps; if both have the same number of steps, it is `model/`.
 
     Args:
-        note: Called with the directory that is chosen in a run, and with each one that is skipped.
+        note: Called with messages about the directory that is chosen in a run and those that are
+            skipped.
 
     Raises:
         InputError: `path` is missing, or was written by a later version of nmt (status 2).
@@ -145,7 +146,7 @@ def _first_sound(
 
 
 def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
-    """Calls `use` for a model or checkpoint, again if a trainer has replaced the directory."""
+    """Calls `use` for a model or checkpoint, and repeats it if a trainer replaced the directory."""
     while True:
         content = read_manifest(folder)
         try:
@@ -196,7 +197,7 @@ def refuse_exported(path: Path) -> None:
     """Raises NoModelError for a model that `nmt export` wrote for another program."""
     is_ours = (path / manifest.NAME).is_file() or RunDirectory(path).may_hold_models
     if (path / CTRANSLATE2_WEIGHTS).is_file():
-        program, how = "CTranslate2", f'translate with it by "nmt translate {path}"'
+        program, how = "CTranslate2", f'run "nmt translate {path}"'
     elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
         program, how = "transformers", "load it with AutoModelForSeq2SeqLM"
     else:
@@ -214,7 +215,7 @@ def skipping(note: Note) -> Iterator[None]:
         note: Called with the message of the suppressed error.
 
     Raises:
-        LastingError: raised in the block; no other model may be used instead.
+        LastingError: the block raised it, and no other model may be used instead.
     """
     try:
         yield
@@ -267,7 +268,7 @@ def open_model(
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise NoModelError(
             f"{folder / TOKENIZER} is the tokenizer of another model: its sha256 is "
-            f"{tokenizer.sha256[:12]}…, the model's {content['tokenizer_sha256'][:12]}…. "
+            f"{tokenizer.sha256[:12]}…, but the model's is {content['tokenizer_sha256'][:12]}…. "
             "Restore the model's tokenizer."
         )
     if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:

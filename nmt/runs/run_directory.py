@@ -83,7 +83,7 @@ class RunDirectory:
 
     @property
     def log(self) -> Path:
-        """The log: one JSON object per logged step and event."""
+        """The log, with a JSON object for each logged step and event."""
         return self.path / names.LOG
 
     @property

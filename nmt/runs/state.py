@@ -81,7 +81,7 @@ def read_state(path: Path, since: object = None) -> State:
 
     Args:
         path: path of the file.
-        since: the state in the checkpoint's manifest, which is used instead of the file's state;
+        since: the state in the checkpoint's manifest, which is used instead of the file's state, or
             None if the manifest has no state.
 
     Raises:

@@ -28,8 +28,8 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path) -> None:
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) != found.get(key):
             raise NoModelError(
-                f"In {file} tensor {key} has shape {found.get(key, 'none')}, but the configuration "
-                f"requires {expected.get(key, 'none')}. Restore the files that belong together."
+                f"In {file}, tensor {key} has shape {found.get(key, 'none')}, but the "
+                f"configuration requires {expected.get(key, 'none')}. Restore the files that belong together."
             )
 
 
@@ -38,12 +38,12 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
 
     Args:
         shapes: names and shapes of the parameters.
-        are_states: the file has optimizer states named `STATE.PARAMETER`, and each kind of state
-            must be there for all parameters, with the parameter's shape. With other shapes, fused
+        are_states: the file has optimizer states named `STATE.PARAMETER`, and every kind of state
+            must exist for all parameters, with the shape of the parameter. With other shapes, fused
             optimizers would write out of bounds.
 
     Raises:
-        NoModelError: the file is damaged, has other names or shapes, types other than fp32, or
+        NoModelError: the file is damaged, or has other names or shapes, types other than fp32, or
             values that are not finite.
     """
     with path.open("rb") as file:
@@ -78,7 +78,7 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Writes a file; raises StorageError on failure, for example on a full disk."""
+    """Writes a file; raises StorageError on failure, for example if the disk is full."""
     contiguous = {key: value.detach().contiguous() for key, value in tensors.items()}
     try:
         save_file(contiguous, path, metadata)

@@ -1,4 +1,4 @@
-"""Writes atomically: a file or directory gets its final name only when it is complete.
+"""Writes files and directories atomically: they get their final names only when complete.
 
 After a power failure or `kill -9`, either the old or the new content is there. A temporary file or
 directory, whose name begins with `PREFIX`, may be left behind. The next process that writes in the
@@ -144,7 +144,7 @@ def free_name(path: Path, reason: str) -> Path:
 def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """Yields a new locked file or directory beside `path`; removes it unless it was renamed.
 
-    On a file system without locks it is not locked, and other writers do not remove it.
+    On a file system without locks, it is not locked, and other writers never remove it.
     """
     _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
     while True:
@@ -171,7 +171,7 @@ def _discard(path: Path) -> None:
 
 
 def _open(path: Path) -> int:
-    """Opens a file or directory so that it can be locked; closing it releases the lock."""
+    """Opens a file or directory to lock it; closing the descriptor releases the lock."""
     return os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # NFS locks need write access
 
 
@@ -181,7 +181,7 @@ def refuse_link(path: Path) -> None:
     The directory `path.parent` may be a link.
     """
     if path.is_symlink():
-        raise InputError(f"{path} is a symbolic link. Remove it; {path.parent} itself may be one.")
+        raise InputError(f"{path} is a symbolic link. Remove the link; {path.parent} may be one.")
 
 
 def refuse_existing(path: Path) -> None:

@@ -42,7 +42,7 @@ def value_hash(value: Any) -> str:
 def write(
     folder: Path, kind: str, facts: dict[str, Any], files: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Writes the manifest of all files in `folder` and below; call it after writing them.
+    """Writes the manifest of all files in `folder` and below; call it after the files are written.
 
     Args:
         kind: "data", "checkpoint", "model" or another key of `manifest_form`.
@@ -146,10 +146,10 @@ def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
 
 
 def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = None) -> None:
-    """Checks files against a manifest that has been read.
+    """Checks that files agree with the manifest `content`.
 
     Args:
-        names: the files to check; None for all that the manifest lists.
+        names: the files to check; None for all files that the manifest lists.
 
     Raises:
         NoModelError: a file is missing or differs from the manifest; the message names the first

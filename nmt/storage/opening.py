@@ -88,7 +88,7 @@ def is_begun(begin: bytes) -> bool:
 
 
 def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO | None:
-    """Returns the stream that decompresses a file; None if the file is not compressed.
+    """Returns a stream that decompresses a file, or None if the file is not compressed.
 
     Args:
         begin: the first bytes of the file; `file` must return them again.
@@ -177,7 +177,7 @@ def check_regular(path: Path) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 file, plain or compressed, without their ends (\n or \r\n).
+    r"""Yields the lines of a UTF-8 file, plain or compressed, without line ends (\n or \r\n).
 
     Lines end only at \n. If other characters that some programs treat as line ends (U+2028, VT, a
     lone \r) ended lines, the lines of a corpus's two sides would no longer match.
@@ -216,7 +216,7 @@ def count_lines(path: Path) -> int:
 
 
 class Rest:
-    """Yields `begin`, which was already read from a pipe, and then the pipe's remaining bytes."""
+    """Reads first the bytes `begin`, which come from a pipe, and then the rest of the pipe."""
 
     def __init__(self, begin: bytes, file: io.BufferedReader | io.FileIO):
         self._begin = begin

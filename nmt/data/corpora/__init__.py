@@ -65,7 +65,7 @@ def _nonempty(corpus: Corpus, items: Iterator[T]) -> Iterator[T]:
 
 
 def with_prefix(prefix: str | None, source: str) -> str:
-    """Prepends the `source_prefix` of a corpus to a source that is not empty or white space."""
+    """Prepends a corpus's `source_prefix` to a source, unless that is empty or white space."""
     return f"{prefix} {source}" if prefix is not None and source.strip() else source
 
 

@@ -27,7 +27,7 @@ def columns_of(settings: Section) -> dict[str, Any]:
 
 
 def pair_of(row: Mapping[str, Any], where: str) -> TextPair:
-    """Returns the pair of a row.
+    """Returns the pair in a row of a table or in a JSON object.
 
     Args:
         row: the value of each column.
@@ -50,7 +50,7 @@ def _text(row: Mapping[str, Any], column: str, where: str) -> str:
 
 
 def _number(row: Mapping[str, Any], column: str, where: str) -> float:
-    """Returns a number of at least 0, rounded to fp32, in which the loss is computed."""
+    """Returns a number of at least 0, rounded to fp32, because the loss is computed in fp32."""
     value = row[column]
     try:
         number = math.nan if isinstance(value, bool) else float(value)
@@ -97,7 +97,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
             raise InputError(f"{where} has two columns named {dotted}. Rename one of them.")
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if column in _SENTENCES and not is_text:
-            raise InputError(f"Column {dotted} of {where} is {kind}. Specify a column of text.")
+            raise InputError(f"Column {dotted} of {where} has type {kind}. Specify a text column.")
         paths[column] = path
     return paths
 

@@ -25,7 +25,7 @@ class Kind:
     """
 
     def paths(self, settings: Any) -> list[str]:
-        """Returns the local files that the settings name; each is opened once at the start."""
+        """Returns the paths of the local files that the settings name."""
         return [settings.path]
 
     def describe(self, settings: Any) -> str:
@@ -33,7 +33,7 @@ class Kind:
         return " ".join(self.paths(settings))
 
     def check(self, settings: Any, data: Data) -> None:
-        """Raises InputError for problems that can be found without reading everything."""
+        """Raises InputError for problems that can be found without reading the whole corpus."""
 
     def pairs(self, settings: Any, data: Data, split: str) -> Pairs:
         """Yields the pairs in order, unchanged; raises InputError if a line cannot be read."""

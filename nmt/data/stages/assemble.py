@@ -30,7 +30,7 @@ def assemble(
     warnings: Sequence[str],
     note: Note,
 ) -> None:
-    """Collects the token shards under their final names, the tokenizer and the manifest.
+    """Collects the tokenizer, the manifest and the token shards (under their final names).
 
     Args:
         text: the shards of cleaned text, whose counts are written to the manifest.

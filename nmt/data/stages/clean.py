@@ -88,11 +88,11 @@ def clean_shard(
 ) -> None:
     """Normalizes pairs, drops those that break a rule, and writes the rest with their counts.
 
-    The extra columns of a pair stay as they are.
+    The extra columns of a pair are not changed.
 
     Args:
         pairs: the pairs as read from the corpus.
-        held_out: pairs that training pairs must not leak; None for validation and test pairs,
+        held_out: pairs that training pairs must not leak, or None for validation and test pairs,
             which are dropped only if a side is empty.
         output: the Arrow file. The counts are written to a file beside it, see `finish`.
         source_prefix: prepended to each source after the rules are applied.

@@ -69,8 +69,8 @@ def encode_shard(
 
     Args:
         text: a file that `shards.write_text` wrote.
-        kept: (pairs,) bool, a mask of the pairs to take; None: all pairs.
-        tokenizer: the tokenizer of both sides.
+        kept: (pairs,) bool, a mask of the pairs to take, or None for all pairs.
+        tokenizer: the tokenizer for both sides.
         max_length: pairs with more tokens on a side, EOS included, are dropped; None: no limit.
         output: the Arrow file, which is not written if no pair is left. The counts are written to a
             file beside it.

@@ -1,4 +1,4 @@
-"""The job of `nmt prepare`: its input, its intermediate files and their records."""
+"""Defines the input and the intermediate files of `nmt prepare`."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ class CorpusEntry:
         return f"{self.split} {self.number + 1}"
 
     def shard(self, folder: Path, index: int) -> Path:
-        """Returns the path of the shard `index`, which has text or token ids."""
+        """Returns the path in `folder` of the corpus's shard with the given index."""
         return folder / f"{self.split}-{self.number:03}-{index:05}.arrow"
 
     def marker(self, folder: Path) -> Path:
