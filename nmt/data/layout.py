@@ -194,7 +194,7 @@ def _first_fit(lengths: np.ndarray, columns: int, block: int) -> tuple[np.ndarra
 
 
 def _within(groups: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the offset of each item in its group: (..., items).
+    """Returns the offset of each item within its group: (..., items).
 
     Args:
         groups: (items,) index of each item's group, ascending.

@@ -29,7 +29,7 @@ class Readable(Protocol):
     """A binary file or a similar source of bytes."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Returns some bytes, or b"" at the end."""
+        """Returns some bytes, or b"" at the end of the input."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Typed:
             sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
 
     def read(self, size: int = -1, /) -> bytes:
-        """Returns the next line, or b"" after Ctrl-D."""
+        """Returns the next line, or b"" if the user presses Ctrl-D."""
         try:
             return f"{input('> ')}\n".encode(errors="surrogateescape")
         except EOFError:
@@ -126,7 +126,7 @@ class Slice:
         self._source, self._skip, self._left = source, begin, end - begin
 
     def read(self, size: int = -1, /) -> bytes:
-        """Returns some bytes, or b"" at the end."""
+        """Returns some bytes, or b"" at the end of the input."""
         data = self._source.read(_READ_BYTES)
         while self._skip and data:
             ends = data.count(b"\n")
@@ -163,7 +163,7 @@ class _Arrivals:
                 self.descriptor = source.fileno()
 
     def read(self, patience_s: float | None) -> bytes | None:
-        """Returns some bytes, b"" at the end, or None after `patience_s` seconds without input."""
+        """Returns some bytes, b"" at the end, or None if none arrive for `patience_s` seconds."""
         if isinstance(self.source, Typed) and patience_s is not None:
             return None  # translates the line before the next prompt
         try:

@@ -197,7 +197,7 @@ def refuse_exported(path: Path) -> None:
     """Raises NoModelError for a model that `nmt export` wrote for another program."""
     is_ours = (path / manifest.NAME).is_file() or RunDirectory(path).may_hold_models
     if (path / CTRANSLATE2_WEIGHTS).is_file():
-        program, how = "CTranslate2", f'run "nmt translate {path}"'
+        program, how = "CTranslate2", f'translate with it by "nmt translate {path}"'
     elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
         program, how = "transformers", "load it with AutoModelForSeq2SeqLM"
     else:
@@ -268,7 +268,7 @@ def open_model(
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise NoModelError(
             f"{folder / TOKENIZER} is the tokenizer of another model: its sha256 is "
-            f"{tokenizer.sha256[:12]}…, but the model's is {content['tokenizer_sha256'][:12]}…. "
+            f"{tokenizer.sha256[:12]}…, the model's {content['tokenizer_sha256'][:12]}…. "
             "Restore the model's tokenizer."
         )
     if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:

@@ -98,12 +98,12 @@ class RunDirectory:
 
     @property
     def test_scores(self) -> Path:
-        """Scores and translations of the finished model, which `nmt report` stores."""
+        """The finished model's scores and translations on test sets, which `nmt report` stores."""
         return self.path / names.EVALUATION / names.TEST_SCORES
 
     @property
     def examples(self) -> Path:
-        """The example sentences on the page of `nmt serve`, see `nmt.serving.examples`."""
+        """The example sentences for the page of `nmt serve`, see `nmt.serving.examples`."""
         return self.path / names.EVALUATION / names.EXAMPLES
 
     @property
@@ -163,7 +163,7 @@ class RunDirectory:
             atomic.remove_leftovers(folder)
 
     def identity(self) -> "RunIdentity":
-        """Reads the settings and data that the run's models and checkpoints must share."""
+        """Reads the run's settings and the manifest of its data, which its models must match."""
         settings, data = b"", None
         with suppress(InputError, OSError):
             settings = small_file(self.config, _MAX_CONFIG_BYTES)
@@ -183,7 +183,7 @@ class RunDirectory:
                 )
 
     def refuse_changes(self, config: Config, note: Note) -> None:
-        """Raises InputError if a setting that must not change differs from the run's settings.
+        """Raises InputError if `config` changes a setting of the run that must not change.
 
         If there is no model and no checkpoint, not even a damaged one, nothing depends on the
         settings yet. In that case the run starts over, and `note` is called with each setting that

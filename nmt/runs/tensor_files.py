@@ -28,8 +28,8 @@ def refuse_unfit(expected: Shapes, found: Shapes, file: Path) -> None:
     for key in sorted(expected.keys() | found.keys()):
         if expected.get(key) != found.get(key):
             raise NoModelError(
-                f"In {file}, tensor {key} has shape {found.get(key, 'none')}, but the "
-                f"configuration requires {expected.get(key, 'none')}. Restore the files that belong together."
+                f"In {file} tensor {key} has shape {found.get(key, 'none')}, but the configuration "
+                f"requires {expected.get(key, 'none')}. Restore the files that belong together."
             )
 
 

@@ -181,7 +181,7 @@ def refuse_link(path: Path) -> None:
     The directory `path.parent` may be a link.
     """
     if path.is_symlink():
-        raise InputError(f"{path} is a symbolic link. Remove the link; {path.parent} may be one.")
+        raise InputError(f"{path} is a symbolic link. Remove it; {path.parent} itself may be one.")
 
 
 def refuse_existing(path: Path) -> None:

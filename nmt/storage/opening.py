@@ -223,7 +223,7 @@ class Rest:
         self._read = file.read if isinstance(file, io.FileIO) else file.read1
 
     def read(self, size: int) -> bytes:
-        """Returns up to `size` bytes, or b"" at the end."""
+        """Returns up to `size` bytes, or b"" at the end of the pipe."""
         data, self._begin = self._begin[:size], self._begin[size:]
         return data or self._read(size) or b""
 

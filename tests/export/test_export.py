@@ -103,7 +103,7 @@ def test_transformers_gives_our_translations(changes, settings, tmp_path: Path, 
 def test_an_export_is_told_where_it_is_loaded(settings, tmp_path: Path, capsys):
     model = saved(settings(**EQUAL_HEADS), tmp_path / "model")
     for format, told in {
-        "ctranslate2": 'run "nmt translate {}"',
+        "ctranslate2": 'translate with it by "nmt translate {}"',
         "huggingface": "load it with AutoModelForSeq2SeqLM",
     }.items():
         out = tmp_path / format

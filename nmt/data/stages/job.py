@@ -90,7 +90,7 @@ class Job:
 
     @cached_property
     def tokenizer(self) -> Path:
-        """The file of the vocabulary."""
+        """The file of the tokenizer."""
         given, settings = self.origin.get("given_tokenizer"), self.origin["settings"]["tokenizer"]
         return self.work / f"tokenizer-{short_hash([self.text.name, settings, given])}.model"
 
