@@ -102,13 +102,13 @@ class ArgumentError(InputError):
 
 
 class NoModelError(InputError):
-    """A checkpoint or model is missing, incomplete, or does not match its recorded hashes."""
+    """A checkpoint or model is missing, incomplete, damaged, or otherwise unusable."""
 
     status = Status.NO_MODEL
 
 
 class DivergedError(InputError):
-    """Training diverged: a loss, gradient or weight is not finite. It is never saved."""
+    """Training diverged: a loss, gradient or weight is not finite. It was not saved."""
 
     status = Status.DIVERGED
 

@@ -104,7 +104,7 @@ def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
 
 
 def allowed(section: type[Section], key: str) -> str:
-    """Describes the values that a setting may have: "a whole number from 1 to 1,000 or auto"."""
+    """Describes a setting's permitted values, such as "a whole number from 1 to 1,000 or auto"."""
     return _allowed(section.model_json_schema()["properties"][key])
 
 

@@ -113,7 +113,7 @@ def dump(content: Any) -> str:
 
 
 def inline(value: Any) -> str:
-    """Returns a value as YAML on one line, for messages: `null`, `true`, `{hub: x}`."""
+    """Returns a value as YAML on one line, for messages, such as `null` or `{hub: x}`."""
     text = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf")
     )

@@ -90,7 +90,8 @@ class HeldOut:
     Only words are compared; case and punctuation are ignored. A training pair leaks a held-out pair
     in two cases: its source has at least four words and equals the held-out source, whatever the
     targets are; or both of its sides equal the held-out sides, whatever their length. A shared
-    target alone is not a leak: "Thank you very much." is the translation of many sources.
+    target alone is not a leak, because a target such as "Thank you very much." translates many
+    sources.
     """
 
     sources: frozenset[str]

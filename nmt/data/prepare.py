@@ -44,7 +44,7 @@ def prepare(
         config: only the sections `data` and `tokenizer` are used.
         note: Called with each user-facing message.
         tokenizer: the file of a tokenizer to use instead of training one, for fine-tuning.
-        processes: maximum number of processes; None: `workers.default_processes`.
+        processes: maximum number of processes, or None for `workers.default_processes`.
 
     Raises:
         InputError: a corpus cannot be read, the vocabulary does not fit the text, another process

@@ -26,7 +26,7 @@ _TEXT = pa.schema([("source", pa.string()), ("target", pa.string()), ("hash", pa
 
 @dataclass(frozen=True)
 class Side:
-    """The token ids of one side of a shard; `side[i]` is an array of the ids of pair i with EOS.
+    """The token ids of one side of a shard; `side[i]` contains the ids of pair i and ends with EOS.
 
     A column with one number per target token is a `Side` too.
     """

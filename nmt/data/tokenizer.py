@@ -161,7 +161,7 @@ class Tokenizer:
         ]  # fmt: skip
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns each id in readable form: U+2581 for a space, <0x41> for a byte, </s> for EOS."""
+        """Returns each id in readable form, with U+2581 for a space and <0x41> for a byte."""
         return self._processor.id_to_piece([int(i) for i in ids])
 
 

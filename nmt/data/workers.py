@@ -161,7 +161,7 @@ def _serve(calls: connection.Connection) -> None:
 
 
 def _outcome(calls: connection.Connection) -> Exception | None:
-    """Makes the next call and returns its exception, or None; `finish` raises it in the parent."""
+    """Makes the next call; returns its exception, which `finish` raises in the parent, or None."""
     try:
         function, task = calls.recv()
         function(*task)

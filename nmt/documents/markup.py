@@ -233,7 +233,7 @@ def _set_inline(tokens: list[_Token], is_inline: bool) -> None:
 
 
 def _words(token: _Token) -> str:
-    """Returns the normalized text of a token with entities decoded; "" if it has no words."""
+    """Returns the normalized text of a token with decoded entities, or "" if it has no words."""
     return normalize(_unescaped(token.raw)) if token.kind == "text" else ""
 
 
@@ -289,7 +289,7 @@ class _Unit:
     """A run of text and tags that is translated separately.
 
     Attributes:
-        text: the text without tags; "" if the run has no words.
+        text: the text without tags, or "" if the run has no words.
     """
 
     def __init__(self, run: list[_Token], line: int):

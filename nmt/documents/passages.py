@@ -38,7 +38,7 @@ class Passage:
 
     Args:
         tag: the tag to use if the text does not begin with a tag.
-        language: language of the text, which determines how it is split; None: it is not split.
+        language: language of the text, which determines how it is split, or None to keep it whole.
 
     Attributes:
         sentences: the sentences, each with the tag.

@@ -178,7 +178,7 @@ class _Arrivals:
         return data if self._begin is None else self._begun(data)
 
     def _begun(self, data: bytes) -> bytes | None:
-        """Returns the first bytes, decompressed if necessary; None until there are enough bytes."""
+        """Returns the first bytes, decompressed if necessary, or None until there are enough."""
         assert self._begin is not None and isinstance(self.source, io.BufferedReader | io.FileIO)
         self._begin += data
         if data and not is_begun(self._begin):

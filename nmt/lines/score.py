@@ -27,8 +27,8 @@ def run_score(
     Args:
         each_token: yield the log-probability of each token, as tab-separated pairs `piece value`,
             instead of the sum over the line.
-        precision: precision of the model's computation; None: fp32 on every device. Logits are
-            always computed in fp32.
+        precision: precision of the model's computation, or None for fp32 on every device. Logits
+            are always computed in fp32.
         note: called with each user-facing message.
 
     Raises:

@@ -65,7 +65,7 @@ def run_translate(
 
     Args:
         model: a model, checkpoint or run directory, or a model exported to CTranslate2.
-        input, output: paths; None: standard input or standard output.
+        input, output: paths, or None for standard input or standard output.
         ensemble: further models, see `Translator.load`.
         prefix_file: file with one prefix per input line, with which the line's translation begins;
             an empty line means no prefix.

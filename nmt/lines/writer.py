@@ -54,8 +54,8 @@ class LineWriter:
 
     Args:
         before: number of lines before the first line of the input.
-        language: language of the input, used to find lines with several sentences; None: does not
-            look for them.
+        language: language of the input, which is needed to find lines with several sentences, or
+            None.
 
     Attributes:
         lines_in_parts: number of lines so far that exceeded the maximum length.

@@ -66,8 +66,7 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     """Loads an exported model.
 
     Args:
-        device: "cpu", "cuda", "cuda:1", ...; None: a GPU if CTranslate2 finds one, otherwise the
-            CPU.
+        device: "cpu", "cuda", "cuda:1", ..., or None for a GPU if CTranslate2 finds one.
 
     Raises:
         InputError: CTranslate2 cannot load the model, or does not support the device.

@@ -209,7 +209,7 @@ def refuse_exported(path: Path) -> None:
 
 @contextmanager
 def skipping(note: Note) -> Iterator[None]:
-    """Suppresses an InputError of the block, so that another model can be tried.
+    """Suppresses an InputError that the block raises, so that another model can be tried.
 
     Args:
         note: Called with the message of the suppressed error.

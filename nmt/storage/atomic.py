@@ -135,7 +135,7 @@ def remove(path: Path) -> None:
 
 
 def free_name(path: Path, reason: str) -> Path:
-    """Returns an unused name beside `path`: `REASON-NUMBER-NAME`."""
+    """Returns an unused path beside `path`, with a name of the form `REASON-NUMBER-NAME`."""
     names = (path.with_name(f"{reason}-{number}-{path.name}") for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 

@@ -47,7 +47,7 @@ def write(
     Args:
         kind: "data", "checkpoint", "model" or another key of `manifest_form`.
         facts: further keys of the manifest.
-        files: the result of `sizes_and_hashes`; None: calls `sizes_and_hashes`.
+        files: the result of `sizes_and_hashes`, or None to call it.
     """
     files = sizes_and_hashes(folder) if files is None else files
     return rewrite(folder, {"format_version": FORMAT_VERSION, "kind": kind, "files": files} | facts)
@@ -149,7 +149,7 @@ def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = 
     """Checks that files agree with the manifest `content`.
 
     Args:
-        names: the files to check; None for all files that the manifest lists.
+        names: the files to check, or None for all files that the manifest lists.
 
     Raises:
         NoModelError: a file is missing or differs from the manifest; the message names the first

@@ -48,7 +48,7 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
     """Opens a file or a pipe for reading; decompresses gzip, bzip2 and xz.
 
     Args:
-        name: the file's name in messages; None: the path.
+        name: the file's name in messages, or None to use the path.
 
     Raises:
         InputError: the file is missing, or is a directory, a zip file or a zstd file. Reading from

@@ -14,7 +14,7 @@ from nmt.storage.opening import below
 
 
 class Hub(Kind):
-    """A dataset; the `datasets` library finds its files in the folder or on the hub."""
+    """A dataset, whose files the `datasets` library finds in a local folder or on the hub."""
 
     def paths(self, settings: config.Hub) -> list[str]:
         return []

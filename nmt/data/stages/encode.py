@@ -71,7 +71,8 @@ def encode_shard(
         text: a file that `shards.write_text` wrote.
         kept: (pairs,) bool, a mask of the pairs to take, or None for all pairs.
         tokenizer: the tokenizer for both sides.
-        max_length: pairs with more tokens on a side, EOS included, are dropped; None: no limit.
+        max_length: maximum number of tokens per side, EOS included, of the pairs to keep, or None
+            for no limit.
         output: the Arrow file, which is not written if no pair is left. The counts are written to a
             file beside it.
     """

@@ -73,7 +73,7 @@ def publish(job: Job) -> None:
 
 
 def discard_work(job: Job) -> None:
-    """Removes everything that the stages have made so far."""
+    """Removes all files that the stages have made so far."""
     atomic.remove(job.work)
 
 
