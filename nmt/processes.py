@@ -58,7 +58,7 @@ def start_deaf(process: BaseProcess) -> None:
 
 
 def end_with_parent() -> None:
-    """Makes this process exit as soon as its parent has ended, whatever it is doing."""
+    """Makes this process exit as soon as its parent has ended, even during a computation."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     sentinel = parent.sentinel

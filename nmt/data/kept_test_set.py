@@ -45,7 +45,7 @@ def write(folder: Path, data: Data) -> None:
 
 
 def keep(prepared: PreparedData, place: Path, data: Data) -> None:
-    """Copies the test set of prepared data, if there is one, into a run.
+    """Copies the test set of prepared data into a run, if the prepared data has a test set.
 
     Args:
         place: the folder in the run to which the test set is copied.

@@ -1,9 +1,9 @@
 """Checks language codes, and whether texts are in the expected languages.
 
-Some languages are recognized by their most frequent words. For all others, this module compares the
-frequencies of character trigrams, which depend more on the language than on the topic. In a test
-with the messages of one program in 30 languages, every sample of at least 20 lines was at least
-1.35 times as similar to text in its own language as to text in any other language, even for
+Some languages are recognized by their most frequent words. For all other languages, this module
+compares the frequencies of character trigrams, which depend more on the language than on the topic.
+In a test with the messages of one program in 30 languages, every sample of at least 20 lines was at
+least 1.35 times as similar to text in its own language as to text in any other language, even for
 Portuguese and Spanish.
 """
 

@@ -96,7 +96,7 @@ def write_text(path: Path, pairs: Sequence[TextPair], hashes: Sequence[int]) -> 
 
 
 def read_text(path: Path) -> pa.RecordBatch:
-    """Returns the columns that `write_text` wrote, memory-mapped: source, target, hash, others."""
+    """Returns the columns that `write_text` wrote, including the extra columns, memory-mapped."""
     return _read(path, _TEXT)
 
 

@@ -139,7 +139,7 @@ class _Worker:
 
 
 def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _Worker:
-    """Returns an idle worker: a new one if the limit allows it, otherwise the next to finish."""
+    """Returns an idle worker: a new one if permitted, otherwise the next that finishes."""
     if len(team) < processes:
         worker = _Worker()
         stack.callback(worker.end)  # first, because a signal may interrupt the start

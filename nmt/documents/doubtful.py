@@ -44,7 +44,7 @@ def is_doubtful(source: str, translation: str) -> bool:
 def repetitions(text: str) -> int:
     """Counts the consecutive repetitions of the most repeated sequence of up to 16 words.
 
-    For a sequence of one word, the result is one less than the number of repetitions.
+    If this sequence is a single word, the result is one less than the number of repetitions.
 
     >>> repetitions("a b a b a b"), repetitions("no, no, no")
     (3, 2)

@@ -2,9 +2,10 @@
 
 Each block (paragraph, cell, item, heading) is translated separately, sentence by sentence. Word
 alignment determines where inline tags are placed in the translation (see `nmt.documents.tags`). In
-XML, elements next to text are inline and all others are blocks. Entities are decoded; &, < and >
-are escaped in translations. Attributes, comments, CDATA and declarations are not translated, nor is
-the content of elements such as `code` and of elements with translate="no" or the class notranslate.
+XML, elements next to text are inline and all other elements are blocks. Entities are decoded; &, <
+and > are escaped in translations. Attributes, comments, CDATA and declarations are not translated,
+nor is the content of elements such as `code` and of elements with translate="no" or the class
+notranslate.
 
 Invalid markup is treated as text, and markup that is incomplete at the end is kept. Scanning takes
 linear time, even for hostile input.

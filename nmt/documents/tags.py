@@ -63,7 +63,7 @@ def place(root: Element, source: str, translation: str, links: Links) -> str:
 
     Args:
         root: the elements and points of `source`; modified in place.
-        links: word links, see `nmt.decoding.alignment`.
+        links: word links (see `nmt.decoding.alignment`).
     """
     return _Placing(root, source, translation, links).markup()
 

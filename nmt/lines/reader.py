@@ -34,7 +34,7 @@ class Readable(Protocol):
 
 @dataclass(frozen=True)
 class LinePart:
-    """A line, or a part of a very long one."""
+    """A line, or a part of a very long line."""
 
     text: str
     ends_line: bool

@@ -66,11 +66,11 @@ def run_translate(
     Args:
         model: a model, checkpoint or run directory, or a model exported to CTranslate2.
         input, output: paths, or None for standard input or standard output.
-        ensemble: further models, see `Translator.load`.
+        ensemble: further models (see `Translator.load`).
         prefix_file: file with one prefix per input line, with which the line's translation begins;
             an empty line means no prefix.
         alignment: output file for word links such as "0-0 1-2" (source word, target word), one line
-            per output line; see `nmt.decoding.alignment`. If it is "-", no file is written, and the
+            per output line (see `nmt.decoding.alignment`). If "-", no file is written, and the
             links are only in the `jsonl` output.
         shard: the part of the lines to translate. The concatenated outputs of all shards are equal
             to the output for the whole input.

@@ -59,7 +59,7 @@ class LineWriter:
 
     Attributes:
         lines_in_parts: number of lines so far that exceeded the maximum length.
-        doubtful: numbers of the lines with suspicious translations, see `nmt.documents.doubtful`.
+        doubtful: numbers of the lines with suspicious translations (see `nmt.documents.doubtful`).
         lost: numbers of the lines with a sentence whose translation is empty.
         unsplit: numbers of the lines with several sentences that were translated as one sentence.
         unmet_terms: each term of the glossary that a translation lacks, with its line number.

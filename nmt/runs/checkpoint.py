@@ -24,7 +24,7 @@ from nmt.storage.atomic import aside, free_name, new_directory, remove_leftovers
 from nmt.storage.names import OPTIMIZER, STATE
 
 HASHES = ("tokenizer_sha256", "data_sha256")
-_STATE_SINCE = "state"  # key of the manifest, see `record_state`
+_STATE_SINCE = "state"  # key of the manifest (see `record_state`)
 _OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints are only averaged
 
 

@@ -103,12 +103,12 @@ class RunDirectory:
 
     @property
     def examples(self) -> Path:
-        """The example sentences for the page of `nmt serve`, see `nmt.serving.examples`."""
+        """The example sentences for the page of `nmt serve` (see `nmt.serving.examples`)."""
         return self.path / names.EVALUATION / names.EXAMPLES
 
     @property
     def test_set(self) -> Path:
-        """The text of `data.test`, see `nmt.data.kept_test_set`."""
+        """The text of `data.test` (see `nmt.data.kept_test_set`)."""
         return self.path / names.TEST_SET
 
     @property
@@ -154,7 +154,7 @@ class RunDirectory:
         return configuration.load_resolved(self.config)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Creates the directory and locks it for one trainer, see `atomic.lock`."""
+        """Creates the directory and locks it for one trainer (see `atomic.lock`)."""
         return atomic.lock(self.path, "nmt train")
 
     def remove_leftovers(self) -> None:

@@ -21,7 +21,7 @@ _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # names in messages
 
 Count = Annotated[int, Field(ge=0)]
-# How the model is computed in training, fastest first, see `nmt.training.fast_paths`.
+# How the model is computed in training, fastest first (see `nmt.training.fast_paths`).
 FastPath = Literal["flex", "compiled", "eager", "plain"]
 
 
@@ -67,7 +67,7 @@ class State(BaseModel):
 
     step: Count
     best: Best
-    elapsed_s: NonNegativeFloat  # seconds of training so far, see `RunLog.elapsed_s`
+    elapsed_s: NonNegativeFloat  # seconds of training so far (see `RunLog.elapsed_s`)
     # for information only
     world_size: PositiveInt
     threads: PositiveInt

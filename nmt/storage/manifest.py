@@ -90,7 +90,7 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     Raises:
         NoModelError: the manifest is missing, unreadable, damaged, or has another kind (status 3).
         NewerFormatError: a newer version of nmt wrote the manifest (status 2).
-        InputError: the operating system refuses to read the file (status 2 or 5, see `of_system`).
+        InputError: the operating system refuses to read the file (see `of_system`; status 2 or 5).
     """
     path = folder / name
     damaged = NoModelError(f"{path} is damaged. Restore the {kind} directory from a copy.")

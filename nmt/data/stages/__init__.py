@@ -1,6 +1,6 @@
 """The stages of `nmt prepare`, one per file. `nmt.data.prepare` calls them in order.
 
-The output of each stage is in the folder .work of the data directory, see `Job`:
+The output of each stage is in the folder .work of the data directory (see `Job`):
 
     text-*/        cleaned pairs with their hashes, one shard per 100,000 pairs of a corpus
     text-*/kept.npy    which of several equal training pairs is kept

@@ -94,7 +94,7 @@ def clean_shard(
         pairs: the pairs as read from the corpus.
         held_out: pairs that training pairs must not leak, or None for validation and test pairs,
             which are dropped only if a side is empty.
-        output: the Arrow file. The counts are written to a file beside it, see `finish`.
+        output: the Arrow file. The counts are written to a file beside it (see `finish`).
         source_prefix: prepended to each source after the rules are applied.
     """
     counts: Counter[str] = Counter()

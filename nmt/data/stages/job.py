@@ -128,7 +128,7 @@ def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
 
     Args:
         path: path of the file, which is missing if it would be empty.
-        counts: counts of pairs and tokens, see `FinishedShard`.
+        counts: counts of pairs and tokens (see `FinishedShard`).
     """
     save(path.with_suffix(".json"), {"sha256": _hash(path), "counts": counts or {}})
 
