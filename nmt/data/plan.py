@@ -189,6 +189,6 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
 
 
 def _end_of_step(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """Returns the end of the step that starts at each pair, by one side's lengths: (pairs,)."""
+    """Returns the end of a step that starts at each pair, given one side's lengths: (pairs,)."""
     done = np.cumsum(lengths, dtype=np.int64)
     return np.searchsorted(done, done - lengths + batch_tokens, side="right")
