@@ -1,4 +1,4 @@
-"""Settings of the C library's allocator that speed up tensor programs on a CPU."""
+"""Configures the C library's memory allocator to speed up tensor programs on a CPU."""
 
 import ctypes
 
@@ -8,9 +8,9 @@ _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # malloc.h of glibc
 def keep_freed_memory() -> None:
     """Makes glibc keep freed memory for the next tensor instead of returning it to the kernel.
 
-    By default glibc maps every block above about 128 KiB anew, and the kernel zeroes its pages at
-    each use: 10 to 20 % of a training step of a small model (measured on 2 cores). Does nothing
-    with another C library.
+    By default, glibc maps every block above about 128 KiB separately, and the kernel zeroes the
+    block's pages each time. This takes 10 to 20% of the time of a small model's training step
+    (measured on 2 cores). The function does nothing with another C library.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

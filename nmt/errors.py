@@ -28,7 +28,7 @@ Note = Callable[[str], None]  # called with each user-facing message
 
 
 class Status(IntEnum):
-    """Exit status of the `nmt` command."""
+    """The exit status of the `nmt` command."""
 
     DONE = 0
     BUG = 1  # or an export that failed its own check
@@ -39,21 +39,21 @@ class Status(IntEnum):
 
 
 def one_line(text: str) -> str:
-    """Makes text safe to print on one line of a terminal. Every user-facing message passes here.
+    """Makes text safe to print on one line of a terminal. All user-facing messages pass through it.
 
-    File names, and text quoted from files, may come from anywhere. Characters that could end the
+    A message may contain file names and text from untrusted sources. Characters that could end the
     line, control the terminal or change the text direction become spaces.
     """
     return _UNFIT.sub(" ", text)
 
 
 def count(number: int, noun: str) -> str:
-    """Returns a number with its noun: "1 line", "2,000 lines"."""
+    """Returns a number with its noun, such as "1 line" or "2,000 lines"."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 class InputError(Exception):
-    """A problem that the user can solve; the base of all errors reported without a traceback.
+    """A problem that the user can solve; the base class of all errors reported without a traceback.
 
     Args:
         problems: one line per problem, in plain sentences: what is wrong and where, then the
@@ -70,20 +70,20 @@ class InputError(Exception):
         return "\n".join(self.problems)
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the problems, with parameters renamed as in `names`."""
+        """Returns the messages, with parameters renamed as in `names`."""
         return self.problems
 
 
 class ArgumentError(InputError):
-    """A wrong argument of a function, or arguments that exclude each other.
+    """An argument of a function is wrong, or several arguments exclude each other.
 
-    Callers that expose a parameter under another name, such as a command-line flag, use that name
-    in the message (`naming`).
+    Callers that expose a parameter under another name, such as a command-line flag, call `naming`
+    to use that name in the message.
 
     Args:
         text: the message, with the names of parameters in braces.
-        values: the values that replace the empty braces, in order: ArgumentError("{n_best} is {},
-            but {beam} is {}. Increase {beam}.", 3, 2)
+        values: the values that replace the empty braces, in order, as in the example
+            ArgumentError("{n_best} is {}, but {beam} is {}. Increase {beam}.", 3, 2).
     """
 
     def __init__(self, text: str, *values: object):
@@ -92,7 +92,7 @@ class ArgumentError(InputError):
         self.args = (text, *values)  # pickling calls the class with them
 
     def naming(self, names: Mapping[str, str]) -> tuple[str, ...]:
-        """Returns the message with parameters renamed as in `names`; others keep their names."""
+        """Returns the message with the parameters in `names` renamed; other names do not change."""
         values = iter(self._values)
 
         def filled(brace: re.Match[str]) -> str:
@@ -102,35 +102,35 @@ class ArgumentError(InputError):
 
 
 class NoModelError(InputError):
-    """No usable checkpoint or model: damaged, incomplete or with another hash than recorded."""
+    """A checkpoint or model is missing, incomplete, damaged, or otherwise unusable."""
 
     status = Status.NO_MODEL
 
 
 class DivergedError(InputError):
-    """Training diverged: a loss, gradient or weight is not finite. Raised before it is saved."""
+    """Training diverged: a loss, gradient or weight is not finite. It was not saved."""
 
     status = Status.DIVERGED
 
 
 class StorageError(InputError):
-    """The disk is full, permission is missing, or a transfer broke."""
+    """The disk is full, permission is missing, or a download failed."""
 
     status = Status.STORAGE
 
 
 class ExportError(InputError):
-    """An exported model does not agree with the original, and is not kept."""
+    """An exported model does not agree with the original model, and is removed."""
 
     status = Status.BUG
 
 
 class LastingError(InputError):
-    """A file is unusable but not damaged, so an older one must not be used in its place."""
+    """A file is unusable but not damaged, so an older file must not be used instead."""
 
 
 class DeniedError(LastingError, StorageError):
-    """A file exists, but cannot be opened: no permission, or too many open files."""
+    """A file exists, but cannot be opened: permission is missing, or too many files are open."""
 
 
 class LostRankError(InputError):
@@ -151,13 +151,13 @@ class ReportedElsewhereError(InputError):
 
 
 class Stopped(BaseException):
-    """A signal ended the work, which is saved; the message says where.
+    """A signal stopped the work; the message says where finished work was saved.
 
-    Derived from BaseException, like KeyboardInterrupt: it may be raised inside code that turns
-    exceptions of a library into error messages.
+    Like KeyboardInterrupt, this class derives from BaseException, so that code that turns a
+    library's exceptions into error messages does not catch it.
 
     Args:
-        signal_number: SIGINT gives exit status 130, any other signal 143.
+        signal_number: the exit status is 130 for SIGINT and 143 for any other signal.
     """
 
     def __init__(self, signal_number: int, message: str):
@@ -169,9 +169,7 @@ class Stopped(BaseException):
 
 
 def of_system(error: OSError) -> InputError:
-    """Turns an error of the operating system into InputError (a wrong path or too little memory) or
-    StorageError.
-    """
+    """Turns an error of the operating system into InputError or StorageError."""
     what = f"{error.strerror or error}: {error.filename or 'unknown file'}"
     if is_out_of_memory(error):
         return LastingError(f"{what}. Free memory, or use a machine with more memory.")
@@ -185,7 +183,7 @@ def of_system(error: OSError) -> InputError:
 
 @contextmanager
 def naming(what: str) -> Iterator[None]:
-    """Adds `what` to an OSError of the block that names no file, such as that of a full disk."""
+    """Adds the file name `what` to an OSError that has none, such as that of a full disk."""
     try:
         yield
     except OSError as error:
@@ -195,11 +193,11 @@ def naming(what: str) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether memory ran out, on the host or on a GPU.
+    """Returns whether an error means that memory ran out, on the host or on a GPU.
 
-    Recognizes `torch.OutOfMemoryError` by its name, so that torch is not imported. If CUDA or its
-    libraries fail to allocate memory for themselves, torch raises a RuntimeError; a library that
-    cannot be loaded is an ImportError.
+    Recognizes `torch.OutOfMemoryError` by its name, so that torch is not imported. Other types are
+    recognized by their messages: torch raises a RuntimeError if CUDA or one of its libraries cannot
+    allocate memory, and Python an ImportError if memory is too low to load a library.
     """
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
@@ -210,7 +208,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def where(error: BaseException) -> str:
-    """Returns the type and place of an exception without its message, which may quote a text."""
+    """Returns the type and location of an exception, not its message, which may quote text."""
     frames = traceback.extract_tb(error.__traceback__)
     places = " < ".join(f"{each.name} ({each.filename}:{each.lineno})" for each in frames[:-9:-1])
     return f"{type(error).__name__} in {places}"

@@ -1,7 +1,8 @@
 """Lists the settings and figures that the paper states; no other module repeats them.
 
-Vaswani et al., 2017, https://arxiv.org/abs/1706.03762. Settings have the names that they have in
-a configuration. The paper gives single figures without intervals, and BLEU without a signature.
+Vaswani et al., 2017, https://arxiv.org/abs/1706.03762. Settings have the same names here as in a
+configuration. The paper states single results without confidence intervals, and BLEU without a
+signature.
 """
 
 import re
@@ -57,7 +58,7 @@ SUSTAINED_FLOPS = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
 
 
 def sustained_flops(device: str) -> float | None:
-    """Returns the paper's sustained FLOP/s for a GPU of that name, or None.
+    """Returns the paper's sustained FLOP/s for the GPU named `device`, or None.
 
     >>> sustained_flops("Tesla K40m"), sustained_flops("Quadro P1000")
     (3700000000000.0, None)
@@ -68,7 +69,7 @@ def sustained_flops(device: str) -> float | None:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of Table 3: newstest2013 EN-DE, without averaging checkpoints."""
+    """A row of Table 3, with results on newstest2013 EN-DE without checkpoint averaging."""
 
     name: str  # name of the configuration in configs/table3
     ppl: float  # per word piece

@@ -19,9 +19,10 @@ def cores() -> int:
 
 
 def need_no_temporary_directory() -> None:
-    """Lets packages be imported where no temporary directory is writable, as in some containers.
+    """Allows importing packages if no temporary directory is writable, as in some containers.
 
-    They ask for its name then (dill, which torch imports), and do not write there.
+    Some packages (dill, which torch imports) look for a temporary directory when they are imported,
+    although they do not write to it.
     """
     try:
         tempfile.gettempdir()
@@ -32,7 +33,8 @@ def need_no_temporary_directory() -> None:
 def refuse_forked(pid: int) -> None:
     """Raises ArgumentError in a process that was forked from the process `pid`.
 
-    A fork has none of the threads that compute, and waits forever for locks that others held.
+    The forked process lacks the threads that compute, and it waits forever for locks that other
+    threads held at the fork.
     """
     if os.getpid() != pid:
         raise ArgumentError(
@@ -42,9 +44,10 @@ def refuse_forked(pid: int) -> None:
 
 
 def start_deaf(process: BaseProcess) -> None:
-    """Starts a process that ignores the stop signals from its first instruction.
+    """Starts a process that ignores stop signals from its first instruction on.
 
-    Ctrl-C sends SIGINT to all processes of a terminal; the parent ends its workers itself.
+    Ctrl-C sends SIGINT to all processes that run in a terminal, but only the parent should end its
+    workers.
     """
     resource_tracker.ensure_running()  # starting it later would unblock the signals
     former = signal.pthread_sigmask(signal.SIG_BLOCK, signals.STOP)  # the child inherits the mask
@@ -55,7 +58,7 @@ def start_deaf(process: BaseProcess) -> None:
 
 
 def end_with_parent() -> None:
-    """Makes this process exit as soon as its parent has ended, whatever it is doing."""
+    """Makes this process exit as soon as its parent has ended, even during a computation."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     sentinel = parent.sentinel

@@ -1,7 +1,7 @@
 """Handles the signals that ask a process to stop.
 
-Training finishes its step and saves first (`StopRequest` in `training/distributed.py`). Other
-commands stop at once (`stoppable`).
+Training first finishes its step and saves a checkpoint (`StopRequest` in
+`training/distributed.py`). Other commands stop immediately (`stoppable`).
 """
 
 import signal
@@ -28,10 +28,10 @@ Handler = Callable[[int, FrameType | None], None]
 
 @contextmanager
 def handled_by(handler: Handler) -> Iterator[None]:
-    """Installs `handler` for every stop signal within the block, then restores the former handlers.
+    """Installs `handler` for all stop signals within the block, then restores the old handlers.
 
-    If SIGHUP is ignored (nohup), it stays ignored. Does nothing outside the main thread, where
-    Python cannot install handlers.
+    If SIGHUP is ignored (nohup), it stays ignored. In any thread but the main thread this does
+    nothing, because Python can install handlers only in the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -52,8 +52,8 @@ def handled_by(handler: Handler) -> Iterator[None]:
 def stoppable(message: str) -> Iterator[None]:
     """Makes every stop signal raise Stopped with `message`, at any line of the block.
 
-    An import in progress is finished first: packages in C turn an exception raised during their
-    import into another one, or abort the process.
+    If an import is in progress, it is finished first, because some packages written in C replace an
+    exception that is raised during their import, or abort the process.
     """
     came: list[float] = []
     former = signal.getsignal(signal.SIGALRM)

@@ -1,6 +1,6 @@
-"""What Linux has and other systems may lack, with a fallback or a refusal.
+"""Uses Linux features that other systems may lack, with a fallback or an error message.
 
-`nmt` is tested on Linux only. It uses POSIX calls, which macOS has too. Windows lacks them, so
+`nmt` is tested on Linux only. It uses POSIX functions, which macOS also has. Windows lacks them, so
 `nmt` refuses to run there.
 """
 
@@ -20,7 +20,7 @@ except ImportError:  # Windows; `refuse_windows` reports it
 
 
 def refuse_windows() -> None:
-    """Raises InputError on a system without the file locks and signals of POSIX."""
+    """Raises InputError on a system without POSIX file locks and signals."""
     if os.name != "posix":
         raise InputError(
             f"nmt needs Linux or macOS, but this system is {sys.platform}. On Windows, run it in "
@@ -33,14 +33,14 @@ def lock_file(descriptor: int, *, wait: bool = False) -> None:
 
     Raises:
         BlockingIOError: another process holds the lock, and `wait` is False.
-        OSError: the file system has no locks.
+        OSError: the file system does not support locks.
     """
     refuse_windows()
     fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def machine_and_namespace() -> tuple[str, str] | None:
-    """Returns what identifies the machine and the PID namespace; None on other systems."""
+    """Returns identifiers of the machine and of its PID namespace, or None unless on Linux."""
     try:
         machine = Path("/proc/sys/kernel/random/boot_id").read_text()
         return machine, str(Path("/proc/self/ns/pid").readlink())
@@ -49,9 +49,10 @@ def machine_and_namespace() -> tuple[str, str] | None:
 
 
 def process_descriptor(pid: int) -> int | None:
-    """Returns a descriptor that becomes readable when a process ends.
+    """Returns a file descriptor that becomes readable when the process `pid` ends.
 
-    None on other systems, on an old kernel, or in a container that forbids it.
+    Returns None on other systems than Linux, on an old kernel, and in a container that forbids the
+    call.
     """
     if not hasattr(os, "pidfd_open"):
         return None
@@ -62,7 +63,7 @@ def process_descriptor(pid: int) -> int | None:
 
 
 def cpu_name() -> str:
-    """Returns the name of the CPU, or of its architecture on other systems."""
+    """Returns the name of the CPU on Linux, and the name of its architecture on other systems."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
             if line.startswith("model name"):

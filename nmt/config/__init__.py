@@ -1,4 +1,4 @@
-"""The configuration: all settings, their files and overrides."""
+"""Defines all settings, and loads them from files and overrides."""
 
 from nmt.config.comparing import differences, flatten
 from nmt.config.loading import load, load_resolved, read_merged, validate

@@ -6,9 +6,10 @@ from nmt.config.settings import Config
 
 
 def differences(old: Config, new: Config) -> dict[str, tuple[Any, Any]]:
-    """Returns the dotted keys whose values differ, with the two values.
+    """Returns the dotted keys whose values differ, each with its two values.
 
-    `training.compile: auto` equals both true and false, because the run decides it.
+    For `training.compile`, auto counts as equal to both true and false, because the run decides
+    what auto means.
     """
     flat_old, flat_new = flatten(old.model_dump()), flatten(new.model_dump())
     keys = list(dict.fromkeys([*flat_old, *flat_new]))

@@ -1,4 +1,4 @@
-"""Refuses a directory inside one that `nmt prepare` or `nmt train` replaces."""
+"""Refuses directories that `nmt prepare` or `nmt train` would replace."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from nmt.storage.atomic import PREFIX
 
 
 def misplaced(data: str, run: str, origin: str | None) -> str | None:
-    """Returns a message if a configured directory is inside another one; otherwise None.
+    """Returns the problem if a command would replace a configured directory, or None.
 
     Args:
         data: `data.directory`.
@@ -27,12 +27,12 @@ def misplaced(data: str, run: str, origin: str | None) -> str | None:
         for key, path in kept:
             name = _first_name(directory, path)
             if name in taken or name.startswith(PREFIX):
-                return f"{key} is {path}, inside what {command} replaces in {owner} {directory}"
+                return f"{key} is {path}, but {command} replaces {name} in {owner} ({directory})"
     return None
 
 
 def _first_name(directory: str, path: str) -> str:
-    """Returns the entry of `directory` that contains `path`, links resolved; "" if none does."""
+    """Returns the entry of `directory` that contains `path` once links are resolved, or ""."""
     below = os.path.relpath(os.path.realpath(path), os.path.realpath(directory))
     first = "".join(Path(below).parts[:1])
     return "" if first == os.pardir else first

@@ -1,8 +1,9 @@
-"""Loads a configuration: the file, its `base:`, overrides, and the model to fine-tune.
+"""Loads a configuration from a file, its `base:`, overrides, and the model to fine-tune.
 
-A file may refer to another file as its `base:`, by a path relative to itself, and override parts of
-it. Overrides of the form `section.key=value` come last. If a model is fine-tuned, unset keys of
-`model` and `tokenizer` have that model's values. All problems are reported at once.
+The key `base:` of a file gives the path, relative to the file's folder, of a second file whose
+settings the first file extends and overrides. Overrides of the form `section.key=value` are applied
+last. For fine-tuning, keys of `model` and `tokenizer` that are not set take their values from the
+model to fine-tune. All problems are reported at once.
 """
 
 import os
@@ -23,8 +24,9 @@ from nmt.storage import names
 def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "overrides") -> Config:
     """Loads the configuration in a file, with its `base:` and the overrides applied.
 
-    With `training.initialize_from`, unset keys of `model` and `tokenizer` have that model's
-    values; settings that its weights determine must not differ.
+    If `training.initialize_from` names a model, keys of `model` and `tokenizer` that are not set
+    take their values from that model. Settings that its weights determine must have that model's
+    values.
 
     Args:
         path: a YAML file.
@@ -32,7 +34,8 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
         origin: the source of the overrides, for messages.
 
     Raises:
-        InputError: one line per problem, with file, line and key.
+        InputError: the configuration has problems. The message has one line per problem, with the
+            file, line and key.
     """
     if isinstance(overrides, str):
         raise ArgumentError("{overrides} is the string {}. Pass a list of strings.", overrides)
@@ -58,12 +61,12 @@ def load(path: str | Path, overrides: Sequence[str] = (), *, origin: str = "over
 
 
 def read_merged(path: Path) -> dict[str, Any]:
-    """Returns the merged settings of a file and its `base:`, unchecked; raises as `load` does."""
+    """Returns the merged settings of a file and its `base:`, unchecked; raises InputError."""
     return _read_with_base(path, seen=())[0]
 
 
 def load_resolved(path: Path) -> Config:
-    """Loads a configuration that `to_yaml` wrote, ignoring `base:`."""
+    """Loads a configuration that `to_yaml` wrote; it must not have a `base:`."""
     content, lines = read(path)
     if not isinstance(content, dict):
         raise InputError(f"{path} has no settings. It must be a mapping of sections.")
@@ -71,16 +74,18 @@ def load_resolved(path: Path) -> Config:
 
 
 def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) -> Config | None:
-    """Returns the configuration of the model that `training.initialize_from` names, if any.
+    """Returns the configuration of the model that `training.initialize_from` names.
 
-    The run directory comes last: a run that was fine-tuned from the model has the same `model` and
-    `tokenizer`, and may outlive it.
+    If the model is missing, returns the configuration in the run directory: a run that was
+    fine-tuned from the model has the same `model` and `tokenizer`, and may exist longer than the
+    model.
 
     Returns:
-        None also if the model is missing but `model` and `tokenizer` are both set.
+        None if no model is named, or if no configuration is found but `model` and `tokenizer` are
+        both set.
 
     Raises:
-        InputError: the model is missing, and `model` or `tokenizer` is unset.
+        InputError: no configuration is found, and `model` or `tokenizer` is not set.
     """
     training = content.get("training")
     origin = training.get("initialize_from") if isinstance(training, dict) else None
@@ -99,7 +104,7 @@ def _initial_config(content: Mapping[str, Any], origins: Mapping[KeyPath, str]) 
 
 
 def _inherit(content: dict[str, Any], initial: Config) -> None:
-    """Fills unset keys of `model` and `tokenizer` with the values of the model to fine-tune."""
+    """Sets missing keys of `model` and `tokenizer` to the values of the model to fine-tune."""
     given = initial.model_dump()
     for section in ("model", "tokenizer"):
         own = content.setdefault(section, {})
@@ -110,7 +115,7 @@ def _inherit(content: dict[str, Any], initial: Config) -> None:
 
 
 def _misfits(config: Config, initial: Config, origins: Mapping[KeyPath, str]) -> list[str]:
-    """Returns a message per setting that contradicts the weights to start from."""
+    """Returns a message for each setting that contradicts the weights of the model to fine-tune."""
     fixed = {f"model.{name}" for name in Model.model_fields if not name.endswith("dropout")}
     fixed |= {"tokenizer.vocabulary_size", "tokenizer.symbols", "tokenizer.model"}
     if config.model.positions == "learned":

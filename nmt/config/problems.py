@@ -14,11 +14,12 @@ from nmt.config.strict_yaml import KeyPath
 
 
 def described(error: ValidationError, origins: Mapping[KeyPath, str], name: str) -> list[str]:
-    """Returns a message per problem that pydantic found; per corpus only the most specific.
+    """Returns a message per problem that pydantic found; only the most specific one per corpus.
 
     Args:
-        origins: file and line of each key.
-        name: the configuration's name, used for keys that are in no file and no override.
+        origins: the file and line in which each key is set.
+        name: the configuration's name, which messages use for keys that are neither in a file nor
+            in an override.
     """
     chosen: dict[KeyPath | int, ErrorDetails] = {}
     for number, problem in enumerate(error.errors()):
@@ -49,7 +50,7 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
             return f"{' and '.join(places) or where}: {text}."
         case "union_tag_not_found":
             kinds = ", ".join(CORPUS_KINDS)
-            return f"{where}: {key} must name exactly one of {kinds}."
+            return f"{where}: {key} must have exactly one of the keys {kinds}."
         case "missing":
             return f"{where}: {key} is missing."
         case "too_short":
@@ -62,14 +63,14 @@ def _describe(problem: ErrorDetails, origins: Mapping[KeyPath, str], name: str) 
 
 
 def _sections_with(key: str) -> list[str]:
-    """Returns [`section.key`] if just one section has such a key, otherwise []."""
+    """Returns [`section.key`] if exactly one section has the key, otherwise []."""
     below = ((name, Config.below(name)) for name in Config.model_fields)
     found = [f"{name}.{key}" for name, section in below if section and key in section.model_fields]
     return found if len(found) == 1 else []
 
 
 def _nearest(path: KeyPath, known: list[str]) -> list[str]:
-    """Returns the known key most like the last one of `path`, as it must be written; or []."""
+    """Returns a list with the known key most similar to the last key of `path`, or []."""
     last = str(path[-1])
     if near := difflib.get_close_matches(last, known, n=1, cutoff=0.5):
         has_section = len(path) > 1 and all(isinstance(part, str) for part in path)
@@ -83,10 +84,10 @@ def _nearest(path: KeyPath, known: list[str]) -> list[str]:
 
 
 def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
-    """Returns the key as written, and its section, from pydantic's location.
+    """Converts pydantic's location of a problem to the key as written and its section.
 
-    The location has further parts: the kind of a corpus before its keys, and the failing part of a
-    union.
+    The location contains further parts: the kind of a corpus before the keys of the corpus, and the
+    member of a union that failed.
     """
     path: KeyPath = ()
     section: type[Section] | None = None
@@ -103,7 +104,7 @@ def _place(loc: tuple[str | int, ...]) -> tuple[KeyPath, type[Section] | None]:
 
 
 def allowed(section: type[Section], key: str) -> str:
-    """Describes the values that a setting may have: "a whole number from 1 to 1,000 or auto"."""
+    """Describes a setting's permitted values, such as "a whole number from 1 to 1,000 or auto"."""
     return _allowed(section.model_json_schema()["properties"][key])
 
 

@@ -1,8 +1,9 @@
-"""Every setting: its meaning, unit, range and default, in the order of a file.
+"""Defines every setting with its meaning, unit, range and default, in the order of a file.
 
 `BASE` is the paper's base model (Vaswani et al., 2017); `nmt config` prints its values. Relative
-paths are relative to the current directory, so that one configuration serves several checkouts.
-They are stored as written, so that a run can be resumed after its whole tree was moved.
+paths are relative to the current directory, so that the same configuration works in several
+checkouts. Paths are stored as written, so that a run can be resumed after the directory tree with
+all its files was moved.
 """
 
 import re
@@ -24,7 +25,7 @@ from nmt.config.strict_yaml import dump
 from nmt.paper import BASE
 
 Positive = Annotated[int, Field(ge=1, le=1_000_000_000)]
-# A model's configuration may come from anywhere, so its values must be bounded.
+# A model's configuration may come from an untrusted source, so its values must be bounded.
 Layers = Annotated[int, Field(ge=1, le=1000)]
 Width = Annotated[int, Field(ge=1, le=100_000)]
 Word = Annotated[str, Field(min_length=1, pattern=r"^[^\x00]*$")]
@@ -44,9 +45,9 @@ _RESERVED = re.compile("<(pad|s|/s|unk|0x[0-9A-F]{2})>")
 
 
 def _symbols_fault(symbols: Sequence[str]) -> str | None:
-    """Returns what is wrong with the symbols of a vocabulary; None if nothing is."""
+    """Returns the problem with the symbols of a vocabulary, or None."""
     if len(symbols) > _MAX_SYMBOLS:
-        return f"{len(symbols):,} symbols are more than {_MAX_SYMBOLS:,}"
+        return f"{len(symbols):,} symbols exceed the maximum of {_MAX_SYMBOLS:,}"
     for number, symbol in enumerate(symbols):
         if not _SYMBOL.fullmatch(symbol):
             return (
@@ -66,13 +67,13 @@ def _paper(key: str, meaning: str) -> Any:
 
 
 class Section(BaseModel):
-    """Settings below one key: immutable, strictly typed, without unknown keys."""
+    """The settings below one key: immutable and strictly typed; unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
     @classmethod
     def below(cls, key: str) -> "type[Section] | None":
-        """Returns the section that `key` names; None if it names a single setting or nothing."""
+        """Returns the section that `key` names, or None if `key` is a single setting or unknown."""
         field = cls.model_fields.get(key)
         inner = field.annotation if field else None
         return inner if isinstance(inner, type) and issubclass(inner, Section) else None
@@ -109,7 +110,7 @@ class Corpus(Section):
 
     @property
     def settings(self) -> Any:
-        """The value of that key."""
+        """The value of the key that identifies this kind of corpus."""
         return getattr(self, self.kind())
 
 
@@ -127,7 +128,7 @@ class Hub(Corpus):
 
     @property
     def settings(self) -> "Hub":
-        """The whole entry, because its settings are not nested below the key."""
+        """The whole entry, because the settings of a hub dataset are not nested below `hub`."""
         return self
 
 
@@ -168,9 +169,9 @@ class DemoPairs(Section):
 
 
 def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
-    """Returns a kind of corpus: `settings` under its key, then the fields of every kind.
+    """Returns a corpus class with `settings` under its key, followed by the common fields.
 
-    Assign the class to its own name (Tsv for tsv), which pickling needs.
+    Assign the class to a variable with the class's own name (Tsv for tsv), as pickling requires.
     """
     fields: Any = {
         key: (settings, Field(description=about)),
@@ -183,7 +184,7 @@ def _kind(key: str, settings: Any, about: str) -> type[Corpus]:
 
 Text = _kind("text", TextFiles, "Two text files with equal numbers of lines: plain, gzip, bz2, xz.")
 Tsv = _kind("tsv", TsvFile, "Tab-separated columns, counted from 0, plain or compressed like text.")
-Parquet = _kind("parquet", ColumnsFile, "One parquet file with named columns.")
+Parquet = _kind("parquet", ColumnsFile, "One Parquet file with named columns.")
 Jsonl = _kind("jsonl", ColumnsFile, "One JSON object per line, plain or compressed like text.")
 Demo = _kind("demo", DemoPairs, "Sentences from the embedded English-German grammar.")
 
@@ -191,7 +192,7 @@ CORPUS_KINDS = {kind.kind(): kind for kind in Corpus.__subclasses__()}
 
 
 def _kind_of(corpus: Any) -> str | None:
-    """Returns the kind that an entry names, parsed or not; None if it names none or several."""
+    """Returns an entry's kind of corpus, or None if the entry does not name exactly one kind."""
     keys = dict(corpus) if isinstance(corpus, dict | Section) else {}
     kinds = [kind for kind in CORPUS_KINDS if kind in keys]
     return kinds[0] if len(kinds) == 1 else None
@@ -206,7 +207,7 @@ else:
 
 
 class Data(Section):
-    """The languages, the corpora and how they are cleaned."""
+    """The settings for the languages, the corpora and the cleaning."""
 
     directory: Word = Field(description="directory of the prepared data")
     source_language: Word = Field(description="language to translate from, a code such as en")
@@ -256,7 +257,7 @@ class Tokenizer(Section):
 
 
 class Model(Section):
-    """The Transformer's sizes, with the names of Table 3 (Vaswani et al., 2017)."""
+    """The Transformer's sizes, named as in Table 3 (Vaswani et al., 2017)."""
 
     encoder_layers: Layers = _paper("model.encoder_layers", "N, layers of the encoder")
     decoder_layers: Layers = _paper("model.decoder_layers", "N, layers of the decoder")
@@ -319,7 +320,7 @@ MAY_CHANGE = frozenset(
 
 
 class Training(Section):
-    """How a run trains (§5) and what it keeps."""
+    """The settings for training (§5), and for the checkpoints that are kept."""
 
     run_directory: Word = Field(description="directory of the checkpoints, the log and the model")
     max_steps: Positive = _paper("training.max_steps", "total optimizer steps")

@@ -1,4 +1,4 @@
-"""The YAML of configuration files: safe, with YAML 1.2 scalars and without duplicate keys.
+"""Reads and writes the YAML of configuration files: safe, with YAML 1.2 scalars and unique keys.
 
 YAML 1.1, which PyYAML follows, reads `no` as False and `1e-9` as a string. Here only `true` and
 `false` are booleans, and floats follow the YAML 1.2 core schema. Anchors, aliases and tags are
@@ -53,7 +53,7 @@ def _decimal(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
 
 
 def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int | float:
-    """Reads 1e5 as an integer, which every number may be; 100000.0 remains a float."""
+    """Reads 1e5 as an integer, because all numeric settings accept it; 100000.0 is a float."""
     value = float(loader.construct_yaml_float(node))
     is_count = "e" in str(node.value).lower() and value.is_integer() and abs(value) < 2**53
     return int(value) if is_count else value
@@ -67,7 +67,7 @@ def parse(text: str, name: str) -> tuple[Any, dict[KeyPath, int]]:
     """Returns the value of a YAML text and the line of each key.
 
     Args:
-        text: one YAML document.
+        text: a single YAML document.
         name: the text's name in messages, such as a file name.
 
     Returns:
@@ -113,7 +113,7 @@ def dump(content: Any) -> str:
 
 
 def inline(value: Any) -> str:
-    """Returns a value as YAML on one line, for messages: `null`, `true`, `{hub: x}`."""
+    """Returns a value as YAML on one line, for messages, such as `null` or `{hub: x}`."""
     text = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, allow_unicode=True, width=float("inf")
     )
@@ -121,7 +121,7 @@ def inline(value: Any) -> str:
 
 
 def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
-    """Parses a file; raises InputError also if the file is missing, too large or not UTF-8."""
+    """Parses a file. Also raises InputError if the file is missing, too large or not UTF-8."""
     try:
         data = small_file(path, MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError, ValueError):  # NUL, or a lone surrogate
@@ -139,7 +139,7 @@ def read(path: Path) -> tuple[Any, dict[KeyPath, int]]:
 def _collect_lines(
     node: yaml.Node, at: KeyPath, lines: dict[KeyPath, int], name: str, problems: list[str]
 ) -> None:
-    """Fills `lines`, and adds duplicate keys to `problems`; raises InputError for other faults."""
+    """Fills `lines`, and adds duplicate keys to `problems`; other problems raise InputError."""
     lines[at] = node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
         for index, child in enumerate(node.value):

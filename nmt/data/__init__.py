@@ -1,1 +1,1 @@
-"""Parallel text in, batches out: corpora, cleaning, tokenizer, token shards, plan, layout."""
+"""Turns parallel text into batches: corpora, cleaning, tokenizer, shards, plan and layout."""

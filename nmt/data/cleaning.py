@@ -1,8 +1,8 @@
-"""Normalization of text, and the rules by which training pairs are dropped.
+"""Normalizes text, and defines the rules by which training pairs are dropped.
 
 `normalize` is applied to everything that a model reads or writes. The rules apply to training pairs
-only; each has its count, so that nothing is dropped silently. They drop what cannot be a
-translation, not what is merely unusual.
+only. The pairs that each rule drops are counted, so that nothing is dropped silently. The rules
+drop pairs that cannot be translations, not pairs that are merely unusual.
 """
 
 import hashlib
@@ -27,14 +27,15 @@ RULES = (EMPTY, TOO_LONG, RATIO, COPY, LEAKED, DUPLICATE, TOO_MANY_TOKENS)  # in
 
 MAX_WORDS = 1000
 MAX_CHARACTERS = 5000
-# Ratio of the numbers of characters, after 10 are added to both so that "Ja." and "Yes, of course."
-# pass. Of 320,000 English-German pairs of news, parliament, talks, captions and Wikipedia it drops
-# 0.004%, at most 0.12% of a corpus, and the dropped pairs are misaligned.
+# Maximum ratio of the two sides' lengths in characters, after 10 is added to both lengths so that
+# "Ja." and "Yes, of course." pass. Of 320,000 English-German pairs from news, parliament, talks,
+# captions and Wikipedia, this rule drops 0.004% (at most 0.12% of any corpus), and the dropped
+# pairs are misaligned.
 MAX_RATIO = 4.0
 RATIO_MARGIN = 10
 _LEAK_WORDS = 4  # shorter sentences ("Yes.") occur in any two corpora
 
-# Tabs and all characters that some program takes for a line end become spaces. Other control
+# Tabs and all characters that some programs treat as line ends become spaces. Other control
 # characters (C0, DEL, C1) and byte order marks are removed. Lone surrogates become U+FFFD.
 _SPACES = "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
@@ -48,12 +49,12 @@ _LETTER = re.compile(r"[^\W\d_]")
 
 
 def normalize(text: str) -> str:
-    r"""Returns text as the tokenizer reads it, in training and in translation.
+    r"""Returns text in the form that the tokenizer reads, in training and in translation.
 
     The result is in Unicode NFC. Each run of white space becomes one space, and leading and
     trailing white space is removed. Soft hyphens, zero-width spaces, word joiners, byte order marks
-    and control characters are removed. Lone surrogates become U+FFFD. Nothing else changes: case,
-    zero-width joiners and non-joiners stay. The function is idempotent.
+    and control characters are removed. Lone surrogates become U+FFFD. Nothing else changes; for
+    example, case and zero-width joiners and non-joiners are kept. The function is idempotent.
 
     >>> normalize(" Mu\u0308ller\tund\r\nSo\x00hn,\u00a0Do\u00adnau\u200b\n")
     'Müller und Sohn, Donau'
@@ -84,12 +85,13 @@ def has_odd_spacing(text: str) -> bool:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The validation and test pairs, to find training pairs that leak them.
+    """The validation and test pairs, used to find training pairs that leak them.
 
-    Only words are compared, without case and punctuation. A training pair leaks if its source has
-    at least four words and is a held-out source, whatever its target, or if both of its sides are
-    those of a held-out pair, whatever their length. A shared target alone is not a leak: "Thank you
-    very much." translates many sources.
+    Only words are compared; case and punctuation are ignored. A training pair leaks a held-out pair
+    in two cases: its source has at least four words and equals the held-out source, whatever the
+    targets are; or both of its sides equal the held-out sides, whatever their length. A shared
+    target alone is not a leak, because a target such as "Thank you very much." translates many
+    sources.
     """
 
     sources: frozenset[str]
@@ -97,7 +99,7 @@ class HeldOut:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> "HeldOut":
-        """Returns the held-out set of normalized pairs."""
+        """Creates a held-out set from normalized pairs."""
         words = [(_words(source), _words(target)) for source, target in pairs]
         long_enough = (source for source, _ in words if source.count(" ") >= _LEAK_WORDS - 1)
         return cls(frozenset(long_enough), frozenset(words))
@@ -113,9 +115,9 @@ def _words(text: str) -> str:
 
 
 def fault(source: str, target: str, held_out: HeldOut) -> str | None:
-    """Returns the first rule that a normalized training pair breaks; None if it breaks none.
+    """Returns the first rule that a normalized training pair breaks, or None.
 
-    Duplicates and pairs with too many tokens are found later, see `first_occurrences` and
+    Duplicates are found later by `first_occurrences`, and pairs with too many tokens by
     `encode_shard`.
     """
     if is_empty(source, target):
@@ -133,12 +135,12 @@ def fault(source: str, target: str, held_out: HeldOut) -> str | None:
 
 
 def is_empty(source: str, target: str) -> bool:
-    """Returns whether a side is empty or white space only."""
+    """Returns whether one of the sides is empty or only white space."""
     return not source or source.isspace() or not target or target.isspace()
 
 
 def pair_hash(source: str, target: str) -> int:
-    """Returns a 64-bit hash of a pair, by which duplicates are found.
+    """Returns a 64-bit hash of a pair, which is used to find duplicates.
 
     Different pairs collide in about one of 10^5 corpora of 10 million pairs.
     """
@@ -147,10 +149,10 @@ def pair_hash(source: str, target: str) -> int:
 
 
 def first_occurrences(hashes: np.ndarray) -> np.ndarray:
-    """Returns which entries are the first occurrence of their value.
+    """Returns a mask of the entries that are the first occurrence of their value.
 
-    Processes a sixteenth of the values at a time, and so needs only about 6 bytes per entry in
-    addition to the two arrays.
+    Processes a sixteenth of the values at a time, so it needs only about 6 bytes per entry in
+    addition to the argument and the result.
 
     Args:
         hashes: (n,) uint64.

@@ -10,16 +10,17 @@ from nmt.model.special_ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 def adapted(model: bytes) -> bytes:
     """Returns a SentencePiece model whose special and byte pieces have the ids that nmt expects.
 
-    The other pieces follow in their order. Normalization, pieces and scores stay, so every text is
-    split into the same pieces. Pieces for PAD, BOS and EOS are added if the model has none; text
-    that the model splits into unknown pieces stays unknown.
+    The other pieces follow in their original order. Normalization, pieces and scores are kept, so
+    every text is split into the same pieces as before. Pieces for PAD, BOS and EOS are added if the
+    model lacks them. Text that the model encodes as unknown pieces is still encoded as unknown
+    pieces.
 
     Args:
-        model: content of the file: a BPE or unigram model.
+        model: the content of a model file, BPE or unigram.
 
     Raises:
-        ValueError: the file is damaged or of another kind, or a special piece is ordinary text; the
-            message is a clause that says so.
+        ValueError: the model is damaged or neither BPE nor unigram, or its special or byte pieces
+            are not as expected; the message is a clause with the reason.
     """
     if _is_ours(model):
         return model

@@ -1,7 +1,7 @@
-"""The text of `data.test`, kept in the prepared data and in every run trained on it.
+"""Keeps the text of `data.test` in the prepared data and in every run trained on these data.
 
 Evaluation and reports read this copy, never the files that a model's configuration names, because a
-model may come from anywhere.
+model may come from an untrusted source.
 """
 
 import shutil
@@ -22,9 +22,10 @@ _KIND = "test set"
 
 
 def write(folder: Path, data: Data) -> None:
-    """Writes the raw text of `data.test`, one pair per line; nothing if `data.test` is empty.
+    """Writes the raw text of `data.test`, one sentence per line, if `data.test` is not empty.
 
-    Sources have the `source_prefix` of their corpus. Line ends inside a sentence become spaces.
+    Each source begins with the `source_prefix` of its corpus, if that is set. Line ends inside a
+    sentence become spaces.
 
     Raises:
         InputError: a corpus cannot be read.
@@ -44,10 +45,10 @@ def write(folder: Path, data: Data) -> None:
 
 
 def keep(prepared: PreparedData, place: Path, data: Data) -> None:
-    """Copies the test set of prepared data, if there is one, into a run.
+    """Copies the test set of prepared data into a run, if the prepared data has a test set.
 
     Args:
-        place: the folder of the test set in the run.
+        place: the folder in the run to which the test set is copied.
 
     Raises:
         NoModelError: the test set of the prepared data is damaged.
@@ -77,10 +78,10 @@ def keep(prepared: PreparedData, place: Path, data: Data) -> None:
 def read(
     folder: Path, data: Data, prepared: dict[str, Any] | None
 ) -> tuple[list[str], list[str]] | None:
-    """Reads sources and references; returns None if `folder` is missing or has another test set.
+    """Reads sources and references; returns None if `folder` does not contain `data.test`.
 
     Args:
-        prepared: the manifest of the data that the run was trained on; None if it is unknown.
+        prepared: the manifest of the data that the run was trained on, or None if it is unknown.
 
     Raises:
         NoModelError: the test set is damaged, or belongs to another run.
@@ -103,7 +104,7 @@ def read(
 
 
 def _recorded(prepared: dict[str, Any]) -> dict[str, Any] | None:
-    """Returns size and hash of both test set files in a manifest; None if it lists none."""
+    """Returns the size and hash that a manifest lists for each test set file, or None."""
     listed = prepared["files"]
     files = {name: listed.get(origin) for name, origin in _ORIGINS.items()}
     return files if all(files.values()) else None

@@ -1,9 +1,10 @@
-"""Language codes, and checks whether texts are in the expected languages.
+"""Checks language codes, and whether texts are in the expected languages.
 
-Some languages are recognized by their most frequent words. For all others, this module compares the
-frequencies of character trigrams, which depend more on the language than on the topic. In a test
-with one program's messages in 30 languages, any 20 lines or more were at least 1.35 times as
-similar to text in their own language as to text in any other, even for Portuguese and Spanish.
+Some languages are recognized by their most frequent words. For all other languages, this module
+compares the frequencies of character trigrams, which depend more on the language than on the topic.
+In a test with the messages of one program in 30 languages, every sample of at least 20 lines was at
+least 1.35 times as similar to text in its own language as to text in any other language, even for
+Portuguese and Spanish.
 """
 
 import locale
@@ -56,9 +57,10 @@ _CODES = """
 
 
 def code_problem(tag: str) -> str | None:
-    """Returns what is wrong with a language code, such as "german is not a language code (de?)".
+    """Returns the problem with a language code, such as "german is not a language code (de?)".
 
-    Returns None if the code is valid. It may have a region or a script: zh_CN, zh-Hant.
+    Returns None if the code is valid. A valid code may include a region or a script: zh_CN,
+    zh-Hant.
     """
     language = re.split("[-_]", tag.lower())[0]
     if language in _CODES or re.fullmatch("[a-z]{3}", language):
@@ -69,7 +71,7 @@ def code_problem(tag: str) -> str | None:
 
 
 def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
-    """Returns a warning for each corpus that seems to be in other languages.
+    """Returns a warning for each corpus that does not seem to be in the expected languages.
 
     Args:
         corpora: names and lines of the corpora. If a language is not in `_WORDS`, the other corpora
@@ -84,7 +86,7 @@ def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:
 
 
 def _mistaken(corpus: Sample, codes: tuple[str, str]) -> str | None:
-    """Returns the problem that the frequent words of a corpus show; None if they show none."""
+    """Returns a warning if a corpus's frequent words belong to another language, or None."""
     name, *sides = corpus
     recognized = [_known_language(lines) for lines in sides]
     wanted = [re.split("[-_]", code.lower())[0] for code in codes]
@@ -111,7 +113,7 @@ def _swapped(name: str, source: str, target: str) -> str:
 
 
 def _known_language(lines: Iterable[str]) -> str | None:
-    """Returns the language whose frequent words dominate a text, if any."""
+    """Returns the language whose frequent words dominate a text, or None."""
     words = Counter(word for line in lines for word in _WORD.findall(line.casefold()))
     shares = sorted(
         (sum(words[word] for word in known) / max(1, words.total()), code)
@@ -153,7 +155,7 @@ def is_translated(
 
 
 def profile(lines: Iterable[str]) -> dict[str, float]:
-    """Returns the relative frequency of each character trigram, with spaces around words."""
+    """Returns the relative frequency of each character trigram in words with spaces around them."""
     counts: Counter[str] = Counter()
     for line in lines:
         for word in _WORD.findall(line.casefold()):
@@ -164,7 +166,7 @@ def profile(lines: Iterable[str]) -> dict[str, float]:
 
 
 def _likeness(one: dict[str, float], other: dict[str, float]) -> float:
-    """Returns the similarity of two texts, 0 to 1, given the trigram frequencies of each."""
+    """Returns the similarity of two texts, from 0 to 1, given their trigram frequencies."""
     return sum(min(share, other.get(trigram, 0.0)) for trigram, share in one.items())
 
 

@@ -1,7 +1,7 @@
 """Puts the pairs of a slot into tensors (the layout).
 
-There are two layouts, and model and loss accept both. `pack` puts several pairs into a row; the
-source and the target of a pair have the same row number. `one_per_row` is for pairs sorted by
+There are two layouts, and the model and the loss accept both. `pack` puts several pairs into a row;
+the source and the target of a pair have the same row number. `one_per_row` is for pairs sorted by
 length.
 """
 
@@ -28,7 +28,7 @@ _SPARE, _MORE = 0.02, 0.04
 
 @dataclass(frozen=True)
 class Batch:
-    """A slot as tensors; R rows, S source and T target columns."""
+    """A slot as tensors with R rows, S source columns and T target columns."""
 
     src: Tokens  # (R, S)
     tgt_in: Tokens  # (R, T), each sentence from BOS
@@ -44,7 +44,7 @@ class Batch:
         return Batch(self.src.to(device), self.tgt_in.to(device), self.tgt_out.to(device), columns)
 
     def rows(self, rows: slice) -> Batch:
-        """Returns some of the rows."""
+        """Returns a batch of some of the rows."""
         src, tgt_in = (
             Tokens(side.tokens[rows], side.positions[rows], side.segments[rows])
             for side in (self.src, self.tgt_in)
@@ -55,7 +55,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class HostBatch:
-    """A slot in one tensor, so that one copy moves it to a device."""
+    """A slot in a single tensor, so that one copy operation moves it to a device."""
 
     # int32: ids, positions and segments of the source; output ids, positions, segments and input
     # ids of the target; then the bits of the fp32 columns
@@ -78,7 +78,7 @@ class HostBatch:
 
 @dataclass(frozen=True)
 class Shape:
-    """The rows and columns that pairs are packed into."""
+    """The shape of the tensors into which pairs are packed."""
 
     columns: int  # columns per side; more if a pair is longer
     block: int  # columns are divided into blocks; a pair lies within one unless it is longer
@@ -109,10 +109,10 @@ def one_per_row(pairs: Sequence[TokenPair]) -> Batch:
 
 
 def by_length(pairs: Sequence[TokenPair], tokens: int) -> Iterator[list[int]]:
-    """Yields batches of indices of pairs of similar length, the longest first.
+    """Yields batches as lists of indices, with pairs of similar length together, longest first.
 
-    With one pair per row, a batch of several pairs has at most `tokens` tokens per side, padding
-    included.
+    If each pair has its own row, a batch has at most `tokens` tokens per side, including padding,
+    unless it consists of a single longer pair.
     """
     order = sorted(range(len(pairs)), key=lambda i: (max(map(len, pairs[i])), len(pairs[i].target)))
     while order:
@@ -194,7 +194,7 @@ def _first_fit(lengths: np.ndarray, columns: int, block: int) -> tuple[np.ndarra
 
 
 def _within(groups: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the offset of each item in its group: (..., items).
+    """Returns the offset of each item within its group: (..., items).
 
     Args:
         groups: (items,) index of each item's group, ascending.

@@ -1,4 +1,4 @@
-"""A sentence pair with its columns: one type from the corpus to the batch."""
+"""Defines a sentence pair with its columns, as it passes from the corpus to the batch."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,10 +16,10 @@ class Pair(Generic[T]):
     Iterating over a pair yields its source and its target.
 
     Attributes:
-        columns: other values of the pair by name: a number for the pair, or a sequence with one
-            number per target token, EOS included. `nmt prepare` stores every column with the
-            sentences, and `layout` puts it into the batch. Only the corpus that reads a column and
-            the code that uses it know its name.
+        columns: further values of the pair, by column name: one number for the whole pair, or a
+            sequence with one number per target token, including EOS. `nmt prepare` stores every
+            column with the sentences, and `layout` puts it into the batch. Only the corpus that
+            reads a column and the code that uses it know its name.
     """
 
     source: T

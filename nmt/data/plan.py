@@ -1,15 +1,15 @@
-"""Selects the pairs of each step and of each of its slots, from their lengths alone (the plan).
+"""Selects the pairs for each step and divides them into slots (the plan).
 
 The plan is a pure function of (prepared data, seed, batch_tokens, slots, step). The shards are
 permuted in each epoch and taken in windows of about a million pairs, so that training on a corpus
-of any size starts in seconds and needs a few bytes per pair. A window is shuffled and cut into
-steps, and each step into slots of nearly equal size.
+of any size starts within seconds and needs only a few bytes of memory per pair. A window is
+shuffled and cut into steps, and each step into slots of nearly equal size.
 
-Differs from Vaswani et al. (2017), §5.1, who batch pairs of similar length to avoid padding. Here
-`layout` packs rows, so there is little padding, and a step whose pairs all have one length gives a
-worse estimate of the gradient. (On Multi30k, with d_model 128 and steps of 2048 tokens, the nll
-after 300 steps was 4.15 with mixed and 4.67 with similar lengths. In tensor2tensor a step mixes
-lengths too, because each GPU has a batch of its own.)
+This differs from Vaswani et al. (2017, §5.1), who batch pairs of similar length to avoid padding.
+Here `layout` packs several pairs into a row, so there is little padding, and a step whose pairs all
+have the same length gives a worse estimate of the gradient. (On Multi30k, with d_model 128 and
+steps of 2048 tokens, the nll after 300 steps was 4.15 with mixed and 4.67 with similar lengths. In
+tensor2tensor a step mixes lengths too, because each GPU has a batch of its own.)
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class StepPlan:
 
     @property
     def digest(self) -> str:
-        """Returns a hash of the step's pairs in their order, which does not depend on the slots."""
+        """Returns a hash of the step's pairs in order, which does not depend on the slots."""
         pairs = np.concatenate(self.slots).astype("<i8")
         return hashlib.blake2b(pairs.tobytes(), digest_size=8).hexdigest()
 
@@ -52,7 +52,7 @@ class Plan:
     Args:
         shards: the training split.
         batch_tokens: maximum number of source tokens, and of target tokens, per step.
-        slots: number of slots per step; a tiny step may leave some empty.
+        slots: number of slots per step; if a step has few pairs, some of its slots are empty.
         seed: the run's seed.
         before_use: called with each shard of a window before the window's first step.
     """
@@ -114,7 +114,7 @@ class Plan:
             yield window
 
     def _chosen(self, number: int, epoch: int) -> np.ndarray:
-        """Returns a shard's pairs in an epoch: each pair `weight` times, on average if fractional.
+        """Returns a shard's pairs for an epoch, each one `weight` times (on average if fractional).
 
         Epoch e takes the positions [e * weight * n, (e + 1) * weight * n) of an endless sequence of
         permutations of the shard's n pairs, so that with weight 1 every pair occurs once.
@@ -151,7 +151,7 @@ class Plan:
 def _pairs(
     shares: Sequence[tuple[Shard, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Returns indices and lengths of the chosen pairs of several shards.
+    """Returns the indices, lengths and loss weights of the chosen pairs of several shards.
 
     Returns:
         Four arrays (pairs,): indices into the split, numbers of source tokens, numbers of target
@@ -166,20 +166,21 @@ def _pairs(
 
 
 def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[int]:
-    """Cuts a sequence of pairs into the longest steps of at most `batch_tokens` tokens per side.
+    """Cuts a sequence of pairs into steps, each as long as `batch_tokens` tokens per side allow.
 
     Args:
         source: (pairs,) number of source tokens of each pair.
         target: (pairs,) number of target tokens of each pair.
 
     Returns:
-        (steps + 1,) the start of each step, and the end of the last.
+        (steps + 1,) the start of each step, and the end of the last step.
     """
     ends = np.minimum(*(_end_of_step(side, batch_tokens) for side in (source, target)))
     if (ends == np.arange(len(ends))).any():
         raise InputError(
-            f"A pair of the prepared data is longer than training.batch_tokens ({batch_tokens} "
-            "tokens). Run nmt prepare again, or raise training.batch_tokens."
+            "The source or target of a pair in the prepared data has more tokens than "
+            f"training.batch_tokens ({batch_tokens}). Run nmt prepare again, or raise "
+            "training.batch_tokens."
         )
     end_from, bounds = ends.tolist(), [0]
     while bounds[-1] < len(end_from):
@@ -188,6 +189,6 @@ def _bounds(source: np.ndarray, target: np.ndarray, batch_tokens: int) -> list[i
 
 
 def _end_of_step(lengths: np.ndarray, batch_tokens: int) -> np.ndarray:
-    """Returns the end of a step that starts with each pair, given one side's lengths: (pairs,)."""
+    """Returns the end of a step that starts at each pair, given one side's lengths: (pairs,)."""
     done = np.cumsum(lengths, dtype=np.int64)
     return np.searchsorted(done, done - lengths + batch_tokens, side="right")

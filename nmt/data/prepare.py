@@ -38,17 +38,17 @@ def prepare(
 
     If neither the sections `data` and `tokenizer` nor the size and SHA-256 of any local input file
     have changed since the last call, it only verifies the prepared data. The same input and
-    settings give the same bytes, whatever the number of processes and of interruptions.
+    settings always give the same bytes, regardless of the number of processes and interruptions.
 
     Args:
         config: only the sections `data` and `tokenizer` are used.
         note: Called with each user-facing message.
         tokenizer: the file of a tokenizer to use instead of training one, for fine-tuning.
-        processes: maximum number of processes; None: `workers.default_processes`.
+        processes: maximum number of processes, or None for `workers.default_processes`.
 
     Raises:
         InputError: a corpus cannot be read, the vocabulary does not fit the text, another process
-            is preparing the same directory, a run was trained on its data with other settings, or
+            is preparing the same directory, a run was trained on data that would be replaced, or
             the directory has files or links that nmt prepare did not make.
         Stopped: a signal was received; the next call continues the work.
     """
@@ -87,7 +87,7 @@ def prepare(
 
 @contextlib.contextmanager
 def _locked(job: Job) -> Iterator[None]:
-    """Locks the directory; removes its new files after a failure without finished work."""
+    """Locks the directory; after a failure without finished work, removes what it has created."""
     lock = job.directory / atomic.LOCK
     new = [path for path in (job.directory, *job.directory.parents) if not path.exists()]
     is_new = not lock.exists()
@@ -104,7 +104,7 @@ def _locked(job: Job) -> Iterator[None]:
 
 
 def run_stages(job: Job, note: Note) -> None:
-    """Runs all stages, from the corpora to data that only need to be published."""
+    """Runs all stages, from the corpora to data that are ready to be published."""
     warnings = inspect_corpora(job, note)
     text = clean(job, note)
     training = deduplicate(job, text["train"])
@@ -145,7 +145,7 @@ def _origin(
 
 
 def _is_prepared(job: Job, note: Note) -> bool:
-    """Returns whether the directory has what this job would make; verifies all hashes."""
+    """Returns whether the directory already contains this job's result; verifies all hashes."""
     if not PreparedData.is_in(job.directory):
         return False
     try:
@@ -164,7 +164,7 @@ def _is_prepared(job: Job, note: Note) -> bool:
 
 
 def _check_input(job: Job, note: Note) -> None:
-    """Raises InputError if a corpus cannot be read, before anything is written."""
+    """Raises InputError if a corpus cannot be read; called before anything is written."""
     data = job.data
     for side in ("source", "target"):
         if problem := code_problem(getattr(data, f"{side}_language")):

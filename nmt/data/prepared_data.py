@@ -1,4 +1,4 @@
-"""Prepared data: the directory that `nmt prepare` makes.
+"""Opens and checks prepared data: the directory that `nmt prepare` writes.
 
 Training reads its data through this module, which checks that the data fits the configuration and
 is undamaged, and records which runs were trained on it.
@@ -27,9 +27,9 @@ _MAX_NOTE_BYTES = 100_000
 class PreparedData:
     """Prepared data with a valid manifest.
 
-    Keys of the manifest besides those of every manifest: `data_sha256` (of the hashes of all Arrow
-    files), `tokenizer_sha256`, `target_symbols` (those of `tokenizer.symbols` in training targets),
-    `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight),
+    The manifest has the keys of every manifest and also `data_sha256` (the hash of the hashes of
+    all Arrow files), `tokenizer_sha256`, `target_symbols` (the symbols that occur in training
+    targets), `shards` (split -> list of file, pairs, source_tokens, target_tokens, weight),
     `corpora` (with counts by cleaning rule), `warnings`, `settings`, `inputs`, `origin_sha256`.
     """
 
@@ -61,11 +61,11 @@ class PreparedData:
 
     @classmethod
     def of(cls, config: Config, remedy: str = "Run nmt prepare.") -> Self:
-        """Opens the data of a configuration, see `open`.
+        """Opens the data of a configuration.
 
         Raises:
-            InputError: see `open`; or the data was prepared with other settings, which the message
-                names.
+            InputError: there is no prepared data, its manifest is damaged, or it was prepared with
+                other settings, which the message names.
         """
         data, settings = cls.open(Path(config.data.directory), remedy), settings_of(config)
         if data.manifest["settings"] != settings:
@@ -80,16 +80,16 @@ class PreparedData:
         return data
 
     def verify_all(self) -> None:
-        """Verifies the hash of each file; raises NoModelError at the first that differs."""
+        """Verifies the hash of each file; raises NoModelError for the first file that differs."""
         manifest.verify(self.directory, self.manifest)
 
     def tokenizer(self) -> Tokenizer:
-        """Returns the tokenizer; NoModelError if it is missing or damaged (status 3)."""
+        """Returns the tokenizer; raises NoModelError (status 3) if it is missing or damaged."""
         manifest.verify(self.directory, self.manifest, [TOKENIZER])
         return Tokenizer.load(self.directory / TOKENIZER)
 
     def shortlist_file(self) -> bytes | None:
-        """Returns the content of the shortlist's file; None if the data has no shortlist.
+        """Returns the content of the shortlist's file, or None if the data has no shortlist.
 
         Raises:
             NoModelError: the file is missing or damaged (status 3).
@@ -100,7 +100,7 @@ class PreparedData:
         return (self.directory / SHORTLIST).read_bytes()
 
     def shards(self, split: str) -> list[Shard]:
-        """Opens the shards of train or validation, memory-mapped; `verify` checks their bytes.
+        """Opens the shards of train or validation, memory-mapped; `verify` checks their hashes.
 
         Raises:
             InputError: a shard is missing or is not a valid Arrow file.
@@ -114,7 +114,7 @@ class PreparedData:
         return found
 
     def verify(self, shard: Shard) -> None:
-        """Verifies the hash of a shard, before its first pair is used.
+        """Verifies the hash of a shard; call this before the shard's first pair is used.
 
         Raises:
             InputError: the file has changed (status 2).
@@ -131,7 +131,7 @@ class PreparedData:
     def mark_used(self, run: Path) -> None:
         """Records that a run was trained on this data, so that `prepare` refuses to replace it.
 
-        The record counts as long as the run's directory exists.
+        The record is valid as long as the run's directory exists.
         """
         note = {"run": str(run.resolve()), "origin_sha256": self.manifest["origin_sha256"]}
         name = hashlib.sha256(note["run"].encode()).hexdigest()[:16] + ".json"
@@ -149,7 +149,7 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
     """Raises InputError if a run was trained on the data in `directory` and the data would change.
 
     Args:
-        origin: settings and input files of the new data, whose hash is `origin_sha256` in a
+        origin: the settings and input files of the new data; their hash is `origin_sha256` in the
             manifest.
     """
     wanted = manifest.value_hash(origin)
@@ -168,7 +168,7 @@ def refuse_if_used(directory: Path, origin: Mapping[str, Any]) -> None:
 
 
 def _users(directory: Path) -> Iterator[tuple[Path, str]]:
-    """Yields the runs that were trained on the data in `directory`, with its `origin_sha256`.
+    """Yields each run trained on the data in `directory`, and the `origin_sha256` of that data.
 
     Raises:
         InputError: the record of a run is damaged.
@@ -181,7 +181,7 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
             run, used = Path(note["run"]), note["origin_sha256"]
         except (ValueError, KeyError, TypeError):
             raise InputError(
-                f"{path}, the record of a run that was trained on this data, is damaged. Name "
+                f"{path}, the record of a run that was trained on this data, is damaged. Choose "
                 "another data.directory, or remove the record if the run no longer exists."
             ) from None
         if run.is_dir():
@@ -189,9 +189,10 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Returns the settings that prepared data depend on, as in their manifest.
+    """Returns the settings that determine prepared data, as its manifest lists them.
 
-    Settings at their defaults are omitted, so that settings added to nmt later change nothing.
+    Settings with default values are omitted, so that a setting added in a later version of nmt does
+    not change the result.
     """
     sections = {"data": config.data, "tokenizer": config.tokenizer}
     return {
@@ -201,7 +202,7 @@ def settings_of(config: Config) -> dict[str, Any]:
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """Returns the settings that differ, with their values, for a message."""
+    """Describes the settings that differ, with their values, for a message."""
     found = []
     for section in new:
         fields = Config.model_fields[section].annotation.model_fields  # type: ignore[union-attr]
@@ -214,4 +215,4 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
                 found.append(
                     f"{section}.{key}" + (f" was {values[0]}, is {values[1]}" if short else "")
                 )
-    return "; ".join(found) or "other input files, or an earlier nmt"
+    return "; ".join(found) or "other input files, or an earlier version of nmt"

@@ -1,9 +1,9 @@
-"""Writes and reads shards: Arrow files of text pairs or, for training, of token ids.
+"""Writes and reads shards: Arrow files that contain text pairs or, for training, token ids.
 
-A split of prepared data is a folder that `datasets.load_from_disk` reads: Arrow stream files with
-the columns `source` and `target`, lists of int32 that end with EOS and have no BOS, and the extra
-columns of the pairs, see `Pair`. Every file is one record batch, so that its ids are two flat
-arrays, which numpy uses directly from the memory map.
+A split of prepared data is a folder that `datasets.load_from_disk` can read. Its Arrow stream files
+have the columns `source` and `target`, which are lists of int32 that end with EOS and have no BOS,
+and the extra columns of the pairs (see `Pair`). Every file has a single record batch, so that the
+ids of each side form one flat array, which numpy uses directly from the memory map.
 """
 
 import json
@@ -26,7 +26,7 @@ _TEXT = pa.schema([("source", pa.string()), ("target", pa.string()), ("hash", pa
 
 @dataclass(frozen=True)
 class Side:
-    """The token ids of one side of a shard; `side[i]` are those of pair i, EOS last.
+    """The token ids of one side of a shard; `side[i]` contains the ids of pair i and ends with EOS.
 
     A column with one number per target token is a `Side` too.
     """
@@ -45,7 +45,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Shard:
-    """Some pairs of one corpus, in that corpus's order."""
+    """Some pairs of one corpus, in the order of the corpus."""
 
     path: Path
     source: Side
@@ -89,19 +89,19 @@ def _lists(ids: Sequence[np.ndarray]) -> pa.Array:
 
 
 def write_text(path: Path, pairs: Sequence[TextPair], hashes: Sequence[int]) -> None:
-    """Writes normalized pairs and the hash of each, whole or not at all."""
+    """Writes normalized pairs with their hashes, whole or not at all."""
     columns = [pair.source for pair in pairs], [pair.target for pair in pairs], hashes
     required = [pa.array(column, field.type) for column, field in zip(columns, _TEXT, strict=True)]
     _write(path, _TEXT, required, pairs)
 
 
 def read_text(path: Path) -> pa.RecordBatch:
-    """Returns what `write_text` wrote, memory-mapped: source, target, hash, extra columns."""
+    """Returns the columns that `write_text` wrote, including the extra columns, memory-mapped."""
     return _read(path, _TEXT)
 
 
 def text_pairs(rows: pa.RecordBatch) -> list[TextPair]:
-    """Returns the pairs of rows of `read_text`."""
+    """Returns the pairs in rows that `read_text` has returned."""
     names = rows.schema.names[len(_TEXT) :]
     source, target, _, *extra = (column.to_pylist() for column in rows.columns)
     columns = (
@@ -112,7 +112,7 @@ def text_pairs(rows: pa.RecordBatch) -> list[TextPair]:
 
 
 def read_shard(path: Path, weight: float = 1.0, first: int = 0) -> Shard:
-    """Returns what `write_shard` wrote, memory-mapped.
+    """Returns the shard that `write_shard` wrote, memory-mapped.
 
     Raises:
         InputError: the file is damaged.
@@ -138,7 +138,7 @@ def _write(
     required: Sequence[pa.Array],
     pairs: Sequence[Pair[Any]],
 ) -> None:
-    """Writes the required columns of `schema`, then the extra ones of the pairs."""
+    """Writes the required columns of `schema`, then the extra columns of the pairs."""
     names = [*pairs[0].columns] if pairs else []
     extra = [pa.array([pair.columns[name] for pair in pairs]) for name in names]
     batch = pa.record_batch([*required, *extra], names=[*schema.names, *names])
@@ -151,10 +151,10 @@ def _write(
 
 
 def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the one record batch of a file, memory-mapped, after checking its structure.
+    """Returns the only record batch of a file, memory-mapped, after checking its structure.
 
     Args:
-        schema: the schema of the file's first columns.
+        schema: the schema that the file's first columns must have.
     """
     check_regular(path)
     try:
@@ -182,7 +182,7 @@ def _read(path: Path, schema: pa.Schema) -> pa.RecordBatch:
 def write_split_description(folder: Path, files: Sequence[str], fingerprint: str) -> None:
     """Writes the two small files with which `datasets.load_from_disk` recognizes a folder.
 
-    A column that some of the files lack is null there.
+    If a file lacks a column that other files have, its values in that column are null.
 
     Args:
         files: names of the Arrow files in `folder`, in order.
@@ -209,7 +209,7 @@ def write_split_description(folder: Path, files: Sequence[str], fingerprint: str
 
 
 def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """Returns a type in the notation of `datasets`, whose names for numbers are numpy's."""
+    """Returns a type in the notation of `datasets`, which names number types as numpy does."""
     if pa.types.is_list(kind):
         return {"feature": _feature(kind.value_type), "_type": "List"}
     return {"dtype": str(np.dtype(kind.to_pandas_dtype())), "_type": "Value"}

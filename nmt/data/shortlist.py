@@ -1,9 +1,9 @@
 """The shortlist: the target tokens that each source token may be translated into.
 
-A decoding step needs logits of likely tokens only: the most frequent ones and the most likely
+A decoding step needs only the logits of likely tokens: the most frequent tokens and the most likely
 translations of the source tokens. The most frequent tokens are on every shortlist, so the table of
-translations is learned for the other tokens only, by IBM Model 1 (Brown et al., 1993). EOS, which
-every source has, acts as the model's empty word.
+translations is learned only for the other tokens, with IBM Model 1 (Brown et al., 1993). EOS, which
+every source contains, acts as the empty word of Model 1.
 
 V: vocabulary size, N: number of most frequent tokens, K: translations per source token.
 """
@@ -40,7 +40,7 @@ class Shortlist:
     translations: NDArray[np.int32]  # (V, K) most likely first; PAD_ID where there are fewer
 
     def candidates(self, source: Sequence[int], always: Collection[int]) -> NDArray[np.int64]:
-        """Returns the ids that sources with the ids `source` may be translated into, ascending.
+        """Returns the ids that sources with the given ids may be translated into, ascending.
 
         These are the special ids, `always`, the source's own tokens (for names that are copied),
         the most frequent tokens, and the translations of the source's tokens.
@@ -60,7 +60,7 @@ class Shortlist:
 
     @classmethod
     def load(cls, path: Path, vocabulary_size: int) -> Self:
-        """Reads a file; raises NoModelError if it is damaged or of another vocabulary size."""
+        """Reads a file; raises NoModelError if it is damaged or for another vocabulary size."""
         try:
             table = cls(**safetensors.numpy.load(path.read_bytes()))
         except (SafetensorError, TypeError, ValueError) as error:
@@ -88,7 +88,7 @@ def learn_shortlist(
     frequent: int = FREQUENT,
     translations: int = TRANSLATIONS,
 ) -> Shortlist:
-    """Learns a shortlist from evenly spaced sentence pairs with about `MOST_CELLS` token pairs.
+    """Learns a shortlist from evenly spaced sentence pairs, about `MOST_CELLS` token pairs in all.
 
     Args:
         shards: sources and targets.
@@ -109,11 +109,11 @@ def learn_shortlist(
 
 
 class _Model1:
-    """IBM Model 1 of the rare target tokens.
+    """IBM Model 1 for the rare target tokens.
 
     A cell is a source token and a rare target token of the same sentence pair. The cells of one
-    target token are adjacent and form a group. A link is the id source * V + target of the two
-    tokens of a cell; many cells may have the same link.
+    target token are adjacent and form a group. A link is the number source * V + target, which
+    identifies the two tokens of a cell; many cells may have the same link.
     """
 
     def __init__(self, shards: Sequence[tuple[Side, Side]], is_rare: NDArray[np.bool_]):
@@ -163,7 +163,7 @@ class _Model1:
         self.p = expected / totals[self.sources]
 
     def best(self, k: int) -> NDArray[np.int32]:
-        """Returns the k most likely targets per source: (V, k), see `Shortlist.translations`."""
+        """Returns the k most likely targets of each source token: (V, k), as in `Shortlist`."""
         order = np.lexsort((-self.p, self.sources))  # ties: by target
         rank = np.arange(len(order)) - np.searchsorted(self.sources, self.sources)
         table = np.full((self.V, k), PAD_ID, np.int32)
@@ -195,7 +195,7 @@ def _blocks(cells: NDArray[np.int64], share: float) -> Iterator[NDArray[np.int64
 
 
 def _pieces(side: Side, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Returns the token ids of some sentences, concatenated, and their lengths."""
+    """Returns the concatenated token ids of some sentences, and the sentences' lengths."""
     lengths = side.lengths[rows].astype(np.int64)
     first = side.offsets[rows] - (np.cumsum(lengths) - lengths)
     at = np.arange(lengths.sum()) + np.repeat(first, lengths)

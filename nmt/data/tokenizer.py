@@ -1,12 +1,13 @@
-"""The BPE tokenizer, with one vocabulary for both languages: training, encoding and decoding.
+"""Trains and applies the BPE tokenizer, which has one vocabulary for both languages.
 
 `Tokenizer.encode` first applies `cleaning.normalize`; `with_eos` appends EOS. The sentencepiece
 model does no normalization. It keeps case and has the 256 bytes in its vocabulary, so that every
 text is encoded without unknown tokens and `decode(encode(text)) == normalize(text)`.
 
-A tokenizer may come from anywhere. sentencepiece up to 0.2.1 crashes on some damaged models (its
-issues 1263, 1269 and 1308). With 0.2.2 and 0.2.3, none of 20,000 damaged models with flipped bytes,
-huge pieces, NUL characters and broken character maps crashed the process.
+A tokenizer may come from an untrusted source. sentencepiece up to 0.2.1 crashes on some damaged
+models (see issues 1263, 1269 and 1308 of sentencepiece). With 0.2.2 and 0.2.3, none of 20,000
+damaged models with flipped bytes, huge pieces, NUL characters and broken character maps crashed the
+process.
 """
 
 import hashlib
@@ -46,12 +47,14 @@ class Tokenizer:
     """A trained tokenizer.
 
     Attributes:
-        sha256: hash of the model file, in hexadecimal; equal for data and models that fit together.
+        sha256: hash of the model file, in hexadecimal; prepared data and the models trained on it
+            have the same hash.
         vocabulary_size: number of ids, which start at 0.
         model: the model file's content.
-        symbols: `tokenizer.symbols` of the configuration, one token each.
+        symbols: the strings in the setting `tokenizer.symbols`; each is a single token.
         has_bytes: whether text that no token covers is encoded as bytes; otherwise it becomes UNK.
-        normalize: applied by `encode` first; callers of `decode` apply it to the result.
+        normalize: the function that `encode` applies to a text first. Callers of `decode` apply it
+            to the decoded text.
     """
 
     normalize = staticmethod(normalize)
@@ -72,7 +75,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """Loads the tokenizer in a file.
+        """Loads a tokenizer from a file.
 
         Raises:
             NoModelError: the file is missing, damaged, or not written by nmt (status 3).
@@ -93,9 +96,10 @@ class Tokenizer:
             ) from None
 
     def _checked_symbols(self) -> tuple[str, ...]:
-        """Returns the pieces between the special ids and the bytes; ValueError if these differ.
+        """Returns the symbols: the pieces between the special ids and the bytes.
 
-        A model that was trained elsewhere may have no bytes; it has no symbols then.
+        A model that was trained elsewhere may have no bytes; then it has no symbols. Raises
+        ValueError if the special ids or the bytes are not where nmt puts them.
         """
         model, pieces = self._processor, self.pieces(range(self.vocabulary_size))
         special = (model.pad_id(), model.bos_id(), model.eos_id(), model.unk_id())
@@ -144,9 +148,9 @@ class Tokenizer:
         return _unescape(self._processor.decode([int(i) for i in ids]))
 
     def spelling(self, ids: Sequence[int]) -> list[bytes]:
-        """Returns what each id adds to the text, in UTF-8; b"" for PAD, BOS, EOS and UNK.
+        """Returns the UTF-8 bytes that each id adds to the text; b"" for PAD, BOS, EOS and UNK.
 
-        Together they give the text with a leading space and with its escapes (`ESCAPES`).
+        Their concatenation is the text with a leading space and with the escapes in `ESCAPES`.
         """
         first_byte = UNK_ID + 1 + len(self.symbols)
         return [
@@ -157,7 +161,7 @@ class Tokenizer:
         ]  # fmt: skip
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns each id in readable form: U+2581 for a space, <0x41> for a byte, </s> for EOS."""
+        """Returns each id in readable form, with U+2581 for a space and <0x41> for a byte."""
         return self._processor.id_to_piece([int(i) for i in ids])
 
 
@@ -171,7 +175,7 @@ def train_tokenizer(
 ) -> None:
     """Trains a BPE tokenizer and writes its model, whole or not at all.
 
-    The same sentences give the same bytes: BPE training uses no random numbers.
+    The same sentences always give the same bytes, because BPE training uses no random numbers.
 
     Args:
         sentences: normalized texts of both languages; all are held in memory.
@@ -180,7 +184,8 @@ def train_tokenizer(
         symbols: tokens to add, even if the text does not contain them.
 
     Raises:
-        InputError: the text has too few subwords or too many characters for `vocabulary_size`.
+        InputError: the text has too few subwords or too many different characters for
+            `vocabulary_size`.
         BaseException: any exception that iterating over `sentences` raises.
     """
     model = io.BytesIO()

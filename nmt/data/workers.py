@@ -1,9 +1,10 @@
 """Calls functions in worker processes, one call at a time in each; the processes share only files.
 
-The processes are spawned, because forking a process with threads, which Arrow and torch start, can
-hang. All are killed if a call fails, if one of them is killed, or if a signal stops this process;
-if this process is killed, they end by themselves. So a call may be interrupted anywhere and
-repeated: it must write to temporary files and rename them.
+The workers are spawned, because Arrow and torch start threads, and a process that is forked from a
+process with threads can hang. All workers are killed if a call fails, if one of them is killed, or
+if a signal stops this process. If this process is killed, the workers end by themselves. Therefore
+a call may be interrupted at any point and repeated: it must write to temporary files and rename
+them.
 """
 
 import contextlib
@@ -32,8 +33,8 @@ def default_processes() -> int:
 def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], processes: int) -> None:
     """Calls `function(*task)` for each task, in no particular order.
 
-    A task is taken from `tasks` only when a process becomes free, so that at most two wait. A
-    single task, or all tasks if `processes` is 1, run in this process.
+    A task is taken from `tasks` only when a process becomes free, so that at most two tasks wait. A
+    single task runs in this process, and so do all tasks if `processes` is 1.
 
     Args:
         function: defined at the top level of a module, so that other processes can import it.
@@ -64,9 +65,9 @@ def run(function: Callable[..., None], tasks: Iterable[tuple[Any, ...]], process
 
 
 def run_apart(function: Callable[..., None], *arguments: Any) -> None:
-    """Calls a function in another process, which frees its memory and ends at a signal.
+    """Calls a function in another process, whose memory is freed and which a signal can end.
 
-    Raises: as `run`.
+    Raises the same exceptions as `run`.
     """
     with contextlib.ExitStack() as stack:
         worker = _free([], 1, stack)
@@ -78,7 +79,8 @@ def run_apart(function: Callable[..., None], *arguments: Any) -> None:
 def _no_stop() -> Iterator[None]:
     """Delays signals until the end of the block.
 
-    A signal mask applies to the main thread only, so another thread would receive the signal.
+    A signal mask would not suffice: it applies only to the main thread, and another thread would
+    receive the signal.
     """
     came: list[int] = []
     with signals.handled_by(lambda number, _: came.append(number)):
@@ -88,7 +90,7 @@ def _no_stop() -> Iterator[None]:
 
 
 class _Worker:
-    """A process, and a connection that sends calls to it and receives None or an exception."""
+    """A worker process, with a connection that sends calls and receives None or an exception."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -102,7 +104,7 @@ class _Worker:
         self._theirs.close()  # so that reading ends when the process does
 
     def give(self, function: Callable[..., None], task: tuple[Any, ...]) -> None:
-        """Starts a call; `finish` must be called before the next one."""
+        """Starts a call; `finish` must be called before the next call is started."""
         try:
             self.connection.send((function, task))
         except (BrokenPipeError, ConnectionResetError):
@@ -137,7 +139,7 @@ class _Worker:
 
 
 def _free(team: list[_Worker], processes: int, stack: contextlib.ExitStack) -> _Worker:
-    """Returns an idle worker: a new one if there may be more, or the next one to finish."""
+    """Returns an idle worker: a new one if permitted, otherwise the next that finishes."""
     if len(team) < processes:
         worker = _Worker()
         stack.callback(worker.end)  # first, because a signal may interrupt the start
@@ -159,7 +161,7 @@ def _serve(calls: connection.Connection) -> None:
 
 
 def _outcome(calls: connection.Connection) -> Exception | None:
-    """Makes the next call; returns any exception of it, which `finish` raises in the parent."""
+    """Makes the next call; returns its exception, which `finish` raises in the parent, or None."""
     try:
         function, task = calls.recv()
         function(*task)

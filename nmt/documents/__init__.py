@@ -1,1 +1,1 @@
-"""Sentence splitting, passages, documents, HTML and XML."""
+"""Splits text, documents, HTML and XML into sentences, and joins their translations."""

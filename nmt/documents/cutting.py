@@ -1,4 +1,4 @@
-"""Splits texts to the model's maximum length: at ends of sentences, spaces, or between tokens."""
+"""Splits texts that exceed the model's maximum length: after sentences, at spaces or anywhere."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,11 +10,12 @@ _SENTENCE_ENDS = re.compile(r"""(?:(?<=[.!?…])|(?<=[.!?…]["'”’»)\]]))\s
 
 
 def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
-    """Returns several texts as a list.
+    """Returns `texts` as a list, after checking that its items are texts.
 
     Args:
-        name: parameter name for the error.
-        others: what else the parameter may be, for the error: "a text or ".
+        name: the parameter's name for the error message.
+        others: other types that the parameter may have, for the error message, such as "a text or
+            ".
 
     Raises:
         ArgumentError: `texts` is a single text or not iterable, or an item is not a text.
@@ -33,7 +34,7 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
 
 
 def refuse_no_text(text: str, name: str, which: str = "") -> None:
-    """Raises ArgumentError if `text` is not a str; names the parameter, after `which`."""
+    """Raises ArgumentError if `text` is not a str; the message begins with `which` and `name`."""
     if not isinstance(text, str):
         raise ArgumentError(f"{which}{{{name}}} must be a text, not {{}}.", type(text).__name__)
 
@@ -49,7 +50,7 @@ class Cutter:
         self.tokenizer, self.max_part = tokenizer, max_part
 
     def cut(self, sentences: Sequence[str]) -> list[list[list[int]]]:
-        """Returns the token ids, without EOS, of each sentence's parts; [] if there is no text."""
+        """Returns the token ids of each sentence's parts, without EOS; [] for an empty sentence."""
         texts = [self.tokenizer.normalize(sentence) for sentence in sentences]
         return list(map(self._parts, texts, self.tokenizer.encode_batch(texts)))
 
@@ -96,13 +97,13 @@ class Cutter:
 
 
 def cut_once(text: str) -> list[str]:
-    """Splits a text at ends of sentences; if there are none, at the space nearest its middle."""
+    """Splits a text into sentences, or a single sentence at the space nearest its middle."""
     texts = [each for each in _SENTENCE_ENDS.split(text) if each.strip()]
     return texts if len(texts) > 1 else _halves(text)
 
 
 def _halves(text: str) -> list[str]:
-    """Splits a text at the space nearest its middle, if there is one, and strips outer spaces.
+    """Splits a text at the space nearest its middle, if it has spaces, and strips outer spaces.
 
     "to be or not" -> ["to be", "or not"]
     """

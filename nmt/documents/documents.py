@@ -1,7 +1,7 @@
 """Translates whole documents sentence by sentence and keeps their paragraphs.
 
-Each line is one paragraph; indentation and blank lines are kept. Text with line breaks within
-sentences must be joined first.
+Each line is one paragraph; indentation and blank lines are kept. If a text has line breaks within
+sentences, its lines must be joined first.
 """
 
 import re
@@ -23,7 +23,7 @@ class Document:
     """Splits a document into sentences and joins their translations.
 
     Args:
-        language: language of the text, such as "de", for splitting it into sentences.
+        language: language of the text, such as "de", which determines how it is split.
 
     Attributes:
         paragraphs: the lines as passages. A line without a tag gets the tag at the start of the
@@ -43,7 +43,8 @@ class Document:
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of `sentences` into an n-best list for the document.
 
-        The texts keep the lines of the document. Links number the words across all lines.
+        The translations have the same lines as the document. In their links, words are numbered
+        across all lines.
         """
         rest, before, of_lines = iter(found), 0, []
         for line, paragraph in zip(self._lines, self.paragraphs, strict=True):
@@ -79,8 +80,8 @@ def translate_documents(
         prefix: one prefix for all translations, or one per document.
 
     Raises:
-        ArgumentError: the number of prefixes differs from that of documents; see also
-            `Translator.n_best`.
+        ArgumentError: the numbers of prefixes and documents differ, or `Translator.n_best` raises
+            it.
     """
     language = translator.config.data.source_language
     documents = [Document(text, translator.tokenizer, language) for text in texts]

@@ -1,8 +1,8 @@
-"""Detects suspicious translations: repetitions, and outputs far longer than their source.
+"""Detects suspicious translations, which repeat themselves or are far longer than their source.
 
-Models produce both for short, unusual or garbled input (hallucinations; Raunak et al., 2021). The
-checks are conservative: on 29,000 captions with human translations, in both directions, they flag
-only two, both with the source "@@". They do not detect other errors or omissions.
+Models produce such translations for short, unusual or garbled input (hallucinations; Raunak et al.,
+2021). The checks are conservative: on 29,000 captions with human translations, in both directions,
+they flag only two, both with the source "@@". They do not detect other errors or omissions.
 """
 
 import re
@@ -25,11 +25,12 @@ _TIMES = 3  # a single word needs one more repetition: "no, no, no" is normal te
 def is_doubtful(source: str, translation: str) -> bool:
     """Returns whether a translation repeats itself or is far too long for its source.
 
-    It repeats itself in two cases: the number of repetitions is at least 3 and exceeds that of the
-    source by at least 2 (see `repetitions`), or a letter occurs five times in a row only in the
-    translation. It is too long if its length plus 10 is more than 4 times the source's length
-    plus 10. This is the ratio that cleaning applies to training pairs, but in UTF-8 bytes instead
-    of characters, because a Chinese character carries more content than a letter.
+    A translation repeats itself in two cases: it has at least 3 repetitions and at least 2 more
+    than the source (see `repetitions`), or a letter occurs five times in a row in the translation
+    but not in the source. A translation is too long if (its length + 10) is more than 4 times (the
+    source's length + 10). Cleaning applies the same ratio to training pairs, but here lengths are
+    in UTF-8 bytes instead of characters, because a Chinese character carries more content than a
+    letter.
     """
     long, short = (len(text.encode(errors="replace")) for text in (translation, source))
     if long + RATIO_MARGIN > MAX_RATIO * (short + RATIO_MARGIN):
@@ -43,7 +44,7 @@ def is_doubtful(source: str, translation: str) -> bool:
 def repetitions(text: str) -> int:
     """Counts the consecutive repetitions of the most repeated sequence of up to 16 words.
 
-    For a sequence of one word, the result is one less.
+    If this sequence is a single word, the result is one less than the number of repetitions.
 
     >>> repetitions("a b a b a b"), repetitions("no, no, no")
     (3, 2)

@@ -1,10 +1,11 @@
 """Translates the text of HTML and XML and keeps everything else unchanged.
 
-Each block (paragraph, cell, item, heading) is translated separately, sentence by sentence. Inline
-tags are placed in the translation by word alignment, see `nmt.documents.tags`. In XML, elements
-next to text are inline and all others are blocks. Entities are decoded; &, < and > are escaped in
-translations. These are not translated: attributes, elements such as `code`, elements with
-translate="no" or the class notranslate, comments, CDATA and declarations.
+Each block (paragraph, cell, item, heading) is translated separately, sentence by sentence. Word
+alignment determines where inline tags are placed in the translation (see `nmt.documents.tags`). In
+XML, elements next to text are inline and all other elements are blocks. Entities are decoded; &, <
+and > are escaped in translations. Attributes, comments, CDATA and declarations are not translated,
+nor is the content of elements such as `code` and of elements with translate="no" or the class
+notranslate.
 
 Invalid markup is treated as text, and markup that is incomplete at the end is kept. Scanning takes
 linear time, even for hostile input.
@@ -115,7 +116,7 @@ def _scanned(text: str, is_xml: bool) -> Iterator[_Token]:
 
 
 def _end_of_content(name: str, text: str, at: int) -> int:
-    """Returns the index of the end tag of an element without tags in its content."""
+    """Returns the index of the end tag of an element whose content cannot contain tags."""
     if name == "script":
         return _end_of_script(text, at)
     end = _ENDS[name].search(text, at)
@@ -125,7 +126,7 @@ def _end_of_content(name: str, text: str, at: int) -> int:
 def _end_of_script(text: str, at: int) -> int:
     """Returns the index of a script's end tag, by the "script data" states of the HTML standard.
 
-    Between <!-- and -->, a <script> and its </script> are content.
+    Between <!-- and -->, a <script> tag and its </script> tag belong to the content.
     """
     is_escaped = is_nested = False
     while found := _ENDS["script"].search(text, at):
@@ -158,7 +159,7 @@ def _token(found: re.Match[str], is_xml: bool) -> _Token:
 
 
 def _is_kept(attributes: str) -> bool:
-    """Returns whether the attributes mark an element as not to be translated."""
+    """Returns whether an element's attributes forbid translating it."""
     given = {}
     for each in _ATTRIBUTES.findall(attributes):
         name, _, value = each.partition("=")
@@ -203,7 +204,7 @@ def _without_kept(tokens: list[_Token]) -> list[_Token]:
 
 
 def _without_entities(token: _Token) -> list[_Token]:
-    """Splits text at the entities that the document itself declares, which are kept."""
+    """Splits text at the entities that the document itself declares, to keep them unchanged."""
     if token.kind != "text":
         return [token]
     parts = enumerate(_ENTITY.split(token.raw))
@@ -233,17 +234,17 @@ def _set_inline(tokens: list[_Token], is_inline: bool) -> None:
 
 
 def _words(token: _Token) -> str:
-    """Returns the normalized text of a token with entities decoded; "" if it has no words."""
+    """Returns the normalized text of a token with decoded entities, or "" if it has no words."""
     return normalize(_unescaped(token.raw)) if token.kind == "text" else ""
 
 
 def _unescaped(raw: str) -> str:
-    """Decodes entities; Python cannot convert numbers with thousands of digits."""
+    """Decodes entities; numbers that are too long for Python to convert become U+FFFD."""
     return html.unescape(_LONG_NUMBER.sub("&#0", raw))
 
 
 def _runs(tokens: list[_Token]) -> list[list[_Token]]:
-    """Splits the tokens into runs; each tag is in a run with its partner, or is a run by itself."""
+    """Splits tokens into runs; a tag without its partner in the run becomes a run by itself."""
     blocks: list[list[_Token]] = [[]]
     for token in tokens:
         if token.is_inline:
@@ -267,7 +268,7 @@ def _runs(tokens: list[_Token]) -> list[list[_Token]]:
 
 
 def _partners(run: list[_Token]) -> dict[int, int]:
-    """Maps the index of each tag to that of its partner, if the partner is in the run."""
+    """Maps the index of each tag to the index of its partner, if the partner is in the run."""
     partners: dict[int, int] = {}
     opened: list[int] = []
     names: dict[str, int] = {}  # number of open elements per name
@@ -289,7 +290,7 @@ class _Unit:
     """A run of text and tags that is translated separately.
 
     Attributes:
-        text: the text without tags; "" if the run has no words.
+        text: the text without tags, or "" if the run has no words.
     """
 
     def __init__(self, run: list[_Token], line: int):
@@ -313,7 +314,7 @@ class _Unit:
         self._read(_without_empty(run))
 
     def translation(self, found: Iterator[Translation]) -> Translation:
-        """Joins the translations of the unit's sentences, which come next in `found`."""
+        """Joins the translations of the unit's sentences, which are the next items of `found`."""
         assert self.passage
         return self.passage.joined([[next(found)] for _ in self.passage.sentences])[0]
 
@@ -364,7 +365,7 @@ class _Unit:
 
 
 def _give_space_to_text(points: list[Point]) -> None:
-    """Assigns the last space among points between two words to the text."""
+    """Assigns the last space among the points between two words to the text, not to a point."""
     for last in reversed(range(len(points))):
         if points[last].space_before:
             points[last].space_before = False
@@ -374,7 +375,7 @@ def _give_space_to_text(points: list[Point]) -> None:
 
 
 def _without_empty(run: list[_Token]) -> list[_Token]:
-    """Replaces each element without words by one token."""
+    """Replaces each element without words by a single token."""
     partners = _partners(run)
     words = list(accumulate(bool(_words(token)) for token in run))
     found, at = [], 0
@@ -396,11 +397,11 @@ def _raw(run: list[_Token]) -> str:
 class Markup:
     """Splits HTML or XML into sentences and writes the markup with their translations.
 
-    `translate_markup` is simpler; this class allows batching the sentences of several requests. The
-    translations must have their alignment.
+    `translate_markup` is simpler to use; this class allows translating the sentences of several
+    documents in the same batch. The translations must include the alignment.
 
     Args:
-        language: language of the text, such as "de", for splitting it into sentences.
+        language: language of the text, such as "de", which determines how it is split.
     """
 
     def __init__(self, text: str, tokenizer: Tokenizer, language: str, form: Form = "html"):
@@ -424,7 +425,7 @@ class Markup:
         return "".join(unit.written(rest) for unit in self._units)
 
     def doubtful_lines(self, found: Sequence[Translation]) -> list[int]:
-        """Returns the source lines of passages with suspicious translations.
+        """Returns the line numbers of passages with suspicious translations.
 
         See `nmt.documents.doubtful`.
         """
@@ -436,7 +437,7 @@ class Markup:
         ]
 
     def lost_lines(self, found: Sequence[Translation]) -> list[int]:
-        """Returns the source lines of passages with a sentence whose translation is empty."""
+        """Returns the line numbers of passages with a sentence whose translation is empty."""
         rest = iter(found)
         return [
             unit.line
@@ -445,7 +446,7 @@ class Markup:
         ]
 
     def unmet_terms(self, found: Sequence[Translation]) -> list[tuple[int, Term]]:
-        """Returns the unmet terms, each with the line where its passage begins."""
+        """Returns the terms that translations lack, each with the first line of its passage."""
         rest = iter(found)
         return [
             (unit.line, term)
@@ -464,7 +465,7 @@ def translate_markup(
 ) -> list[str]:
     """Translates documents or fragments in HTML or XML.
 
-    Text without tags is translated line by line, as by `Document`.
+    Text without tags is translated line by line, as `Document` does.
 
     Raises:
         ArgumentError: see `Translator.n_best`.

@@ -1,4 +1,4 @@
-"""Passages: texts that are split into sentences, and whose translations are joined again."""
+"""Splits passages into sentences and joins the translations of the sentences."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -37,8 +37,8 @@ class Passage:
     tag at the start of the text.
 
     Args:
-        tag: the tag to use if the text does not begin with one.
-        language: language of the text, for splitting it into sentences; None: do not split.
+        tag: the tag to use if the text does not begin with a tag.
+        language: language of the text, which determines how it is split, or None to keep it whole.
 
     Attributes:
         sentences: the sentences, each with the tag.
@@ -61,7 +61,7 @@ class Passage:
     def joined(self, found: Sequence[Sequence[Translation]]) -> list[Translation]:
         """Joins the n-best translations of the sentences into an n-best list, best first.
 
-        Links number the words of the whole text and of the whole translation.
+        In their links, words are numbered within the whole text and the whole translation.
         """
         before, parts = self._own_words, []
         for sentence, translations in zip(self._sentences, found, strict=True):
@@ -70,7 +70,7 @@ class Passage:
         return combine(parts)
 
     def _in_the_text(self, found: Translation, before: int) -> Translation:
-        """Renumbers a sentence's links; `before`: words before the sentence, excluding the tag."""
+        """Renumbers a sentence's links; `before`: number of words before it, without the tag."""
         links = [
             (source if source < self._tag_words else source - self._tag_words + before, target)
             for source, target in found.alignment or []
@@ -87,7 +87,7 @@ def later(found: Translation, words: int) -> Translation:
 
 
 def words_before(text: str) -> int:
-    """Counts the complete words at the start of a longer text; the last word may continue."""
+    """Counts the complete words in the first part of a text; its last word may be incomplete."""
     return len(f"{text}.".split()) - 1
 
 
@@ -99,10 +99,10 @@ def translate_passages(
     prefixes: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> list[list[list[Translation]]]:
-    """Returns, for each passage, the n-best translations of its sentences, batched together.
+    """Translates the sentences of all passages together; returns their n-best lists by passage.
 
     Args:
-        prefixes: one prefix per passage, for its first sentence.
+        prefixes: one prefix per passage, which applies to the passage's first sentence.
         progress: see `Translator.n_best`.
     """
     sentences = [sentence for passage in passages for sentence in passage.sentences]

@@ -1,11 +1,11 @@
-"""Rule-based sentence splitting.
+"""Splits text into sentences by rules.
 
 A sentence ends after `.`, `!`, `?` or an ellipsis and any closing quotes or brackets, if white
 space follows and the next character is not a lower-case letter, comma, semicolon, colon or dash. A
-full stop does not end a sentence in three cases: after single letters (J. S., e.g., U.S.), after
-common abbreviations, and after a number of one or two digits in languages that write ordinals with
-a full stop. Chinese and Japanese stops need no white space after them. In doubtful cases the text
-is not split, because half a sentence is harder to translate than two sentences at once.
+full stop does not end a sentence in three cases: after single letters (as in "U.S." and "e.g."),
+after common abbreviations, and after a number of one or two digits in languages that write ordinals
+with a full stop. Chinese and Japanese stops need no white space after them. In doubtful cases the
+text is not split, because half a sentence is harder to translate than two sentences together.
 """
 
 import re
@@ -56,7 +56,7 @@ def split_sentences(text: str, language: str = "") -> list[str]:
 
 
 def _is_end(text: str, begin: int, end: re.Match[str], language: str) -> bool:
-    """Returns whether a sentence that begins at `begin` ends with this stop."""
+    """Returns whether a sentence that begins at `begin` ends with the match `end`."""
     following = text[end.end()]
     if following.islower():
         return False

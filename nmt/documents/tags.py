@@ -1,10 +1,11 @@
 """Places the tags of a text in its translation by word alignment.
 
 Each word of the translation is linked to one word of the source. An element is placed around the
-longest run of words that are linked to its own words, or, without links, around the free word
-nearest to its relative position. Siblings never share a word, and children stay within their
-parent. If no word is left for an element, or if it is nested too deeply, it is placed around the
-whole translation. As a result, every tag occurs exactly once and nesting stays valid.
+longest run of target words that are linked to the element's source words. If there are no such
+words, the element is placed around the free target word nearest to its relative position. Siblings
+never share a word, and children stay within their parent. If no word is left for an element, or if
+it is nested too deeply, it is placed around the whole translation. As a result, every tag occurs
+exactly once and the nesting stays valid.
 """
 
 import html
@@ -25,7 +26,7 @@ _DEEPEST = 32  # maximum nesting; each level searches all its words
 
 @dataclass
 class Point:
-    """Markup without words, such as an image, a comment or an empty element."""
+    """A part of the markup that has no words, such as an image, a comment or an empty element."""
 
     raw: str
     at: int  # index in the text
@@ -34,14 +35,14 @@ class Point:
     is_after_space: bool = False  # follows the text's space before the next word
 
     def written(self, is_first: bool) -> str:
-        """Returns the markup with its space, which follows the markup if `is_first`."""
+        """Returns the markup with its space, which comes after the markup if `is_first` is true."""
         space = " " if self.space_before or (is_first and self.space_after) else ""
         return self.raw + space if is_first else space + self.raw
 
 
 @dataclass
 class Element:
-    """A pair of tags and its content. The root, without tags, is the whole text."""
+    """A pair of tags and its content. The root element has no tags and contains the whole text."""
 
     open: str
     begin: int  # index in the text
@@ -58,11 +59,11 @@ class Element:
 
 
 def place(root: Element, source: str, translation: str, links: Links) -> str:
-    """Returns the translation as markup with the tags of its source.
+    """Returns the translation with the tags of its source.
 
     Args:
         root: the elements and points of `source`; modified in place.
-        links: word links, see `nmt.decoding.alignment`.
+        links: word links (see `nmt.decoding.alignment`).
     """
     return _Placing(root, source, translation, links).markup()
 
@@ -78,7 +79,7 @@ class _Text:
         self.letters = [letter.start() for letter in _LETTER.finditer(text)]
 
     def words(self, begin: int, end: int) -> range:
-        """Returns the words with a character in the given range."""
+        """Returns the range of words that have a character between `begin` and `end`."""
         return range(bisect_left(self.ends, begin + 1), bisect_left(self.begins, end))
 
 
@@ -105,7 +106,7 @@ class _Placing:
         return opened + "".join(self._written()) + closed
 
     def _give_words(self, parent: Element) -> list[Element]:
-        """Assigns words of the parent to its children; returns the children without words."""
+        """Assigns the parent's words to its children; returns the children that got no word."""
         begin, end = parent.words
         elements = parent.elements
         if len(elements) == 1 and self._words_of(elements[0]) == self._words_of(parent):
@@ -140,11 +141,11 @@ class _Placing:
     def _runs(self, words: range, free: bytearray, begin: int) -> list[range]:
         """Returns runs of free target words linked to `words`, the longest last.
 
-        Of runs of equal length, the first in the text comes last.
+        If several runs have the same length, the first of them in the text comes last.
 
         Args:
             words: source words.
-            free: 1 for each free target word, from word `begin` on.
+            free: 1 for each free target word and 0 for the others, starting with word `begin`.
         """
         linked = sorted(to for word in words for to in self._linked(word, begin, begin + len(free)))
         runs = list[range]()
@@ -163,7 +164,7 @@ class _Placing:
         return linked[bisect_left(linked, begin) : bisect_left(linked, end)]
 
     def _nearest(self, child: Element, parent: Element, free: bytearray) -> int | None:
-        """Returns the free word nearest to the child's relative position in its parent, or None."""
+        """Returns the free word nearest to the child's relative position in `parent`, or None."""
         share = (child.begin + child.end - 2 * parent.begin) / 2 / max(parent.end - parent.begin, 1)
         wanted = min(int(share * len(free)), len(free) - 1)
         before, after = free.rfind(1, 0, max(wanted, 0) + 1), free.find(1, max(wanted, 0))
@@ -233,7 +234,7 @@ class _Placing:
     def _characters(self, element: Element) -> tuple[int, int]:
         """Returns the character range of an element's words.
 
-        Excludes punctuation at the edges that is outside the element in the source.
+        Excludes punctuation at the range's edges that is outside the element in the source.
         """
         first, stop = element.words
         begin, end = self.target.begins[first], self.target.ends[stop - 1]
@@ -254,11 +255,11 @@ class _Placing:
         return _PUNCTUATION.fullmatch(self.source.text, begin, end) is not None
 
     def _place_of(self, point: Point, parent: Element, after: int, end: int) -> int:
-        """Returns the index of a point in the translation.
+        """Returns the character index at which a point is placed in the translation.
 
         Args:
-            after: end of the target word for the last linked source word before the point; the
-                parent's beginning if there is none.
+            after: end of the target word that is linked to the last linked source word before the
+                point; the beginning of the parent if there is no such word.
             end: end of the parent.
         """
         letters = self.source.letters
@@ -269,7 +270,7 @@ class _Placing:
         return self._before_punctuation(after) if is_inside else after
 
     def _before_punctuation(self, end: int) -> int:
-        """Returns the start of the closing punctuation of the word that ends at `end`."""
+        """Returns the start of the closing punctuation in the word that ends at `end`."""
         if not self.n:
             return end
         word = bisect_left(self.target.ends, end)

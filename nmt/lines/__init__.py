@@ -1,1 +1,1 @@
-"""`nmt translate` and `nmt score`: read lines from files or pipes and write one line for each."""
+"""Implements `nmt translate` and `nmt score`, which process files or pipes line by line."""

@@ -1,7 +1,7 @@
-"""Reads lines as they arrive and collects them in windows, which end when the input pauses.
+"""Reads lines as they arrive and collects them in windows; a window ends at a pause in the input.
 
-Lines end at LF only. The input is read as bytes, so that lines do not depend on the locale or on
-Python's universal newlines.
+Lines end at LF only. The input is read as bytes, so that the result does not depend on the locale
+or on Python's universal newlines.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ class Readable(Protocol):
     """A binary file or a similar source of bytes."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """Returns some bytes, or b"" at the end."""
+        """Returns some bytes, or b"" at the end of the input."""
 
 
 @dataclass(frozen=True)
 class LinePart:
-    """A line, or a part of a very long one."""
+    """A line, or a part of a very long line."""
 
     text: str
     ends_line: bool
@@ -44,11 +44,11 @@ class LineReader:
     """Splits a stream of bytes into lines and collects them in windows.
 
     Attributes:
-        invalid_lines: number of lines so far in which invalid UTF-8 was replaced by U+FFFD.
+        invalid_lines: number of lines read so far in which invalid UTF-8 was replaced by U+FFFD.
     """
 
     def __init__(self, source: Readable, name: str, strict: bool, before: int = 0):
-        """`before`: number of lines before the first line of `source`."""
+        """`before`: number of lines that precede `source` in the whole input."""
         self.name, self.strict = name, strict
         self.invalid_lines = 0
         self._arrivals = _Arrivals(source, name)
@@ -56,7 +56,7 @@ class LineReader:
         self._line, self._last_invalid_line = before + 1, 0  # line numbers
 
     def windows(self) -> Iterator[list[LinePart]]:
-        """Yields windows of lines, in order: full windows, or shorter ones if the input pauses."""
+        """Yields windows of lines in order; a window is shorter than usual if the input pauses."""
         window: list[LinePart] = []
         size, began_s = 0, 0.0
         while True:
@@ -76,7 +76,7 @@ class LineReader:
                 return
 
     def _parts(self, data: bytes | None) -> Iterator[LinePart]:
-        """Yields the lines that `data` completes; data is None for a pause and b"" at the end."""
+        """Yields the lines that `data` completes; `data` is None at a pause and b"" at the end."""
         *lines, self._rest = (self._rest + (data or b"")).split(b"\n")
         for line in lines:
             yield self._part(line.removesuffix(b"\r"), True)
@@ -111,7 +111,7 @@ class Typed:
             sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
 
     def read(self, size: int = -1, /) -> bytes:
-        """Returns the next line, or b"" after Ctrl-D."""
+        """Returns the next line, or b"" if the user presses Ctrl-D."""
         try:
             return f"{input('> ')}\n".encode(errors="surrogateescape")
         except EOFError:
@@ -120,13 +120,13 @@ class Typed:
 
 
 class Slice:
-    """The lines `begin` to `end` (half-open, from 0) of a stream."""
+    """The lines of a stream from `begin` up to but not including `end`, counted from 0."""
 
     def __init__(self, source: Readable, begin: int, end: int):
         self._source, self._skip, self._left = source, begin, end - begin
 
     def read(self, size: int = -1, /) -> bytes:
-        """Returns some bytes, or b"" at the end."""
+        """Returns some bytes, or b"" at the end of the input."""
         data = self._source.read(_READ_BYTES)
         while self._skip and data:
             ends = data.count(b"\n")
@@ -140,7 +140,7 @@ class Slice:
 
 
 def _end_of_line(data: bytes, lines: int) -> int:
-    """Returns the index after the given number of lines."""
+    """Returns the index in `data` at which the given number of lines has ended."""
     at = 0
     for _ in range(lines):
         at = data.index(b"\n", at) + 1
@@ -150,8 +150,8 @@ def _end_of_line(data: bytes, lines: int) -> int:
 class _Arrivals:
     """Reads a stream's bytes as they arrive and detects pauses; decompresses gzip, bzip2 and xz.
 
-    Pipes and terminals are read without Python's buffer, which would wait until it is full. Other
-    streams (compressed files, bytes in memory) never pause.
+    Pipes and terminals are read without Python's buffer, because it would wait until it is full.
+    Other streams (compressed files, bytes in memory) never pause.
     """
 
     def __init__(self, source: Readable, name: str):
@@ -163,7 +163,7 @@ class _Arrivals:
                 self.descriptor = source.fileno()
 
     def read(self, patience_s: float | None) -> bytes | None:
-        """Returns some bytes, b"" at the end, or None after `patience_s` seconds of pause."""
+        """Returns some bytes, b"" at the end, or None if none arrive for `patience_s` seconds."""
         if isinstance(self.source, Typed) and patience_s is not None:
             return None  # translates the line before the next prompt
         try:
@@ -178,7 +178,7 @@ class _Arrivals:
         return data if self._begin is None else self._begun(data)
 
     def _begun(self, data: bytes) -> bytes | None:
-        """Returns the first bytes, decompressed if the stream is compressed; None: too few yet."""
+        """Returns the first bytes, decompressed if necessary, or None until there are enough."""
         assert self._begin is not None and isinstance(self.source, io.BufferedReader | io.FileIO)
         self._begin += data
         if data and not is_begun(self._begin):
@@ -192,7 +192,7 @@ class _Arrivals:
 
 
 def _end_of_part(line: bytes) -> int:
-    """Returns the index at which to split a long line: after a space, else between characters."""
+    """Returns the index at which to split a long line: after a space, or between characters."""
     space = line.rfind(b" ", _PART_BYTES // 2, _PART_BYTES)
     if space >= 0:
         return space + 1

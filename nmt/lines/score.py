@@ -1,4 +1,4 @@
-"""`nmt score`: log-probabilities of the lines of one file as translations of another file."""
+"""Implements `nmt score`, which computes the log-probabilities of given translations."""
 
 import math
 from collections.abc import Iterator
@@ -25,9 +25,10 @@ def run_score(
     """Yields the output lines of `nmt score`, then calls `note` with the perplexities.
 
     Args:
-        each_token: yield the log-probability of each token instead of their sum, as tab-separated
-            pairs `piece value`.
-        precision: None: fp32 on every device. Logits are fp32 in every precision.
+        each_token: yield the log-probability of each token, as tab-separated pairs `piece value`,
+            instead of the sum over the line.
+        precision: precision of the model's computation, or None for fp32 on every device. Logits
+            are always computed in fp32.
         note: called with each user-facing message.
 
     Raises:

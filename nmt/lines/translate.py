@@ -1,4 +1,4 @@
-"""`nmt translate`: translates a stream line by line, in order, in bounded memory.
+"""Implements `nmt translate`, which translates a stream line by line in bounded memory.
 
 Lines are collected in windows, which the translator sorts by length. A window is translated when it
 is full or when the input pauses.
@@ -60,26 +60,27 @@ def run_translate(
 ) -> None:
     """Translates a file or standard input line by line into a file or standard output.
 
-    An output file appears under its name once it is complete. If standard input and output are a
-    terminal, prompts for each line.
+    An output file gets its name only when it is complete. If standard input and standard output are
+    a terminal, the user is prompted for each line.
 
     Args:
         model: a model, checkpoint or run directory, or a model exported to CTranslate2.
-        input, output: paths; None: standard input and output.
-        ensemble: further models, see `Translator.load`.
-        prefix_file: file with the prefix of each line's translation; an empty line is no prefix.
+        input, output: paths, or None for standard input or standard output.
+        ensemble: further models (see `Translator.load`).
+        prefix_file: file with one prefix per input line, with which the line's translation begins;
+            an empty line means no prefix.
         alignment: output file for word links such as "0-0 1-2" (source word, target word), one line
-            per output line; see `nmt.decoding.alignment`. "-" adds the links to the `jsonl` output
-            only.
-        shard: translates only this part of the lines. The concatenated outputs of all shards
-            equal the output for the whole input.
+            per output line (see `nmt.decoding.alignment`). If "-", no file is written, and the
+            links are only in the `jsonl` output.
+        shard: the part of the lines to translate. The concatenated outputs of all shards are equal
+            to the output for the whole input.
         shortlist: see `Translator.load`.
         note: called with each user-facing message.
 
     Raises:
         InputError: a file cannot be opened, options are out of range or conflict, UTF-8 is invalid
-            and `options.strict` is set, or the number of prefixes differs from that of lines.
-        NoModelError: there is no usable model.
+            and `options.strict` is set, or the numbers of prefixes and lines differ. NoModelError:
+            there is no usable model.
         BrokenPipeError: the reader of the output has closed it.
     """
     _check_together(options, input, output, prefix_file, alignment, shard)
@@ -144,19 +145,19 @@ def translate_stream(
     """Writes the translation of each line of `source` to `target`, in order.
 
     Args:
-        name: name of the source in messages.
+        name: the name of `source` in messages.
         note: called with warnings about invalid UTF-8, lines translated in parts and suspicious
             translations.
         prefix_file: see `run_translate`.
         links: receives the alignment; requires `options.search.align`.
-        lines: range of lines, from 0, if `source` is a part of a longer text; the end is None for
-            the end of the text.
-        bar: progress bar, which counts lines.
+        lines: the range of lines of the whole input that `source` contains, half-open and counted
+            from 0; the end is None if `source` extends to the end of the input.
+        bar: a progress bar that counts lines.
 
     Raises:
         InputError: UTF-8 is invalid and `options.strict` is set, a compressed file is damaged, or
-            the number of prefixes differs from that of lines.
-        BrokenPipeError: the reader of `target` has closed it.
+            the numbers of prefixes and lines differ. BrokenPipeError: the reader of `target` has
+            closed it.
     """
     reader = LineReader(source, name, options.strict, before=lines[0])
     language = None if options.document else translator.config.data.source_language
@@ -216,7 +217,7 @@ def _warn_of_lines(note: Note, name: str, lines: LineNumbers, which: str) -> Non
 
 
 def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -> None:
-    """Names each line and term once, because the user has to correct all of them."""
+    """Writes one warning for each line and term, because the user has to correct every one."""
     for line, (source, target) in dict.fromkeys(unmet):
         note(
             f"nmt: warning: Line {line} of {name}: The translation does not contain "
@@ -227,7 +228,7 @@ def _warn_of_unmet_terms(note: Note, unmet: list[tuple[int, Term]], name: str) -
 def _progress(
     bar: "tqdm[Any] | None", window: Sequence[LinePart], passages: Sequence[Passage]
 ) -> Progress | None:
-    """Returns a callback that advances the bar by a window's lines as sentences are translated."""
+    """Returns a callback that advances the bar by lines as their sentences are translated."""
     if bar is None:
         return None
     lines = sum(part.ends_line for part in window)
@@ -243,7 +244,7 @@ def _progress(
 
 
 class _Passages:
-    """Converts parts of lines to passages; all parts of a line get the tag at its beginning."""
+    """Converts parts of lines to passages; each part gets the tag at the beginning of its line."""
 
     def __init__(self, translator: Translates, options: LineOptions):
         self.tokenizer = translator.tokenizer
@@ -358,7 +359,7 @@ class _Prefixes:
         self._begins_line = True
 
     def of(self, window: Sequence[LinePart]) -> list[str] | None:
-        """Returns the prefixes of the next parts; only the first part of a line has one."""
+        """Returns the prefixes of the next parts; only the first part of a line has a prefix."""
         if self.path is None and not self.prefix:
             return None
         prefixes = []
@@ -389,9 +390,10 @@ class _Prefixes:
 
 @contextlib.contextmanager
 def _reader_of_links(output: str | Path | None, alignment: str | Path | None) -> Iterator[None]:
-    """Turns a broken pipe of the alignment into an error, because the output file would be missing.
+    """Turns BrokenPipeError into ArgumentError if only the alignment is a pipe.
 
-    If the output is a pipe too, BrokenPipeError is raised as usual.
+    Otherwise the user would not learn why the output file is missing. If the output is a pipe too,
+    BrokenPipeError is raised as usual.
     """
     try:
         yield
@@ -425,8 +427,8 @@ def check_output(
     """Raises ArgumentError if an output file cannot have the given path.
 
     Args:
-        name: parameter that the path comes from.
-        read: other parameters and the files that they name, which must not be overwritten.
+        name: the parameter from which the path comes.
+        read: the names of other parameters, each with its file, which must not be overwritten.
     """
     target = Path(os.path.realpath(path))
     if target.is_dir():
@@ -449,7 +451,7 @@ def check_output(
 
 
 def _are_same(path: Path, other: Path) -> bool:
-    """Returns whether two paths are one file, also through symbolic or hard links."""
+    """Returns whether two paths are the same file, directly or through symbolic or hard links."""
     if os.path.realpath(path) == os.path.realpath(other):
         return True
     return path.exists() and other.exists() and path.samefile(other)
@@ -480,5 +482,5 @@ def opened_output(path: str | Path | None) -> Iterator[BinaryIO]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Returns whether a path is a device or a pipe, which is written directly."""
+    """Returns whether a path is a device or pipe, which is opened directly, not replaced."""
     return path.exists() and not path.is_file()

@@ -50,18 +50,19 @@ class LineNumbers:
 
 
 class LineWriter:
-    """Writes one output line per input line, or `n_best` numbered lines.
+    """Writes one output line, or `n_best` numbered output lines, per input line.
 
     Args:
         before: number of lines before the first line of the input.
-        language: language of the input, to find lines with several sentences; None: do not.
+        language: language of the input, which is needed to find lines with several sentences, or
+            None.
 
     Attributes:
         lines_in_parts: number of lines so far that exceeded the maximum length.
-        doubtful: numbers of lines with suspicious translations, see `nmt.documents.doubtful`.
-        lost: numbers of lines with a sentence whose translation is empty.
-        unsplit: numbers of lines with several sentences that were translated as one.
-        unmet_terms: numbers of lines and the glossary's terms that their translations lack.
+        doubtful: numbers of the lines with suspicious translations (see `nmt.documents.doubtful`).
+        lost: numbers of the lines with a sentence whose translation is empty.
+        unsplit: numbers of the lines with several sentences that were translated as one sentence.
+        unmet_terms: each term of the glossary that a translation lacks, with its line number.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class LineWriter:
         self._is_cut = self._is_lost = False
 
     def write(self, windows: Iterable[TranslatedWindow]) -> None:
-        """Writes all lines; those that end in a window are flushed before the next is taken."""
+        """Writes all lines; flushes the lines of each window before it takes the next window."""
         for window in windows:
             lines, complete = self._lines_of(window)
             self.target.write("".join(lines).encode())
@@ -97,7 +98,7 @@ class LineWriter:
                 self.links.flush()
 
     def _lines_of(self, window: TranslatedWindow) -> tuple[list[str], list[Translation]]:
-        """Returns the output lines that end in a window, and their translations."""
+        """Returns the output for the input lines that end in a window, and their translations."""
         complete: list[Translation] = []
         lines: list[str] = []
         for part, (translations, is_cut, is_lost) in zip(*window, strict=True):
@@ -113,7 +114,7 @@ class LineWriter:
         return lines, complete
 
     def _end_line(self, wanted: list[Translation]) -> list[str]:
-        """Returns the output lines of the current line and updates the counts for warnings."""
+        """Returns the output for the current input line and updates the counts for warnings."""
         self._index += 1
         self.lines_in_parts += self._is_cut
         source = "".join(self._source)
@@ -166,5 +167,5 @@ def _rounded(value: float) -> float:
 
 
 def _pharaoh(translation: Translation) -> str:
-    """Formats a translation's links as a line in the Pharaoh format (as in Moses)."""
+    """Formats a translation's links as a line in the Pharaoh format, which Moses uses."""
     return " ".join(f"{source}-{target}" for source, target in translation.alignment or []) + "\n"

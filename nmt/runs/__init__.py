@@ -1,1 +1,1 @@
-"""Model directories, run directories, checkpoints, and their averages."""
+"""Reads and writes model directories, run directories and checkpoints; averages checkpoints."""

@@ -19,8 +19,8 @@ from nmt.storage.names import SHORTLIST, TOKENIZER
 def mean_weights(models: Sequence[OpenedModel]) -> dict[str, Tensor]:
     """Returns the mean of the weights of models or checkpoints, in fp32.
 
-    Only the mean is held in memory: weights are memory-mapped, so the system can drop what was
-    read.
+    Only the mean is held in memory. The models' weights are memory-mapped, so the operating system
+    can free the memory of weights that were read.
 
     Raises:
         NoModelError: the sum exceeds the range of fp32.
@@ -42,19 +42,19 @@ def mean_weights(models: Sequence[OpenedModel]) -> dict[str, Tensor]:
 def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     """Writes the mean of a run's last valid checkpoints as a model directory.
 
-    Like training at its end, it averages checkpoints at multiples of `training.checkpoint_every`,
-    and the newest. It ignores other checkpoints, which were saved when the run was stopped or were
-    the best by validation.
+    Like `nmt train` at the end of a run, it averages the checkpoints at multiples of
+    `training.checkpoint_every` and the newest checkpoint. It ignores all other checkpoints: those
+    saved because the run was stopped or because their validation was the best.
 
     Args:
-        note: Called with each checkpoint that is skipped, and why.
+        note: Called with a message for each checkpoint that is skipped.
 
     Returns:
-        The steps averaged, ascending.
+        The steps whose checkpoints were averaged, ascending.
 
     Raises:
-        InputError: there are fewer than `last` valid checkpoints; or `output` exists or is among
-            the files of a run.
+        InputError: there are fewer than `last` valid checkpoints, or `output` already exists or is
+            inside a run.
         NoModelError: there is no valid checkpoint.
     """
     refuse_output(output)
@@ -87,7 +87,7 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
 
 
 def finished_step(own: RunIdentity) -> int | None:
-    """Returns the step of a run's finished model; None if it has no valid one."""
+    """Returns the step of a run's finished model, or None if the run has no valid one."""
     model = own.directory.model
     try:
         return open_in_run(own, model, manifest.read(model, "model")).step
@@ -103,11 +103,11 @@ def write_finished(
     facts: Mapping[str, Any],
     note: Note,
 ) -> None:
-    """Writes a run's finished model; first renames any other files in its place.
+    """Writes a run's finished model; first renames `model` if it contains other files.
 
     Args:
         files, facts: see `save_model`.
-        note: Called with the new name of such files, if there are any.
+        note: Called with a warning that says where the renamed files are.
     """
     run = own.directory
     new = atomic.aside(run.model, "new")
@@ -126,7 +126,7 @@ def write_finished(
 
 
 def _is_own_model(own: RunIdentity) -> bool:
-    """Returns whether the place of the finished model has the run's own model and no other file."""
+    """Returns whether the directory `model` contains the run's own model and no other file."""
     model = own.directory.model
     try:
         content = manifest.read(model, "model")

@@ -1,7 +1,7 @@
-"""Training checkpoints: weights, the optimizer's state, and the step.
+"""Writes and reads training checkpoints: the weights, the optimizer's state, and the step.
 
-A checkpoint is a directory `RUN/checkpoints/step-00001000/`, valid once it has its manifest. A run
-resumes from the newest valid checkpoint; damaged ones are reported and left in place.
+A checkpoint is a directory `RUN/checkpoints/step-00001000/`, which is valid once it has a manifest.
+A run resumes from the newest valid checkpoint; damaged checkpoints are reported and not removed.
 """
 
 import os
@@ -24,13 +24,13 @@ from nmt.storage.atomic import aside, free_name, new_directory, remove_leftovers
 from nmt.storage.names import OPTIMIZER, STATE
 
 HASHES = ("tokenizer_sha256", "data_sha256")
-_STATE_SINCE = "state"  # key of the manifest, see `record_state`
+_STATE_SINCE = "state"  # key of the manifest (see `record_state`)
 _OPTIMIZER_STATES_KEPT = 2  # the newest; older checkpoints are only averaged
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint besides configuration and tokenizer."""
+    """The content of a checkpoint, except its configuration and tokenizer."""
 
     weights: dict[str, Tensor]
     optimizer: dict[str, Tensor]  # by "STATE.PARAMETER", with the parameter's shape
@@ -53,7 +53,7 @@ def save(
 
     Args:
         files: see `save_model`.
-        facts: keys of the manifest besides its own and `step`.
+        facts: keys to add to the manifest besides `step`.
     """
     path = run.checkpoint(checkpoint.step)
     if os.path.lexists(path):  # a damaged one, skipped when the run was resumed
@@ -78,19 +78,21 @@ def record_state(run: RunDirectory, state: State) -> None:
 def scheduled(steps: Iterable[int], every: int, last: int) -> list[int]:
     """Returns the steps whose checkpoints are averaged, newest first.
 
-    These are the multiples of `every` up to `last`, and `last`, which every run writes. Checkpoints
-    in between, left by a stop, are not averaged, so that a stopped run ends with the same mean.
+    These are the multiples of `every` up to `last`, and `last` itself, at which every run writes a
+    checkpoint. A checkpoint at another step, which was written when the run was stopped, is not
+    averaged, so that a stopped and resumed run ends with the same mean as an uninterrupted one.
     """
     counting = (step for step in steps if step == last or (step < last and step % every == 0))
     return sorted(counting, reverse=True)
 
 
 def rotate(own: RunIdentity, newest: int, every: int, keep: int, best: int | None) -> None:
-    """Removes checkpoints that are no longer needed once that of step `newest` is written.
+    """Removes checkpoints that are no longer needed once the checkpoint of step `newest` exists.
 
-    It keeps the newest `keep` scheduled checkpoints, the best one, checkpoints after step `newest`
-    (damaged ones, which a resumed run has skipped), and checkpoints of another run. Optimizer state
-    stays in the newest two checkpoints only; the other manifests no longer list it.
+    Keeps the newest `keep` scheduled checkpoints, the best checkpoint, checkpoints after step
+    `newest` (which are damaged, so that a resumed run has skipped them), and checkpoints of another
+    run. Only the newest two checkpoints keep their optimizer state; it is also removed from the
+    manifests of the other checkpoints.
     """
     run = own.directory
     remove_leftovers(run.checkpoints)
@@ -120,12 +122,12 @@ def newest(own: RunIdentity, note: Note) -> Checkpoint | None:
     """Reads the newest valid checkpoint; returns None if there is no checkpoint at all.
 
     Args:
-        note: Called with each checkpoint that is skipped, and why.
+        note: Called with a message for each checkpoint that is skipped.
 
     Raises:
         NoModelError: there are checkpoints, but none is valid.
         LastingError: a checkpoint was written by a later version of nmt or cannot be opened.
-            Resuming from an older one would lose work.
+            Resuming from an older checkpoint would lose work.
     """
     problems: list[str] = []
     for _, folder in own.directory.by_step():
@@ -138,7 +140,7 @@ def newest(own: RunIdentity, note: Note) -> Checkpoint | None:
 
 
 def _read(own: RunIdentity, folder: Path) -> Checkpoint:
-    """Reads a checkpoint to resume from; raises InputError if that is impossible."""
+    """Reads a checkpoint to resume from; raises InputError if it cannot be used."""
     content = manifest.read(folder, "checkpoint")
     if OPTIMIZER not in content["files"]:
         raise InputError(f"{folder} has no optimizer state. Resume from a newer checkpoint.")
@@ -161,9 +163,9 @@ def sound_checkpoints(
     """Opens the newest valid scheduled checkpoints, newest first.
 
     Args:
-        note: Called with each checkpoint that is skipped, and why.
-        every: see `scheduled`; 1 selects all checkpoints.
-        last: see `scheduled`; None selects the newest step.
+        note: Called with a message for each checkpoint that is skipped.
+        every: as in `scheduled`; 1 selects all checkpoints.
+        last: as in `scheduled`; None: the newest step.
     """
     steps = [step for step, _ in own.directory.by_step()]
     found: list[OpenedModel] = []

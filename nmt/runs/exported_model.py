@@ -1,6 +1,6 @@
-"""A directory that `nmt export` has written for CTranslate2.
+"""Reads a directory that `nmt export` has written for CTranslate2.
 
-Nothing here imports torch, so that an exported directory can be used without it.
+This module does not import torch, so that an exported model can be used without torch.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ KIND = "ctranslate2"  # kind of the manifest
 
 @dataclass(frozen=True)
 class ExportedModel:
-    """An exported model ready to translate."""
+    """An exported model that is ready to translate."""
 
     config: Config
     tokenizer: Tokenizer
@@ -32,15 +32,16 @@ class ExportedModel:
 
 
 def is_exported(path: str | Path) -> bool:
-    """Returns whether a directory contains a model for CTranslate2, complete or not."""
+    """Returns whether a directory contains a model for CTranslate2, even an incomplete one."""
     return (Path(path) / CTRANSLATE2_WEIGHTS).is_file()
 
 
 def refuse_unsupported(**given: object) -> None:
-    """Raises ArgumentError for the first option with a value, which exported models do not support.
+    """Raises ArgumentError if an option is given that exported models do not support.
 
     Args:
-        given: values of options by name; false and empty values are options that are not given.
+        given: the values of such options, by name. An option with a false or empty value counts as
+            not given.
     """
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(
@@ -65,10 +66,10 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     """Loads an exported model.
 
     Args:
-        device: "cpu", "cuda", "cuda:1", ...; None for a GPU if CTranslate2 finds one.
+        device: "cpu", "cuda", "cuda:1", ..., or None for a GPU if CTranslate2 finds one.
 
     Raises:
-        InputError: CTranslate2 cannot load it, or has no such device.
+        InputError: CTranslate2 cannot load the model, or does not support the device.
         NoModelError: a file is missing or damaged, or there is no manifest.
     """
     import ctranslate2

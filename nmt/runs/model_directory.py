@@ -1,9 +1,10 @@
 """Reads and writes model directories: configuration, tokenizer and weights with a manifest.
 
-A model may come from anywhere, with a manifest that fits its files, so the manifest protects only
-against damage. Three rules keep a model from running code, crashing the process or filling the
-memory. The YAML is strict. Tokenizers must have the form that nmt writes. The names, types and
-shapes of tensors, which are read first from a bounded header, must be those of the configuration.
+A model may come from an untrusted source together with a manifest that fits its files, so the
+manifest protects only against accidental damage. Three rules prevent a model from running code,
+crashing the process or filling the memory: the YAML is strict; the tokenizer must have the form
+that nmt writes; and the names, types and shapes of the tensors, which are read first and from a
+header of limited size, must agree with the configuration.
 """
 
 import os
@@ -43,7 +44,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model ready to translate."""
+    """A model that is ready to translate."""
 
     config: Config
     tokenizer: Tokenizer
@@ -71,7 +72,7 @@ class FoundModel:
 
 @dataclass(frozen=True)
 class OpenedModel(FoundModel):
-    """A model or checkpoint whose files match its manifest and each other."""
+    """A model or checkpoint whose files are consistent with its manifest and with each other."""
 
     tokenizer: Tokenizer
     transformer: Transformer  # on the meta device
@@ -83,11 +84,12 @@ class OpenedModel(FoundModel):
 def find_model(path: Path, note: Note = lambda text: None) -> FoundModel:
     """Finds a model or checkpoint.
 
-    If `path` is a run directory, this is its `model/` or its newest valid checkpoint, whichever has
-    more steps; `model/` if equal.
+    In a run directory, the result is `model/` or the newest valid checkpoint, whichever has more
+    steps; if both have the same number of steps, it is `model/`.
 
     Args:
-        note: Called with the choice in a run directory, and with directories that were skipped.
+        note: Called with messages about the directory that is chosen in a run and those that are
+            skipped.
 
     Raises:
         InputError: `path` is missing, or was written by a later version of nmt (status 2).
@@ -129,7 +131,7 @@ def _first_sound(
     use: Callable[[Path, dict[str, Any]], T],
     use_in_run: Callable[[RunIdentity, Path, dict[str, Any]], T],
 ) -> T:
-    """Returns `use(path, manifest)`, or `use_in_run` for a directory in a run, see `find_model`."""
+    """Returns the result of `use`, or of `use_in_run` for a directory that is part of a run."""
     if not path.is_dir():
         raise InputError(f"There is no model directory {path}. Specify a model, checkpoint or run.")
     run = RunDirectory(path)
@@ -144,7 +146,7 @@ def _first_sound(
 
 
 def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
-    """Returns `use` of a model or checkpoint; repeats it if a trainer replaced the directory."""
+    """Calls `use` for a model or checkpoint, and repeats it if a trainer replaced the directory."""
     while True:
         content = read_manifest(folder)
         try:
@@ -157,10 +159,10 @@ def _in_place(folder: Path, use: Callable[[Path, dict[str, Any]], T]) -> T:
 def _newest_sound(
     run: RunDirectory, note: Note, use: Callable[[RunIdentity, Path, dict[str, Any]], T]
 ) -> T:
-    """Returns `use` of the newest model or checkpoint of a run for which it succeeds.
+    """Returns the result of `use` for the newest model or checkpoint with which it succeeds.
 
-    If a trainer removed or replaced a directory meanwhile, there is a newer one, so all are tried
-    again.
+    If `use` fails for all of them, but a trainer has meanwhile removed or replaced one of the
+    directories, there is a newer one, so all are tried again.
     """
     while True:
         problems: list[str] = []
@@ -187,7 +189,7 @@ def _newest_sound(
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Returns the manifest of a model or checkpoint; raises as `manifest.read`."""
+    """Returns the manifest of a model or checkpoint; raises the same errors as `manifest.read`."""
     return manifest.read(folder, "checkpoint" if (folder / STATE).exists() else "model")
 
 
@@ -207,10 +209,13 @@ def refuse_exported(path: Path) -> None:
 
 @contextmanager
 def skipping(note: Note) -> Iterator[None]:
-    """Calls `note` with the problem if the block raises InputError, so that others can be tried.
+    """Suppresses an InputError that the block raises, so that another model can be tried.
+
+    Args:
+        note: Called with the message of the suppressed error.
 
     Raises:
-        LastingError: raised in the block; no other model may be used instead.
+        LastingError: the block raised it, and no other model may be used instead.
     """
     try:
         yield
@@ -224,11 +229,11 @@ def skipping(note: Note) -> Iterator[None]:
 def open_in_run(
     own: RunIdentity, folder: Path, content: dict[str, Any], *, with_optimizer: bool = False
 ) -> OpenedModel:
-    """Opens a model or checkpoint of a run, see `open_model`.
+    """Opens a model or checkpoint of a run.
 
     Raises:
-        NoModelError: see `open_model`; or the directory has the name of another step, or was
-            trained with other settings or data than the run.
+        NoModelError: `open_model` raises it, the directory has the name of another step, or the
+            model was trained with other settings or data than the run.
         InputError: the operating system cannot read the directory.
     """
     try:
@@ -245,15 +250,15 @@ def open_in_run(
 def open_model(
     folder: Path, content: dict[str, Any], *, with_optimizer: bool = False
 ) -> OpenedModel:
-    """Opens a model directory or checkpoint, and checks all of its files.
+    """Opens a model directory or checkpoint, and checks all its files.
 
     Args:
-        content: its manifest.
+        content: the manifest in `folder`.
         with_optimizer: also reads the optimizer's state and checks the state file.
 
     Raises:
-        NoModelError: files differ from the manifest or do not fit each other, or weights or
-            states are not finite (status 3).
+        NoModelError: files differ from the manifest or do not belong together, or weights or
+            optimizer states are not finite (status 3).
     """
     others = {SHORTLIST} & content["files"].keys() | (
         {OPTIMIZER, STATE} if with_optimizer else set()
@@ -285,13 +290,13 @@ def open_model(
 
 
 def tokenizer_to_fine_tune(config: Config) -> Path | None:
-    """Returns the tokenizer's file of the model that `training.initialize_from` names, if any."""
+    """Returns the tokenizer file of the model that `training.initialize_from` names, or None."""
     origin = config.training.initialize_from
     return find_model(Path(origin)).directory / TOKENIZER if origin else None
 
 
 def _newest_last(candidate: tuple[dict[str, Any], Path]) -> tuple[int, bool]:
-    """Returns a sort key: by step; the finished model after the checkpoint of the same step."""
+    """Returns a sort key: by step, with the finished model after a checkpoint of the same step."""
     content, _ = candidate
     return content["step"], content["kind"] == "model"
 
@@ -317,7 +322,7 @@ def _read_config(folder: Path) -> Config:
 
 
 def model_files(tokenizer: bytes, shortlist: bytes | None) -> dict[str, bytes]:
-    """Returns the files of a model directory besides configuration and weights, by name."""
+    """Returns the files of a model directory, by name, except its configuration and weights."""
     return {TOKENIZER: tokenizer} | ({} if shortlist is None else {SHORTLIST: shortlist})
 
 
@@ -341,9 +346,9 @@ def save_model(
     """Writes a model directory, whole or not at all.
 
     Args:
-        path: must be missing or an empty directory.
+        path: a path that does not exist, or an empty directory.
         files: see `model_files`.
-        facts: keys of the manifest besides its own: `step`, hashes of tokenizer and data.
+        facts: keys to add to the manifest, such as `step` and the hashes of the tokenizer and data.
     """
     with new_directory(path) as folder:
         write_model_files(folder, config, files, weights)

@@ -1,4 +1,4 @@
-"""The run directory: its layout, which files belong to it, and which settings may change."""
+"""Defines the layout of a run directory, the files in it, and the settings that may change."""
 
 import hashlib
 import os
@@ -23,10 +23,10 @@ _STEP = re.compile(r"step-([0-9]{8,16})")
 
 
 def owner(path: Path) -> Path | None:
-    """Returns the run, model or prepared data to which the file at a path belongs, or None.
+    """Returns the directory of the run, model or prepared data that a file belongs to, or None.
 
     Args:
-        path: path of a file, which need not exist, with links resolved.
+        path: path of the file, with links resolved; the file need not exist.
     """
     for folder in path.parents:
         is_run = (folder / names.CONFIG).is_file() and any(
@@ -42,8 +42,8 @@ def owner(path: Path) -> Path | None:
 def refuse_output(path: Path) -> None:
     """Raises InputError if a model must not be written to a folder.
 
-    The folder must not exist (see `refuse_existing`), nor be among the files of a run or of
-    prepared data, where the model would later count as a damaged file.
+    The folder must be missing or empty (see `refuse_existing`). It must also be outside every run
+    and all prepared data, where the model would later count as a damaged file.
     """
     atomic.refuse_existing(path)
     if own := owner(Path(os.path.realpath(path))):
@@ -63,7 +63,7 @@ class RunDirectory:
 
     @classmethod
     def around(cls, folder: Path) -> "RunDirectory":
-        """Returns the run that a model or checkpoint directory is in."""
+        """Returns the run that contains a model or checkpoint directory."""
         above = folder.parent
         is_checkpoint = above.name == names.CHECKPOINTS and folder.name != names.MODEL
         return cls(above.parent if is_checkpoint else above)
@@ -78,12 +78,12 @@ class RunDirectory:
 
     @property
     def tokenizer(self) -> Path:
-        """The vocabulary, a copy of the data's."""
+        """The tokenizer, a copy of the prepared data's tokenizer."""
         return self.path / names.TOKENIZER
 
     @property
     def log(self) -> Path:
-        """The log: one JSON object per logged step and event."""
+        """The log, with a JSON object for each logged step and event."""
         return self.path / names.LOG
 
     @property
@@ -93,22 +93,22 @@ class RunDirectory:
 
     @property
     def model(self) -> Path:
-        """The finished model, a mean of checkpoints."""
+        """The finished model."""
         return self.path / names.MODEL
 
     @property
     def test_scores(self) -> Path:
-        """Scores and translations of the finished model, which `nmt report` stores."""
+        """The finished model's scores and translations on test sets, which `nmt report` stores."""
         return self.path / names.EVALUATION / names.TEST_SCORES
 
     @property
     def examples(self) -> Path:
-        """Sentences that the page of `nmt serve` offers, see `nmt.serving.examples`."""
+        """The example sentences for the page of `nmt serve` (see `nmt.serving.examples`)."""
         return self.path / names.EVALUATION / names.EXAMPLES
 
     @property
     def test_set(self) -> Path:
-        """The text of `data.test`, see `nmt.data.kept_test_set`."""
+        """The text of `data.test` (see `nmt.data.kept_test_set`)."""
         return self.path / names.TEST_SET
 
     @property
@@ -126,7 +126,7 @@ class RunDirectory:
         return self.checkpoints / f"step-{step:08d}"
 
     def by_step(self) -> list[tuple[int, Path]]:
-        """Returns all paths that are named like a checkpoint, with their steps, newest first."""
+        """Returns all paths with a checkpoint's name, with their steps, newest first."""
         found = []
         for path in entries(self.checkpoints):
             digits = _STEP.fullmatch(path.name)
@@ -135,7 +135,7 @@ class RunDirectory:
         return sorted(found, reverse=True)
 
     def models(self) -> list[Path]:
-        """Returns all paths that are named like the finished model or a checkpoint."""
+        """Returns all paths with the name of the finished model or of a checkpoint."""
         finished = [self.model] if os.path.lexists(self.model) else []
         return finished + [folder for _, folder in self.by_step()]
 
@@ -150,20 +150,20 @@ class RunDirectory:
         return self.config.is_file() and not (self.path / manifest.NAME).exists()
 
     def settings(self) -> Config:
-        """Returns the settings of the last start; raises InputError if they cannot be read."""
+        """Reads the settings that the run was last started with; raises InputError on failure."""
         return configuration.load_resolved(self.config)
 
     def locked(self) -> AbstractContextManager[None]:
-        """Makes the directory and locks it for one trainer, see `atomic.lock`."""
+        """Creates the directory and locks it for one trainer (see `atomic.lock`)."""
         return atomic.lock(self.path, "nmt train")
 
     def remove_leftovers(self) -> None:
-        """Removes unfinished files of killed trainers, also in checkpoints."""
+        """Removes unfinished files that killed trainers left, including files in checkpoints."""
         for folder in (self.path, self.checkpoints, *(folder for _, folder in self.by_step())):
             atomic.remove_leftovers(folder)
 
     def identity(self) -> "RunIdentity":
-        """Reads what the run's models and checkpoints are compared with."""
+        """Reads the run's settings and the manifest of its data, which its models must match."""
         settings, data = b"", None
         with suppress(InputError, OSError):
             settings = small_file(self.config, _MAX_CONFIG_BYTES)
@@ -183,10 +183,11 @@ class RunDirectory:
                 )
 
     def refuse_changes(self, config: Config, note: Note) -> None:
-        """Raises InputError if the run was started with other settings that must not change.
+        """Raises InputError if `config` changes a setting of the run that must not change.
 
-        If there is neither a checkpoint, valid or not, nor a model, nothing depends on the settings
-        yet: the run starts over, and `note` is called with each setting that has changed.
+        If there is no model and no checkpoint, not even a damaged one, nothing depends on the
+        settings yet. In that case the run starts over, and `note` is called with each setting that
+        has changed.
         """
         if not self.config.exists():
             return
@@ -227,10 +228,10 @@ class RunIdentity:
     data: dict[str, Any] | None  # the manifest of the prepared data; None if it cannot be read
 
     def refuse_foreign(self, folder: Path, content: dict[str, Any]) -> None:
-        """Raises NoModelError if a checkpoint or model was trained on other data or settings.
+        """Raises NoModelError if a checkpoint or model was trained with other data or settings.
 
-        Settings in `MAY_CHANGE` may differ. If the run's own settings are missing or damaged,
-        settings are not compared.
+        Settings in `MAY_CHANGE` may differ. If the run's own settings are missing or damaged, only
+        the data is compared.
 
         Args:
             content: the manifest in `folder`.
@@ -257,7 +258,7 @@ class RunIdentity:
         return None
 
     def data_of(self, folder: Path, content: dict[str, Any]) -> dict[str, Any] | None:
-        """Returns the manifest of the data of a checkpoint or model in the run, if it has one.
+        """Returns the manifest of the data that a checkpoint or model was trained on, or None.
 
         Args:
             content: the manifest in `folder`.

@@ -1,4 +1,4 @@
-"""state.json: what a resumed run needs besides weights and optimizer state, read strictly."""
+"""Reads state.json, which a resumed run needs besides the weights and the optimizer state."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ _STRICT = ConfigDict(strict=True, allow_inf_nan=False)
 NAMES: dict[Measure, str] = {"bleu": "BLEU", "chrf": "chrF", "nll": "nll"}  # names in messages
 
 Count = Annotated[int, Field(ge=0)]
-# How the model is computed in training, fastest first, see `nmt.training.fast_paths`.
+# How the model is computed in training, fastest first (see `nmt.training.fast_paths`).
 FastPath = Literal["flex", "compiled", "eager", "plain"]
 
 
@@ -49,7 +49,7 @@ class Best(BaseModel):
         return is_best
 
     def beats(self, validation: Mapping[str, Any], by: Measure) -> bool:
-        """Returns whether the best is better than `validation`, an entry of log.jsonl."""
+        """Returns whether the best result is better than `validation`, an entry of log.jsonl."""
         own = getattr(self, by)
         return self.step is not None and own is not None and _is_better(by, own, validation[by])
 
@@ -67,7 +67,7 @@ class State(BaseModel):
 
     step: Count
     best: Best
-    elapsed_s: NonNegativeFloat  # seconds of training so far, see `RunLog.elapsed_s`
+    elapsed_s: NonNegativeFloat  # seconds of training so far (see `RunLog.elapsed_s`)
     # for information only
     world_size: PositiveInt
     threads: PositiveInt
@@ -81,7 +81,8 @@ def read_state(path: Path, since: object = None) -> State:
 
     Args:
         path: path of the file.
-        since: the state in the manifest, which replaces the file's; None if there is none.
+        since: the state in the checkpoint's manifest, which is used instead of the file's state, or
+            None if the manifest has no state.
 
     Raises:
         NoModelError: the state is not valid.

@@ -1,7 +1,7 @@
 """Reads and writes safetensors files of fp32 weights or optimizer state.
 
-Files may come from anywhere. Names, types and shapes are therefore read first, from a bounded
-header, so that no file crashes the process or fills the memory.
+A file may come from an untrusted source. Therefore names, types and shapes are read first, from a
+header of limited size, so that no file crashes the process or fills the memory.
 """
 
 from collections.abc import Mapping
@@ -38,11 +38,12 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
 
     Args:
         shapes: names and shapes of the parameters.
-        are_states: the file has optimizer states `STATE.PARAMETER`, each of all parameters; with
-            other shapes, fused optimizers would write out of bounds.
+        are_states: the file has optimizer states named `STATE.PARAMETER`, and every kind of state
+            must exist for all parameters, with the shape of the parameter. With other shapes, fused
+            optimizers would write out of bounds.
 
     Raises:
-        NoModelError: the file is damaged, has other names or shapes, types other than fp32, or
+        NoModelError: the file is damaged, or has other names or shapes, types other than fp32, or
             values that are not finite.
     """
     with path.open("rb") as file:
@@ -77,7 +78,7 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
 def write_tensors(
     path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None
 ) -> None:
-    """Writes a file; raises StorageError on failure, for example on a full disk."""
+    """Writes a file; raises StorageError on failure, for example if the disk is full."""
     contiguous = {key: value.detach().contiguous() for key, value in tensors.items()}
     try:
         save_file(contiguous, path, metadata)

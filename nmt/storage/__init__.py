@@ -1,1 +1,1 @@
-"""Atomic writes, manifests, locks, and opening files."""
+"""Writes files atomically, locks directories, opens files, and writes and checks manifests."""

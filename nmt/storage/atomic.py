@@ -1,8 +1,8 @@
-"""Writes atomically: a file or directory gets its final name only when it is complete.
+"""Writes files and directories atomically: they get their final names only when complete.
 
-After a power cut or `kill -9`, either the old or the new state is there. A temporary file or
-directory, whose name begins with `PREFIX`, may be left. The next writer in that place removes it,
-because its free lock shows that its writer has ended.
+After a power failure or `kill -9`, either the old or the new content is there. A temporary file or
+directory, whose name begins with `PREFIX`, may be left behind. The next process that writes in the
+same directory removes it, because the lock of the temporary file is free once its writer has ended.
 """
 
 import itertools
@@ -35,13 +35,13 @@ def sync(path: Path) -> None:
 
 
 def write_file(path: Path, data: bytes | str) -> None:
-    """Writes a file atomically, see `new_file`."""
+    """Writes a file atomically, as `new_file` does."""
     with new_file(path) as aside:
         aside.write_bytes(data.encode() if isinstance(data, str) else data)
 
 
 def write_if_changed(path: Path, data: bytes) -> None:
-    """Calls `write_file`, unless the file already has that content."""
+    """Calls `write_file`, unless the file already contains `data`."""
     is_there = path.is_file() and path.stat().st_size == len(data)
     if not is_there or path.read_bytes() != data:
         write_file(path, data)
@@ -49,11 +49,11 @@ def write_if_changed(path: Path, data: bytes) -> None:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[Path]:
-    """Yields a temporary path; when the block ends, it is synced and renamed to `path`.
+    """Yields a temporary path; when the block ends, the file is synced and renamed to `path`.
 
-    Removes what killed writers left beside `path`. After an exception `path` is unchanged and the
-    temporary file is gone. An OSError that names no file, such as that of a full disk, is given
-    the name `path`.
+    Also removes temporary files that killed writers left beside `path`. After an exception, `path`
+    is unchanged and the temporary file is removed. If an OSError names no file, as when the disk is
+    full, `path` is added to the error.
     """
     with _locked_aside(path, Path.touch) as aside:
         mode = _mode_of_files(aside)
@@ -69,8 +69,9 @@ def new_file(path: Path) -> Iterator[Path]:
 def new_directory(path: Path) -> Iterator[Path]:
     """Yields a temporary directory, which is renamed to `path` when the block ends.
 
-    Syncs every file in it first. `path` must be missing or an empty directory. After an exception
-    the temporary directory is removed, as are those that killed writers left beside `path`.
+    Every file in the directory is synced before the directory is renamed. `path` must be missing or
+    an empty directory. After an exception, the temporary directory is removed. Temporary
+    directories that killed writers left beside `path` are always removed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked_aside(path, Path.mkdir) as aside:
@@ -86,9 +87,9 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 
 def _mode_of_files(aside: Path) -> int:
-    """Returns the permissions of new files under the umask, read from the new path `aside`.
+    """Returns the permissions that the umask gives new files, read from the new path `aside`.
 
-    Libraries may set others: safetensors makes files readable only by their owner.
+    A library may set other permissions: safetensors makes files readable only by their owner.
     """
     return aside.stat().st_mode & 0o666
 
@@ -104,10 +105,10 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def aside(path: Path, word: str) -> Path:
-    """Returns a temporary name beside `path`, which `remove_leftovers` removes.
+    """Returns a temporary path beside `path`; `remove_leftovers` removes what is left there.
 
     Args:
-        word: "new" for the replacement of `path`, "former" for the replaced content.
+        word: "new" for the content that replaces `path`, "former" for the content that is replaced.
     """
     return path.with_name(f"{PREFIX}{word}-{path.name}")
 
@@ -122,10 +123,10 @@ def _remove_unlocked(paths: Iterable[Path]) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a directory, a file or a link (not its target), if there is one.
+    """Removes a directory, a file or a link (not its target), if it exists.
 
     Raises:
-        OSError: the directory, or something in it, cannot be removed.
+        OSError: the path, or an entry of the directory, cannot be removed.
     """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -134,7 +135,7 @@ def remove(path: Path) -> None:
 
 
 def free_name(path: Path, reason: str) -> Path:
-    """Returns an unused name beside `path`: `REASON-NUMBER-NAME`."""
+    """Returns an unused path beside `path`, with a name of the form `REASON-NUMBER-NAME`."""
     names = (path.with_name(f"{reason}-{number}-{path.name}") for number in itertools.count(1))
     return next(name for name in names if not os.path.lexists(name))
 
@@ -143,7 +144,7 @@ def free_name(path: Path, reason: str) -> Path:
 def _locked_aside(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """Yields a new locked file or directory beside `path`; removes it unless it was renamed.
 
-    On a file system without locks it stays unlocked, and no writer removes it as a leftover.
+    On a file system without locks, it is not locked, and other writers never remove it.
     """
     _remove_unlocked(beside for beside in path.parent.iterdir() if _LOCKED.match(beside.name))
     while True:
@@ -170,24 +171,23 @@ def _discard(path: Path) -> None:
 
 
 def _open(path: Path) -> int:
-    """Opens a file or directory so that it can be locked; closing it releases the lock."""
+    """Opens a file or directory to lock it; closing the descriptor releases the lock."""
     return os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)  # NFS locks need write access
 
 
 def refuse_link(path: Path) -> None:
-    """Raises InputError if `path`, a name that only nmt uses, is a symbolic link.
+    """Raises InputError if `path`, a name reserved for nmt, is a symbolic link.
 
-    `path.parent` may be a link.
+    The directory `path.parent` may be a link.
     """
     if path.is_symlink():
         raise InputError(f"{path} is a symbolic link. Remove it; {path.parent} itself may be one.")
 
 
 def refuse_existing(path: Path) -> None:
-    """Raises InputError unless a directory can be made at `path`: it is missing or empty.
+    """Raises InputError unless `path` is missing or an empty directory that can be replaced.
 
-    The new directory replaces an empty one, unless that is a link, a mount point or the current
-    directory.
+    A link, a mount point and the current directory cannot be replaced.
     """
     refuse_not_utf8(path)
     if path.is_dir() and not any(path.iterdir()):
@@ -201,11 +201,10 @@ def refuse_existing(path: Path) -> None:
 
 @contextmanager
 def lock(folder: Path, purpose: str) -> Iterator[None]:
-    """Locks `folder` for one writer; the operating system releases it if the process dies.
+    """Locks `folder` for one writer; the operating system releases the lock if the process dies.
 
     Args:
-        purpose: the command, such as "nmt train", for the message of processes that find the lock
-            held.
+        purpose: the command, such as "nmt train"; the error message of other processes names it.
 
     Raises:
         InputError: another process holds the lock; the message names its command, pid and host.

@@ -1,8 +1,9 @@
-"""Manifests: size and SHA-256 of every file in a directory, so that damage is found before use.
+"""Writes and checks manifests: the size and SHA-256 of every file in a directory.
 
-A manifest is the file `manifest.json` in the directory that it describes. Its keys are
-`format_version`, `kind`, `files` (name -> size and sha256), the facts that its writer adds, and
-`sha256`: the hash of its own canonical JSON (sorted keys, no spaces) without that key.
+With a manifest, damage is detected before a file is used. A manifest is the file `manifest.json` in
+the directory that it describes. Its keys are `format_version`, `kind`, `files` (name -> size and
+sha256), the facts that its writer adds, and `sha256`: the hash of the manifest's canonical JSON
+(sorted keys, no spaces) without the key `sha256`.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ _MAX_BYTES = 100_000_000
 
 
 class NewerFormatError(LastingError):
-    """A later version of nmt wrote the file (status 2); no older file is used in its place."""
+    """A later version of nmt wrote the file (status 2); no older file may be used instead."""
 
 
 def file_hash(path: Path) -> str:
@@ -41,12 +42,12 @@ def value_hash(value: Any) -> str:
 def write(
     folder: Path, kind: str, facts: dict[str, Any], files: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Writes the manifest of all files in `folder` and below; call it after writing them.
+    """Writes the manifest of all files in `folder` and below; call it after the files are written.
 
     Args:
-        kind: "data", "checkpoint", "model", ...: see `manifest_form`.
+        kind: "data", "checkpoint", "model" or another key of `manifest_form`.
         facts: further keys of the manifest.
-        files: what `sizes_and_hashes` has returned; None: it is called.
+        files: the result of `sizes_and_hashes`, or None to call it.
     """
     files = sizes_and_hashes(folder) if files is None else files
     return rewrite(folder, {"format_version": FORMAT_VERSION, "kind": kind, "files": files} | facts)
@@ -66,7 +67,7 @@ def sizes_and_hashes(folder: Path) -> dict[str, Any]:
 
 
 def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
-    """Writes `content` as the manifest, with the hash of its own canonical JSON, and returns it."""
+    """Adds the hash of its canonical JSON to `content`, and writes and returns the manifest."""
     content = {key: value for key, value in content.items() if key != "sha256"}
     content["sha256"] = value_hash(content)
     write_file(folder / NAME, file_of(content))
@@ -74,7 +75,7 @@ def rewrite(folder: Path, content: dict[str, Any]) -> dict[str, Any]:
 
 
 def file_of(content: dict[str, Any]) -> bytes:
-    """Returns the file of a manifest."""
+    """Returns the bytes of a manifest's file."""
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     # JSON has an escape for a lone surrogate, which a fact from elsewhere may contain
     return text.encode(errors="backslashreplace")
@@ -84,12 +85,12 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
     """Returns the manifest of `folder`, after checking its hash and form.
 
     Args:
-        name: the name of the file; a copy may have another name.
+        name: the name of the manifest's file; a copy may have another name.
 
     Raises:
-        NoModelError: the manifest is missing, unreadable, damaged, or of another kind (status 3).
+        NoModelError: the manifest is missing, unreadable, damaged, or has another kind (status 3).
         NewerFormatError: a newer version of nmt wrote the manifest (status 2).
-        InputError: the operating system refuses to read the file (status 2 or 5, see `of_system`).
+        InputError: the operating system refuses to read the file (see `of_system`; status 2 or 5).
     """
     path = folder / name
     damaged = NoModelError(f"{path} is damaged. Restore the {kind} directory from a copy.")
@@ -127,7 +128,7 @@ def read(folder: Path, kind: str, name: str = NAME) -> dict[str, Any]:
 def is_foreign(folder: Path) -> bool:
     """Returns whether `folder` has a file with the manifest's name that nmt did not write.
 
-    A damaged manifest of nmt still counts as one of nmt. False if there is no such file.
+    Returns False if there is no such file, or if it is a damaged manifest that nmt wrote.
     """
     try:
         data = small_file(folder / NAME, _MAX_BYTES)
@@ -137,7 +138,7 @@ def is_foreign(folder: Path) -> bool:
 
 
 def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
-    """Returns the names in `folder`, and in directories below it, that its manifest lacks."""
+    """Returns the files in `folder` and in directories below it that are not in the manifest."""
     known = {NAME, *content["files"]}
     known |= {str(parent) for name in known for parent in Path(name).parents}
     found = (str(path.relative_to(folder)) for path in below(folder))
@@ -145,13 +146,14 @@ def unlisted(folder: Path, content: dict[str, Any]) -> list[str]:
 
 
 def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = None) -> None:
-    """Checks files against a manifest read before.
+    """Checks that files agree with the manifest `content`.
 
     Args:
-        names: the files to check; None for all that the manifest lists.
+        names: the files to check, or None for all files that the manifest lists.
 
     Raises:
-        NoModelError: a file is missing or differs; names the first such file.
+        NoModelError: a file is missing or differs from the manifest; the message names the first
+            such file.
         InputError: the operating system refuses to read a file (status 2 or 5).
     """
     for name in content["files"] if names is None else names:

@@ -90,7 +90,7 @@ _FORMS: dict[str, type[_Manifest]] = {
 
 
 def fault(kind: str, content: dict[str, Any]) -> str | None:
-    """Returns what is wrong with the form of a manifest of that kind; None if nothing is."""
+    """Returns the problem with the form of a manifest of the given kind, or None."""
     try:
         _FORMS[kind].model_validate(content)
     except ValidationError as error:

@@ -1,8 +1,8 @@
 """Defines the names of files and directories that more than one module uses.
 
-The modules for run directories, model directories, checkpoints (nmt/runs) and prepared data
-(nmt/data) know where these files are and whether they are complete. The configuration needs the
-names to refuse directories that `nmt prepare` or `nmt train` would replace.
+The modules for run directories, model directories and checkpoints (in nmt/runs) and for prepared
+data (in nmt/data) define the paths of these files and check whether they are complete. The
+configuration uses the names to refuse directories that `nmt prepare` or `nmt train` would replace.
 """
 
 from nmt.storage.atomic import LOCK

@@ -48,12 +48,12 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
     """Opens a file or a pipe for reading; decompresses gzip, bzip2 and xz.
 
     Args:
-        name: the file's name in messages; None for its path.
+        name: the file's name in messages, or None to use the path.
 
     Raises:
-        InputError: the file is missing, a directory, or a zip or zstd file. Reading raises
-            InputError if the file is damaged or truncated.
-        DeniedError: no permission.
+        InputError: the file is missing, or is a directory, a zip file or a zstd file. Reading from
+            the opened file raises InputError if it is damaged or truncated.
+        DeniedError: there is no permission to read the file.
     """
     name = name or str(path)
     try:
@@ -74,7 +74,7 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
 
 
 def unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
-    """Returns a stream of a pipe's bytes, decompressed if they are gzip, bzip2 or xz.
+    """Returns a stream of a pipe's bytes; decompresses gzip, bzip2 and xz.
 
     Args:
         name: the pipe's name in messages.
@@ -83,15 +83,15 @@ def unpacked(file: io.BufferedReader, name: str) -> BinaryIO:
 
 
 def is_begun(begin: bytes) -> bool:
-    """Returns whether the first bytes of a pipe suffice for `decompressed`."""
+    """Returns whether `begin` is long enough for `decompressed` to recognize the compression."""
     return len(begin) >= _LONGEST or b"\n" in begin
 
 
 def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO | None:
-    """Returns the stream that decompresses a file; None if the file is not compressed.
+    """Returns a stream that decompresses a file, or None if the file is not compressed.
 
     Args:
-        begin: the first bytes, which `file` has still to return.
+        begin: the first bytes of the file; `file` must return them again.
         name: the file's name in messages.
 
     Raises:
@@ -107,7 +107,7 @@ def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO |
 
 
 def refuse_not_utf8(path: Path) -> None:
-    """Raises InputError for a path that is not UTF-8, which safetensors cannot open."""
+    """Raises InputError for a path that is not UTF-8, because safetensors cannot open it."""
     try:
         os.fsencode(path).decode()
     except UnicodeDecodeError:
@@ -116,7 +116,7 @@ def refuse_not_utf8(path: Path) -> None:
 
 @contextlib.contextmanager
 def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
-    """Yields a file that compresses into `file` according to `suffix`: .gz, .bz2 or .xz."""
+    """Yields a file that compresses its data into `file`, in the format of `suffix` (.gz, ...)."""
     if compress := _COMPRESSORS.get(suffix):
         with compress(file) as compressor:
             yield compressor
@@ -127,7 +127,8 @@ def compressed(file: BinaryIO, suffix: str) -> Iterator[BinaryIO]:
 def small_file(path: Path, at_most: int) -> bytes:
     """Returns the bytes of a file that should be small.
 
-    Refuses a pipe, because reading it could block, and a file that could fill the memory.
+    Refuses pipes, because reading them may block, and large files, because they may fill the
+    memory.
 
     Raises:
         InputError: the file is a pipe or device, or has more than `at_most` bytes.
@@ -142,9 +143,9 @@ def small_file(path: Path, at_most: int) -> bytes:
 
 
 def entries(folder: Path) -> list[Path]:
-    """Returns the entries of a directory, sorted by name; none if there is no such directory.
+    """Returns the entries of a directory, sorted by name; an empty list if it does not exist.
 
-    Unlike this function, `Path.glob` returns nothing for a directory that it fails to list.
+    Unlike `Path.glob`, this function does not ignore a directory that cannot be listed.
 
     Raises:
         OSError: the directory cannot be listed.
@@ -156,7 +157,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def below(folder: Path) -> Iterator[Path]:
-    """Yields all entries of a directory and of those below it, without following links."""
+    """Yields all entries of a directory and of its subdirectories, without following links."""
     for path in entries(folder):
         yield path
         if path.is_dir() and not path.is_symlink():
@@ -164,7 +165,7 @@ def below(folder: Path) -> Iterator[Path]:
 
 
 def check_regular(path: Path) -> None:
-    """Refuses a pipe, device or socket, which cannot be read twice and might block.
+    """Refuses pipes, devices and sockets, which cannot be read twice and may block.
 
     Raises:
         InputError: `path` exists, but is neither a regular file nor a directory.
@@ -176,13 +177,14 @@ def check_regular(path: Path) -> None:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    r"""Yields the lines of a UTF-8 file, plain or compressed, without their ends (\n or \r\n).
+    r"""Yields the lines of a UTF-8 file, plain or compressed, without line ends (\n or \r\n).
 
-    Lines end only at \n. Other characters that some readers take for line ends (U+2028, VT, a lone
-    \r) would shift one side of a corpus against the other.
+    Lines end only at \n. If other characters that some programs treat as line ends (U+2028, VT, a
+    lone \r) ended lines, the lines of a corpus's two sides would no longer match.
 
     Raises:
-        InputError: the file is missing, not UTF-8, or damaged; the message names file and line.
+        InputError: the file is missing, not UTF-8, or damaged; the message names the file and the
+            line.
     """
     number = 0
     with opened(path) as file:
@@ -214,20 +216,20 @@ def count_lines(path: Path) -> int:
 
 
 class Rest:
-    """The bytes `begin`, which were read from a pipe, and then its other bytes as they come."""
+    """Reads first the bytes `begin`, which come from a pipe, and then the rest of the pipe."""
 
     def __init__(self, begin: bytes, file: io.BufferedReader | io.FileIO):
         self._begin = begin
         self._read = file.read if isinstance(file, io.FileIO) else file.read1
 
     def read(self, size: int) -> bytes:
-        """Returns up to `size` bytes, or b"" at the end."""
+        """Returns up to `size` bytes, or b"" at the end of the pipe."""
         data, self._begin = self._begin[:size], self._begin[size:]
         return data or self._read(size) or b""
 
 
 class _Pipe(io.RawIOBase):
-    """The bytes of a pipe, decompressed if they are compressed; nothing is read before `read`."""
+    """The bytes of a pipe, decompressed if necessary. The pipe is not read before `read`."""
 
     def __init__(self, file: io.BufferedReader, name: str):
         self._file, self._name = file, name

@@ -63,7 +63,7 @@ BAD_SETTINGS = [
     (GOOD.replace("runs/x", '"\\ud800"'), "training.run_directory must be a non-empty string"),
     (GOOD.replace("runs/x", "data/x"), "are both data/x"),
     (GOOD.replace("pairs: 600", "pair: 600"), "Did you mean pairs?"),
-    (GOOD.replace("- {demo: {pairs: 600, seed: 1}}", "- {foo: 1}"), "exactly one of hub, text"),
+    (GOOD.replace("- {demo: {pairs: 600, seed: 1}}", "- {foo: 1}"), "one of the keys hub, text"),
     (GOOD.replace("  target_language: no\n", ""), "data.target_language is missing"),
 ]
 

@@ -361,7 +361,7 @@ def test_parquet_columns_are_named(tmp_path: Path) -> None:
     assert "no column x.fr" in str(error)
     listed = str(error).rpartition("one of its columns: ")[2]
     assert set(listed.split(", ")) == {"x.en", "x.de", "n"}  # in the order that Arrow gave them
-    assert f"n of {path} is int64" in str(fault(columns("parquet", path, source="n")))
+    assert f"n of {path} has type int64" in str(fault(columns("parquet", path, source="n")))
 
 
 def test_two_parquet_columns_of_one_name_are_one_line(tmp_path: Path) -> None:

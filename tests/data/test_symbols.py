@@ -236,7 +236,7 @@ def test_symbols_and_prefixes_of_a_configuration(tmp_path: Path):
         ("tokenizer.symbols=[<BT>, <BT>]", "<BT> is listed twice"),
         (
             f"tokenizer.symbols=[{', '.join(f'<{i}>' for i in range(1001))}]",
-            "1,001 symbols are more than",
+            "1,001 symbols exceed the maximum of",
         ),
         ("tokenizer.symbols=[3]", "tokenizer.symbols.0 must be a list of strings, not 3"),
         ("tokenizer.symbols=<BT>", "tokenizer.symbols must be a list of strings"),

@@ -1,10 +1,10 @@
-"""Parallel text as streams of pairs, unchanged.
+"""Reads parallel text as streams of pairs, without changing the text.
 
-A corpus is one entry of `data.train`, `data.validation` or `data.test`. Each kind is a subclass of
-`Kind` in a file here; a new kind needs such a file, an entry in `_KINDS` and a line in
-`nmt.config.settings`. The setting NAME_column of a kind of corpus names a column of a table or a
-key of JSON objects, which becomes the column NAME of each pair. Unreadable input raises an error
-with file and line; nothing is skipped and nothing is cleaned here.
+A corpus is one entry of `data.train`, `data.validation` or `data.test`. Each kind of corpus is a
+subclass of `Kind` in a module of this package. A new kind needs a module, an entry in `_KINDS` and
+a line in `nmt.config.settings`. A setting NAME_column names a column of a table or a key of JSON
+objects, whose values become the column NAME of the pairs. Unreadable input raises an error that
+names the file and the line. No line is skipped, and no text is cleaned here.
 """
 
 from collections.abc import Iterator
@@ -34,18 +34,18 @@ def read_corpus(corpus: Corpus, data: Data, split: str) -> Pairs:
 
     Args:
         corpus: one entry of the lists in `data`.
-        data: the section that has the two languages.
-        split: the list that has the entry: train, validation or test.
+        data: the configuration's section `data`, which names the two languages.
+        split: the list in `data` that contains the entry: train, validation or test.
 
     Raises:
-        InputError: input cannot be read; the message names file and line. The error is raised when
-            that line is reached; `check_corpus` finds most problems in advance.
+        InputError: the input cannot be read; the message names the file and the line. The error is
+            raised when that line is reached; `check_corpus` finds most problems in advance.
     """
     return _nonempty(corpus, _KINDS[corpus.kind()].pairs(corpus.settings, data, split))
 
 
 def read_chunks(corpus: Corpus, data: Data, split: str, size: int) -> Iterator[Chunk]:
-    """Yields the pairs of a corpus in chunks of at most `size` pairs, for other processes.
+    """Yields the pairs of a corpus in chunks of at most `size` pairs, to pass to other processes.
 
     Raises:
         InputError: see `read_corpus`.
@@ -65,7 +65,7 @@ def _nonempty(corpus: Corpus, items: Iterator[T]) -> Iterator[T]:
 
 
 def with_prefix(prefix: str | None, source: str) -> str:
-    """Prepends the `source_prefix` of a corpus to a source that is not empty or white space."""
+    """Prepends a corpus's `source_prefix` to a source, unless that is empty or white space."""
     return f"{prefix} {source}" if prefix is not None and source.strip() else source
 
 
@@ -80,7 +80,7 @@ def describe(corpus: Corpus) -> str:
 
 
 def input_files(corpus: Corpus) -> list[Path]:
-    """Returns the local files of a corpus; none for the Hugging Face hub and the demo.
+    """Returns the local files of a corpus; an empty list for the demo and a dataset on the hub.
 
     Raises:
         InputError: a file does not exist, or is a pipe or device.
@@ -89,11 +89,11 @@ def input_files(corpus: Corpus) -> list[Path]:
 
 
 def check_corpus(corpus: Corpus, data: Data) -> None:
-    """Checks a corpus before anything is written; downloads a dataset of the hub.
+    """Checks a corpus before anything is written; if it is a dataset on the hub, downloads it.
 
     Raises:
-        InputError: a file, a dataset or a column is missing, or the two text files are empty or
-            differ in their number of lines.
+        InputError: a file, a dataset or a column is missing, a text file is empty, or the two text
+            files have different numbers of lines.
     """
     _named_files(corpus)
     _KINDS[corpus.kind()].check(corpus.settings, data)

@@ -18,7 +18,7 @@ _SENTENCES = ("source", "target")
 
 
 def columns_of(settings: Section) -> dict[str, Any]:
-    """Returns the columns that the settings of a corpus name: `source` for `source_column`."""
+    """Maps names such as `source` to the columns that settings such as `source_column` name."""
     return {
         key.removesuffix(_SUFFIX): name
         for key, name in settings
@@ -27,11 +27,11 @@ def columns_of(settings: Section) -> dict[str, Any]:
 
 
 def pair_of(row: Mapping[str, Any], where: str) -> TextPair:
-    """Returns the pair of a row.
+    """Returns the pair in a row of a table or in a JSON object.
 
     Args:
         row: the value of each column.
-        where: file and line or row, for messages.
+        where: the file and the line or row, for messages.
 
     Raises:
         InputError: a value does not have its column's type.
@@ -50,7 +50,7 @@ def _text(row: Mapping[str, Any], column: str, where: str) -> str:
 
 
 def _number(row: Mapping[str, Any], column: str, where: str) -> float:
-    """Returns a number of at least 0, rounded to fp32, in which the loss is computed."""
+    """Returns a number of at least 0, rounded to fp32, because the loss is computed in fp32."""
     value = row[column]
     try:
         number = math.nan if isinstance(value, bool) else float(value)
@@ -65,7 +65,7 @@ def _number(row: Mapping[str, Any], column: str, where: str) -> float:
 
 
 def leaves(fields: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], pa.DataType]]:
-    """Returns every column of a schema, including those inside structs, with its type."""
+    """Returns the path and type of every column of a schema, including columns inside structs."""
     found: list[tuple[tuple[str, ...], pa.DataType]] = []
     for field in fields:
         path = (*above, field.name)
@@ -77,10 +77,10 @@ def leaves(fields: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ..
 
 
 def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[str, Sequence[str]]:
-    """Returns the path of each column in a schema.
+    """Returns the path of each given column in a schema.
 
     Args:
-        columns: the dotted name of each column, see `columns_of`.
+        columns: the dotted name of each column, as `columns_of` returns it.
         where: the file, for messages.
 
     Raises:
@@ -97,7 +97,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
             raise InputError(f"{where} has two columns named {dotted}. Rename one of them.")
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if column in _SENTENCES and not is_text:
-            raise InputError(f"Column {dotted} of {where} is {kind}. Specify a column of text.")
+            raise InputError(f"Column {dotted} of {where} has type {kind}. Specify a text column.")
         paths[column] = path
     return paths
 
@@ -105,7 +105,7 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
 def pairs_of_table(
     batches: Iterator[pa.Table | pa.RecordBatch], paths: Mapping[str, Sequence[str]], where: str
 ) -> Iterator[TextPair]:
-    """Yields the pairs of a table's rows; `paths` comes from `resolve`."""
+    """Yields one pair per row of a table; `paths` is the result of `resolve`."""
     number = 0  # number of the row
     for batch in batches:
         values = [_values(batch, path, where) for path in paths.values()]

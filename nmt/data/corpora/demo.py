@@ -10,7 +10,7 @@ from nmt.errors import InputError
 
 
 class Demo(Kind):
-    """The embedded grammar, which needs no file."""
+    """A corpus that the embedded grammar generates, without any file."""
 
     def paths(self, settings: DemoPairs) -> list[str]:
         return []
@@ -22,8 +22,9 @@ class Demo(Kind):
         languages = (data.source_language, data.target_language)
         if languages not in (("en", "de"), ("de", "en")):
             raise InputError(
-                f"data.source_language is {languages[0]} and data.target_language {languages[1]}, "
-                "but the demo corpus has only en and de. Set them to en and de."
+                f"data.source_language is {languages[0]} and data.target_language is "
+                f"{languages[1]}, but the demo corpus has only en and de. Set one to en and the "
+                "other to de."
             )
 
     def pairs(self, settings: DemoPairs, data: Data, split: str) -> Pairs:
@@ -45,7 +46,7 @@ class Demo(Kind):
 
 @dataclass(frozen=True)
 class _Chunk:
-    """The pairs `first`, ..., `last` - 1 of a demo corpus; each iteration generates them."""
+    """The pairs `first` to `last` - 1 of a demo corpus, which each iteration generates again."""
 
     seed: int
     split: str

@@ -1,4 +1,4 @@
-"""Reads pairs from a dataset of the Hugging Face hub, or from a local folder laid out like one."""
+"""Reads pairs from a dataset on the Hugging Face hub or in a local folder with its layout."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from nmt.storage.opening import below
 
 
 class Hub(Kind):
-    """A dataset; the `datasets` library finds its files in the folder or on the hub."""
+    """A dataset, whose files the `datasets` library finds in a local folder or on the hub."""
 
     def paths(self, settings: config.Hub) -> list[str]:
         return []
@@ -23,7 +23,7 @@ class Hub(Kind):
         return " ".join(filter(None, (settings.hub, settings.name, settings.split)))
 
     def check(self, settings: config.Hub, data: Data) -> None:
-        """Downloads the dataset, and finds its columns."""
+        """Downloads the dataset, and checks that it has the two columns."""
         _paths(_load(settings), settings, data)
 
     def pairs(self, settings: config.Hub, data: Data, split: str) -> Pairs:
@@ -48,7 +48,7 @@ def _where(settings: config.Hub) -> str:
 
 
 def _paths(dataset: Any, settings: config.Hub, data: Data) -> dict[str, Sequence[str]]:
-    """Finds the columns, named by language, at the top or in a struct `translation`."""
+    """Returns the paths of the two languages' columns, which may be in a struct `translation`."""
     schema = dataset.data.schema
     known = {".".join(path) for path, _ in leaves(schema)}
     languages = {"source": data.source_language, "target": data.target_language}
@@ -91,7 +91,7 @@ def _load(settings: config.Hub) -> Any:
 
 
 def _version(file: Path) -> tuple[int, int]:
-    """Returns the size and modification time of a file, which differ if it was changed."""
+    """Returns the size and modification time of a file, to detect whether it was changed."""
     status = file.stat()
     return status.st_size, status.st_mtime_ns
 

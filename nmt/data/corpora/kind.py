@@ -19,13 +19,13 @@ class Chunk(Protocol):
 
 
 class Kind:
-    """A kind of corpus; the defaults here are for a single file at `settings.path`.
+    """A kind of corpus; the default methods are for a single file at `settings.path`.
 
     `settings` is the value of the kind's key in an entry of the configuration.
     """
 
     def paths(self, settings: Any) -> list[str]:
-        """Returns the local files that the settings name; each is opened once at the start."""
+        """Returns the paths of the local files that the settings name."""
         return [settings.path]
 
     def describe(self, settings: Any) -> str:
@@ -33,10 +33,10 @@ class Kind:
         return " ".join(self.paths(settings))
 
     def check(self, settings: Any, data: Data) -> None:
-        """Raises InputError for problems that can be found without reading everything."""
+        """Raises InputError for problems that can be found without reading the whole corpus."""
 
     def pairs(self, settings: Any, data: Data, split: str) -> Pairs:
-        """Yields the pairs in order, as read; raises InputError at a line that cannot be read."""
+        """Yields the pairs in order, unchanged; raises InputError if a line cannot be read."""
         raise NotImplementedError
 
     def chunks(self, settings: Any, data: Data, split: str, size: int) -> Iterator[Chunk]:

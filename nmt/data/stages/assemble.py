@@ -1,7 +1,8 @@
 """Assembling: gives all files their final names and writes the manifest.
 
-Input: the shards of token ids, the tokenizer and the corpora of `data.test`. Output: `Job.final`,
-complete once it has its manifest: the splits, the tokenizer, the raw text of the test set.
+Input: the shards of token ids, the tokenizer and the corpora of `data.test`. Output: the folder
+`Job.final` with the splits, the tokenizer and the raw text of the test set. The folder is complete
+once it has a manifest.
 """
 
 import os
@@ -29,10 +30,10 @@ def assemble(
     warnings: Sequence[str],
     note: Note,
 ) -> None:
-    """Collects the token shards under their final names, the tokenizer and the manifest.
+    """Collects the tokenizer, the manifest and the token shards (under their final names).
 
     Args:
-        text: the shards of cleaned text; the manifest has their counts.
+        text: the shards of cleaned text, whose counts are written to the manifest.
         warnings: the result of `inspect_corpora`, for the manifest.
 
     Raises:
@@ -66,7 +67,7 @@ def assemble(
 
 
 def _target_symbols(tokenizer: Tokenizer, training: Shards) -> list[str]:
-    """Returns the symbols that occur in training targets; others are never generated."""
+    """Returns the symbols that occur in training targets; other symbols are never generated."""
     counts = total_counts(training)
     return [symbol for symbol in tokenizer.symbols if counts[in_targets(symbol)]]
 

@@ -1,8 +1,8 @@
 """Cleaning: turns corpora into shards of normalized pairs, and counts the dropped pairs by rule.
 
-Input: the corpora. Output: in `Job.text`, the shards of each corpus with their counts, and finally
-a marker with the number of shards. Validation and test sets come first, because training pairs that
-leak a held-out pair are dropped.
+Input: the corpora. Output: for each corpus, its shards with their counts and then a marker with the
+number of shards, all in `Job.text`. Validation and test sets come first, because training pairs
+that leak a held-out pair are dropped.
 """
 
 from collections import Counter
@@ -69,8 +69,8 @@ def _clean_corpus(
 def _held_out_pairs(shard: FinishedShard) -> Iterator[tuple[str, str]]:
     """Yields the pairs that `clean_shard` wrote, without the prefix.
 
-    If there is a prefix, each pair is also yielded in reverse: the prefix may stand for a
-    direction, and training may have the other direction.
+    If the corpus has a prefix, each pair is also yielded with source and target exchanged, because
+    the prefix may select a translation direction, and training text may be in the other direction.
     """
     batch, prefix = shards.read_text(shard.path), shard.entry.corpus.source_prefix
     sources = (without_prefix(prefix, text) for text in batch.column("source").to_pylist())
@@ -88,13 +88,13 @@ def clean_shard(
 ) -> None:
     """Normalizes pairs, drops those that break a rule, and writes the rest with their counts.
 
-    The extra columns of a pair stay as they are.
+    The extra columns of a pair are not changed.
 
     Args:
         pairs: the pairs as read from the corpus.
-        held_out: pairs that training pairs must not leak; None for validation and test pairs,
+        held_out: pairs that training pairs must not leak, or None for validation and test pairs,
             which are dropped only if a side is empty.
-        output: the Arrow file. The counts are written to a file beside it, see `finish`.
+        output: the Arrow file. The counts are written to a file beside it (see `finish`).
         source_prefix: prepended to each source after the rules are applied.
     """
     counts: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Reports the numbers of kept and dropped pairs per corpus."""
+"""Counts the kept and dropped pairs of each corpus."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,7 +11,7 @@ from nmt.errors import InputError, Note
 
 
 def total_counts(shards: Iterable[FinishedShard]) -> Counter[str]:
-    """Returns the counts of shards, summed."""
+    """Returns the sum of the shards' counts."""
     total: Counter[str] = Counter()
     for shard in shards:
         total.update(shard.counts)
@@ -43,7 +43,7 @@ def facts_of(entry: CorpusEntry, counts: Counter[str]) -> dict[str, Any]:
 
 
 def report_counts(job: Job, counts: Sequence[Counter[str]], note: Note) -> None:
-    """Reports a table with a row per rule and a column per corpus, from the `counts` of each."""
+    """Prints the `counts` of the corpora as a table with a row per rule and a column per corpus."""
     rows = {"pairs read": "read"} | {rule: rule for rule in cleaning.RULES}
     rows |= {"pairs kept": "kept"} | {f"repaired: {kind}": kind for kind in cleaning.REPAIRS}
     cells = [["", *(entry.title for entry in job.entries)]]

@@ -1,6 +1,6 @@
-"""Deduplicating: keeps the first of equal training pairs, within and across corpora.
+"""Deduplicating: keeps only the first of several equal training pairs, even across corpora.
 
-Input: the hashes in the training shards of text. Output: kept.npy beside them.
+Input: the hashes in the training shards of text. Output: the file kept.npy beside these shards.
 """
 
 import io

@@ -1,8 +1,8 @@
 """Encoding: turns shards of text into shards of token ids.
 
 Input: the shards of text for training and validation, the list of kept pairs, and the tokenizer.
-Output: in `Job.tokens`, the same shards as token ids, with counts beside each. Test sets are not
-encoded.
+Output: the same shards as token ids in `Job.tokens`, each with a file of counts beside it. Test
+sets are not encoded.
 """
 
 import math
@@ -65,13 +65,14 @@ def encode_shard(
     max_length: int | None,
     output: Path,
 ) -> None:
-    """Turns a shard of text into one of token ids, and writes it with its counts.
+    """Encodes a shard of text, and writes the shard of token ids with its counts.
 
     Args:
         text: a file that `shards.write_text` wrote.
-        kept: (pairs,) bool, which pairs to take; None: all.
-        tokenizer: the tokenizer of both sides.
-        max_length: pairs with more tokens on a side, EOS included, are dropped; None: no limit.
+        kept: (pairs,) bool, a mask of the pairs to take, or None for all pairs.
+        tokenizer: the tokenizer for both sides.
+        max_length: maximum number of tokens per side, EOS included, of the pairs to keep, or None
+            for no limit.
         output: the Arrow file, which is not written if no pair is left. The counts are written to a
             file beside it.
     """
@@ -100,7 +101,7 @@ def encode_shard(
 
 
 def in_targets(symbol: str) -> str:
-    """Returns the name of the count that is positive if a shard's targets have a symbol."""
+    """Returns the name of the count that is positive if a shard's targets contain a symbol."""
     return f"{symbol} in targets"
 
 

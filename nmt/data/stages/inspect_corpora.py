@@ -36,7 +36,7 @@ def inspect_corpora(job: Job, note: Note) -> list[str]:
 
 
 def _sample(job: Job, entry: CorpusEntry) -> languages.Sample:
-    """Returns a corpus's name, and its first pairs, normalized, without empty ones."""
+    """Returns a corpus's name and its first pairs, normalized, without empty pairs."""
     pairs = read_corpus(entry.corpus, job.data, entry.split)
     normal = (tuple(map(cleaning.normalize, pair)) for pair in islice(pairs, SAMPLE_PAIRS))
     kept = [pair for pair in normal if not cleaning.is_empty(*pair)]

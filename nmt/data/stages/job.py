@@ -1,4 +1,4 @@
-"""The job of `nmt prepare`: its input, its intermediate files and their records."""
+"""Defines the input and the intermediate files of `nmt prepare`."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ RECIPE = 1  # increased when the same input and settings would give other bytes
 
 @dataclass(frozen=True)
 class CorpusEntry:
-    """A corpus with its place in the configuration."""
+    """A corpus with its position in the configuration."""
 
     split: str  # train, validation or test
     number: int  # index in the list of its split
@@ -25,15 +25,15 @@ class CorpusEntry:
 
     @property
     def title(self) -> str:
-        """Returns the name in messages, such as "train 1"."""
+        """Returns the corpus's name for messages, such as "train 1"."""
         return f"{self.split} {self.number + 1}"
 
     def shard(self, folder: Path, index: int) -> Path:
-        """Returns the path of shard `index`, of text or of token ids."""
+        """Returns the path in `folder` of the corpus's shard with the given index."""
         return folder / f"{self.split}-{self.number:03}-{index:05}.arrow"
 
     def marker(self, folder: Path) -> Path:
-        """Returns the file with the number of text shards, written after the last shard."""
+        """Returns the path of the file with the number of text shards, which is written last."""
         return folder / f"{self.split}-{self.number:03}.json"
 
 
@@ -47,7 +47,7 @@ class FinishedShard:
 
     @classmethod
     def read(cls, entry: CorpusEntry, path: Path) -> Self:
-        """Returns a shard with the counts passed to `finish`."""
+        """Returns the shard at `path` with the counts that were passed to `finish`."""
         return cls(entry, path, load(path.with_suffix(".json"))["counts"])
 
 
@@ -90,7 +90,7 @@ class Job:
 
     @cached_property
     def tokenizer(self) -> Path:
-        """The file of the vocabulary."""
+        """The file of the tokenizer."""
         given, settings = self.origin.get("given_tokenizer"), self.origin["settings"]["tokenizer"]
         return self.work / f"tokenizer-{short_hash([self.text.name, settings, given])}.model"
 
@@ -110,7 +110,7 @@ class Job:
         return self.tokens / "final"
 
     def remove_leftovers(self) -> None:
-        """Removes unfinished files of ended processes, and then empty folders in `work`."""
+        """Removes unfinished files that ended processes left, and then empty folders in `work`."""
         atomic.remove_leftovers(self.directory)
         for folder in sorted([self.work, *self.work.rglob("*/")], reverse=True):  # deepest first
             atomic.remove_leftovers(folder)
@@ -128,13 +128,13 @@ def finish(path: Path, counts: Mapping[str, int] | None = None) -> None:
 
     Args:
         path: path of the file, which is missing if it would be empty.
-        counts: counts of pairs and tokens, see `FinishedShard`.
+        counts: counts of pairs and tokens (see `FinishedShard`).
     """
     save(path.with_suffix(".json"), {"sha256": _hash(path), "counts": counts or {}})
 
 
 def is_finished(path: Path) -> bool:
-    """Returns whether a file is unchanged since `finish`; otherwise it has to be made again."""
+    """Returns whether a file is unchanged since `finish` was called for it."""
     note = load(path.with_suffix(".json"))
     return "sha256" in note and note["sha256"] == _hash(path)
 
@@ -144,7 +144,7 @@ def _hash(path: Path) -> str | None:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Returns what `save` wrote; empty if the file is missing or damaged."""
+    """Returns the object that `save` wrote; {} if the file is missing or damaged."""
     try:
         return json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):

@@ -1,8 +1,8 @@
 """Publishing: moves the finished files into the data directory.
 
 Input: `Job.final`. Output: `Job.directory`. The former manifest is removed first and the new one is
-moved last, because data without a manifest is incomplete. Only files that nmt prepare made are
-replaced, and no link is followed.
+moved last, because data without a manifest counts as incomplete. Only files that nmt prepare made
+are replaced, and no link is followed.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ def _not_ours(path: Path) -> InputError:
 
 
 def publish(job: Job) -> None:
-    """Moves the data to their final names and removes the work; may be repeated."""
+    """Moves the files to their final paths, then removes `Job.work`; may be called again."""
     described = manifest.read(job.final, "data")["files"]
     (job.directory / manifest.NAME).unlink(missing_ok=True)
     for name in (*_PUBLISHED, manifest.NAME):
@@ -73,12 +73,12 @@ def publish(job: Job) -> None:
 
 
 def discard_work(job: Job) -> None:
-    """Removes everything that the stages have made so far."""
+    """Removes all files that the stages have made so far."""
     atomic.remove(job.work)
 
 
 def remove_work(job: Job) -> None:
-    """Removes the work that the last call left if it was killed just before the end."""
+    """Removes the `Job.work` that the previous call left if it was killed just before its end."""
     if job.tokens.exists():  # otherwise the work is of an interrupted call with other settings
         # If the lock is held, another process is preparing other settings there.
         with contextlib.suppress(InputError, OSError), atomic.lock(job.directory, "nmt prepare"):

@@ -1,6 +1,6 @@
 """Training the tokenizer: uses a bounded sample of the kept text, unless a tokenizer is given.
 
-Input: the training shards of text with the list of kept pairs, or a given tokenizer. Output:
+Input: an existing tokenizer, or the training text and the masks of the kept pairs. Output:
 `Job.tokenizer`.
 """
 
@@ -28,11 +28,11 @@ _LEARN_APART_BYTES = 20_000_000
 
 
 def learn_vocabulary(job: Job, text: KeptText, note: Note) -> Tokenizer:
-    """Trains the tokenizer, or copies the given one, unless that has been done.
+    """Trains the tokenizer or copies the given one, unless an earlier call has done so.
 
     Raises:
-        InputError: the vocabulary size does not fit the text, or the given tokenizer has another
-            vocabulary size or other symbols than the settings.
+        InputError: the vocabulary size does not fit the text, or the given tokenizer differs from
+            the settings in its vocabulary size or its symbols.
     """
     if not is_finished(job.tokenizer):
         _write_tokenizer(job, text, note)
