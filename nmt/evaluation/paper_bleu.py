@@ -4,16 +4,17 @@ The paper does not specify its evaluation. For German, this module follows the a
 script, get_ende_bleu.sh of tensor2tensor. The script replaces Unicode punctuation in the
 translations as replace-unicode-punctuation.perl does (“ ” ’ become straight; „ ‚ ‘ and guillemets
 stay), tokenizes with Moses, writes `rich-text` as `rich ##AT##-##AT## text`, and calls
-multi-bleu.perl. Its reference was already tokenized and had straight quotation marks
+multi-bleu.perl. The authors' reference was already tokenized and had straight quotation marks
 (tensor2tensor, issue 317). This module therefore straightens the quotation marks of the reference,
-and a „ in a translation does not match, as in the authors' evaluation. No script was published for
+and a „ in a translation matches nothing, as in the authors' evaluation. No script was published for
 French; this module applies the same steps to both sides, with Moses' French rules.
 
 The difference from sacreBLEU depends on the text: see docs/paper.md. The score is comparable only
-with those of the paper and with others computed in the same way.
+with the paper's scores and with scores computed in the same way.
 
-On 269,089 German sentences (news, captions, web, parliament), all tokens equal those of the Perl
-scripts. The tokens differ, for example, if a Chinese letter precedes a full stop within a sentence.
+For 269,089 German sentences (news, captions, web, parliament), this module and the Perl scripts
+give the same tokens. Their tokens differ, for example, for a full stop that follows a Chinese
+character within a sentence.
 """
 
 import functools

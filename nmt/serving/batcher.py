@@ -70,9 +70,7 @@ class _Work:
     options: SearchOptions = field(default_factory=SearchOptions)
     call: tuple[Any, ...] | None = None  # a function and its arguments
     sizes: list[int] = field(default_factory=list)  # lengths of the texts, see `translate`
-    left: list[int] = field(
-        default_factory=list
-    )  # indices of texts that are not being translated yet
+    left: list[int] = field(default_factory=list)  # indices of texts that are still waiting
     found: dict[int, list[Translation]] = field(default_factory=dict)  # by index of the text
 
 
