@@ -45,7 +45,7 @@ class EndedError(InputError):
 
 
 class FailedError(Exception):
-    """An internal error in the process. The message names a place in the code and quotes no text."""
+    """An internal error in the process. The message names the place in the code, but no text."""
 
 
 @dataclass(frozen=True)
