@@ -38,7 +38,7 @@ class Sample:
 
 
 def samples_of(translator: Translator) -> list[Sample]:
-    """Returns sentences of random subwords, drawn with a fixed seed, and their translations."""
+    """Returns sentences of random subwords, from a fixed seed, and their translations."""
     drawn, tokenizer = random.Random(1), translator.tokenizer
     lengths = range(1, min(_LONGEST, translator.max_part // 2) + 1)
     ids = range(len(tokenizer.symbols) + 260, tokenizer.vocabulary_size)

@@ -169,7 +169,7 @@ def search_tree(
     Returns:
         `beam` and `length_penalty`: the values used. `steps`: the candidates of each step, most
         likely first. Each candidate has the index of its `parent` in the previous step (None in the
-        first step), a piece, a log-probability and a state: `live` if it was continued, `pruned` if
+        first step), its piece, log-probability and state: `live` if it was continued, `pruned` if
         it was not, and `finished` if it ended with EOS. `finished`: the finished hypotheses, best
         first, each with the `step` and `index` of its EOS, number of tokens, log-probability, score
         and text. `best`: the text, score and log-probability of the translation, and whether it is

@@ -44,11 +44,11 @@ export function weightsOf(attention, { kind, layer, head }) {
 }
 
 /**
- * Fills an empty box. `open(view)` is called when another picture is chosen, and should call `show`;
- * `kinds`: whether the kind of attention is chosen here.
- * `point(query)` when the pointer is over a row, or leaves (null); `choose(query)` when a row is clicked.
- * `show(maps, view)` draws: maps.source, maps.target and maps.read are pieces, maps.attention as for `weightsOf`.
- * `mark(isQuery, isKey)` sets off the labels for whose indices these return true, and what is pointed at.
+ * Fills an empty box. `open(view)` is called when another picture is chosen, and should call `show`.
+ * `kinds`: whether the box offers a choice of the kind of attention.
+ * `point(query)` is called when the pointer is over a row, or leaves the rows (null); `choose(query)` when a row is clicked.
+ * `show(maps, view)` draws: maps.source, maps.target and maps.read are pieces; maps.attention is as in `weightsOf`.
+ * `mark(isQuery, isKey)` highlights the labels for whose indices these functions return true, and those under the pointer.
  */
 export function attentionView(box, { open, point = () => {}, choose = () => {}, kinds: offered = true }) {
   const kinds = element("div", { class: "choice", role: "radiogroup", "aria-label": "Which attention" });
