@@ -139,7 +139,7 @@ def _refused(error: InputError, flags: Mapping[str, str]) -> int:
 
 
 def _missing_extra(error: ModuleNotFoundError, command: str) -> InputError | None:
-    """Returns an error that names the extra with the missing package; None if no extra has it."""
+    """Returns an error that names the extra to install, or None if no extra has the package."""
     package = (error.name or "").partition(".")[0]
     for extra, packages in _EXTRAS.items():
         if package in packages:
@@ -151,7 +151,7 @@ def _missing_extra(error: ModuleNotFoundError, command: str) -> InputError | Non
 
 
 def _of_surroundings(error: Exception, if_out_of_memory: str) -> InputError | None:
-    """Returns an error for a failure of the machine or its setup; None if `error` is a bug."""
+    """Returns an error for a failure of the machine or its setup, or None if `error` is a bug."""
     match error:
         case UnicodeEncodeError() if error.encoding != "utf-8":
             return InputError(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def add_model(
     parser: argparse.ArgumentParser, nargs: str | None = None, *, exported: bool = False
 ) -> None:
-    """Adds MODEL; `nargs` "?" makes it optional. If `exported`, --help mentions exported models."""
+    """Adds MODEL, optional if `nargs` is "?". If `exported`, --help mentions exported models."""
     or_exported = ", or a CTranslate2 directory written by nmt export" if exported else ""
     parser.add_argument("model", metavar="MODEL", type=Path, nargs=nargs,
                         help=f"model, checkpoint or run directory{or_exported}")  # fmt: skip

@@ -73,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _loads(arguments: argparse.Namespace) -> "list[Load]":
-    """Returns a function per process that loads the model; exported models need no torch."""
+    """Returns a function per process that loads the model, without torch for exported models."""
     from nmt.processes import cores
     from nmt.runs.exported_model import is_exported
 
@@ -92,7 +92,7 @@ def _load(
     note: "Note | None",
     on_cpu_alone: bool = False,
 ) -> "Translator | None":
-    """Returns the translator of a process; None if the process is not needed."""
+    """Returns the translator of a process, or None if the process is not needed."""
     from nmt.translator import Translator
 
     if on_cpu_alone:

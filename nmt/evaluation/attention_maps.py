@@ -1,7 +1,7 @@
-"""Computes the attention weights of a sentence pair, as arrays, a PNG file or an HTML page.
+"""Computes the attention weights for a sentence pair and writes them to PNG or HTML files.
 
-The output is like Figures 3 to 5 of Vaswani et al. (2017), for any sentence pair and with the
-attention of the decoder.
+The pictures correspond to Figures 3 to 5 of Vaswani et al. (2017), but also show the decoder, and
+can be made for any sentence pair.
 """
 
 import base64
@@ -53,9 +53,10 @@ def attention_of(
     """Computes the attention weights of a model for a sentence and its translation.
 
     Args:
-        model: a translator, or the path of a model, checkpoint or run, which is loaded in fp32.
+        model: a translator, or the path of a model, checkpoint or run directory. A path is loaded
+            in fp32.
         source: one sentence as plain text.
-        target: the translation; None for the model's own translation.
+        target: the translation, or None for the model's own translation.
 
     Raises:
         InputError: the sentence is empty or exceeds the maximum length, or there are more than

@@ -35,7 +35,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A baseline's scores, and the differences between them and the translations' scores."""
+    """A baseline's scores, and how much the scores of the translations differ from them."""
 
     bleu: float  # baseline, 0 to 100
     bleu_difference: float  # translations minus baseline
@@ -87,9 +87,9 @@ def bleu_interval(
     """Returns the bounds of BLEU's 95% confidence interval by bootstrap resampling (Koehn, 2004).
 
     The bounds are the 2.5% and 97.5% quantiles of BLEU in 1000 resamples of the sentences.
-    `sacrebleu --confidence` uses the same resamples, but prints the mean and half of the interval's
-    width; near BLEU 100, an interval around the mean would exceed 100. The environment variable
-    SACREBLEU_SEED sets the seed (default 12345).
+    `sacrebleu --confidence` uses the same resamples, but prints their mean and half the width of
+    the interval. An interval around the mean could exceed 100 near BLEU 100. The environment
+    variable SACREBLEU_SEED sets the seed (default 12345).
     """
     check_texts(hypotheses, references)
     return interval(bleu_metric(**counting), hypotheses, references)

@@ -171,7 +171,8 @@ def _found(model: Path, note: Note) -> FoundModel:
 def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
     """Returns the given target language, or the model's if none was given.
 
-    Raises ArgumentError if the given language is not valid, and warns if the model's is not.
+    Raises ArgumentError if the given language is not valid. If the model's language is not valid,
+    calls `note` with a warning.
     """
     language = given or (model.config.data.target_language if model else "")
     if problem := code_problem(language):

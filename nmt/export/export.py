@@ -23,7 +23,7 @@ def export(
     Args:
         model: a model, checkpoint or run directory.
         output: a directory that is missing or empty.
-        quantization: number type of CTranslate2's weights; None for float32.
+        quantization: number type of CTranslate2's weights, or None for float32.
         note: called with two messages: which model is exported, and the result of the comparison.
 
     Raises:

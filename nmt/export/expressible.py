@@ -16,8 +16,8 @@ def refuse_inexpressible(
     models that use a new setting until the export supports the setting.
 
     Args:
-        expressed: supported values by name of the setting; None for any value.
-        engine: name of the program that reads the format, for the message.
+        expressed: supported values by name of the setting, or None if any value is supported.
+        engine: name of the program that reads the format, for the error message.
 
     Raises:
         InputError: a setting cannot be expressed.

@@ -1,4 +1,4 @@
-"""The README.md of an exported model: description, training and scores."""
+"""Writes the README.md of an exported model: description, training and scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmt.runs.run_directory import RunDirectory
 def model_card(model: LoadedModel) -> str:
     """Returns Markdown with a metadata block for the Hugging Face hub.
 
-    The scores are those that `nmt report` has stored in the run, if it has.
+    The card contains the scores that `nmt report` stored in the run, if there are any.
     """
     data, record = model.config.data, _record(model)
     pair = f"{data.source_language}-{data.target_language}"

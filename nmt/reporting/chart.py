@@ -19,7 +19,7 @@ class Point:
     """A value that was logged for a step."""
 
     step: int
-    elapsed_s: float | None  # seconds of training so far; None if not logged
+    elapsed_s: float | None  # seconds of training so far, or None if not logged
     value: float
 
 

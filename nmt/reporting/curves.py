@@ -94,7 +94,7 @@ def charts(runs: Sequence[RunRecord]) -> list[Chart]:
 
 
 def _lines(quantity: Quantity, number: int, runs: Sequence[RunRecord]) -> list[Line]:
-    """Returns the lines of one run: training, then validation, which is plotted over training."""
+    """Returns the lines of one run: first training, then validation, which is plotted on top."""
     run, parts = runs[number], {}
     for kind, key in (("training", quantity.training), ("validation", quantity.validation)):
         points = run.points(key, validation=kind == "validation") if key else []

@@ -15,7 +15,7 @@ LENGTH = 27  # tokens per sentence, for the FLOPs of attention: the mean of WMT1
 
 
 def info(config: Config) -> dict[str, Any]:
-    """Returns the figures and differences of a configuration as a JSON object."""
+    """Returns the size, the cost and the settings of a configuration as a JSON object."""
     with torch.device("meta"):
         transformer = new_transformer(config)
     parts: dict[str, int] = {}

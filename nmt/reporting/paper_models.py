@@ -55,7 +55,7 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
 
 
 def besides(config: Config) -> list[str]:
-    """Returns differences from the paper that are not differences of settings."""
+    """Returns differences from the paper that cannot be expressed as settings."""
     found = ["attention projections have biases; the paper's formulas (§3.2.2) have none"]
     if config.training.precision == "bf16":
         found.append(

@@ -85,7 +85,7 @@ def render(runs: Sequence[RunRecord], note: Note) -> str:
 
 
 def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) -> "Markup | None":
-    """Renders the attention of the first run in the samples for the shortest median sample."""
+    """Renders the attention of the first model for the shortest median sample."""
     from markupsafe import Markup
 
     from nmt.evaluation.attention_maps import attention_of, html_fragment
@@ -123,7 +123,7 @@ def _missing(run: RunRecord) -> list[str]:
 
 
 def _named(runs: Sequence[RunRecord], lines_of: Callable[[RunRecord], list[str]]) -> list[str]:
-    """Returns the lines of all runs; if there are several runs, each line begins with a name."""
+    """Returns the lines of all runs, with the run's name before each if there are several runs."""
     return [
         f"{run.name}: {line}" if len(runs) > 1 else line for run in runs for line in lines_of(run)
     ]

@@ -90,7 +90,7 @@ class RunRecord:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds of training; 0 if they are not logged."""
+        """Seconds of training, or 0 if they are not logged."""
         return max((_elapsed_s(line) or 0.0 for line in self.log), default=0.0)
 
     @property
@@ -171,7 +171,7 @@ def _check(directory: Path) -> None:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Names each path by its last components, as many as make the names unique."""
+    """Names each path by its last components, with as many as are needed for unique names."""
     for count in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-count:])) for path in paths]
         if len(set(names)) == len(names):

@@ -78,7 +78,7 @@ def samples(runs: Sequence[RunRecord]) -> list[Sample]:
 
 
 def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
-    """Returns the sentence in the middle of the order, and the closest ones with other scores."""
+    """Returns the sentence in the middle of `order`, and the closest ones with other scores."""
     middle = len(order) // 2
     nearest = sorted(range(len(order)), key=lambda place: (abs(place - middle), -place))
     by_score: dict[float, int] = {}
@@ -91,7 +91,7 @@ def _medians(order: Sequence[int], scores: Sequence[float]) -> list[int]:
 
 
 def differing(text: str, other: str) -> Parts:
-    """Splits a text into parts, each with a flag that is true if `other` lacks the part."""
+    """Splits a text into parts, each with a flag that is true if `other` lacks the part's words."""
     words, others = (re.findall(r"\s*\S+", each) for each in (text, other))
     match = SequenceMatcher(None, [w.strip() for w in words], [w.strip() for w in others], False)
     return [

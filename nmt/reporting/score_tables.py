@@ -56,7 +56,7 @@ def _test_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def _against_first(tested: Sequence[RunRecord]) -> list[str]:
-    """Returns the difference of each run's BLEU from the first run's, with a p-value."""
+    """Returns a table row with the difference of each run's BLEU from the first run's."""
     first = tested[0].test
     cells = [f"BLEU, difference from {tested[0].name}", ""]
     for run in tested[1:]:
@@ -106,7 +106,7 @@ def _validation_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def finished(run: RunRecord) -> str:
-    """Returns a name for the finished model, with the number of averaged checkpoints."""
+    """Describes the finished model and, if it is a mean, the number of averaged checkpoints."""
     steps = (run.model or {}).get("averaged_steps")
     many = len(steps) if isinstance(steps, list) else 0
     return f"finished model, mean of {many} checkpoints" if many > 1 else "finished model"
@@ -153,7 +153,7 @@ def _paper_table(run: RunRecord) -> Table:
 
 
 def _tested_beside(run: RunRecord, name: str, paper: float) -> list[str]:
-    """Compares paper BLEU on the test set with the paper's, or sacreBLEU's if there is none."""
+    """Compares the test set's paper BLEU, or else its sacreBLEU score, with the paper's BLEU."""
     assert run.test
     scores = run.test.scores
     key = "paper_bleu" if "paper_bleu" in scores else "bleu"
@@ -175,7 +175,7 @@ def _signed(value: float) -> str:
 
 
 def interval_text(scores: dict[str, Any], key: str, digits: int = 2) -> str:
-    """Returns the 95% interval of a score as text; "" if the score has none."""
+    """Returns the 95% interval of a score as text, or "" if the score has none."""
     bounds = _bounds(scores, key)
     return f"95%: {bounds[0]:.{digits}f} to {bounds[1]:.{digits}f}" if bounds else ""
 

@@ -1,4 +1,4 @@
-"""Prints every setting with its meaning, and the shipped configurations (`nmt config`).
+"""Describes every setting, and reads the shipped configurations, for `nmt config`.
 
 The shipped configurations are in `nmt/configs`, which is a link to `configs` in a checkout and a
 directory in an installed package.

@@ -22,7 +22,7 @@ def alternatives(
     the same word are listed once. A token that would extend the last word of `prefix` is left out.
 
     Args:
-        translator: a Translator or an exported one.
+        translator: a Translator, of nmt or of an exported model.
         target: the current translation, which begins with `prefix`.
 
     Returns:
@@ -59,7 +59,7 @@ def alternatives(
 
 
 def _next_token(tokenizer: Any, prefix: str, target: str) -> int | None:
-    """Returns the token after a prefix of a translation; None if the prefix ends within a token."""
+    """Returns the token after a prefix of a text, or None if the prefix ends within a token."""
     begun, whole = tokenizer.encode(prefix), [*tokenizer.encode(target), EOS_ID]
     is_begun = whole[: len(begun)] == begun and len(whole) > len(begun)
     return whole[len(begun)] if is_begun else None

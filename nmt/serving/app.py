@@ -29,13 +29,13 @@ def create_app(
     loaded: Callable[[Batcher], None] = lambda batcher: None,
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """Creates the application; when it starts, it starts the model processes.
+    """Creates the application, which starts the model processes when it is started.
 
     Args:
         processes: see `Batcher`.
         note: called with a message for each internal error.
         loaded: called when the model is loaded and warmed up, or has failed to load.
-        hosts: the host names for which requests are answered; None for any.
+        hosts: the host names for which requests are answered, or None to accept any name.
     """
     limits = limits or Limits()
     batcher = Batcher(processes, limits.queue, note)

@@ -95,13 +95,13 @@ class Batcher:
     processes have the same model: a process that finds a different model on disk is not used.
 
     Args:
-        processes: functions that each create a model process, again if that process is killed.
+        processes: a function per model process, which creates the process and its replacements.
         queue: maximum number of waiting requests.
         note: called with a message when a process is killed or cannot be started again.
 
     Attributes:
-        model: the description of the model; None until the model is loaded and warmed up.
-        failure: the error that prevented the model from loading; None without one.
+        model: the description of the model, or None until the model is loaded and warmed up.
+        failure: the error that prevented the model from loading, or None if there was none.
     """
 
     def __init__(
@@ -161,12 +161,12 @@ class Batcher:
 
     @property
     def has_died(self) -> bool:
-        """Whether no process is running. If so, requests are refused until one is restarted."""
+        """Whether no process is running; all requests are then refused until a process restarts."""
         return self.model is not None and not self._is_alive and not self._ending
 
     @property
     def problem(self) -> str:
-        """The reason why a process is not running; "" if all processes are running."""
+        """The reason why a process is not running, or "" if all processes are running."""
         if self._is_other:
             return str(OtherModelError())
         if self._missing:
@@ -278,7 +278,7 @@ class Batcher:
             process.close()
 
     def _first(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Starts a process and waits for it; None if it is not needed or cannot be started."""
+        """Starts a process and waits for it; returns None if it is not needed or cannot start."""
         try:
             return self._started(new)
         except BaseException as error:
@@ -289,7 +289,7 @@ class Batcher:
     def _replaced(
         self, process: ModelProcess, new: Callable[[], ModelProcess]
     ) -> ModelProcess | None:
-        """Starts a process to replace one that has ended; None if it cannot be started now."""
+        """Starts a process to replace one that has ended; returns None if it cannot start now."""
         self._processes.remove(process)
         process.close()
         if self._ending:
@@ -298,10 +298,10 @@ class Batcher:
         return self._restarted(new, _RETRY_S)
 
     def _tried_again(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Waits and tries to start a process until an attempt succeeds.
+        """Tries to start a process, waiting before each attempt, until an attempt succeeds.
 
         Returns:
-            The process; None if the server is stopping or a different model is on disk.
+            The process, or None if the server is stopping or a different model is on disk.
         """
         with self._changed:
             self._running -= 1
@@ -401,8 +401,8 @@ class Batcher:
         """Forms a batch of the oldest text with these options and texts of similar length.
 
         The batch is chosen from a pool that contains a limited number of texts per request, so that
-        a long request does not block other requests. The first request moves to the end of the
-        queue.
+        a long request does not block other requests. The request at the head of the queue then
+        moves to the end.
         """
         alike = [work for work in self._waiting if not work.call and work.options == options]
         share = max(_SHARE, _POOL // len(alike))
@@ -487,7 +487,7 @@ def _requests(batch: Sequence[_Item]) -> int:
 
 
 def _of_like_length(pool: list[_Item], wanted: _Item, most: int) -> list[_Item]:
-    """Returns a batch of the wanted item and the pool's items of the most similar lengths.
+    """Returns a batch of the wanted item and the items of the pool with the closest lengths.
 
     Args:
         most: maximum number of texts; the maximum is lower for long texts.

@@ -15,9 +15,9 @@ def doubts(source: str, translation: Translation) -> list[str]:
     """Returns the doubts about a translation: any of "empty", "repeats", "bytes", "unsure".
 
     "empty": the translation is empty, but the source is not. "repeats": the translation repeats
-    itself, see `nmt.documents.doubtful`. "bytes": more than half of the tokens are single bytes,
-    which spell characters that are missing from the vocabulary. "unsure": the geometric mean of the
-    tokens' probabilities is below 0.5; exported models do not report these probabilities.
+    words, as `nmt.documents.doubtful` defines. "bytes": more than half of the tokens are single
+    bytes, which spell characters that are missing from the vocabulary. "unsure": the geometric mean
+    of the tokens' probabilities is below 0.5; exported models do not report these probabilities.
     """
     logs = translation.token_log_probabilities
     content = [piece for piece in translation.pieces if piece != "</s>"]

@@ -1,4 +1,4 @@
-"""Wraps all routes: counts requests, checks their headers, and returns errors as JSON.
+"""Wraps all routes: counts requests, checks request headers, and returns errors as JSON.
 
 Log messages never contain a client's text.
 """
@@ -25,7 +25,7 @@ class Guard:
     """ASGI middleware that checks hosts, adds headers and counts requests.
 
     Args:
-        hosts: the accepted host names; None for any.
+        hosts: the accepted host names, or None to accept any.
         policy: the Content-Security-Policy of all responses.
     """
 
@@ -69,7 +69,7 @@ class Guard:
         self.metrics.count(path, status, time.perf_counter() - began)
 
     def _refusal(self, headers: list[tuple[bytes, bytes]]) -> Response | None:
-        """Returns the response to a request that must be refused; None for other requests."""
+        """Returns the response to a request that must be refused, or None for other requests."""
         for name, value in headers:
             if name == b"host" and self.hosts and not self.hosts.serve(value):
                 message = (

@@ -1,4 +1,4 @@
-"""Checks the host names that requests are addressed to.
+"""Checks the host names to which requests are addressed.
 
 The owner of a web page can let the page's host name resolve to 127.0.0.1 (DNS rebinding). The
 browser then takes a server on this machine for the page's own server, and the page can read the
@@ -26,12 +26,12 @@ class Hosts:
 
     @classmethod
     def of(cls, address: str, allowed: Collection[str]) -> "Hosts | None":
-        """Returns the names that a server on an IP address accepts; None if it accepts any.
+        """Returns the names that a server on an IP address accepts, or None if it accepts any name.
 
         Args:
-            allowed: host names to accept in addition; "*" accepts any name. If `allowed` is empty,
-                a server that other machines can reach accepts any name, because it does not know
-                its own names.
+            allowed: further host names to accept; "*" accepts any name. If `allowed` is empty, a
+                server that other machines can reach accepts any name, because it does not know its
+                own names.
         """
         is_checked = "*" not in allowed and (allowed or _is_loopback(address))
         return cls(allowed) if is_checked else None

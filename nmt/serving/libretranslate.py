@@ -60,7 +60,7 @@ class DetectQuestion(BaseModel):
 
 @lru_cache(maxsize=1)
 def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """Maps source languages to their target languages, and those to the symbols for them."""
+    """Returns the target languages of each source language, with the symbol of each target."""
     tags = {found[1]: symbol for symbol in symbols if (found := _TAG.fullmatch(symbol))}
     if len(tags) < 2:
         return {source: {target: f"{tags[target]} " if target in tags else ""}}

@@ -33,7 +33,7 @@ def inspect(translator: Translator, text: str, target: str | None = None) -> JSO
 
     Args:
         text: one sentence.
-        target: its translation, tokenized as in training; None for the model's translation.
+        target: its translation, tokenized as in training, or None for the model's own.
 
     Returns:
         `source` and `target`: the normalized text and its tokens, with EOS. Each token has its id,

@@ -1,6 +1,6 @@
-"""Implements the calls of the page's microscope, which inspect the translation of one sentence.
+"""Implements the API of the page's microscope, which shows how one sentence is translated.
 
-Answers are long, so the model process serializes them to JSON instead of the event loop.
+Answers are long, so they are serialized to JSON in the model process rather than in the event loop.
 """
 
 from typing import Annotated, Literal

@@ -45,7 +45,10 @@ class EndedError(InputError):
 
 
 class FailedError(Exception):
-    """An internal error in the process. The message names the place in the code, but no text."""
+    """An internal error in the process.
+
+    The message names the place in the code and does not quote a client's text.
+    """
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ class ModelProcess:
         """Starts the process and waits until its model is loaded and warmed up.
 
         Returns:
-            The model's description; None if the process is not needed and has therefore ended.
+            The model's description, or None if the process is not needed and has therefore ended.
 
         Raises:
             InputError: raised by `load`.

@@ -47,7 +47,7 @@ def batcher_of(request: Request) -> Batcher:
 
 
 def living_batcher_of(request: Request) -> Batcher:
-    """Returns the batcher, even while it loads; HTTPException 503 if no process is running."""
+    """Returns the batcher, even if it is loading; raises HTTPException 503 if no process runs."""
     batcher: Batcher = request.app.state.batcher
     if batcher.has_died:
         problem = batcher.problem or "The model processes have ended. Restart the server."

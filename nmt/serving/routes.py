@@ -1,4 +1,4 @@
-"""Implements nmt's own calls: translations with scores, sentences, attention and probabilities."""
+"""Implements nmt's own API: translations with scores, sentences, attention and probabilities."""
 
 from operator import methodcaller
 from typing import Annotated, Any, Self
@@ -33,7 +33,7 @@ _ENGLISH = "The old man who lives here reads a good book."  # for a model withou
 
 
 class Question(BaseModel):
-    """Base class of request bodies; other types and unknown fields are refused."""
+    """Base class of request bodies, which refuses values of the wrong type and unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -97,7 +97,7 @@ async def model(request: Request) -> Response:
 
 
 async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
-    """Returns the page's opening text and its translation; None if there is no text."""
+    """Returns the page's opening text and its translation, or None if there is no such text."""
     if text is None:
         return None
     question = TranslateQuestion.model_validate({"text": text, "document": True})

@@ -44,7 +44,7 @@ def run_serve(
     """Serves until a signal arrives, then answers the accepted requests.
 
     Args:
-        loads: for each process, a function that loads the model, after the socket is open.
+        loads: a function per model process, which loads the model once the socket is open.
         port: 0 for any free port; the chosen port is reported through `note`.
         note: called with each user-facing message.
         allow_host: host names for which requests are answered, see `Hosts.of`.
@@ -92,7 +92,7 @@ def run_serve(
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Returns a listening socket; ArgumentError if the address is unavailable."""
+    """Returns a listening socket; raises ArgumentError if the address is unavailable."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)

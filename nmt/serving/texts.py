@@ -17,12 +17,12 @@ _SHORT = 8  # texts of at most this many characters are never cut
 
 
 def spans(text: str, language: str | None) -> list[Span]:
-    """Returns the span of each sentence. A line break ends a sentence; blank lines have no span.
+    """Returns the span of each sentence; line breaks end sentences, and blank lines are left out.
 
     spans("One. Two.\\n\\nThree.", "en") -> [(0, 4), (5, 9), (11, 17)]
 
     Args:
-        language: language of the text; None keeps lines whole.
+        language: language of the text, or None to keep lines whole.
     """
     found = []
     for line in _LINE.finditer(text):

@@ -19,13 +19,13 @@ class Sentence:
     """A sentence (or line) of a text, and its translations, best first."""
 
     source: Span
-    target: Span  # of the best translation in the text's translation
+    target: Span  # position of the best translation in the text's best translation
     translations: list[Translation]
 
 
 @dataclass(frozen=True)
 class TranslatedText:
-    """A text's translations, best first: the n-th joins the n-th best of each sentence."""
+    """A text's translations, best first. The n-th joins each sentence's n-th best translation."""
 
     texts: list[str]
     scores: list[float]
@@ -44,7 +44,7 @@ async def translated(
     """Translates each text.
 
     Args:
-        language: language of the lines, to split them into sentences; None keeps lines whole.
+        language: language for splitting lines into sentences, or None to keep lines whole.
         prefix: prefix of the translation of each text.
         tag: the symbol to put before every sentence, such as "<2de> ".
     """
