@@ -28,7 +28,7 @@ export function alternatives(page, choose) {
     const { source, target } = page.get().sentences[sentence];
     const prefix = target.slice(0, unit.begin).trimEnd();
     menu = element("div", { class: "menu", dir: "auto", onkeydown: keys },
-      element("p", {}, where(prefix), ", these words are most likely. Beside each word is how the model continues after it. The current word is bold."),
+      element("p", {}, where(prefix), ", these words are most likely. Beside each word is the model's continuation. The current word is bold."),
       element("p", { class: "quiet" }, "…"));
     word.setAttribute("aria-expanded", "true");
     find("#translator").append(menu);
