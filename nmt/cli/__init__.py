@@ -1,7 +1,7 @@
-"""The `nmt` command: one file per subcommand, and `main`, which runs one.
+"""Implements the `nmt` command: a module per subcommand, and `main`, which runs one of them.
 
-Only this package names flags and reads arguments. Commands import the library when they run, so
-that `nmt --help` is fast.
+Only this package defines flags and reads command-line arguments. Commands import the library only
+when they run, so that `nmt --help` is fast.
 """
 
 import os
@@ -61,11 +61,11 @@ COMMANDS = (
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command and returns its exit status; exits at once in a rank that failed."""
+    """Runs one command and returns its exit status; in a failed rank, ends the process instead."""
     set_up_streams()
     try:
         status = _status_of(argv)
-    except Exception:  # a bug: the interpreter prints it, unless it could not end
+    except Exception:  # a bug, which the interpreter prints if it can end
         if not must_not_be_torn_down():
             raise
         traceback.print_exc()
@@ -115,7 +115,7 @@ def _status_of(argv: list[str] | None) -> int:
 
 
 def _check_directories() -> None:
-    """Checks what the import of torch needs.
+    """Checks that the current directory exists, because the import of torch requires it.
 
     Raises:
         InputError: the current directory was removed.
@@ -139,7 +139,7 @@ def _refused(error: InputError, flags: Mapping[str, str]) -> int:
 
 
 def _missing_extra(error: ModuleNotFoundError, command: str) -> InputError | None:
-    """Returns the error for a missing package of an extra; None for any other package."""
+    """Returns an error that names the extra to install, or None if no extra has the package."""
     package = (error.name or "").partition(".")[0]
     for extra, packages in _EXTRAS.items():
         if package in packages:
@@ -151,7 +151,7 @@ def _missing_extra(error: ModuleNotFoundError, command: str) -> InputError | Non
 
 
 def _of_surroundings(error: Exception, if_out_of_memory: str) -> InputError | None:
-    """Returns the error for a failure of the machine or its setup; None if it is a bug."""
+    """Returns an error for a failure of the machine or its setup, or None if `error` is a bug."""
     match error:
         case UnicodeEncodeError() if error.encoding != "utf-8":
             return InputError(

@@ -1,4 +1,4 @@
-"""`nmt attention`: pictures of attention weights."""
+"""`nmt attention`: plots attention weights."""
 
 import argparse
 from pathlib import Path
@@ -12,9 +12,10 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--source", required=True, metavar="TEXT", help="sentence to translate")
     parser.add_argument("--target", metavar="TEXT",
-                        help="its translation (default: the model's own)")  # fmt: skip
+                        help="translation of the sentence (default: the model's own)")  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="F",
-                        help=".html: interactive; .png: all heads (needs extra plots)")  # fmt: skip
+                        help="file to write: .html is interactive, .png shows all "
+                             "heads (needs the extra plots)")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:

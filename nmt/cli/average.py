@@ -11,9 +11,9 @@ from nmt.cli.terminal import say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="RUN", type=Path, help="run directory")
     parser.add_argument("--last", type=positive, required=True, metavar="N",
-                        help="number of checkpoints")  # fmt: skip
+                        help="how many of the last checkpoints to average")  # fmt: skip
     parser.add_argument("--output", type=Path, required=True, metavar="DIR",
-                        help="new model directory")  # fmt: skip
+                        help="directory to create for the averaged model")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`nmt benchmark`: the speed of training and translation, and the limits of the machine."""
+"""`nmt benchmark`: measures the speed of training and translation on this machine."""
 
 import argparse
 import json
@@ -45,15 +45,15 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
 
 def _add_translate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG|MODEL", type=Path,
-                        help="model, or configuration for random weights")  # fmt: skip
+                        help="model, or configuration of a model with random weights")  # fmt: skip
     add_overrides(parser, "settings to override")
     parser.add_argument("--input", type=Path, metavar="F",
-                        help="text for a model to translate "
-                             "(default: random sentences and outputs of the same "
-                             "length)")  # fmt: skip
+                        help="text that the model translates (default: random "
+                             "sentences, with outputs of the same length)")  # fmt: skip
     parser.add_argument("--sentences", type=positive, metavar="N",
-                        help="number of sentences (default: all of --input; without it 200 on a "
-                             "CPU, 3003 on a GPU)")  # fmt: skip
+                        help="number of sentences (default: all sentences of "
+                             "--input; without --input, 200 on a CPU and 3003 on a "
+                             "GPU)")  # fmt: skip
     add_decoding(parser)
 
 

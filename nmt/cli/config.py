@@ -1,4 +1,4 @@
-"""`nmt config`: every setting, and the shipped configurations."""
+"""`nmt config`: prints every setting, or a shipped configuration."""
 
 import argparse
 
@@ -7,7 +7,7 @@ from nmt.cli.terminal import print_result
 
 
 def _add_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", nargs="?", help="configuration to print as YAML")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="shipped configuration to print")
 
 
 def _run(arguments: argparse.Namespace) -> None:

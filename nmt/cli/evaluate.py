@@ -14,19 +14,25 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--source", type=Path, metavar="F", help="text to translate")
     parser.add_argument("--reference", type=Path, metavar="F", nargs="+",
                         help="reference translations, one or more files")  # fmt: skip
-    parser.add_argument("--test-set", metavar="NAME", help="sacreBLEU name, such as wmt14/full")
+    parser.add_argument("--test-set", metavar="NAME",
+                        help="name of a sacreBLEU test set, such as wmt14/full")  # fmt: skip
     parser.add_argument("--hypothesis", type=Path, metavar="F",
-                        help="translation to score instead of a model's")  # fmt: skip
+                        help="file with translations to score instead of translating "
+                             "with a model")  # fmt: skip
     parser.add_argument("--baseline", type=Path, metavar="F",
-                        help="another translation, for a paired significance test")  # fmt: skip
+                        help="file with another system's translations, for a paired "
+                             "significance test")  # fmt: skip
     parser.add_argument("--comet", nargs="?", const="Unbabel/wmt22-comet-da", metavar="MODELNAME",
-                        help="also COMET (default: %(const)s; needs extra comet)")  # fmt: skip
+                        help="also compute COMET with this model (default: "
+                             "%(const)s; needs the extra comet)")  # fmt: skip
     parser.add_argument("--target-language", metavar="L",
-                        help="code such as de (default: the model's)")  # fmt: skip
+                        help="language code, such as de (default: the model's target "
+                             "language)")  # fmt: skip
     parser.add_argument("--lowercase", action="store_true", help="compute BLEU on lowercased text")
     parser.add_argument("--tokenize", metavar="NAME",
-                        help="sacreBLEU tokenizer for BLEU: 13a, intl, char, zh, none, ... "
-                             "(default: 13a, or what the language needs)")  # fmt: skip
+                        help="sacreBLEU tokenizer for BLEU: 13a, intl, char, zh, "
+                             "none, ... (default: 13a, or the tokenizer for the "
+                             "target language)")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--output", type=Path, metavar="F", help="file to write translations to")
     add_decoding(parser, precision="fp32")
@@ -71,7 +77,7 @@ COMMAND = Command(
     "nmt evaluate runs/multi30k --json",
     _add_flags,
     _run,
-    description="Translates a text and scores it against its reference, translates and scores a "
-    "sacreBLEU test set, or by default the model's own test set: the text of data.test that "
-    "training kept in RUN/test_set. Never opens files that a model's configuration names.",
+    description="Translates a test set and scores the translations. The test set is --source with "
+    "--reference, or --test-set, or by default the model's own: the copy of data.test in "
+    "RUN/test_set. Files that the model's configuration names are never opened.",
 )

@@ -11,11 +11,13 @@ from nmt.cli.terminal import say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser)
     parser.add_argument("--format", choices=("ctranslate2", "huggingface"), required=True,
-                        help="format of CTranslate2 or transformers")  # fmt: skip
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="new directory")
+                        help="format of CTranslate2 or of Hugging Face transformers")  # fmt: skip
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR",
+                        help="directory to create")  # fmt: skip
     parser.add_argument("--quantization",
                         choices=("float32", "float16", "bfloat16", "int8", "int8_float32"),
-                        help="number type of ctranslate2 weights (default: float32)")  # fmt: skip
+                        help="number type of the weights, with --format ctranslate2 "
+                             "(default: float32)")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:
@@ -30,8 +32,8 @@ COMMAND = Command(
     "nmt export runs/demo --format ctranslate2 --quantization int8 --output demo-ct2",
     _add_flags,
     _run,
-    description="Writes a model with its tokenizer in the format of CTranslate2 or transformers, "
-    "after comparing 40 greedy translations with nmt's, those of CTranslate2 in float32. The "
-    "CTranslate2 directory has a script, translate.py, that needs only ctranslate2 and "
-    "sentencepiece.",
+    description="Writes a model with its tokenizer in the format of CTranslate2 or transformers. "
+    "Before that, 40 greedy translations by the exported model (for CTranslate2, in float32) are "
+    "compared with nmt's. The CTranslate2 directory contains a script, translate.py, that needs "
+    "only ctranslate2 and sentencepiece.",
 )

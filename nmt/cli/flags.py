@@ -1,4 +1,4 @@
-"""Flags that several commands share, and what they give to the library."""
+"""Defines the flags that several commands share, and passes their values to the library."""
 
 import argparse
 from dataclasses import fields
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def add_model(
     parser: argparse.ArgumentParser, nargs: str | None = None, *, exported: bool = False
 ) -> None:
-    """Adds MODEL; `nargs` "?" makes it optional. `exported`: the help mentions exported models."""
-    or_exported = ", or a CTranslate2 export of nmt" if exported else ""
+    """Adds MODEL, optional if `nargs` is "?". If `exported`, --help mentions exported models."""
+    or_exported = ", or a CTranslate2 directory written by nmt export" if exported else ""
     parser.add_argument("model", metavar="MODEL", type=Path, nargs=nargs,
                         help=f"model, checkpoint or run directory{or_exported}")  # fmt: skip
 
@@ -31,7 +31,7 @@ def add_overrides(parser: argparse.ArgumentParser, meaning: str) -> None:
 
 
 def load_config(arguments: argparse.Namespace) -> "Config":
-    """Loads the configuration that the arguments name; InputError if it is not valid."""
+    """Loads the configuration that the arguments name; raises InputError if it is not valid."""
     from nmt.config import load
 
     return load(arguments.config, arguments.overrides, origin="command line")
@@ -40,44 +40,44 @@ def load_config(arguments: argparse.Namespace) -> "Config":
 def add_decoding(
     parser: argparse.ArgumentParser, precision: str = "fp32 on a CPU, bf16 on a GPU"
 ) -> None:
-    """Adds the flags of beam search, see `search_options`, and those of `add_device`."""
+    """Adds the flags for beam search that `search_options` reads, and those of `add_device`."""
     parser.add_argument("--beam", type=positive, metavar="N",
                         help="beam size; 1 is greedy search "
                              "(default: the model's decoding.beam)")  # fmt: skip
     parser.add_argument("--length-penalty", type=_number, metavar="A",
-                        help="alpha in ((5+n)/6)^alpha, from 0 to 100 "
-                             "(default: the model's decoding.length_penalty)")  # fmt: skip
+                        help="alpha in the length penalty ((5+n)/6)^alpha, from 0 to "
+                             "100 (default: the model's decoding.length_penalty)")  # fmt: skip
     parser.add_argument("--batch-tokens", type=positive, metavar="N",
-                        help="tokens per batch; fewer need less memory "
-                             "(default: 16384 on a CPU, up to 49152 for models smaller "
-                             "than base; 131072 on a GPU)")  # fmt: skip
+                        help="maximum tokens per batch; smaller batches need less "
+                             "memory (default: 16384 on a CPU, up to 49152 for "
+                             "models smaller than base; 131072 on a GPU)")  # fmt: skip
     add_device(parser, precision)
 
 
 def add_sampling(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags for sampling, see `search_options`."""
+    """Adds the flags for sampling that `search_options` reads."""
     parser.add_argument("--sample", action="store_true",
-                        help="sample translations instead of searching; --n-best N gives N "
-                             "independent samples")  # fmt: skip
+                        help="sample translations instead of using beam search; "
+                             "--n-best N gives N independent samples")  # fmt: skip
     parser.add_argument("--mbr", type=positive, metavar="N",
-                        help="minimum Bayes risk: of N samples, take the one with the highest "
-                             "mean chrF against the others; the score of --n-best is "
-                             "that chrF")  # fmt: skip
+                        help="minimum Bayes risk: from N samples, choose the one "
+                             "with the highest mean chrF against all samples; "
+                             "--n-best prints this chrF as the score")  # fmt: skip
     parser.add_argument("--temperature", type=_number, metavar="T",
                         help="sampling temperature: below 1 favors likely tokens "
                              "(default: 1)")  # fmt: skip
     parser.add_argument("--top-k", type=positive, metavar="K",
                         help="sample from the K most likely tokens (default: all)")  # fmt: skip
     parser.add_argument("--top-p", type=_number, metavar="P",
-                        help="sample from the fewest tokens whose probabilities sum to P "
-                             "(default: 1)")  # fmt: skip
+                        help="sample from the most likely tokens, as many as are "
+                             "needed for a total probability of P (default: 1)")  # fmt: skip
     parser.add_argument("--seed", type=_seed, metavar="N",
                         help="random seed; a text's samples depend only on the text and the seed "
                              "(default: 1)")  # fmt: skip
 
 
 def search_options(arguments: argparse.Namespace) -> "SearchOptions":
-    """Returns the SearchOptions of the given flags; other fields have their defaults."""
+    """Returns the SearchOptions that the given flags set; other fields have their defaults."""
     from nmt.translator import SearchOptions
 
     given = {name: value for name, value in vars(arguments).items() if value is not None}
@@ -93,13 +93,13 @@ def add_device(
     parser.add_argument("--device", metavar="D",
                         help="cpu, cuda, cuda:1, ... (default: a GPU if there is one)")  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "bf16", "int8"),
-                        help="fp32: results do not depend on batch size or order; bf16, and on a "
-                             "CPU int8: faster, with BLEU within 0.2 "
-                             f"(default: {precision})")  # fmt: skip
+                        help="fp32: results do not depend on batch size or order; "
+                             "bf16, or int8 on a CPU: faster, with a BLEU difference "
+                             f"of at most 0.2 (default: {precision})")  # fmt: skip
 
 
 def positive(text: str) -> int:
-    """Parses the value of a flag that takes a whole number from 1."""
+    """Parses the value of a flag that takes a positive whole number."""
     value = int(text) if text.isdecimal() else 0
     if not 1 <= value <= 10**9:
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 to 10^9, not {text}")

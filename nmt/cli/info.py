@@ -1,4 +1,4 @@
-"""`nmt info`: the size and settings of a model, trained or not."""
+"""`nmt info`: describes the size and the settings of a model or a configuration."""
 
 import argparse
 import json

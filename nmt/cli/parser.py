@@ -1,4 +1,4 @@
-"""The argument parser: turns words into a command and its arguments."""
+"""Parses command-line arguments into a command and its options."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ class Command:
     example: str
     add_flags: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]
-    description: str = ""  # in --help; if empty, the summary
+    description: str = ""  # text in --help; if empty, the summary is used
     if_out_of_memory: str = "Use a machine with more memory."  # remedy in the error message
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports wrong usage, and failures to print --help, as an InputError."""
+    """Raises InputError for wrong usage, and if --help cannot be printed."""
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Writes the buffered help before exiting."""
@@ -36,7 +36,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def new_parser(commands: Sequence[Command]) -> argparse.ArgumentParser:
-    """Returns the parser. It sets `command`, `program` (as typed) and `flags` (their names)."""
+    """Returns the parser. It sets `command`, `program` (as typed) and `flags`, see `flag_names`."""
     parser = _Parser(
         prog="nmt",
         description="Machine translation with the Transformer of Vaswani et al. (2017).",
@@ -66,7 +66,7 @@ def parse(commands: Sequence[Command], argv: Sequence[str] | None) -> argparse.N
 
     Raises:
         InputError: wrong usage.
-        SystemExit: --help or --version, which is printed.
+        SystemExit: --help or --version was given and has been printed.
     """
     arguments, late = new_parser(commands).parse_known_args(argv)
     if not hasattr(arguments, "command"):

@@ -10,8 +10,9 @@ from nmt.cli.terminal import say
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--processes", type=positive, metavar="N",
-                        help="maximum number of processes, up to 200 MB each (default: the CPU "
-                             "cores, at most 6); does not change the result")  # fmt: skip
+                        help="maximum number of processes, each of which needs up to "
+                             "200 MB (default: one per CPU core, at most 6); does "
+                             "not change the result")  # fmt: skip
 
 
 def _run(arguments: argparse.Namespace) -> None:

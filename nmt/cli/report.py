@@ -1,4 +1,4 @@
-"""`nmt report`: writes a page about runs."""
+"""`nmt report`: writes an HTML page about one or more runs."""
 
 import argparse
 from pathlib import Path

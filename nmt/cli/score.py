@@ -1,4 +1,4 @@
-"""`nmt score`: the log-probability of given translations."""
+"""`nmt score`: computes the log-probability of given translations."""
 
 import argparse
 from pathlib import Path
@@ -40,7 +40,7 @@ COMMAND = Command(
     _add_flags,
     _run,
     description="Prints the natural log-probability of each given translation, summed over its "
-    "tokens and EOS, one number per line. Unlike the scores of nmt translate --n-best, it is not "
-    "divided by the length penalty. An empty line has the log-probability of EOS; with --n-best "
-    "its score is 0.",
+    "tokens and EOS, one number per line. Unlike the scores of nmt translate --n-best, the "
+    "log-probability is not divided by the length penalty. For an empty line, it is the "
+    "log-probability of EOS, whereas nmt translate --n-best prints 0.",
 )

@@ -1,4 +1,4 @@
-"""`nmt serve`: translations over HTTP, and a web page."""
+"""`nmt serve`: serves translations over HTTP, and a web page."""
 
 import argparse
 import re
@@ -23,18 +23,20 @@ _CPU_PROCESSES = 2  # fewer on a single core; each process holds the model
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser, exported=True)
     parser.add_argument("--host", default="127.0.0.1", metavar="H",
-                        help="address to listen on; 0.0.0.0 is all addresses of this machine "
-                             "(default: 127.0.0.1, only for this machine)")  # fmt: skip
+                        help="address to listen on; 0.0.0.0 means all addresses of "
+                             "this machine (default: 127.0.0.1, which only this "
+                             "machine can reach)")  # fmt: skip
     parser.add_argument("--port", type=_port, default=8000, metavar="P",
-                        help="port; 0 is any free port (default: 8000)")  # fmt: skip
+                        help="port to listen on; 0 means any free port (default: "
+                             "8000)")  # fmt: skip
     parser.add_argument("--allow-host", type=_host_name, action="append", metavar="NAME",
-                        help="also answer requests for this host name; may be repeated; * is "
-                             "any (default: any if other machines can reach --host, otherwise "
-                             "localhost, 127.0.0.1, [::1] and this machine's "
-                             "name)")  # fmt: skip
+                        help="also answer requests for this host name; may be "
+                             "repeated; * means any name (default: any name if other "
+                             "machines can reach --host, otherwise localhost, "
+                             "127.0.0.1, [::1] and this machine's name)")  # fmt: skip
     parser.add_argument("--queue", type=positive, default=256, metavar="N",
-                        help="maximum number of waiting requests; others get status 429 "
-                             "(default: 256)")  # fmt: skip
+                        help="maximum number of waiting requests; further requests "
+                             "get status 429 (default: 256)")  # fmt: skip
     parser.add_argument("--processes", type=positive, metavar="N",
                         help="number of model processes, which share the CPU cores "
                              "(default: 2 on a CPU, 1 on a GPU or for an exported "
@@ -71,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _loads(arguments: argparse.Namespace) -> "list[Load]":
-    """Returns a function per process that loads the model, without torch if it is exported."""
+    """Returns a function per process that loads the model, without torch for exported models."""
     from nmt.processes import cores
     from nmt.runs.exported_model import is_exported
 
@@ -90,7 +92,7 @@ def _load(
     note: "Note | None",
     on_cpu_alone: bool = False,
 ) -> "Translator | None":
-    """Returns the translator of a process; None if the process is not needed."""
+    """Returns the translator of a process, or None if the process is not needed."""
     from nmt.translator import Translator
 
     if on_cpu_alone:
@@ -109,7 +111,7 @@ COMMAND = Command(
     "nmt serve runs/demo --port 8000",
     _add_flags,
     _run,
-    description="Answers LibreTranslate's calls and its own, and serves a web page to translate "
-    "in. On SIGTERM it answers the accepted requests and ends. MODEL may be a CTranslate2 "
-    "directory written by nmt export, which is served without torch.",
+    description="Serves LibreTranslate's API, an API of its own, and a web page for translating. "
+    "On SIGTERM the server answers the requests it has accepted, and ends. MODEL may be a "
+    "CTranslate2 directory written by nmt export, which is served without torch.",
 )

@@ -53,7 +53,7 @@ def _end(name: str, error: InputError) -> NoReturn:
 
 
 def print_result(text: object) -> None:
-    """Prints a result, which a program may read; InputError if standard output is closed."""
+    """Prints a result to standard output; raises InputError if standard output is closed."""
     if sys.stdout is None:
         raise InputError("Standard output is closed. Redirect it to a file or a pipe.")
     with naming("standard output"):
@@ -83,14 +83,14 @@ def _occupy_standard_descriptors() -> None:
 
 
 def flush_output() -> None:
-    """Writes buffered results; raises OSError if it cannot."""
+    """Flushes buffered results; raises OSError if they cannot be written."""
     if sys.stdout:
         with naming("standard output"):
             sys.stdout.flush()
 
 
 def forget_unwritable() -> None:
-    """Discards output that cannot be written, which would make the interpreter exit with 120."""
+    """Discards output that cannot be written; the interpreter would exit with status 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream:

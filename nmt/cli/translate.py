@@ -1,4 +1,4 @@
-"""`nmt translate`: text in, text out."""
+"""`nmt translate`: translates text."""
 
 import argparse
 from pathlib import Path
@@ -13,7 +13,8 @@ from nmt.lines.formats import ABOUT_FORMATS, Format
 def _add_flags(parser: argparse.ArgumentParser) -> None:
     add_model(parser, exported=True)
     parser.add_argument("--input", type=Path, metavar="F",
-                        help="file, plain or compressed (default: standard input)")  # fmt: skip
+                        help="file to translate, plain or compressed (default: "
+                             "standard input)")  # fmt: skip
     parser.add_argument("--output", type=Path, metavar="F",
                         help="output file, compressed if named .gz, .bz2 or .xz; written only "
                              "when complete (default: standard output)")  # fmt: skip
@@ -23,38 +24,43 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
                         help="treat lines as paragraphs: translate them sentence by sentence and "
                              "keep their indentation")  # fmt: skip
     parser.add_argument("--shard", type=_shard, metavar="I/N",
-                        help="translate only the I-th (from 1) of N parts of the input; the N "
-                             "outputs in order are the output for the whole")  # fmt: skip
+                        help="translate only part I of the N parts of the input, "
+                             "counted from 1; the N outputs, concatenated in order, "
+                             "are the output for the whole input")  # fmt: skip
     parser.add_argument("--n-best", type=positive, metavar="N",
-                        help="print N lines per sentence: index, score, text, tab-separated; "
-                             "the score is the log-probability divided by the length penalty, or "
-                             "0 for an empty line (default: print only the best "
-                             "text)")  # fmt: skip
+                        help="print N lines per sentence, each with an index, a "
+                             "score and a text, separated by tabs; the score is the "
+                             "log-probability divided by the length penalty, or 0 "
+                             "for an empty line (default: print only the best text)")  # fmt: skip
     parser.add_argument("--ensemble", type=Path, nargs="+", metavar="MODEL",
                         help="further models with the same vocabulary; the probabilities of all "
                              "models are averaged at each step")  # fmt: skip
     parser.add_argument("--prefix", default="", metavar="TEXT",
                         help="prefix of every translation, preferably whole words")  # fmt: skip
     parser.add_argument("--prefix-file", type=Path, metavar="F",
-                        help="file with a translation prefix per input line, possibly "
-                             "empty")  # fmt: skip
+                        help="file with one prefix per input line, for its "
+                             "translation; a prefix may be empty")  # fmt: skip
     parser.add_argument("--glossary", type=Path, metavar="F",
-                        help="file with a source term, a tab and its target term on each line: "
-                             "the translation of a line with the source term contains the target "
-                             "term, as it is written; a warning names each line and term for which "
+                        help="file with a source term, a tab and a target term on "
+                             "each line; if an input line contains the source term, "
+                             "its translation contains the target term exactly as "
+                             "given; a warning names each line and term for which "
                              "this was impossible")  # fmt: skip
     parser.add_argument("--no-repeat-ngram", type=positive, metavar="N",
-                        help="no sequence of N tokens occurs twice in a "
-                             "translation")  # fmt: skip
+                        help="prevent sequences of N tokens from occurring twice in "
+                             "a translation")  # fmt: skip
     parser.add_argument("--alignment", type=Path, metavar="F",
-                        help="file for word alignments, a line per output line: 0-0 1-2 links the "
-                             "first words, and the second with the third; from cross-attention in "
-                             "the last decoder layer. With --format jsonl they are also in the "
-                             "objects; F may be - to write them only there")  # fmt: skip
+                        help="file for word alignments, one line per output line: "
+                             "0-0 1-2 links the first source word to the first "
+                             "target word, and the second to the third. Alignments "
+                             "are computed from cross-attention in the last decoder "
+                             "layer. With --format jsonl, the objects also contain "
+                             "them; F may be - to write no file")  # fmt: skip
     parser.add_argument("--shortlist", action="store_true",
-                        help="compute only likely tokens of the vocabulary, which can be faster "
-                             "on a CPU but changes some translations; needs data prepared with "
-                             "data.shortlist")  # fmt: skip
+                        help="compute only those tokens of the vocabulary that are "
+                             "likely for the sources, which can be faster on a CPU "
+                             "but changes some translations; needs data prepared "
+                             "with data.shortlist")  # fmt: skip
     add_sampling(parser)
     parser.add_argument("--strict", action="store_true",
                         help="stop at invalid UTF-8 (default: warn and replace it)")  # fmt: skip

@@ -1,6 +1,7 @@
-"""Computes the attention weights of a sentence pair, as arrays, a PNG file or an HTML page.
+"""Computes the attention weights for a sentence pair and writes them to PNG or HTML files.
 
-Generalizes Figures 3 to 5 of Vaswani et al. (2017) to any sentence and to the decoder.
+The pictures correspond to Figures 3 to 5 of Vaswani et al. (2017), but also show the decoder, and
+can be made for any sentence pair.
 """
 
 import base64
@@ -52,9 +53,10 @@ def attention_of(
     """Computes the attention weights of a model for a sentence and its translation.
 
     Args:
-        model: a translator, or the path of a model, checkpoint or run, which is loaded in fp32.
+        model: a translator, or the path of a model, checkpoint or run directory. A path is loaded
+            in fp32.
         source: one sentence as plain text.
-        target: the translation; None: the model's own.
+        target: the translation, or None for the model's own translation.
 
     Raises:
         InputError: the sentence is empty or exceeds the maximum length, or there are more than
@@ -103,7 +105,7 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
     if output.suffix not in (".png", ".html"):
         raise ArgumentError("{output} {} must end in .png or .html.", output)
     if output.suffix == ".png":
-        figure_class()  # raises before the model is loaded
+        figure_class()  # raises InputError early, before the model is loaded
     refuse_exported(Path(model))
     translator = Translator.load(model, precision="fp32", note=note)
     maps = attention_of(translator, source, target)
@@ -116,7 +118,7 @@ def run_attention(model: Path, source: str, target: str | None, output: Path, no
 
 
 def _page(maps: AttentionMaps, model: Path, source: str, target: str) -> str:
-    """Returns the page of a sentence pair, which names the model and both sentences."""
+    """Returns an HTML page that shows the weights, the model's name and both sentences."""
     parts = {
         "__TITLE__": html.escape(f"{source} – attention of {model}"),
         "__MODEL__": html.escape(str(model)),
@@ -164,7 +166,7 @@ def html_fragment(maps: AttentionMaps) -> str:
     parts = {
         "__STYLE__": _file("view/attention.css"),
         "__SCRIPT__": joined(modules, "attention", set()),
-        "__DATA__": data,  # last, because the text may contain these names
+        "__DATA__": data,  # last, because the data may contain the other placeholders
     }
     fragment = _file("attention.html")
     for name, content in parts.items():

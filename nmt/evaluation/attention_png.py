@@ -25,7 +25,7 @@ class HeatMaps:
 
     @property
     def inches(self) -> tuple[float, float]:
-        """Width and height of one head's heat map."""
+        """The width and height of one head's heat map."""
         return len(self.keys) * _TOKEN_INCHES, len(self.queries) * _TOKEN_INCHES
 
 
@@ -80,7 +80,7 @@ def _draw(figure: Any, kind: HeatMaps, margin: float) -> None:
         axes.set_yticks([])
         if grid.size > 1:
             axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=6, pad=2)
-    # labels at the edges only; `parse_math` would read $ in a token as TeX
+    # labels only at the edges; `parse_math` would interpret $ in a token as TeX
     names = {"fontsize": 6, "parse_math": False}
     for axes in grid[:, 0]:
         axes.set_yticks(range(len(kind.queries)), kind.queries, **names)

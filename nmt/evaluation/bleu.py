@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RESAMPLES = 1000  # sacreBLEU's own default
 
-_MOST_WORDS = 5000  # words per line; TER's time and memory grow with their square
+_MOST_WORDS = 5000  # maximum words per line; TER's time and memory grow quadratically
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A baseline's scores, and how the translations differ from it."""
+    """A baseline's scores, and how much the scores of the translations differ from them."""
 
     bleu: float  # baseline, 0 to 100
     bleu_difference: float  # translations minus baseline
@@ -63,8 +63,8 @@ def score(
         references: one or more lists, each with one detokenized reference per sentence.
 
     Raises:
-        InputError: there is nothing to score, or the numbers of lines differ; see also
-            `bleu_metric`.
+        InputError: there is nothing to score, or the numbers of lines differ. `bleu_metric` lists
+            further errors.
     """
     from sacrebleu.metrics.chrf import CHRF  # slow to import
 
@@ -86,10 +86,10 @@ def bleu_interval(
 ) -> tuple[float, float]:
     """Returns the bounds of BLEU's 95% confidence interval by bootstrap resampling (Koehn, 2004).
 
-    The bounds are the 2.5% and 97.5% quantiles of 1000 resamples of the sentences. The resamples
-    are those of `sacrebleu --confidence`, which prints mean and half-width instead; near BLEU 100,
-    such an interval would exceed 100. The environment variable SACREBLEU_SEED sets the seed
-    (default 12345).
+    The bounds are the 2.5% and 97.5% quantiles of BLEU in 1000 resamples of the sentences.
+    `sacrebleu --confidence` uses the same resamples, but prints their mean and half the width of
+    the interval. An interval around the mean could exceed 100 near BLEU 100. The environment
+    variable SACREBLEU_SEED sets the seed (default 12345).
     """
     check_texts(hypotheses, references)
     return interval(bleu_metric(**counting), hypotheses, references)
@@ -103,7 +103,9 @@ def interval(
 
     statistics = metric._extract_corpus_statistics(hypotheses, references)
     _, resampled = _bootstrap_resample(statistics, metric, RESAMPLES)
-    scores = sorted(min(found.score, 100.0) for found in resampled)  # rounding can exceed it
+    scores = sorted(
+        min(found.score, 100.0) for found in resampled
+    )  # rounding errors can exceed 100
     outside = len(scores) // 40  # 2.5% on each side
     return scores[outside], scores[-1 - outside]
 
@@ -111,7 +113,7 @@ def interval(
 def ter(hypotheses: Sequence[str], *references: Sequence[str]) -> tuple[float, str]:
     """Returns the translation edit rate (edits per 100 reference words) and its signature.
 
-    Takes seconds for thousands of sentences, and longer for worse translations.
+    Scoring thousands of sentences takes seconds, and longer if the translations are worse.
     """
     from sacrebleu.metrics.ter import TER
 
@@ -129,8 +131,8 @@ def compare(
 ) -> Comparison:
     """Compares translations with a baseline by paired bootstrap resampling (Koehn, 2004).
 
-    Uses the 1000 resamples of `sacrebleu --paired-bs`; see `bleu_interval` for the seed. If the
-    scores are equal, p is 1, where sacreBLEU may report 0.001.
+    Uses the 1000 resamples of `sacrebleu --paired-bs`; see `bleu_interval` for the seed. If both
+    scores are equal, p is 1, although sacreBLEU may report 0.001.
     """
     from sacrebleu.metrics.chrf import CHRF
     from sacrebleu.significance import PairedTest

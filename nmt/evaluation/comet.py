@@ -1,4 +1,4 @@
-"""COMET, a trained metric (Rei et al., 2020), from the optional package unbabel-comet.
+"""Computes COMET, a trained metric (Rei et al., 2020), with the package unbabel-comet.
 
 COMET's models are PyTorch files that can execute code when they are loaded. Use only models that
 you trust.
@@ -39,7 +39,7 @@ class Comet:
     def score(
         self, sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
     ) -> float:
-        """Returns the system score, the mean over sentences; for most models about 0 to 1."""
+        """Returns the mean score of the sentences, which is about 0 to 1 for most models."""
         import torch
 
         rows = [

@@ -1,4 +1,4 @@
-"""`nmt evaluate`: translates a test set and scores the translations, or scores given ones."""
+"""`nmt evaluate`: scores translations of a test set, by a model or from a file."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -55,25 +55,26 @@ def evaluate(
     Args:
         model: a model, checkpoint or run directory, or a model exported to CTranslate2; optional
             with `hypothesis`.
-        source: text file, plain or compressed.
-        reference: one or more text files with as many lines as `source`. COMET uses the first only.
+        source: text file to translate, plain or compressed.
+        reference: one or more text files with as many lines as `source`. COMET uses only the first
+            file.
         test_set: a test set of sacreBLEU, such as "wmt14/full". If neither `reference` nor
             `test_set` is given, the model's own `data.test` is used.
-        hypothesis: file with translations to score instead of translating. COMET also requires
-            `source`.
+        hypothesis: file with translations, which are scored instead of a model's translations.
+            COMET also requires `source`.
         baseline: file with another system's translations, for a paired significance test.
         comet: name of a COMET model for an additional score.
-        target_language: None: that of the model.
+        target_language: None for the model's target language.
         lowercase, tokenize: options of BLEU, see `Counting`.
         output: file for the translations, one per line.
         device, precision: see `Translator.load`; by default fp32 on every device.
-        options: options of the search.
+        options: search options for the model's translations.
         note: called with each user-facing message.
 
     Raises:
         ArgumentError: arguments conflict, or COMET is not installed.
-        InputError: a file cannot be read, the numbers of lines differ, or the text is in subword
-            pieces.
+        InputError: a file cannot be read, the numbers of lines differ, or a text is split into
+            subword pieces.
         StorageError: a test set or a COMET model cannot be downloaded.
         NoModelError: there is no usable model, or its test set belongs to another run.
     """
@@ -161,16 +162,17 @@ def _test_set(
 
 
 def _found(model: Path, note: Note) -> FoundModel:
-    """Finds a model, see `find_model`, or one exported to CTranslate2."""
+    """Finds a model as `find_model` does, or a model exported to CTranslate2."""
     if is_exported(model):
         return FoundModel(model, manifest.read(model, KIND), read_exported_config(model))
     return find_model(model, note)
 
 
 def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
-    """Returns the given target language or the model's.
+    """Returns the given target language, or the model's if none was given.
 
-    An invalid code raises ArgumentError if it was given, and causes a warning if it is the model's.
+    Raises ArgumentError if the given language is not valid. If the model's language is not valid,
+    calls `note` with a warning.
     """
     language = given or (model.config.data.target_language if model else "")
     if problem := code_problem(language):
@@ -190,7 +192,7 @@ def _scored(
     counting: Counting,
     judge: Comet | None,
 ) -> Evaluation:
-    """Computes all scores; `others` has the baseline's translations."""
+    """Computes all scores; `others` contains the baseline's translations."""
     texts = (translations, *tests.references)
     language = language_of(counting["target_language"] or "")
     papers = papers_interval = comparison = None

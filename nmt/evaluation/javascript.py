@@ -1,4 +1,4 @@
-"""Joins JavaScript modules into one script, so that a page needs no request per module."""
+"""Joins JavaScript modules into one script, so that a page does not request each module."""
 
 import re
 from collections.abc import Mapping
@@ -8,16 +8,17 @@ _EXPORT = re.compile(r"^export (?=(?:async )?(?:const|function) (\w+))", re.MULT
 
 
 def joined(modules: Mapping[str, str], entry: str, done: set[str]) -> str:
-    """Returns a script of a module and of everything that it imports.
+    """Returns a script that contains a module and all modules that it imports.
 
     Each module becomes a global constant, `$name`, with its exports as properties. Dynamic imports
     stay as they are.
 
     Args:
-        modules: the source of each module by its name. Imports name their bindings in braces, and
-            exports are constants and functions.
+        modules: the source of each module by name. A module names what it imports in braces, and
+            exports only constants and functions.
         entry: the module that imports the others.
-        done: modules that an earlier script of the page contains; the new ones are added.
+        done: names of the modules that the page's earlier scripts contain; the names of this
+            script's modules are added.
 
     Raises:
         KeyError: a module is missing.
@@ -33,5 +34,5 @@ def joined(modules: Mapping[str, str], entry: str, done: set[str]) -> str:
 
 
 def exports(source: str) -> str:
-    """Returns what a module exports as an object literal or a pattern: `{ find, element }`."""
+    """Returns the names of a module's exports in braces: `{ find, element }`."""
     return f"{{ {', '.join(_EXPORT.findall(source))} }}"

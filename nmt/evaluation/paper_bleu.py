@@ -1,19 +1,20 @@
-"""Computes BLEU for comparison with the paper: Moses tokens, words split at hyphens, multi-bleu.
+"""Computes BLEU as in the paper: of Moses tokens that are split at hyphens, by multi-bleu.
 
-The paper does not specify its evaluation. For German, this module follows the authors' published
-script, get_ende_bleu.sh of tensor2tensor. The script replaces Unicode punctuation in the
+The paper does not describe how BLEU was computed. For German, this module follows the authors'
+published script, get_ende_bleu.sh of tensor2tensor. The script replaces Unicode punctuation in the
 translations as replace-unicode-punctuation.perl does (“ ” ’ become straight; „ ‚ ‘ and guillemets
 stay), tokenizes with Moses, writes `rich-text` as `rich ##AT##-##AT## text`, and calls
-multi-bleu.perl. Its reference was already tokenized and had straight quotation marks
+multi-bleu.perl. The authors' reference was already tokenized and had straight quotation marks
 (tensor2tensor, issue 317). This module therefore straightens the quotation marks of the reference,
-and a „ in a translation does not match, as in the authors' evaluation. No script was published for
+so a „ in a translation never matches, as in the authors' evaluation. No script was published for
 French; this module applies the same steps to both sides, with Moses' French rules.
 
 The difference from sacreBLEU depends on the text: see docs/paper.md. The score is comparable only
-with those of the paper and with others computed in the same way.
+with the paper's scores and with scores computed in the same way.
 
-On 269,089 German sentences (news, captions, web, parliament), all tokens equal those of the Perl
-scripts. The tokens differ, for example, if a Chinese letter precedes a full stop within a sentence.
+For 269,089 German sentences (news, captions, web, parliament), this module and the Perl scripts
+give the same tokens. In other text, the tokens can differ, for example if a full stop follows a
+Chinese character within a sentence.
 """
 
 import functools
@@ -90,7 +91,8 @@ def paper_tokens(line: str, target_language: str = "de", *, of_reference: bool =
 def _split_last_stop(tokens: str) -> str:
     """Splits off the full stop at the end of a line, even after an abbreviation.
 
-    "usw." -> "usw ."; "usw ..." stays. tokenizer.perl does this, but sacremoses does not.
+    "usw." becomes "usw .", and "usw ..." is unchanged. The script tokenizer.perl does this, but
+    sacremoses does not.
     """
     ends_in_one = tokens[-1:] == "." and tokens[-2:-1] not in ("", " ", ".")
     return f"{tokens[:-1]} ." if ends_in_one else tokens

@@ -1,6 +1,6 @@
-"""Checks that text to score is plain text, neither in subword pieces nor tokenized.
+"""Checks that text to score is plain: neither split into subword pieces nor tokenized.
 
-Scores of other text are not comparable with published scores.
+Scores of split or tokenized text are not comparable with published scores.
 """
 
 import re
@@ -26,10 +26,10 @@ def check_plain_text(
     Args:
         name: name of the file in messages.
         note: called with the warning.
-        may_be_tokenized: do not warn.
+        may_be_tokenized: whether to omit the warning.
 
     Raises:
-        InputError: a line has marks of subword pieces.
+        InputError: a line contains the marks of subword pieces.
     """
     tokenized = [number for number, line in enumerate(lines, start=1) if _TOKENIZED.search(line)]
     for number, line in enumerate(lines, start=1):

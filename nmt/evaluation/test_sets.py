@@ -26,7 +26,7 @@ _MAX_DEMO_PAIRS = 10_000  # generated in seconds; limits what an untrusted model
 class TestSet:
     """Source sentences with their references."""
 
-    sources: list[str] | None  # None: not needed, because the translations are given
+    sources: list[str] | None  # None if the translations are given, which need no sources
     references: list[list[str]]  # one or more lists, each with one reference per sentence
     name: str  # the name in messages
     files: tuple[str, ...] = ()  # names of the reference files
@@ -105,11 +105,11 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
     """Returns a test set from sacreBLEU, downloaded at first use.
 
     Args:
-        config: the model's configuration, which determines the source language; None: English if
-            available, else any.
+        config: the model's configuration, which determines the source language. Without it, the
+            source language is English if available, otherwise any.
 
     Raises:
-        ArgumentError: the test set does not exist or does not have these languages.
+        ArgumentError: the test set does not exist or is not available in these languages.
         StorageError: the test set cannot be downloaded.
     """
     from sacrebleu.dataset import DATASETS

@@ -17,7 +17,7 @@ from nmt.model.special_ids import EOS_ID
 from nmt.translator import Translator
 
 _NUMBER = 40
-_LONGEST = 40  # tokens
+_LONGEST = 40  # maximum tokens of a sentence
 TOLERANCE = 1e-4  # nats per token
 
 
@@ -38,7 +38,7 @@ class Sample:
 
 
 def samples_of(translator: Translator) -> list[Sample]:
-    """Returns sentences of random subwords, always the same, with their translations."""
+    """Returns sentences of random subwords, from a fixed seed, and their translations."""
     drawn, tokenizer = random.Random(1), translator.tokenizer
     lengths = range(1, min(_LONGEST, translator.max_part // 2) + 1)
     ids = range(len(tokenizer.symbols) + 260, tokenizer.vocabulary_size)
@@ -48,7 +48,7 @@ def samples_of(translator: Translator) -> list[Sample]:
     )
     texts = [text for text in random_texts if text.strip()]
     found = translator.translate(texts, SearchOptions(beam=1))
-    # leaves a position for the EOS with which CTranslate2 scores a truncated translation
+    # leaves a position for the EOS that CTranslate2 adds to score a truncated translation
     most = (translator.transformer.max_length or 10**9) - 1
     pairs = [
         Pair(with_eos(tokenizer.encode(text)), np.array(each.tokens[:most]))
@@ -70,7 +70,7 @@ def compare(
     log_probabilities: Sequence[Sequence[float]],
     name: str,
 ) -> str:
-    """Returns a message about the agreement of an exported model with `samples`.
+    """Compares an exported model with `samples`, and returns the result as a message.
 
     Args:
         translations: greedy translations by the exported model, with or without EOS.

@@ -1,7 +1,8 @@
 """Exports a model to CTranslate2 through that library's specification of a Transformer.
 
-The weights absorb the differences: heads of unequal d_k and d_v are padded with zeros to the
-larger size, and queries are scaled so that CTranslate2's 1 / sqrt(head size) equals 1 / sqrt(d_k).
+Differences between nmt and CTranslate2 are compensated in the weights: if d_k and d_v differ, heads
+are padded with zeros to the larger size, and queries are scaled so that CTranslate2's 1 / sqrt(head
+size) equals 1 / sqrt(d_k).
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ Quantization = Literal["float32", "float16", "bfloat16", "int8", "int8_float32"]
 
 
 def export_ctranslate2(translator: Translator, folder: Path, quantization: Quantization) -> str:
-    """Fills a directory with a CTranslate2 model, the tokenizer and a script that needs no nmt.
+    """Fills a directory with a CTranslate2 model, the tokenizer and a script that runs without nmt.
 
     Adds the configuration and a manifest, which `Translator.load` reads. The check uses a float32
-    copy of the model; how far a quantized model differs is only reported.
+    copy of the model; the differences of a quantized model are only reported.
 
     Args:
         translator: in fp32 on a CPU, with weights that are not prepacked.
@@ -86,7 +87,8 @@ def export_ctranslate2(translator: Translator, folder: Path, quantization: Quant
 def write_ctranslate2(
     transformer: Transformer, pieces: Sequence[str], folder: Path, quantization: Quantization
 ) -> None:
-    """Writes CTranslate2's own files; `pieces` has the piece of each id, in order."""
+    """Writes CTranslate2's own files; `pieces` contains the piece of each id, in the order of
+    ids."""
     spec = _spec(transformer)
     spec.register_source_vocabulary(list(pieces))
     spec.register_target_vocabulary(list(pieces))
@@ -128,7 +130,7 @@ def _spec(transformer: Transformer) -> TransformerSpec:
 
 
 def _layer(to: Any, layer: EncoderLayer | DecoderLayer) -> None:
-    """Copies what encoder and decoder layers have in common."""
+    """Copies the sub-layers that encoder and decoder layers have in common."""
     _self_attention(to.self_attention, layer.self_attention)
     _norm(to.self_attention.layer_norm, layer.self_attention_residual.norm)
     _feed_forward(to.ffn, layer.feed_forward)
@@ -136,7 +138,7 @@ def _layer(to: Any, layer: EncoderLayer | DecoderLayer) -> None:
 
 
 def _positions(transformer: Transformer) -> Tensor:
-    """Returns the table of positions, (positions, D), which differs from CTranslate2's own."""
+    """Returns nmt's position encodings, (positions, D), which differ from CTranslate2's own."""
     positions = transformer.positions
     if isinstance(positions, LearnedPositions):
         return positions.weight.detach()

@@ -23,14 +23,14 @@ def export(
     Args:
         model: a model, checkpoint or run directory.
         output: a directory that is missing or empty.
-        quantization: number type of CTranslate2's weights; None for float32.
-        note: called with messages: which model is used, and the result of the comparison.
+        quantization: number type of CTranslate2's weights, or None for float32.
+        note: called with two messages: which model is exported, and the result of the comparison.
 
     Raises:
         InputError: the format cannot express the model.
-        ExportError: the exported model's translations differ.
-        ArgumentError: an extra is missing, the format has no such `quantization`, or `output` is
-            among a run's own files.
+        ExportError: the exported model's translations differ from the original's.
+        ArgumentError: the format's package is not installed, the format does not support
+            `quantization`, or `output` is among a run's own files.
         NoModelError: there is no usable model.
     """
     refuse_output(output)

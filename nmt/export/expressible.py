@@ -1,4 +1,4 @@
-"""Checks which settings of a model an export format can express."""
+"""Checks whether an export format can express all settings of a model."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -10,14 +10,14 @@ from nmt.errors import InputError
 def refuse_inexpressible(
     config: Config, expressed: Mapping[str, Collection[Any] | None], engine: str
 ) -> None:
-    """Refuses a model with a setting that the export does not express in the other format.
+    """Raises InputError if a setting of the model cannot be expressed in the other format.
 
-    A setting that is not listed must have its default. An export therefore refuses settings that
-    are added to the model later, until the export supports them.
+    A setting that is not in `expressed` must have its default value. An export therefore refuses
+    models that use a new setting until the export supports the setting.
 
     Args:
-        expressed: supported values by name of the setting; None for any value.
-        engine: name of the program that reads the format, for the message.
+        expressed: supported values by name of the setting, or None if any value is supported.
+        engine: name of the program that reads the format, for the error message.
 
     Raises:
         InputError: a setting cannot be expressed.

@@ -1,8 +1,8 @@
 """Exports a model to `transformers`: post-norm as Marian, pre-norm as Pegasus.
 
 Both classes have the paper's sinusoids with all sines before all cosines, whereas nmt interleaves
-them. The channels of the residual stream are permuted accordingly: columns of weights that read it,
-rows of weights that write it.
+them. The channels of the residual stream are therefore permuted, in the columns of the weights that
+read the stream and in the rows of the weights that write to it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ANY: dict[str, Collection[Any] | None] = dict.fromkeys(
 _SPECIAL = ("pad_token", "bos_token", "eos_token", "unk_token")
 _POSITIONS = 4096  # length of the sinusoidal table
 
-_READERS = ("query_key_value", "query", "key_value", "inner")  # they read the residual stream
+_READERS = ("query_key_value", "query", "key_value", "inner")  # these read the residual stream
 
 _Weights = dict[str, Tensor]
 
@@ -57,7 +57,7 @@ def _refuse_inexpressible(config: Config) -> None:
 
 
 def settings_of(config: Config) -> dict[str, Any]:
-    """Returns the content of config.json; it sets each value whose default differs."""
+    """Returns the content of config.json, which sets each value that differs from its default."""
     model, is_post = config.model, config.model.norm == "post"
     learned = model.positions == "learned"
     return {
@@ -87,7 +87,7 @@ def generation_settings(config: Config) -> dict[str, Any]:
     """Returns the content of generation_config.json: the settings of beam search."""
     return _special_ids() | {
         "num_beams": config.decoding.beam,
-        "length_penalty": config.decoding.length_penalty,  # used in a different formula
+        "length_penalty": config.decoding.length_penalty,  # transformers has a different formula
         "early_stopping": "never",
         "max_length": config.data.max_length + config.decoding.max_extra_length,
         "suppress_tokens": NEVER_GENERATED,
@@ -135,7 +135,7 @@ def _permuted(transformer: Transformer) -> Transformer:
 
 
 def _positions(model: Transformer) -> Tensor:
-    """Returns the table of positions, (positions, D), of a permuted model."""
+    """Returns the position encodings, (positions, D), of a permuted model."""
     if isinstance(model.positions, LearnedPositions):
         return model.positions.weight
     return sinusoids(_POSITIONS, model.d_model)[:, _channels(model.d_model)]
@@ -173,7 +173,7 @@ def _of(name: str, module: nn.Module) -> _Weights:
 
 
 def export_huggingface(translator: Translator, folder: Path, model: LoadedModel) -> str:
-    """Fills a directory for `AutoModelForSeq2SeqLM` and `AutoTokenizer`, and adds a model card.
+    """Writes files for `AutoModelForSeq2SeqLM` and `AutoTokenizer`, and a model card.
 
     Args:
         translator: in fp32 on a CPU, with weights that are not prepacked.

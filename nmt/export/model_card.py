@@ -1,4 +1,4 @@
-"""The README.md of an exported model: description, training and scores."""
+"""Writes the README.md of an exported model: description, training and scores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nmt.runs.run_directory import RunDirectory
 def model_card(model: LoadedModel) -> str:
     """Returns Markdown with a metadata block for the Hugging Face hub.
 
-    The scores are those that `nmt report` kept in the run, if there are any.
+    The card contains the scores that `nmt report` stored in the run, if there are any.
     """
     data, record = model.config.data, _record(model)
     pair = f"{data.source_language}-{data.target_language}"
@@ -29,16 +29,16 @@ def model_card(model: LoadedModel) -> str:
             f"# Transformer, {data.source_language} to {data.target_language}",
             "",
             f"A Transformer (Vaswani et al., 2017) that translates {pair}, sentence by sentence.",
-            "Written by `nmt export` after comparing its translations with nmt's own.",
+            "Exported by `nmt export`, which compared the model's translations with nmt's.",
             "",
             *_use(model),
             *_training(model),
             *_evaluation(scores),
             "## Limits and intended use",
             "",
-            f"For single sentences of up to {data.max_length - 1} tokens, in text similar to the",
-            "training data. The model knows no context beyond the sentence. Its translations can",
-            "read well and be wrong: have them checked wherever a mistake could do harm.",
+            f"For single sentences of up to {data.max_length - 1} tokens that are similar to the",
+            "training data. The model uses no context beyond the sentence. A fluent translation",
+            "can still be wrong: have translations checked wherever a mistake could do harm.",
             "",
         ])
     )  # fmt: skip

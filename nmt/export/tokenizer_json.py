@@ -1,4 +1,4 @@
-"""Converts the tokenizer to the `tokenizers` library, with the same ids for every text."""
+"""Converts a tokenizer for the `tokenizers` library, which gives the same ids for every text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INVISIBLE = r"\x{ad}\x{200b}\x{2060}"
 
 
 def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
-    """Returns the tokenizer with its normalization; it appends EOS to each text.
+    """Returns a tokenizer that also normalizes each text and appends EOS.
 
     Raises:
         InputError: the tokenizer has symbols, around which the library splits text differently.
@@ -78,7 +78,7 @@ def _cleaning() -> list[tokenizers.normalizers.Normalizer]:
 
 
 def _merges(pieces: list[str]) -> list[tuple[str, str]]:
-    """Returns all pairs of pieces that BPE merges into another piece, in the order of its id."""
+    """Returns all pairs of pieces that form a third piece, ordered by the third piece's id."""
     known = set(pieces[UNK_ID + 257 :])
     return [
         (piece[:at], piece[at:])

@@ -1,1 +1,1 @@
-"""What `nmt info`, `nmt config` and `nmt report` print."""
+"""Describes configurations and runs, for `nmt info`, `nmt config` and `nmt report`."""

@@ -1,8 +1,9 @@
-"""Plots line charts as SVG paths and tick labels, for a page that shows them at any size.
+"""Computes line charts as SVG paths and tick labels, for a page that shows them at any size.
 
-The page's charts fit a phone, follow dark mode and show values under the pointer. matplotlib cannot
-provide this, because its SVG has fixed sizes and colors and renders text as paths. Paths have the
-coordinates of a box of `WIDTH` x `HEIGHT`, which the page stretches; labels are outside it.
+The page's charts adapt to small screens and dark mode, and show values under the pointer.
+matplotlib cannot do this, because its SVG has fixed sizes and colors and renders text as paths. The
+coordinates of paths are those of a box of `WIDTH` x `HEIGHT`, which the page stretches; labels are
+placed outside the box.
 """
 
 import math
@@ -10,15 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 2000, 1000  # size of the box; y grows downwards
-_AT_MOST = 1000  # points per line: about three times the width of a page, for zooming in
+_AT_MOST = 1000  # maximum points per line, which is enough for zooming in
 
 
 @dataclass(frozen=True)
 class Point:
-    """A logged value of a step."""
+    """A value that was logged for a step."""
 
     step: int
-    elapsed_s: float | None  # seconds of training so far; None if not logged
+    elapsed_s: float | None  # seconds of training so far, or None if not logged
     value: float
 
 
@@ -29,8 +30,8 @@ class Line:
     run: int  # index of the run
     label: str
     points: list[Point]  # by ascending step
-    is_marked: bool  # dot at every point, for validations
-    is_faint: bool  # plotted behind another line of the same run
+    is_marked: bool  # whether every point has a dot, as for validations
+    is_faint: bool  # whether it is plotted faintly, behind another line
 
     @property
     def latest(self) -> str:
@@ -55,7 +56,7 @@ class Axis:
 
     @property
     def labels(self) -> list[tuple[str, float]]:
-        """Each tick's label and position; labels of a linear axis have a common unit: 5k, 10k."""
+        """The label and position of each tick; labels of a linear axis share a unit: 5k, 10k."""
         most = max(map(abs, self.ticks))
         units = ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
         unit, letter = next(((u, a) for least, u, a in units if most >= least), (1.0, ""))
@@ -67,11 +68,11 @@ class Axis:
 
 
 def value_axis(values: Sequence[float], *, from_zero: bool, is_log: bool) -> Axis:
-    """Returns an axis for finite values that starts and ends at ticks.
+    """Returns an axis that contains all of the finite values and starts and ends at a tick.
 
     Args:
-        is_log: makes the axis logarithmic, unless the values (all positive) are within a factor
-            of 5.
+        is_log: whether to make the axis logarithmic if the values, which must be positive, differ
+            by more than a factor of 5.
     """
     low, high = min(values), max(values)
     if is_log and high >= 5 * low:
@@ -94,7 +95,7 @@ def progress_axis(end: float) -> Axis:
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """Returns at most `_AT_MOST` points: the lowest and highest of each interval."""
+    """Returns at most `_AT_MOST` points: the lowest and the highest point of each interval."""
     if len(points) <= _AT_MOST:
         return list(points)
     inner, stretches = points[1:-1], _AT_MOST // 2 - 1
@@ -108,12 +109,12 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def path(places: Sequence[tuple[float, float]]) -> str:
-    """Returns the SVG path through positions on the axes."""
+    """Returns an SVG path that connects points, given by their relative positions on both axes."""
     return "M" + "L".join(f"{x} {y}" for x, y in _in_box(places))
 
 
 def marks(places: Sequence[tuple[float, float]]) -> str:
-    """Returns an SVG path with a dot at each position.
+    """Returns an SVG path with a dot at each point, given by its relative positions on both axes.
 
     A dot is a line of length zero with round caps, which stays round in a stretched box.
     """

@@ -20,7 +20,7 @@ from nmt.reporting.run_record import RunRecord
 
 @dataclass(frozen=True)
 class Quantity:
-    """A logged quantity that has a chart."""
+    """A quantity of the training log that the report plots in a chart."""
 
     title: str
     unit: str
@@ -52,7 +52,7 @@ class Drawn:
 
 @dataclass(frozen=True)
 class View:
-    """A chart by step or by time."""
+    """The lines of a chart, plotted by step or by training time."""
 
     kind: str  # "step" or "time"
     title: str  # unit of the x axis
@@ -94,7 +94,7 @@ def charts(runs: Sequence[RunRecord]) -> list[Chart]:
 
 
 def _lines(quantity: Quantity, number: int, runs: Sequence[RunRecord]) -> list[Line]:
-    """Returns the lines of one run: training, then validation, which is plotted on top."""
+    """Returns the lines of one run: first training, then validation, which is plotted on top."""
     run, parts = runs[number], {}
     for kind, key in (("training", quantity.training), ("validation", quantity.validation)):
         points = run.points(key, validation=kind == "validation") if key else []
@@ -145,7 +145,7 @@ def _view(
 
 
 def time_unit(seconds: float) -> tuple[str, float]:
-    """Returns a suitable unit for a time, and the unit in seconds."""
+    """Returns a suitable unit for a time, and the length of the unit in seconds."""
     if seconds < 120:
         return "s", 1.0
     return ("min", 60.0) if seconds < 7200 else ("h", 3600.0)

@@ -11,11 +11,11 @@ from nmt.runs.model_directory import new_transformer
 from nmt.training.health import rate_warning
 from nmt.training.schedule import learning_rate, peak_step
 
-LENGTH = 27  # sentence length for the FLOPs of attention; the mean of WMT14
+LENGTH = 27  # tokens per sentence, for the FLOPs of attention: the mean of WMT14
 
 
 def info(config: Config) -> dict[str, Any]:
-    """Returns the figures of a configuration as a JSON object."""
+    """Returns the size, the cost and the settings of a configuration as a JSON object."""
     with torch.device("meta"):
         transformer = new_transformer(config)
     parts: dict[str, int] = {}
@@ -56,7 +56,7 @@ def as_text(content: dict[str, Any]) -> str:
         f"learning rate    {rate['peak']:>15.3e}  peak, at step {rate['peak_step']:,}",
     ]
     if rate["peak_step"] < rate["warmup_steps"]:
-        lines[-1] += f", the last; the warm-up would rise until step {rate['warmup_steps']:,}"
+        lines[-1] += f", the last step; the warm-up would end at step {rate['warmup_steps']:,}"
     if rate["warning"]:
         lines.append(f"  warning: {rate['warning']}")
     if paper["differences"]:

@@ -8,8 +8,9 @@ from typing import Any
 from nmt.config import Config, Corpus, Data, Decoding, Hub, Model, Tokenizer, Training
 from nmt.paper import BASE, MODELS, TABLE_3, Row
 
-# Settings on which the paper is silent: where, how fast and how often. Every other setting below
-# `tokenizer`, `model`, `training` and `decoding` is compared with the paper, new ones too.
+# Settings that the paper does not specify, such as directories, speed and intervals. Every other
+# setting below `tokenizer`, `model`, `training` and `decoding` is compared with the paper,
+# including settings that are added later.
 _NOT_OF_THE_PAPER = {
     f"training.{key}"
     for key in (
@@ -17,7 +18,7 @@ _NOT_OF_THE_PAPER = {
         "validate_every", "log_every", "best_by", "process_group_timeout_s",
     )
 }  # fmt: skip
-# The other settings; the default of a setting that is not in BASE is what the paper does
+# The other settings. If a setting is not in BASE, its default is what the paper does
 _OTHERS = {
     f"{name}.{key}": field.default
     for name, section in (
@@ -35,9 +36,10 @@ _NOT_OF_TABLE_3 = {
 
 
 def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Returns the nearer of "base" and "big", and the keys that differ from it.
+    """Returns the closer of "base" and "big", and the settings that differ from that model.
 
-    Compares with the paper's EN-FR models for that language pair, otherwise with EN-DE.
+    Compares with the paper's EN-FR models if the language pair is EN-FR, otherwise with its EN-DE
+    models.
     """
     is_en_fr = (config.data.source_language, config.data.target_language) == ("en", "fr")
     found = []
@@ -53,7 +55,7 @@ def differences_from_paper(config: Config) -> tuple[str, dict[str, dict[str, Any
 
 
 def besides(config: Config) -> list[str]:
-    """Returns differences from the paper that `differences_from_paper` cannot show."""
+    """Returns differences from the paper that cannot be expressed as settings."""
     found = ["attention projections have biases; the paper's formulas (§3.2.2) have none"]
     if config.training.precision == "bf16":
         found.append(
@@ -64,9 +66,10 @@ def besides(config: Config) -> list[str]:
 
 
 def table_3_row(config: Config) -> Row | None:
-    """Returns the row with the configuration's settings, otherwise the nearer of base and big.
+    """Returns the row with the configuration's settings, otherwise the closer of base and big.
 
-    None unless data and validation set are the paper's, WMT14 EN-DE and newstest2013.
+    Returns None unless the configuration has the paper's training data, WMT14 EN-DE, and the
+    paper's validation set, newstest2013.
     """
     if newstest(config.data, config.data.validation) != "newstest2013":
         return None
@@ -84,7 +87,8 @@ def table_3_row(config: Config) -> Row | None:
 def newstest(data: Data, split: Sequence[Corpus]) -> str | None:
     """Returns "newstest2013" or "newstest2014" if the split is that test set, otherwise None.
 
-    Recognizes WMT14 by the name of its dataset on the hub; the training data must be WMT14, too.
+    WMT14 is recognized by the name of its dataset on the Hugging Face hub. The training data must
+    also be WMT14.
     """
     pair = (data.source_language, data.target_language)
     if pair not in {("en", "de"), ("en", "fr")} or len(split) != 1:

@@ -1,7 +1,7 @@
-"""`nmt report`: a self-contained HTML page about a run, or comparing several.
+"""`nmt report`: writes a self-contained HTML page that describes a run or compares several.
 
-The page loads no other files. Its SVG charts work without the script, which only shows values under
-the pointer.
+The page loads no other files. Its SVG charts are visible without the script, which adds smoothing,
+zooming and the values under the pointer.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 def report(runs: Sequence[Path], output: Path, note: Note) -> None:
     """Writes the page atomically.
 
-    Translates and scores the test set of a finished run unless that has been done before; scores
-    and translations are kept in the run. The page lists data that cannot be read.
+    Translates and scores the test set of a finished run, unless the run already contains these
+    scores, and saves the scores and translations in the run. The page lists data that cannot be
+    read.
 
     Args:
         runs: run directories; duplicates are ignored.
@@ -84,7 +85,7 @@ def render(runs: Sequence[RunRecord], note: Note) -> str:
 
 
 def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) -> "Markup | None":
-    """Renders the attention of the samples' first model for the shortest median sample."""
+    """Renders the attention of the first model for the shortest median sample."""
     from markupsafe import Markup
 
     from nmt.evaluation.attention_maps import attention_of, html_fragment
@@ -105,7 +106,7 @@ def _attention(runs: Sequence[RunRecord], chosen: Sequence[Sample], note: Note) 
 
 
 def _missing(run: RunRecord) -> list[str]:
-    """Returns what the page lacks, and why."""
+    """Returns a line for each part that is missing from the page, with the reason."""
     reasons = list(run.missing)
     if not run.log:
         reasons.append("curves: nothing is logged yet")
@@ -122,7 +123,7 @@ def _missing(run: RunRecord) -> list[str]:
 
 
 def _named(runs: Sequence[RunRecord], lines_of: Callable[[RunRecord], list[str]]) -> list[str]:
-    """Returns the lines of all runs, prefixed with the run's name if there are several."""
+    """Returns the lines of all runs, with the run's name before each if there are several runs."""
     return [
         f"{run.name}: {line}" if len(runs) > 1 else line for run in runs for line in lines_of(run)
     ]
@@ -148,7 +149,7 @@ def _subtitle(run: RunRecord) -> str:
 
 
 def _figures(run: RunRecord) -> list[tuple[str, str, str, str]]:
-    """Returns the figures in large type: name, value, unit, remark."""
+    """Returns the name, value, unit and remark of each figure that is shown in large type."""
     found = []
     validation = run.final_validation or (run.validations or [{}])[-1]
     bleu = number(run.test.scores.get("bleu")) if run.test else None

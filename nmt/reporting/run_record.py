@@ -1,7 +1,7 @@
 """Reads what a report needs from a run: log, settings, data, and scores on the test set.
 
-Files that cannot be read are listed on the page. A run can therefore be reported even if it is
-still training, has lost its data, or has a damaged model.
+Files that cannot be read are listed on the page. A report is therefore possible even if the run is
+still training, its data was deleted, or its model is damaged.
 """
 
 import os
@@ -31,11 +31,11 @@ _MAX_TEST_BYTES = 200_000_000
 class TestScores(BaseModel):
     """A model's scores on its configuration's `data.test`, which is translated only once."""
 
-    __test__ = False  # not a test of pytest
+    __test__ = False  # tells pytest that this is not a test
 
     model_config = ConfigDict(frozen=True)
 
-    model_sha256: str  # hash of the manifest of the only model for which the scores are valid
+    model_sha256: str  # manifest hash of the model that has these scores
     scores: dict[str, Any]  # the result of `Evaluation.as_json`
     sources: list[str]
     references: list[str]
@@ -71,7 +71,7 @@ class RunRecord:
     model: dict[str, Any] | None = None  # the finished model's manifest
     test: TestScores | None = None
     data: dict[str, Any] | None = None  # the prepared data's manifest
-    missing: list[str] = field(default_factory=list)  # what could not be read, and why
+    missing: list[str] = field(default_factory=list)  # data that could not be read, with reasons
 
     @property
     def steps(self) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ class RunRecord:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds of training; 0 if they are not logged."""
+        """Seconds of training, or 0 if they are not logged."""
         return max((_elapsed_s(line) or 0.0 for line in self.log), default=0.0)
 
     @property
@@ -171,7 +171,7 @@ def _check(directory: Path) -> None:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Returns the last parts of each path, as many as make the names unique."""
+    """Names each path by its last components, with as many as are needed for unique names."""
     for count in range(1, max(len(path.parts) for path in paths) + 1):
         names = [str(Path(*path.parts[-count:])) for path in paths]
         if len(set(names)) == len(names):
@@ -210,7 +210,7 @@ def _read(directory: Path, name: str, note: Note) -> RunRecord:
 
 
 def _test_scores(run: RunDirectory, config: Config, model_sha256: str, note: Note) -> TestScores:
-    """Returns the scores kept in the run if they are valid for the model, otherwise new ones.
+    """Returns the scores in the run if they are valid for the model, otherwise computes them.
 
     Saves new scores if the run is writable.
     """

@@ -22,7 +22,7 @@ METRICS = {
 
 
 def score_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns tables of test and validation scores, and a comparison with the paper on its data."""
+    """Returns tables of test scores, of validation scores, and of a comparison with the paper."""
     tables = [_test_table(runs), _validation_table(runs), *map(_paper_table, runs)]
     return [table for table in tables if table.rows]
 
@@ -39,7 +39,7 @@ def _test_table(runs: Sequence[RunRecord]) -> Table:
             rows.append([METRICS.get(key, key), *cells])
     if len(tested) > 1:
         rows.append(_against_first(tested))
-        notes.append(f"Difference to {tested[0].name}: paired bootstrap, p as in sacreBLEU.")
+        notes.append(f"Difference from {tested[0].name}: paired bootstrap, p as in sacreBLEU.")
     for run in tested:
         assert run.test
         for key, value in run.test.scores.items():
@@ -56,13 +56,13 @@ def _test_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def _against_first(tested: Sequence[RunRecord]) -> list[str]:
-    """Returns each run's BLEU difference from the first run, with its p-value."""
+    """Returns a table row with the difference of each run's BLEU from the first run's."""
     first = tested[0].test
-    cells = [f"BLEU, difference to {tested[0].name}", ""]
+    cells = [f"BLEU, difference from {tested[0].name}", ""]
     for run in tested[1:]:
         assert first and run.test
         if (run.test.sources, run.test.references) != (first.sources, first.references):
-            cells.append("another test set")
+            cells.append("different test set")
             continue
         found = compare(
             run.test.translations,
@@ -106,7 +106,7 @@ def _validation_table(runs: Sequence[RunRecord]) -> Table:
 
 
 def finished(run: RunRecord) -> str:
-    """Returns what the finished model is: a mean of checkpoints, or one step's weights."""
+    """Describes the finished model and, if it is a mean, the number of averaged checkpoints."""
     steps = (run.model or {}).get("averaged_steps")
     many = len(steps) if isinstance(steps, list) else 0
     return f"finished model, mean of {many} checkpoints" if many > 1 else "finished model"
@@ -153,7 +153,7 @@ def _paper_table(run: RunRecord) -> Table:
 
 
 def _tested_beside(run: RunRecord, name: str, paper: float) -> list[str]:
-    """Compares test set BLEU with the paper's: paper BLEU, or sacreBLEU's if there is none."""
+    """Compares the test set's paper BLEU, or else its sacreBLEU score, with the paper's BLEU."""
     assert run.test
     scores = run.test.scores
     key = "paper_bleu" if "paper_bleu" in scores else "bleu"
@@ -175,7 +175,7 @@ def _signed(value: float) -> str:
 
 
 def interval_text(scores: dict[str, Any], key: str, digits: int = 2) -> str:
-    """Returns a score's 95% interval as text; empty if it has none."""
+    """Returns the 95% interval of a score as text, or "" if the score has none."""
     bounds = _bounds(scores, key)
     return f"95%: {bounds[0]:.{digits}f} to {bounds[1]:.{digits}f}" if bounds else ""
 

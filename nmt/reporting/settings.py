@@ -1,7 +1,7 @@
-"""Prints every setting with its meaning, and the shipped configurations (`nmt config`).
+"""Describes every setting, and reads the shipped configurations, for `nmt config`.
 
-The configurations are in `nmt/configs`. In a checkout this is a link to `configs`, in an installed
-package a directory.
+The shipped configurations are in `nmt/configs`, which is a link to `configs` in a checkout and a
+directory in an installed package.
 """
 
 import difflib
@@ -21,7 +21,7 @@ _WIDTH, _COLUMN = 96, 36
 
 
 def settings_text() -> str:
-    """Returns all settings with default, range and meaning, and the shipped configurations."""
+    """Describes all settings (default, range, meaning) and lists the shipped configurations."""
     blocks = ["Settings of a configuration file: name, default, allowed values, meaning."]
     for name, field in Config.model_fields.items():
         section = Config.below(name)
@@ -36,8 +36,8 @@ def settings_text() -> str:
                 ),
             ]
     blocks.append(
-        "base: FILE includes the settings of another file, by a path relative to this one; "
-        "settings\nwritten here override them."
+        "base: FILE includes the settings of another file; the path is relative to this file. "
+        "Settings in\nthis file override the included settings."
     )
     names = textwrap.fill(", ".join(shipped()), _WIDTH, break_on_hyphens=False)
     blocks.append(f"Shipped configurations (`nmt config NAME > FILE.yaml` writes one):\n{names}")
@@ -52,7 +52,7 @@ def shipped() -> list[str]:
 
 
 def shipped_text(name: str) -> str:
-    """Returns a shipped configuration as YAML, with the settings of its `base:` written out.
+    """Returns a shipped configuration as YAML, including the settings of its `base:` file.
 
     Raises:
         ArgumentError: no configuration has that name; the message suggests the most similar name.

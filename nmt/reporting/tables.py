@@ -24,7 +24,7 @@ class Table:
 
 
 def settings_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns the differences between the runs, and of each run from the paper."""
+    """Returns tables of settings in which the runs differ from each other or from the paper."""
     tables = []
     if len(runs) > 1:
         tables.append(_between_runs(runs))
@@ -70,7 +70,7 @@ def described(run: RunRecord, split: str) -> str:
 
 
 def cleaning_tables(runs: Sequence[RunRecord]) -> list[Table]:
-    """Returns the counts of cleaning by corpus; runs on the same data share a table."""
+    """Returns tables of what cleaning kept and removed; runs with the same data share a table."""
     by_data = {run.data["data_sha256"]: run for run in reversed(runs) if run.data}
     return [_cleaning_table(run) for run in runs if run in by_data.values()]
 
@@ -140,7 +140,7 @@ def machine(sitting: Sitting) -> str:
 
 
 def _tokens(run: RunRecord) -> tuple[float, float]:
-    """Estimates the source and target tokens trained on, from the mean of the logged steps."""
+    """Estimates the numbers of source and target tokens in training, from the logged steps."""
     means = []
     for key in ("source_tokens", "target_tokens"):
         values = [point.value for point in run.points(key)]

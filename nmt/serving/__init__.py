@@ -1,1 +1,1 @@
-"""Serves a translator over HTTP: LibreTranslate's calls, our own, and the web page."""
+"""Serves a translator over HTTP, with LibreTranslate's API, an API of nmt, and a web page."""

@@ -9,18 +9,19 @@ from nmt.storage.opening import small_file
 
 JSON = dict[str, Any]
 
-_MAX_BYTES = 200_000_000  # size of a file of the run
+_MAX_BYTES = 200_000_000  # maximum size of a file in the run
 
 
 def about(translator: Any) -> JSON:
     """Describes a model that is served.
 
     Returns:
-        `name`; `parameters` (None for an exported model); `trained_on`, a phrase; `bleu` with
-        `score`, `signature` and `on`, the name of the test set; `demo`, whether the model was
-        trained on the demo language alone; `opening`, a sentence of its test set; `examples`, see
-        `nmt.serving.examples`; `model`, the settings of its layers. Facts that the model's run
-        lacks are None or empty.
+        `name`; `parameters`, their number (None for an exported model); `trained_on`, a phrase that
+        names the training data; `bleu`, with `score`, `signature` and `on` ("test set" or
+        "validation set"); `demo`, whether the model was trained only on the demo language;
+        `opening`, a sentence of the model's test set; `examples`, see `nmt.serving.examples`;
+        `model`, the settings of the model's layers. Facts that are missing from the model's run are
+        None or empty.
     """
     config = translator.config
     kinds = {corpus.kind() for corpus in config.data.train}
@@ -49,7 +50,7 @@ def about(translator: Any) -> JSON:
 
 
 def _of_run(translator: Any) -> JSON:
-    """Returns the facts in the run of a model; leaves out missing and damaged files."""
+    """Returns the facts about a model that its run contains; ignores missing and damaged files."""
     from nmt.data import kept_test_set  # imports pyarrow
     from nmt.runs.model_directory import read_manifest
     from nmt.runs.run_directory import RunDirectory
@@ -73,7 +74,7 @@ def _of_run(translator: Any) -> JSON:
 
 
 def _trained_on(config: Any, data: JSON | None) -> str:
-    """Names the training corpora, without paths of files."""
+    """Describes the training corpora in a phrase, without file paths."""
     names = [
         corpus.hub if corpus.kind() == "hub"
         else "sentences of the demo's grammar" if corpus.kind() == "demo"
@@ -86,7 +87,7 @@ def _trained_on(config: Any, data: JSON | None) -> str:
 
 
 def _tested(run: Any, content: JSON) -> JSON | None:
-    """Returns BLEU on the test set, if `nmt report` has stored it for this model."""
+    """Returns BLEU on the test set if `nmt report` has stored it for this model, otherwise None."""
     scores = _kept(run.test_scores, content).get("scores", {})
     return _bleu(scores, "test set")
 
@@ -103,7 +104,7 @@ def _bleu(scores: JSON, on: str) -> JSON | None:
 
 
 def _kept(path: Any, content: JSON) -> JSON:
-    """Returns the content of a file of the run; {} unless it was made for the same model."""
+    """Returns the content of a JSON file in the run, or {} if it belongs to another model."""
     found = _tried(lambda: json.loads(small_file(path, _MAX_BYTES)))
     is_its = isinstance(found, dict) and found.get("model_sha256") == content.get("sha256")
     return found if is_its else {}

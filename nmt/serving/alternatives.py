@@ -1,12 +1,12 @@
-"""Lists the most likely words at a place of a translation: next tokens, completed to words."""
+"""Lists the most likely next words of a translation: likely next tokens, completed to words."""
 
 import re
 from typing import Any
 
 from nmt.model.special_ids import EOS_ID
 
-_LISTED = 100  # tokens in which the current one is searched
-_UNSPACED = "\u3040-\u30ff\u3400-\u9fff"  # kana and ideographs, which stand for words by themselves
+_LISTED = 100  # number of likely tokens among which the current one is looked up
+_UNSPACED = "\u3040-\u30ff\u3400-\u9fff"  # kana and ideographs: each counts as a word
 _WORD = re.compile(rf"\s*(?:[{_UNSPACED}]|[^\W{_UNSPACED}]+(?:['’-][^\W{_UNSPACED}]+)*|\S)")
 
 JSON = dict[str, Any]
@@ -22,16 +22,17 @@ def alternatives(
     the same word are listed once. A token that would extend the last word of `prefix` is left out.
 
     Args:
-        translator: a Translator or an exported one.
+        translator: a Translator, of nmt or of an exported model.
         target: the current translation, which begins with `prefix`.
 
     Returns:
-        Most likely first: `text` is the translation up to the completed word, `follows` is the rest
-        of it, and `probability` is that of the first token alone. `stands` is true if `target` has
-        this word, for at most one alternative; `ends` is true if the translation ends here.
+        The alternatives, most likely first. `text` is the translation up to the end of the
+        completed word, `follows` is the rest of the translation, and `probability` is the
+        probability of the first token alone. `stands` is true if `target` continues with this word;
+        at most one alternative does. `ends` is true if the translation ends here.
 
     Raises:
-        ArgumentError: see `Translator.next_tokens`.
+        ArgumentError: in the cases in which `Translator.next_tokens` raises it.
     """
     tokenizer = translator.tokenizer
     prefix, target = (tokenizer.normalize(each).strip() for each in (prefix, target))
@@ -39,7 +40,7 @@ def alternatives(
     standing = _next_token(tokenizer, prefix, target)
     tokens = [each for n, each in enumerate(listed) if n < k or each.token == standing]
     ends = {EOS_ID: prefix} | ({} if standing is None else {standing: target})
-    # a token of an incomplete character cannot be a prefix
+    # a token that ends within a character cannot end a prefix
     open_ = [each for each in tokens if each.token not in ends and "\ufffd" not in each.text]
     found = translator.n_best([text] * len(open_), prefix=[each.text for each in open_])
     ends |= {each.token: some[0].text for each, some in zip(open_, found, strict=True)}
@@ -58,14 +59,14 @@ def alternatives(
 
 
 def _next_token(tokenizer: Any, prefix: str, target: str) -> int | None:
-    """Returns the token of a translation after a prefix; None if the prefix cuts a token."""
+    """Returns the token after a prefix of a text, or None if the prefix ends within a token."""
     begun, whole = tokenizer.encode(prefix), [*tokenizer.encode(target), EOS_ID]
     is_begun = whole[: len(begun)] == begun and len(whole) > len(begun)
     return whole[len(begun)] if is_begun else None
 
 
 def _through_word(whole: str, prefix: str, least: str) -> str:
-    """Returns a text up to the end of the first word after a prefix, at least up to `least`."""
+    """Cuts `whole` after the first word that follows `prefix`, but not before `least` ends."""
     word = _WORD.match(whole, len(prefix))
     return whole[: max(word.end() if word else len(prefix), len(least))]
 

@@ -29,13 +29,13 @@ def create_app(
     loaded: Callable[[Batcher], None] = lambda batcher: None,
     hosts: Hosts | None = None,
 ) -> FastAPI:
-    """Creates the application; the model processes start with it.
+    """Creates the application, which starts the model processes when it is started.
 
     Args:
         processes: see `Batcher`.
-        note: called with a message per internal error.
+        note: called with a message for each internal error.
         loaded: called when the model is loaded and warmed up, or has failed to load.
-        hosts: the host names to answer requests for; None for any.
+        hosts: the host names for which requests are answered, or None to accept any name.
     """
     limits = limits or Limits()
     batcher = Batcher(processes, limits.queue, note)
@@ -47,10 +47,10 @@ def create_app(
         yield
         batcher.stop()  # all requests have been answered or cut off
 
-    # FastAPI's documentation pages are off, because they load scripts from other servers
+    # FastAPI's documentation pages are disabled, because they load scripts from other servers
     app = FastAPI(
         title="nmt", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan,
-        redirect_slashes=False,  # such redirects would go to whatever the Host header names
+        redirect_slashes=False,  # such redirects would go to the host that the Host header names
     )  # fmt: skip
     app.state.limits, app.state.batcher, app.state.metrics = limits, batcher, metrics
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
@@ -67,18 +67,18 @@ def create_app(
 
 def _add_probes(app: FastAPI) -> None:
     async def health(request: Request) -> Response:
-        """Answers whether the server is alive, loaded or not, and whether all processes run."""
+        """Returns 200 unless all model processes have ended; says if some of them have."""
         problem = living_batcher_of(request).problem
         found = {"status": "degraded", "problem": problem} if problem else {"status": "ok"}
         return json_response(found)
 
     async def ready(request: Request) -> Response:
-        """Answers whether the server can translate; 503 while the model is loading."""
+        """Returns 200 if the server can translate, and 503 while the model is loading."""
         batcher_of(request)
         return json_response({"status": "ready"})
 
     async def metrics(request: Request) -> Response:
-        """Returns metrics in Prometheus's format."""
+        """Returns the metrics in Prometheus's text format."""
         text = request.app.state.metrics.text()
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 

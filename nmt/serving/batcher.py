@@ -1,8 +1,8 @@
 """Batches the requests of all clients and passes them to the model processes.
 
-The event loop submits work and gets futures. Each process has a thread here, which takes work from
-the queue and waits for the result. Cancelling a future (the client disconnected or timed out) also
-cancels its work, unless that has started.
+The event loop submits work and gets futures. For each model process, a thread takes work from the
+queue and waits for the result. Cancelling a future (the client disconnected or timed out) also
+cancels its work, unless the work has started.
 """
 
 import asyncio
@@ -27,16 +27,17 @@ from nmt.serving.model_process import (
     ModelProcess,
 )
 
-_SHARE = 16  # texts per request in a pool, so that a long request does not block others
-_POOL = 512  # texts from which a batch is chosen
-# Texts per batch; the translator may split it further. A new request waits for the whole batch, so
-# batches are larger only if many requests wait: one text of each then takes less time together.
+_SHARE = 16  # maximum texts per request in a pool, so that a long request does not block others
+_POOL = 512  # number of texts from which a batch is chosen
+# Maximum texts per batch; the translator may split a batch further. A new request waits until the
+# current batch is finished, so batches are larger only if many requests wait: a batch with one text
+# of each request then takes less time than several batches.
 _BATCH_TEXTS, _MOST_BATCH_TEXTS = 64, 256
-_PATIENCE = 0.1  # maximum delay of a batch, as a share of the time of the one before
-_LOOK_S = 0.002  # interval of checks whether enough requests have arrived
+_PATIENCE = 0.1  # maximum delay of a batch, as a fraction of the previous batch's duration
+_LOOK_S = 0.002  # seconds between checks whether enough requests have arrived
 _TEXT_CHARACTERS = 250  # typical length of a text
 _SHORTEST = 150  # added to a length, because the translation of a short text may be longer
-_WORD = 4  # minimum length that a word counts as
+_WORD = 4  # shorter words count as words of this length
 # Seconds until the next attempt to start a process; doubles after each attempt
 _RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
 
@@ -61,7 +62,7 @@ class OtherModelError(InputError):
 
 @dataclass(eq=False)
 class _Work:
-    """A request: texts, which share batches with other requests, or a function call."""
+    """A request: texts, which are batched with those of other requests, or a function call."""
 
     future: asyncio.Future[Any]
     texts: Sequence[str] = ()
@@ -69,7 +70,7 @@ class _Work:
     options: SearchOptions = field(default_factory=SearchOptions)
     call: tuple[Any, ...] | None = None  # a function and its arguments
     sizes: list[int] = field(default_factory=list)  # lengths of the texts, see `translate`
-    left: list[int] = field(default_factory=list)  # indices of texts that have not started
+    left: list[int] = field(default_factory=list)  # indices of texts that are still waiting
     found: dict[int, list[Translation]] = field(default_factory=dict)  # by index of the text
 
 
@@ -90,17 +91,17 @@ class _Item:
 class Batcher:
     """The queue of requests, with a thread per model process.
 
-    A process that is killed is started again, at growing intervals until that succeeds. All
-    processes have the same model: one that finds another on disk is not used.
+    A process that is killed is restarted; failed attempts are repeated at growing intervals. All
+    processes have the same model: a process that finds a different model on disk is not used.
 
     Args:
-        processes: each creates a model process; called again if the process is killed.
+        processes: a function per model process, which creates the process and its replacements.
         queue: maximum number of waiting requests.
         note: called with a message when a process is killed or cannot be started again.
 
     Attributes:
-        model: None until the model is loaded and warmed up.
-        failure: the error that prevented loading.
+        model: the description of the model, or None until the model is loaded and warmed up.
+        failure: the error that prevented the model from loading, or None if there was none.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class Batcher:
     ):
         self.model: Any = None  # a Model, once requests are accepted
         self.failure: BaseException | None = None
-        self.seconds = 0.0  # computing time, summed over processes
+        self.seconds = 0.0  # computing time in seconds, summed over processes
         self.batches = self.translated = 0  # batches and texts so far
         self._queue, self._note = queue, note
         self._waiting: deque[_Work] = deque()
@@ -119,10 +120,10 @@ class Batcher:
         self._ending = False
         self._end = threading.Event()
         self._missing = 0  # processes that were killed and have not been started again
-        self._is_other = False  # whether a process has found another model on disk
+        self._is_other = False  # whether a process has found a different model on disk
         self._busy = 0  # processes that are computing
         self._computed = 0  # requests in the batches of busy processes
-        self._crowd = 0  # number of waiting and computed requests when the last batch was formed
+        self._crowd = 0  # waiting and computing requests when the last batch was formed
         self._processes: list[ModelProcess] = []
         self._loop: asyncio.AbstractEventLoop
         self._threads = [
@@ -133,14 +134,14 @@ class Batcher:
         self._found: Model | None = None  # the model of the first process that is ready
 
     def start(self, after_load: Callable[[], None] = lambda: None) -> None:
-        """Starts loading, in the event loop; calls `after_load` there after success or failure."""
+        """Starts loading the model; the event loop calls `after_load` after success or failure."""
         self._loop = asyncio.get_running_loop()
         self._after_load = after_load
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Drops waiting requests, and kills the processes."""
+        """Cancels the waiting requests and kills the processes."""
         with self._changed:
             self._ending = True
             self._end.set()
@@ -160,12 +161,12 @@ class Batcher:
 
     @property
     def has_died(self) -> bool:
-        """Whether no process is left; requests are refused until one has been started again."""
+        """Whether no process is running; all requests are then refused until a process restarts."""
         return self.model is not None and not self._is_alive and not self._ending
 
     @property
     def problem(self) -> str:
-        """The reason why a process is not running; "" if all are."""
+        """The reason why a process is not running, or "" if all processes are running."""
         if self._is_other:
             return str(OtherModelError())
         if self._missing:
@@ -190,7 +191,7 @@ class Batcher:
     def translate(
         self, texts: Sequence[str], options: SearchOptions, prefixes: Sequence[str] = ()
     ) -> asyncio.Future[list[list[Translation]]]:
-        """Queues texts for `Translator.n_best`; texts of several requests share batches.
+        """Queues texts for `Translator.n_best`, in batches with texts of other requests.
 
         Args:
             prefixes: a prefix for the translation of each text; () for none.
@@ -236,7 +237,7 @@ class Batcher:
                     self._waiting.remove(work)
 
     def _run(self, new: Callable[[], ModelProcess]) -> None:
-        """Passes work from the queue to a model process; runs in its thread."""
+        """Passes work from the queue to a model process; runs in the thread of that process."""
         try:
             self._work_off(new)
         finally:
@@ -277,7 +278,7 @@ class Batcher:
             process.close()
 
     def _first(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Returns a process that is ready; None if it is not needed or cannot be started."""
+        """Starts a process and waits for it; returns None if it is not needed or cannot start."""
         try:
             return self._started(new)
         except BaseException as error:
@@ -288,7 +289,7 @@ class Batcher:
     def _replaced(
         self, process: ModelProcess, new: Callable[[], ModelProcess]
     ) -> ModelProcess | None:
-        """Starts a process in place of one that has ended; None if it cannot be started now."""
+        """Starts a process to replace one that has ended; returns None if it cannot start now."""
         self._processes.remove(process)
         process.close()
         if self._ending:
@@ -297,10 +298,10 @@ class Batcher:
         return self._restarted(new, _RETRY_S)
 
     def _tried_again(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Waits and tries again to start a process, until that succeeds.
+        """Tries to start a process, waiting before each attempt, until an attempt succeeds.
 
         Returns:
-            None if the server is stopping, or if another model is on disk.
+            The process, or None if the server is stopping or a different model is on disk.
         """
         with self._changed:
             self._running -= 1
@@ -316,7 +317,7 @@ class Batcher:
         return process
 
     def _restarted(self, new: Callable[[], ModelProcess], wait_s: float) -> ModelProcess | None:
-        """Returns a process that is ready; None if it cannot be started.
+        """Tries once to start a process; returns None if it cannot be started.
 
         Args:
             wait_s: seconds until the next attempt, for the message.
@@ -339,11 +340,11 @@ class Batcher:
             _fail(dropped, EndedError())
 
     def _started(self, new: Callable[[], ModelProcess]) -> ModelProcess | None:
-        """Returns a process that is ready; None if it is not needed.
+        """Starts a process and waits until it is ready; returns None if it is not needed.
 
         Raises:
-            OtherModelError: it has loaded another model than the first process.
-            others: see `ModelProcess.start`.
+            OtherModelError: the process has loaded a different model than the first process.
+            InputError, FailedError, EndedError: see `ModelProcess.start`.
         """
         process = new()
         self._processes.append(process)
@@ -365,11 +366,11 @@ class Batcher:
         self._after_load()
 
     def _next(self, patience_s: float) -> list[_Item] | _Work | None:
-        """Waits for work and returns it; None if the server is stopping.
+        """Waits until there is work and returns it; returns None if the server is stopping.
 
-        Clients that have received answers usually send their next requests at once. A batch for the
-        first of them alone would make the others wait, so it is delayed briefly until this
-        process's share of the requests has arrived.
+        Clients that have received answers usually send their next requests immediately. If the
+        first of these requests were translated alone, the others would have to wait, so the batch
+        is delayed briefly until this process's share of the requests has arrived.
         """
         while True:
             with self._changed:
@@ -381,7 +382,7 @@ class Batcher:
             with self._changed:
                 if self._ending:
                     return None
-                if self._waiting:  # unless another thread was faster
+                if self._waiting:  # unless another thread has taken the work
                     return self._taken()
 
     def _taken(self) -> list[_Item] | _Work:
@@ -397,10 +398,11 @@ class Batcher:
         return batch
 
     def _window(self, options: SearchOptions) -> list[_Item]:
-        """Forms a batch: the oldest text with these options, and texts of similar length.
+        """Forms a batch of the oldest text with these options and texts of similar length.
 
-        A pool contains a limited number of texts per request, so that a long request does not
-        block others. A request that has had its turn moves to the end of the queue.
+        The batch is chosen from a pool that contains a limited number of texts per request, so that
+        a long request does not block other requests. The request at the head of the queue then
+        moves to the end.
         """
         alike = [work for work in self._waiting if not work.call and work.options == options]
         share = max(_SHARE, _POOL // len(alike))
@@ -414,7 +416,7 @@ class Batcher:
         return batch
 
     def _do(self, process: ModelProcess, work: _Work) -> None:
-        """Makes a call, unless it was cancelled."""
+        """Calls the function of a request, unless the request was cancelled."""
         if work.future.cancelled():
             return
         assert work.call
@@ -430,7 +432,7 @@ class Batcher:
         self._count(began)
 
     def _translate(self, process: ModelProcess, batch: list[_Item]) -> None:
-        """Translates a batch; if it fails, translates each half, so that one text fails alone."""
+        """Translates a batch; if that fails, translates each half, so that one text fails alone."""
         batch = [item for item in batch if not item.work.future.done()]
         if not batch:
             return
@@ -475,7 +477,7 @@ class Batcher:
             self.translated += texts
 
     def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Calls a function in the event loop, if that is still running."""
+        """Calls a function in the event loop, if the loop is still running."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(function, *arguments)
 
@@ -485,10 +487,10 @@ def _requests(batch: Sequence[_Item]) -> int:
 
 
 def _of_like_length(pool: list[_Item], wanted: _Item, most: int) -> list[_Item]:
-    """Returns a batch: the wanted item, and the items of the pool that are nearest to it in length.
+    """Returns a batch of the wanted item and the items of the pool with the closest lengths.
 
     Args:
-        most: maximum number of texts; long texts reduce it.
+        most: maximum number of texts; the maximum is lower for long texts.
     """
     pool = sorted(pool, key=lambda item: item.size)
     begin, size = pool.index(wanted), wanted.size

@@ -6,7 +6,7 @@ import re
 from nmt.decoding.translation import Translation
 from nmt.documents.doubtful import is_doubtful
 
-_UNSURE = 0.5  # geometric mean of the tokens' probabilities
+_UNSURE = 0.5  # minimum geometric mean of the tokens' probabilities
 _LEAST_BYTES = 4
 _BYTE = re.compile("<0x[0-9A-F]{2}>")
 
@@ -14,10 +14,10 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 def doubts(source: str, translation: Translation) -> list[str]:
     """Returns the doubts about a translation: any of "empty", "repeats", "bytes", "unsure".
 
-    "empty": there is no text, though the source has some. "repeats": see
-    `nmt.documents.doubtful`. "bytes": more than half of the tokens are single bytes, so the
-    vocabulary lacks these characters. "unsure": the geometric mean of the tokens' probabilities is
-    below 0.5; an exported model does not report them.
+    "empty": the translation is empty, but the source is not. "repeats": the translation repeats
+    words, as `nmt.documents.doubtful` defines. "bytes": more than half of the tokens are single
+    bytes, which spell characters that are missing from the vocabulary. "unsure": the geometric mean
+    of the tokens' probabilities is below 0.5; exported models do not report these probabilities.
     """
     logs = translation.token_log_probabilities
     content = [piece for piece in translation.pieces if piece != "</s>"]

@@ -13,8 +13,8 @@ from nmt.translator import Translator
 
 JSON = dict[str, Any]
 
-_LONGEST = 16  # words
-_MOVED = 3  # distance in words between the expected and the actual place of a word's translation
+_LONGEST = 16  # maximum words of an example
+_MOVED = 3  # minimum distance, in words, between the positions of a word and its translation
 _UNSURE = 0.3, 0.6  # range of the probability of an ambiguous token
 
 
@@ -22,15 +22,16 @@ def examples(translator: Translator, sources: Sequence[str]) -> JSON:
     """Returns the examples that the page of `nmt serve` offers for a model.
 
     Args:
-        sources: sentences; sentences of more than 16 words are left out.
+        sources: sentences to choose from; those of more than 16 words are ignored.
 
     Returns:
-        `opening`: a sentence with which the page opens, None without a suitable one. `examples`:
-        at most one of each `kind`, with its `text`: "alpha", a length penalty of 0 and one of 2
-        rank different finished hypotheses first; "beam", greedy search and a beam of 4 give
-        different translations; "bytes", part of the source is copied byte by byte; "order", a word
-        moves by 3 places or more; "ambiguous", a token of the translation has a probability between
-        0.3 and 0.6. If no sentence has the property of a kind, the kind is missing.
+        `opening`: the sentence with which the page opens, or None if none is suitable. `examples`:
+        at most one sentence of each `kind`, with its `text`. "alpha": length penalties of 0 and 2
+        rank different finished hypotheses first. "beam": greedy search and a beam of 4 give
+        different translations. "bytes": characters of the source are copied byte by byte. "order":
+        the positions of a word and its translation differ by at least 3. "ambiguous": the first
+        token of a word of the translation has a probability between 0.3 and 0.6. A kind without a
+        suitable sentence is missing.
     """
     sources = [text for text in dict.fromkeys(sources) if 3 <= len(text.split()) <= _LONGEST]
     found = translator.translate(sources, SearchOptions(align=True))
@@ -54,7 +55,7 @@ def examples(translator: Translator, sources: Sequence[str]) -> JSON:
 
 
 def first_sight(sources: Sequence[str]) -> str | None:
-    """Returns the first source of 8 to 12 words, or the first one; None without sources."""
+    """Returns the first source of 8 to 12 words, or else the first source, or None without any."""
     middle = (text for text in sources if 8 <= len(text.split()) <= 12)
     return next(middle, sources[0] if sources else None)
 

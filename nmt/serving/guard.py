@@ -1,4 +1,4 @@
-"""Wraps all routes: counts requests, refuses some, and turns errors into JSON.
+"""Wraps all routes: counts requests, checks request headers, and returns errors as JSON.
 
 Log messages never contain a client's text.
 """
@@ -25,7 +25,7 @@ class Guard:
     """ASGI middleware that checks hosts, adds headers and counts requests.
 
     Args:
-        hosts: the accepted host names; None for any.
+        hosts: the accepted host names, or None to accept any.
         policy: the Content-Security-Policy of all responses.
     """
 
@@ -54,7 +54,7 @@ class Guard:
                 await refusal(scope, receive, sent)
             else:
                 await self.app(scope, receive, sent)
-        except asyncio.CancelledError:  # the server is stopping and waits no longer
+        except asyncio.CancelledError:  # the server is stopping and no longer waits
             self.metrics.cut_off += 1
             if not status:
                 body = {"error": "The server is stopping."}
@@ -69,12 +69,12 @@ class Guard:
         self.metrics.count(path, status, time.perf_counter() - began)
 
     def _refusal(self, headers: list[tuple[bytes, bytes]]) -> Response | None:
-        """Returns the response to a request that must not reach the application."""
+        """Returns the response to a request that must be refused, or None for other requests."""
         for name, value in headers:
             if name == b"host" and self.hosts and not self.hosts.serve(value):
                 message = "The server does not accept this Host. Its operator can allow it."
                 return json_response({"error": message}, 421)
-            # a compressed body may be small and yet fill the memory
+            # decompressing a small body could fill the memory
             if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
                 message = "Content-Encoding is not supported."
                 return json_response({"error": message}, 415)

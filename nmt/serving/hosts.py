@@ -1,8 +1,8 @@
-"""Checks the host names that requests are addressed to.
+"""Checks the host names to which requests are addressed.
 
-Any web page may let its own host name resolve to 127.0.0.1 (DNS rebinding). The browser then treats
-a server on this machine as part of that page, which may read the server's answers. The Host header
-of such requests still contains the page's name.
+The owner of a web page can let the page's host name resolve to 127.0.0.1 (DNS rebinding). The
+browser then takes a server on this machine for the page's own server, and the page can read the
+server's answers. The Host header of such requests still contains the page's host name.
 """
 
 import re
@@ -14,23 +14,24 @@ _HOST = re.compile(r"(\[[^\]]*\]|[^:]*)(?::\d*)?")
 
 
 class Hosts:
-    """The accepted values of the Host header, with any port or none.
+    """The host names that are accepted in the Host header, which may also contain a port.
 
     Args:
-        names: names in addition to this machine's own: localhost, 127.0.0.0/8 and [::1].
+        names: names to accept in addition to localhost, 127.0.0.0/8 and [::1].
     """
 
     def __init__(self, names: Collection[str] = ()):
         self._names = {"localhost", *map(_plain, names)}
-        self.serve = lru_cache(maxsize=64)(self._serve)  # clients send few different values
+        self.serve = lru_cache(maxsize=64)(self._serve)  # clients send few distinct headers
 
     @classmethod
     def of(cls, address: str, allowed: Collection[str]) -> "Hosts | None":
-        """Returns the accepted names of a server that listens on an IP address; None for all.
+        """Returns the names that a server on an IP address accepts, or None if it accepts any name.
 
         Args:
-            allowed: names that the operator allows; "*" for any. If there are none, a server that
-                other machines can reach accepts any name, because it does not know its own names.
+            allowed: further host names to accept; "*" accepts any name. If `allowed` is empty, a
+                server that other machines can reach accepts any name, because it does not know its
+                own names.
         """
         is_checked = "*" not in allowed and (allowed or _is_loopback(address))
         return cls(allowed) if is_checked else None

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def sees_inside(translator: Any) -> bool:
-    """Returns whether attention and probabilities are available; not for exported models."""
+    """Returns whether a model provides attention and probabilities; exported models do not."""
     return not translator.is_exported
 
 
 @dataclass(frozen=True)
 class Details:
-    """Attention and probabilities of a translated sentence; empty if it was split into parts."""
+    """Attention and probabilities of a translation; empty if the sentence was split into parts."""
 
     source_pieces: list[str]  # (S), with EOS
     pieces: list[str]  # (T)
@@ -34,10 +34,10 @@ class Details:
 def details(
     translator: "Translator", sources: Sequence[str], translations: Sequence[Translation]
 ) -> list[Details]:
-    """Returns the details of each best translation, by one pass through the model.
+    """Returns the details of each sentence's translation, computed by a forward pass.
 
     Raises:
-        ArgumentError: the model is an exported one, which does not provide them.
+        ArgumentError: exported models provide neither attention nor probabilities.
     """
     if not sees_inside(translator):
         raise ArgumentError(
@@ -62,7 +62,7 @@ def details(
 
 
 def microscope(translator: "Translator", name: str, arguments: dict[str, Any]) -> bytes:
-    """Calls a function behind the page's microscope and returns its result as JSON."""
+    """Calls the named function of the page's microscope and returns its result as JSON."""
     from nmt.serving.microscope import inspect, search_tree  # imports torch
     from nmt.serving.steps import steps
 

@@ -1,4 +1,4 @@
-"""Implements LibreTranslate's calls, so that its clients work with this server."""
+"""Implements LibreTranslate's API, so that LibreTranslate clients work with this server."""
 
 import re
 from dataclasses import replace
@@ -60,7 +60,7 @@ class DetectQuestion(BaseModel):
 
 @lru_cache(maxsize=1)
 def _directions(source: str, target: str, symbols: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    """Returns the target languages of each source language, with the symbol for each."""
+    """Returns the target languages of each source language, with the symbol of each target."""
     tags = {found[1]: symbol for symbol in symbols if (found := _TAG.fullmatch(symbol))}
     if len(tags) < 2:
         return {source: {target: f"{tags[target]} " if target in tags else ""}}
@@ -114,7 +114,7 @@ async def translate(request: Request) -> Response:
 async def _around_tags(
     request: Request, texts: list[str], options: SearchOptions, language: str
 ) -> list[list[str]]:
-    """Returns the translations of each HTML text with its tags, best first."""
+    """Translates HTML texts; returns the translations of each text with its tags, best first."""
     tokenizer = batcher_of(request).model.tokenizer
     documents = await aside(request, _documents, texts, tokenizer, language)
     sentences = [sentence for each in documents for sentence in each.sentences]
@@ -143,7 +143,7 @@ def _written(documents: list[Markup], translations: list[list[Translation]]) -> 
 
 @router.get("/languages")
 async def languages(request: Request) -> Response:
-    """Returns the languages of the model."""
+    """Returns the model's source and target languages."""
     return json_response(
         [
             {"code": code, "name": language_name(code), "targets": [*targets]}
@@ -162,7 +162,7 @@ async def detect(request: Request) -> Response:
 
 @router.get("/frontend/settings")
 async def frontend_settings(request: Request) -> Response:
-    """Returns the settings that clients request first."""
+    """Returns the settings that clients request when they start."""
     limits, known = limits_of(request), directions(request)
     source = next(iter(known))
     target = next(iter(known[source]))
@@ -188,5 +188,5 @@ def _detected(code: str) -> dict[str, Any]:
 
 
 def language_name(code: str) -> str:
-    """Returns the English name of a language, or its code if that is not known."""
+    """Returns the English name of a language, or its code if the name is not known."""
     return _NAMES.get(code.split("_")[0].split("-")[0].lower(), code)

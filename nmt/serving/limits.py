@@ -14,12 +14,12 @@ class Limits:
     queue: int = 256  # requests that may wait for the model
     body_bytes: int = 1_000_000
     texts: int = 256  # per request
-    characters: int = 20_000  # of all texts of a request together
+    characters: int = 20_000  # total of all texts of a request
     beam: int = 16
     n_best: int = 16
     next_tokens: int = 100
-    alternatives: int = 20  # each of them is searched for
+    alternatives: int = 20  # per request; each alternative costs a search
     arrival_s: float = 10.0  # from a request's first byte to its last
-    answer_s: float = 60.0  # from its last byte to its answer
-    shutdown_s: float = 30.0  # to answer accepted requests before the server stops
+    answer_s: float = 60.0  # from a request's last byte to its answer
+    shutdown_s: float = 30.0  # time to answer accepted requests before the server stops
     connections: int = 4000  # open at once

@@ -27,7 +27,7 @@ class Metrics:
         )  # fmt: skip
 
     def count(self, path: str, status: int, seconds: float) -> None:
-        """Counts a request; `path` is the path of a route, which bounds the number of labels."""
+        """Counts a request; `path` is a route's path, so that the number of labels is limited."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 

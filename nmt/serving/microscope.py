@@ -1,4 +1,4 @@
-"""Computes the page's view of a translation: its tokens, their attention, and the beam search."""
+"""Computes what the page shows of a translation: tokens, attention and the beam search."""
 
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from nmt.evaluation.attention_maps import attention_of
 from nmt.model.special_ids import EOS_ID
 from nmt.translator import Translator
 
-_MAX_WEIGHTS = 1_500_000  # 10 MB of JSON: 100 tokens per side in the paper's base model
+_MAX_WEIGHTS = 1_500_000  # 10 MB of JSON, or 100 tokens per side with the paper's base model
 _DIGITS = 4  # digits per weight
 _LIKELIEST = 5  # tokens shown beside the actual one
 
@@ -33,15 +33,15 @@ def inspect(translator: Translator, text: str, target: str | None = None) -> JSO
 
     Args:
         text: one sentence.
-        target: its translation, tokenized as in training; None for the model's own.
+        target: its translation, tokenized as in training, or None for the model's own.
 
     Returns:
         `source` and `target`: the normalized text and its tokens, with EOS. Each token has its id,
         its piece, its bytes in UTF-8, and the characters it adds to the text; if several tokens
-        spell a character, the last one adds it. Tokens of the target have their log-probability,
-        and the `likeliest` tokens at their position.
-        `read`: the input pieces of the decoder, the keys of its self-attention. `attention`: for
-        `encoder`, `decoder` and `cross`, weights as [layer][head][query][key], see
+        spell a character, the last one adds it. Each token of the target also has its
+        log-probability and the `likeliest` tokens at its position. `read`: the decoder's input
+        pieces, which are the keys of its self-attention. `attention`: for `encoder`, `decoder` and
+        `cross`, weights as [layer][head][query][key], see
         `nmt.evaluation.attention_maps.AttentionMaps`.
 
     Raises:
@@ -120,7 +120,7 @@ def _likelihoods(translator: Translator, text: str, target: str) -> list[JSON]:
 def _shares(
     tokenizer: Tokenizer, ids: Sequence[int], spelling: Sequence[bytes], text: str
 ) -> list[str]:
-    """Returns the characters that each token adds; joined, they are the text."""
+    """Returns the characters that each token adds to the text."""
     decoder = getincrementaldecoder("utf-8")(errors="replace")
     ends = [0]
     for n, spelt in enumerate(spelling[:-1], 1):
@@ -158,25 +158,25 @@ def search_tree(
 ) -> JSON:
     """Returns the hypotheses that beam search compares for a sentence.
 
-    The search continues until no other hypothesis can beat the `beam` finished ones. Its best
-    hypothesis is the translation of `Translator`.
+    The search continues until no other hypothesis can score higher than the `beam` finished ones.
+    Its best hypothesis is the translation that `Translator` returns.
 
     Args:
         text: one sentence, of at most `translator.max_part` tokens.
-        beam, length_penalty: None for those of the model's configuration.
+        beam, length_penalty: None for the values of the model's configuration.
         prefix: prefix of the translation.
 
     Returns:
-        `beam`, `length_penalty`. `steps`: the candidates of each step, most likely first, with the
-        index of their `parent` in the previous step (None in the first), piece, log-probability
-        and state: `live` candidates were continued, `pruned` ones were not, `finished` ones ended.
-        `finished`: the finished hypotheses, best first, each with the `step` and `index` of its
-        EOS, number of tokens, log-probability, score and text. `best`: text, score and
-        log-probability of the translation, and whether it is `finished` or was truncated at the
-        maximum length.
+        `beam` and `length_penalty`: the values used. `steps`: the candidates of each step, most
+        likely first. Each candidate has the index of its `parent` in the previous step (None in the
+        first step), its piece, log-probability and state: `live` if it was continued, `pruned` if
+        it was not, and `finished` if it ended with EOS. `finished`: the finished hypotheses, best
+        first, each with the `step` and `index` of its EOS, number of tokens, log-probability, score
+        and text. `best`: the text, score and log-probability of the translation, and whether it is
+        `finished` rather than truncated at the maximum length.
 
     Raises:
-        ArgumentError: the text is empty, or a text, prefix or option is out of range.
+        ArgumentError: the text is empty or too long, or the prefix or an option is invalid.
         NoModelError: the model's scores are not finite.
     """
     tokens = sentence_ids(translator, "text", text)
@@ -208,7 +208,7 @@ class _Tree:
         self.tokenizer, self.beam, self.alpha = tokenizer, beam, alpha
         self.steps: list[list[JSON]] = []
         self.finished: list[JSON] = []
-        # for each place in the beam: index in the previous step, and tokens
+        # for each hypothesis in the beam: its index in the previous step, and its tokens
         self.live: list[tuple[int | None, list[int]]] = [(None, [])] * beam
 
     def add(
@@ -220,7 +220,7 @@ class _Tree:
         each = zip(values[0].tolist(), parents[0].tolist(), tokens[0].tolist(), strict=True)
         for place, (value, parent, token) in enumerate(each):
             index, before = self.live[parent]
-            there = value > -np.inf  # a first or forced token has fewer candidates
+            there = value > -np.inf  # the first step and a prefix have fewer candidates
             if there and token == EOS_ID and (self.beam > 1 or place == 0):
                 state = "finished"
                 self._finish([*before, token], value, len(step))

@@ -1,6 +1,6 @@
-"""Implements the calls of the page's microscope, which inspect the translation of one sentence.
+"""Implements the API of the page's microscope, which shows how one sentence is translated.
 
-Answers are long, so they are serialized in the model process, not in the event loop.
+Answers are long, so they are serialized to JSON in the model process rather than in the event loop.
 """
 
 from typing import Annotated, Literal
@@ -28,7 +28,7 @@ class InspectQuestion(Question):
     """Body of /api/inspect."""
 
     text: str = Field(description="one sentence")
-    target: str | None = Field(None, description="its translation (default: the model's)")
+    target: str | None = Field(None, description="translation of the text (default: the model's)")
 
 
 class SearchQuestion(Question):
@@ -46,7 +46,7 @@ class StepsQuestion(Question):
     text: str = Field(description="one sentence")
     target: str = Field(description="its translation")
     side: Literal["source", "target"] = Field("target", description="encoder or decoder")
-    token: int = Field(0, ge=0, description="index of a token of that side")
+    token: int = Field(0, ge=0, description="index of a token on that side")
     layer: int = Field(0, ge=0)
     head: int = Field(0, ge=0)
 

@@ -1,7 +1,7 @@
-"""Runs a model in a process of its own, so that its work does not delay other clients.
+"""Runs a model in a separate process, so that its work does not delay answers to other clients.
 
-Python runs one thread at a time. In the server's process, the model and the event loop would slow
-each other down.
+Python runs only one thread at a time, so in a single process the model and the event loop would
+slow each other down.
 """
 
 import contextlib
@@ -25,9 +25,9 @@ from nmt.serving.inside import sees_inside
 
 Load = Callable[[], Translates | None]  # returns None if the process is not needed
 
-_LOOK_S = 0.1  # interval of checks whether a batch is still wanted
-_GIVE_UP = None  # sent instead of a call, to abandon the current one
-_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # sent to the model to warm it up, whatever its languages
+_LOOK_S = 0.1  # seconds between checks whether a batch is still wanted
+_GIVE_UP = None  # sent instead of a call, to abandon the current call
+_WARM_UP = ["1 2 3", "4 5 6 7 8 9"]  # translated to warm up the model; digits suit all languages
 
 
 class AbandonedError(Exception):
@@ -45,18 +45,21 @@ class EndedError(InputError):
 
 
 class FailedError(Exception):
-    """An internal error in the process. The message names its place, and quotes no text."""
+    """An internal error in the process.
+
+    The message names the place in the code and does not quote a client's text.
+    """
 
 
 @dataclass(frozen=True)
 class Model:
-    """What the server knows about a model."""
+    """Describes a model to the server."""
 
     config: Config
     tokenizer: Tokenizer
-    max_part: int  # maximum tokens of a sentence or part
+    max_part: int  # maximum number of tokens in a sentence or a part of one
     sees_inside: bool
-    sha256: str  # identifies its files, see `LoadedModel`
+    sha256: str  # identifies the model's files, see `LoadedModel`
 
     @classmethod
     def of(cls, translator: Any) -> "Model":
@@ -71,7 +74,7 @@ class ModelProcess:
     """A process with a translator, which executes one call at a time.
 
     Args:
-        load: returns the translator; it is pickled and called in the process.
+        load: a function that returns the translator; it is pickled and called in the process.
     """
 
     def __init__(self, load: Load):
@@ -83,14 +86,14 @@ class ModelProcess:
         """Starts the process and waits until its model is loaded and warmed up.
 
         Returns:
-            None if the process is not needed and has therefore ended.
+            The model's description, or None if the process is not needed and has therefore ended.
 
         Raises:
             InputError: raised by `load`.
             FailedError, EndedError: see `call`.
         """
         start_deaf(self._process)
-        self._theirs.close()  # so that reading ends with the process
+        self._theirs.close()  # so that reading fails when the process ends
         return self._answer()
 
     def call(self, function: Callable[..., Any], *arguments: Any, sharing: int = 1) -> Any:
@@ -102,7 +105,7 @@ class ModelProcess:
 
         Raises:
             InputError: raised by the function.
-            FailedError: the function raised another exception.
+            FailedError: the function raised any other exception.
             EndedError: the process was killed, or `end` was called.
         """
         self._send((function, arguments, sharing, False))
@@ -120,7 +123,7 @@ class ModelProcess:
         """Returns `Translator.n_best`, computed in the process.
 
         Args:
-            is_wanted: called from time to time; False abandons the work.
+            is_wanted: called from time to time; the work is abandoned if it returns False.
 
         Raises:
             AbandonedError: `is_wanted` returned False.
@@ -204,7 +207,7 @@ def _work_off(calls: Connection, load: Load) -> None:
         cores = _threads(translator)
         while True:
             job = calls.recv()
-            if job is not _GIVE_UP:  # otherwise it came after the end of its batch
+            if job is not _GIVE_UP:  # a late _GIVE_UP is for a batch that has ended
                 function, arguments, sharing, gives_up = job
                 _set_threads(translator, max(cores // sharing, 1))
                 more = [partial(_go_on, calls)] if gives_up else []
@@ -220,7 +223,7 @@ def _warm(translator: Translates) -> Model:
 
 
 def _go_on(calls: Connection, _: int) -> None:
-    """Raises AbandonedError if the server gave up; called between batches."""
+    """Raises AbandonedError if the server no longer wants the batch; called between batches."""
     if calls.poll():
         calls.recv()
         raise AbandonedError
@@ -244,7 +247,7 @@ def _set_threads(translator: Translates, number: int) -> None:
 
 
 def _outcome(function: Callable[..., Any], *arguments: Any) -> tuple[Any, Any, Any]:
-    """Returns a result, or an error and its context, in a form that can be pickled."""
+    """Returns a call's result, or its error and the context, in a form that can be pickled."""
     try:
         return function(*arguments), None, None
     except (InputError, AbandonedError) as error:

@@ -1,4 +1,4 @@
-"""The files of the page, joined so that a slow line shows a translation after two round trips."""
+"""Joins the page's files, so that the first translation is shown after two round trips."""
 
 import base64
 import hashlib
@@ -15,12 +15,12 @@ _DYNAMIC = re.compile(r'import\("\./(\w+)\.js"\)')
 
 @dataclass(frozen=True)
 class PageFiles:
-    """The files by their paths, and the policy under which a browser runs them.
+    """The page's files by path, and the policy that tells browsers which scripts may run.
 
     Attributes:
         files: the content and the media type of each path.
-        policy: the Content-Security-Policy, which allows what index.html contains, and nothing
-            from other hosts.
+        policy: the Content-Security-Policy, which allows the styles and the script in index.html
+            and nothing from other hosts.
     """
 
     files: dict[str, tuple[bytes, str]]
@@ -30,7 +30,8 @@ class PageFiles:
     def read(cls) -> "PageFiles":
         """Reads the sources, puts styles and script into index.html, and joins the modules.
 
-        A module that is imported dynamically becomes a file with all that it needs in addition.
+        A module that is imported dynamically becomes a file, together with all modules that it
+        imports and index.html does not contain.
         """
         sources = {
             entry.name: entry.read_text("utf-8")

@@ -1,8 +1,8 @@
-"""uvicorn's connections, with time limits for slow clients.
+"""Adds time limits for slow clients to uvicorn's connections.
 
-uvicorn limits how long a connection may be idle between requests. This module limits requests that
-never complete, headers without end, clients that do not read their answers, and the number of
-connections.
+uvicorn limits how long a connection may be idle between requests. This module also limits the time
+until a request is complete, the size of its headers, the time that a client may take to read an
+answer, and the number of connections.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from nmt.serving.limits import Limits
 
 _HEAD_BYTES = 65_536
-_AHEAD = 64  # pipelined requests without an answer
-_DROPPED = 16  # times the maximum body size, after which a connection is aborted
-_LATER = 1.5  # times the application's own time limit
+_AHEAD = 64  # maximum number of pipelined requests without an answer
+_DROPPED = 16  # a connection is aborted after this multiple of the maximum body size
+_LATER = 1.5  # time limits, as a multiple of the application's own
 _UPGRADE = re.compile(rb"^upgrade:", re.IGNORECASE | re.MULTILINE)
 
 
@@ -50,8 +50,8 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol.
 
-        Data that arrives after the application has refused a request is read and dropped, up to a
-        limit, so that the client gets the answer.
+        After the application has refused a request, further data is read and discarded, up to a
+        limit, so that the client receives the refusal.
         """
         self._size += len(data)
         if self._size > self.limits.body_bytes * _DROPPED:
@@ -69,7 +69,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         self._size = 0  # the bytes so far belong to the previous request
         self._has_head = self._is_whole = False
-        self._relax("request")  # the deadline for its first byte
+        self._relax("request")  # ends the deadline for the first byte
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """See HttpToolsProtocol; ignores trailers, which follow the body."""
@@ -140,9 +140,9 @@ class Connection(HttpToolsProtocol):
 
 
 def _without_upgrade(data: bytes) -> bytes:
-    """Disables an Upgrade header, after which httptools would not read the body.
+    """Disables an Upgrade header, because httptools would not read the body after it.
 
-    The first request of Java's HttpClient has such a header, to offer HTTP/2.
+    The first request from Java's HttpClient contains such a header, to offer HTTP/2.
     """
     head, end, rest = data.partition(b"\r\n\r\n")
     return _UPGRADE.sub(b"x-upgrade:", head) + end + rest

@@ -17,7 +17,7 @@ from nmt.serving.batcher import Batcher
 from nmt.serving.inside import json_bytes
 from nmt.serving.limits import Limits
 
-_LOOK_S = 0.5  # interval of checks whether a waiting client is still connected
+_LOOK_S = 0.5  # seconds between checks whether a waiting client is still connected
 _FORM_FIELDS = 300
 _CLOSE = {"Connection": "close"}
 _KINDS = {
@@ -38,7 +38,7 @@ def limits_of(request: Request) -> Limits:
 
 
 def batcher_of(request: Request) -> Batcher:
-    """Returns the batcher; HTTPException 503 unless the model is loaded and running."""
+    """Returns the batcher; raises HTTPException 503 unless the model is loaded and running."""
     batcher = living_batcher_of(request)
     if not batcher.is_ready:
         message = "The model is loading." if batcher.model is None else "The server is stopping."
@@ -47,7 +47,7 @@ def batcher_of(request: Request) -> Batcher:
 
 
 def living_batcher_of(request: Request) -> Batcher:
-    """Returns the batcher, loaded or not; HTTPException 503 if none of its processes runs."""
+    """Returns the batcher, even if it is loading; raises HTTPException 503 if no process runs."""
     batcher: Batcher = request.app.state.batcher
     if batcher.has_died:
         problem = batcher.problem or "The model processes have ended. Restart the server."
@@ -59,8 +59,8 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
     """Parses the body of a request as a `model`.
 
     Args:
-        form: also accepts an HTML form, in the body or, because some clients of LibreTranslate use
-            it, in the query string.
+        form: whether an HTML form is accepted, too. The form may be in the body or, as some
+            LibreTranslate clients send it, in the query string.
 
     Raises:
         HTTPException: 400, 408, 413 or 415.
@@ -83,7 +83,7 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
 
 
 async def _body(request: Request) -> bytes:
-    """Reads the body within the limits of size and time, whatever its headers say."""
+    """Reads the body; enforces the limits on size and time regardless of the headers."""
     limits, chunks, size = limits_of(request), [], 0
     too_large = HTTPException(413, f"The body has more than {limits.body_bytes:,} bytes.")
     if int(request.headers.get("content-length", 0)) > limits.body_bytes:
@@ -140,7 +140,7 @@ def check_texts(request: Request, *texts: str, number: int | None = None) -> Non
     """Raises HTTPException 400 if there are too many texts, or too many characters in total.
 
     Args:
-        number: number of texts to translate, if `texts` also has other texts.
+        number: number of texts to translate, if `texts` also contains other texts.
     """
     limits = limits_of(request)
     if (number or len(texts)) > limits.texts:
@@ -150,7 +150,7 @@ def check_texts(request: Request, *texts: str, number: int | None = None) -> Non
 
 
 async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
-    """Waits for the model's result; cancels the work if the client disconnects or time is up.
+    """Waits for the model's result; cancels the work after a disconnect or the time limit.
 
     Raises:
         HTTPException: 503 after `answer_s`.
@@ -170,7 +170,7 @@ async def answer(request: Request, future: "asyncio.Future[Any]") -> Any:
 
 
 async def aside(request: Request, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls a slow function that needs no model in a thread, so that the event loop continues.
+    """Calls a slow function in a thread, without the model, so that the event loop continues.
 
     Raises:
         HTTPException: 503 after `answer_s`.
@@ -185,7 +185,7 @@ def json_response(content: Any, status: int = 200, headers: Any = None) -> Respo
 
 
 def described(model: type[BaseModel], *, form: bool = False) -> dict[str, Any]:
-    """Returns the description of a route's body for openapi.json, as `parsed` reads it."""
+    """Describes, for openapi.json, a request body that `parsed` reads."""
     kinds = ["application/json", *(["application/x-www-form-urlencoded"] if form else [])]
     schema = {"schema": model.model_json_schema()}
     return {"requestBody": {"required": True, "content": dict.fromkeys(kinds, schema)}}

@@ -1,4 +1,4 @@
-"""Implements nmt's own calls: translations with scores, sentences, attention and probabilities."""
+"""Implements nmt's own API: translations with scores, sentences, attention and probabilities."""
 
 from operator import methodcaller
 from typing import Annotated, Any, Self
@@ -33,13 +33,13 @@ _ENGLISH = "The old man who lives here reads a good book."  # for a model withou
 
 
 class Question(BaseModel):
-    """Base of request bodies: strictly typed, without unknown fields."""
+    """Base class of request bodies, which refuses values of the wrong type and unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 class TranslateQuestion(Question):
-    """Body of /api/translate: `text`, or `texts`."""
+    """Body of /api/translate, with either `text` or `texts`."""
 
     text: str | None = None
     texts: list[str] | None = None
@@ -49,7 +49,7 @@ class TranslateQuestion(Question):
     length_penalty: float | None = Field(None, ge=0, le=100)
     prefix: str = Field("", description="prefix of each translation")
     glossary: dict[str, str] = Field(
-        {}, description="target terms that translations must contain, by their source terms"
+        {}, description="maps source terms to target terms that translations must contain"
     )
     attention: bool = Field(False, description="return each token's cross-attention")
     token_probabilities: bool = Field(False, description="return each token's log-probability")
@@ -97,13 +97,13 @@ async def model(request: Request) -> Response:
 
 
 async def _opening(request: Request, text: str | None) -> dict[str, Any] | None:
-    """Returns the text with which the page opens, with its translation; None without one."""
+    """Returns the page's opening text and its translation, or None if there is no such text."""
     if text is None:
         return None
     question = TranslateQuestion.model_validate({"text": text, "document": True})
     try:
         [translation] = await _translations(request, question)
-    except (InputError, HTTPException):  # such as a sentence that exceeds this server's limits
+    except (InputError, HTTPException):  # for example, the sentence exceeds this server's limits
         return None
     return {"text": text, "translation": translation}
 

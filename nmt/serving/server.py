@@ -1,4 +1,4 @@
-"""Runs `nmt serve`: a socket, uvicorn, and a shutdown that answers accepted requests first."""
+"""Runs `nmt serve`: opens a socket, runs uvicorn, and answers accepted requests before stopping."""
 
 import gc
 import os
@@ -44,10 +44,10 @@ def run_serve(
     """Serves until a signal arrives, then answers the accepted requests.
 
     Args:
-        loads: a function per model process that loads the model, once the server listens.
-        port: 0 for any free port, which `note` reports.
+        loads: a function per model process, which loads the model once the socket is open.
+        port: 0 for any free port; the chosen port is reported through `note`.
         note: called with each user-facing message.
-        allow_host: host names to answer requests for, see `Hosts.of`.
+        allow_host: host names for which requests are answered, see `Hosts.of`.
 
     Raises:
         ArgumentError: the address does not exist or is in use.
@@ -60,7 +60,7 @@ def run_serve(
     def loaded(batcher: Batcher) -> None:
         if batcher.failure:
             server.should_exit = True
-        elif batcher.is_ready:  # unless it was stopped meanwhile
+        elif batcher.is_ready:  # unless the server was stopped meanwhile
             gc.freeze()  # excludes permanent objects from garbage collection
             note("nmt: ready")
 
@@ -92,13 +92,13 @@ def run_serve(
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Returns a listening socket; ArgumentError if the address is unavailable."""
+    """Returns a listening socket; raises ArgumentError if the address is unavailable."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except (OSError, UnicodeError, OverflowError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
-        reason = reason.partition(" (")[0]  # asyncio and socket add the address
+        reason = reason.partition(" (")[0]  # asyncio and socket append the address
         raise ArgumentError(
             "Cannot listen on {host} {} {port} {}: {}. Choose another address or port.",
             host, port, reason,

@@ -1,4 +1,4 @@
-"""Computes one token's way through the model, step by step, with the numbers of a forward pass."""
+"""Records what a forward pass computes for one token, step by step."""
 
 import math
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ from nmt.translator import Translator
 Side = Literal["source", "target"]
 
 _DIGITS = 6  # digits after the decimal point
-_LISTED = 10  # most likely tokens
-_STRONGEST = 5  # units of the feed-forward network
+_LISTED = 10  # number of most likely tokens that are listed
+_STRONGEST = 5  # number of feed-forward units that are listed
 
 _Seen = dict[nn.Module, tuple[tuple[Any, ...], Any]]  # arguments and output of each module
 
@@ -43,22 +43,23 @@ def steps(
 ) -> JSON:
     """Returns what the model computes for one token of a sentence pair, in one layer and head.
 
-    Shapes: S keys, D d_model, K d_k, V d_v. Vectors are lists. Scores and weights are those of the
-        token's query with each key.
+    Shapes: S is the number of keys, D is d_model, K is d_k, and V is d_v. Vectors are lists. Scores
+        and weights relate the token's query to each key.
 
     Args:
         text: one sentence.
         target: its translation, tokenized as for training.
         side: "source" for the encoder, "target" for the decoder.
-        token: index of a token of that side. In the decoder this is the predicted token; the
+        token: index of a token on that side. In the decoder this is the predicted token; the
             decoder reads the token before it.
 
     Returns:
-        `embedding`: `id` and `piece` of the token that is read; its `row` of the embedding matrix,
-        (D); `scaled` by sqrt(d_model); the encoding of its `position`; their `sum`, which enters
-        the first layer. `self`, `cross` (decoder only) and `feed_forward`: the sub-layers of the
-        layer, see `_attention`, `_feed_forward` and `_wrapped`. `hidden`: the output of the
-        stack, (D). `output` (decoder only): see `_output`.
+        `embedding`: the `id` and `piece` of the token that is read; its `row` in the embedding
+        matrix, (D); `scaled`, the row times sqrt(d_model); `position`, the encoding of the token's
+        position; `sum`, the sum of `scaled` and `position`, which is the input of the first layer.
+        `self`, `cross` (decoder only) and `feed_forward`: the sub-layers of the layer, see
+        `_attention`, `_feed_forward` and `_wrapped`. `hidden`: the output of the stack, (D).
+        `output` (decoder only): see `_output`.
 
     Raises:
         ArgumentError: the text is empty, a text is too long, or there is no such token, layer or
@@ -139,10 +140,11 @@ def _attention(
     """Returns what one head of an attention sub-layer computes, and the sub-layer as a whole.
 
     Returns:
-        `query` (K) of the token; `keys` (S, K); `scores` (S), the products of both; `scaled` by
-        1 / sqrt(d_k); `allowed` (S), false where the mask forbids attention; `weights` (S);
-        `values` (S, d_v); `attended` (d_v), the weighted sum; `joined` (heads * d_v), that of all
-        heads; and the keys of `_wrapped`.
+        `query` (K) of the token; `keys` (S, K); `scores` (S), the dot products of the query and
+        each key; `scaled` (S), the scores times 1 / sqrt(d_k); `allowed` (S), false where the mask
+        forbids attention; `weights` (S); `values` (S, V); `attended` (V), the sum of the values
+        times their weights; `joined` (heads * V), the `attended` vectors of all heads; and the
+        fields that `_wrapped` returns.
     """
     (x, *more), output = seen[attention]
     if isinstance(attention, CrossAttention):
@@ -174,7 +176,8 @@ def _feed_forward(layer: EncoderLayer | DecoderLayer, seen: _Seen, token: int) -
 
     Returns:
         `units`: the inner activations after ReLU, (d_ff); `active`: the number of units above 0;
-            `strongest`: the indices of the largest; and the keys of `_wrapped`.
+            `strongest`: the indices of the units with the largest activations; and the fields that
+            `_wrapped` returns.
     """
     (x,), output = seen[layer.feed_forward]
     units = layer.feed_forward.units(x[0, token])
@@ -190,10 +193,10 @@ def _wrapped(residual: Residual, seen: _Seen, token: int, output: Tensor) -> JSO
     """Returns the vectors of the residual connection and the normalization around a sub-layer.
 
     Returns:
-        `before` (D), the input of the residual connection; `output` (D) of the sub-layer; their
-        `sum`; `mean` and `deviation` of the vector that is normalized, which is the sum in a
-        post-norm layer and `before` in a pre-norm one; `normalized` (D); `after` (D), which goes to
-        the next sub-layer.
+        `before` (D), the input of the residual connection; `output` (D), the output of the
+        sub-layer; `sum` (D), the sum of both; `mean` and `deviation` of the vector that is
+        normalized, which is `sum` in a post-norm layer and `before` in a pre-norm layer;
+        `normalized` (D); `after` (D), the input of the next sub-layer.
     """
     (x, _), after = seen[residual]
     total = x + output
@@ -215,8 +218,9 @@ def _output(translator: Translator, hidden: Tensor, written: int) -> JSON:
     Returns:
         `piece`, `logit` and `log_probability` of the target token; `likeliest`: the ten
         most likely tokens that may be generated, each with `piece`, `logit` and `probability`;
-        `smoothing`: the epsilon of label smoothing in training; `vocabulary`: its size V; `target`:
-        (1 - epsilon) + epsilon / V, the probability of the right token in a smoothed target.
+        `smoothing`: the epsilon of label smoothing in training; `vocabulary`: the vocabulary size
+        V; `target`: (1 - epsilon) + epsilon / V, the probability of the right token in a smoothed
+        target.
     """
     logits = translator.transformer.logits(hidden).float()
     logs = logits.log_softmax(-1)

@@ -1,6 +1,6 @@
-"""Cuts texts of several lines into sentences, and joins their translations.
+"""Cuts texts of several lines into sentences, and joins the sentences' translations.
 
-Whitespace between sentences, above all line breaks, is preserved.
+Whitespace between sentences, especially line breaks, is preserved.
 """
 
 import re
@@ -17,12 +17,12 @@ _SHORT = 8  # texts of at most this many characters are never cut
 
 
 def spans(text: str, language: str | None) -> list[Span]:
-    """Returns the spans of the sentences within lines, without blank lines.
+    """Returns the span of each sentence; line breaks end sentences, and blank lines are left out.
 
     spans("One. Two.\\n\\nThree.", "en") -> [(0, 4), (5, 9), (11, 17)]
 
     Args:
-        language: language of the text; None keeps lines whole.
+        language: language of the text, or None to keep lines whole.
     """
     found = []
     for line in _LINE.finditer(text):
@@ -51,7 +51,7 @@ def parts(text: str, tokenizer: Tokenizer, max_part: int) -> list[str]:
 
 
 def joined(text: str, sources: Sequence[Span], targets: Sequence[str]) -> tuple[str, list[Span]]:
-    """Replaces sentences by their translations; returns the text and the translations' spans."""
+    """Replaces sentences by their translations; returns the new text and the spans in it."""
     parts: list[str] = []
     found: list[Span] = []
     length = after = 0

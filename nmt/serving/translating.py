@@ -11,7 +11,7 @@ from nmt.serving.model_process import Model
 from nmt.serving.requests import answer, aside, batcher_of
 from nmt.serving.texts import Span, joined, parts, spans
 
-_QUICKLY_CUT = 1000  # characters, which are tokenized within half a millisecond
+_QUICKLY_CUT = 1000  # characters; tokenizing them takes less than half a millisecond
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class Sentence:
     """A sentence (or line) of a text, and its translations, best first."""
 
     source: Span
-    target: Span  # place of the best translation in that of the text
+    target: Span  # position of the best translation in the text's best translation
     translations: list[Translation]
 
 
 @dataclass(frozen=True)
 class TranslatedText:
-    """A text's translations, best first: the n-th best joins the n-th best of its sentences."""
+    """A text's translations, best first. The n-th joins each sentence's n-th best translation."""
 
     texts: list[str]
     scores: list[float]
@@ -44,7 +44,7 @@ async def translated(
     """Translates each text.
 
     Args:
-        language: language in which lines are split into sentences; None keeps lines whole.
+        language: language for splitting lines into sentences, or None to keep lines whole.
         prefix: prefix of the translation of each text.
         tag: the symbol to put before every sentence, such as "<2de> ".
     """
@@ -98,7 +98,7 @@ def _whole(text: str, cut: list[str], found: list[list[Translation]]) -> list[Tr
     words = [number for number, word in enumerate(text.split()) for _ in word]  # per character
     before, moved = 0, []
     for part, some in zip(cut, found, strict=True):
-        first = words[min(before, len(words) - 1)]  # every part begins with the text's tag, if any
+        first = words[min(before, len(words) - 1)]  # every part begins with the text's tag
         before += sum(map(len, part.split()))
         moved.append([
             each if each.alignment is None

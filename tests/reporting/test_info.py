@@ -72,7 +72,7 @@ def test_the_peak_is_the_one_that_the_run_will_reach(capsys):
     assert (rate["peak_step"], rate["warning"]) == (700, None)
     assert rate["peak"] == pytest.approx(1.5 * 128**-0.5 * 700 * 2000**-1.5)
     assert (
-        "1.038e-03  peak, at step 700, the last; the warm-up would rise until step 2,000"
+        "1.038e-03  peak, at step 700, the last step; the warm-up would end at step 2,000"
         in as_text(content)
     )
     assert main(["info", str(captions), *shorter, "training.warmup_steps=250"]) == 0

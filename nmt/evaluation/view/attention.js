@@ -12,15 +12,15 @@ const KINDS = {
 export const QUERIES = Object.fromEntries(Object.entries(KINDS).map(([kind, { queries }]) => [kind, queries]));
 export const FIRST = { kind: "cross", layer: -1, head: null }; // the first view: the mean of the last layer's heads
 
-// Places, relative to a query's, that tell heads apart: their index for query q of n keys.
+// Key positions that distinguish heads, by name: each is a function of the query's index q and the number of keys n.
 const PLACES = {
   encoder: { "previous token": (q) => q - 1, itself: (q) => q, "next token": (q) => q + 1, "end of the source": (_, n) => n - 1 },
   decoder: { "last written token": (q) => q, "the one before it": (q) => q - 1, start: () => 0 },
   cross: { "same position": (q) => q, "end of the source": (_, n) => n - 1 },
 };
-const ALIKE = 0.02; // heads that differ by less coincide
+const ALIKE = 0.02; // heads that differ by less count as equal
 
-/** Returns the mean weight at a place, over the queries that have this place. */
+/** Returns the mean weight at a key position, over the queries for which it exists. */
 function weightAt(weights, place) {
   const found = weights.map((row, q) => row[place(q, row.length)]).filter((weight) => weight !== undefined);
   return found.reduce((sum, weight) => sum + weight, 0) / found.length;
@@ -30,13 +30,13 @@ function weightAt(weights, place) {
 const difference = (one, other) => one.reduce((sum, row, q) =>
   sum + row.reduce((part, weight, k) => part + Math.abs(weight - other[q][k]), 0) / 2, 0) / one.length;
 
-/** Returns the head of a layer whose weights are most like those of `head`: {head, by}. */
+/** Returns the head of a layer with the weights closest to those of `head`, and their difference: {head, by}. */
 function closest(heads, head) {
   const others = heads.map((each, n) => ({ head: n, by: difference(each, heads[head]) })).filter((each) => each.head !== head);
   return others.reduce((best, each) => (each.by < best.by ? each : best), { by: Infinity });
 }
 
-/** One head's weights, [query][key], or the mean of all heads. `attention` is [kind][layer][head][query][key]. */
+/** Returns one head's weights, [query][key], or the mean of all heads. `attention` is [kind][layer][head][query][key]. */
 export function weightsOf(attention, { kind, layer, head }) {
   const heads = attention[kind].at(layer);
   if (head !== null) return heads[head];
@@ -44,11 +44,11 @@ export function weightsOf(attention, { kind, layer, head }) {
 }
 
 /**
- * Fills an empty box. `open(view)` is called when another picture is chosen, and should call `show`;
- * `kinds`: whether the kind of attention is chosen here.
- * `point(query)` when the pointer is over a row, or leaves (null); `choose(query)` when a row is clicked.
- * `show(maps, view)` draws: maps.source, maps.target and maps.read are pieces, maps.attention as for `weightsOf`.
- * `mark(isQuery, isKey)` sets off the labels for whose indices these return true, and what is pointed at.
+ * Fills an empty box. `open(view)` is called when another picture is chosen, and should call `show`.
+ * `kinds`: whether the box offers a choice of the kind of attention.
+ * `point(query)` is called when the pointer is over a row, or leaves the rows (null); `choose(query)` when a row is clicked.
+ * `show(maps, view)` draws: maps.source, maps.target and maps.read are pieces; maps.attention is as in `weightsOf`.
+ * `mark(isQuery, isKey)` highlights the labels for whose indices these functions return true, and those under the pointer.
  */
 export function attentionView(box, { open, point = () => {}, choose = () => {}, kinds: offered = true }) {
   const kinds = element("div", { class: "choice", role: "radiogroup", "aria-label": "Which attention" });
@@ -110,7 +110,7 @@ export function attentionView(box, { open, point = () => {}, choose = () => {}, 
     const line = element("p", { class: "says" });
     const canvas = element("canvas", { role: "img", "aria-label": `${caption}; the table below has its numbers`,
       onpointermove: (event) => hovered(cellAt(canvas, weights, event)), onpointerdown: (event) => hovered(cellAt(canvas, weights, event)),
-      onpointerleave: ({ pointerType }) => pointerType !== "touch" && hovered(null), // a finger leaves its figure
+      onpointerleave: ({ pointerType }) => pointerType !== "touch" && hovered(null), // after a touch, the marking stays
       onclick: (event) => { const at = cellAt(canvas, weights, event); if (at) choose(at.q); } });
     function hovered(at) {
       hover = at;
@@ -171,7 +171,7 @@ export function attentionView(box, { open, point = () => {}, choose = () => {}, 
   return { show, mark };
 }
 
-/** A table of all heads: where they look, and which other head of the layer looks there, too. */
+/** Returns a table of all heads: where each head attends, and which head of the same layer is most like it. */
 function compared(layers, kind) {
   const places = Object.entries(PLACES[kind]);
   const rows = () => layers.flatMap((heads, layer) => heads.map((weights, head) => {
@@ -182,7 +182,7 @@ function compared(layers, kind) {
   return asTable("Mean weight that each head gives to", ["", ...places.map(([name]) => name), "closest head of the layer"], rows, "Compare the heads");
 }
 
-/** Says which heads of a layer have the same picture. */
+/** Returns paragraphs that name heads of a layer with almost equal weights. */
 function coinciding(heads, layer) {
   return heads.flatMap((_, head) => {
     const near = closest(heads, head);

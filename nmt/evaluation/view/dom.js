@@ -1,4 +1,4 @@
-// Elements are made here and nowhere else: text is always text, never markup.
+// Elements are created only here, so that text is never interpreted as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -29,7 +29,7 @@ export const paper = (section) => `https://arxiv.org/html/1706.03762v7${section 
 export const button = (text, onclick, attributes = {}) =>
   element("button", { type: "button", onclick, ...attributes }, text);
 
-/** Gives one item of a group the tab stop, which arrow keys move. `items` are in reading order. */
+/** Moves a group's tab stop with the arrow keys. `items` are in reading order. */
 export function roving(items, event, { across = "ArrowRight", back = "ArrowLeft" } = {}) {
   const at = items.indexOf(event.target);
   const to = { [across]: at + 1, [back]: at - 1, Home: 0, End: items.length - 1 }[event.key];
@@ -39,12 +39,12 @@ export function roving(items, event, { across = "ArrowRight", back = "ArrowLeft"
   items[to].focus();
 }
 
-/** Gives the tab stop to one of the group. */
+/** Gives one item of a group the tab stop. */
 export function stop(items, one) {
   for (const item of items) item.setAttribute("tabindex", item === one ? "0" : "-1");
 }
 
-/** Shows a picture's numbers as a table, which is created when it is opened. `rows()` returns lists of cells. */
+/** Returns a table of a picture's numbers, which is created when it is opened. `rows()` returns lists of cells. */
 export function asTable(caption, heads, rows, summary = "As a table") {
   const box = element("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption });
   const details = element("details", { class: "as-table" }, element("summary", {}, summary), box);

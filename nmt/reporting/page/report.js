@@ -41,7 +41,7 @@ function ticks(low, high) {
   return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, n) => Number(((first + n) * step).toPrecision(12)));
 }
 
-/** Returns an axis of values, or of steps or times, with labels as the server writes them. */
+/** Returns an axis of values, steps or times, with labels in the same form as those in the page. */
 function axis(low, high, log = false) {
   const decades = Array.from({ length: Math.ceil(Math.log10(high / low)) + 2 }, (_, n) => 10 ** (Math.floor(Math.log10(low)) + n));
   const marks = log ? decades.flatMap((decade) => (high > 1000 * low ? [decade] : [decade, 2 * decade, 5 * decade])) : ticks(low, high);
@@ -58,7 +58,7 @@ function valueAxis(values, log) {
 
 const place = ({ low, high, log }, value) => (log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low));
 
-/** Makes one plot answer; returns a function that draws it for the controls' values. */
+/** Makes one plot react to the pointer; returns a function that draws it with the controls' values. */
 function answer(plot, chart) {
   const kind = plot.dataset.view;
   const view = chart.views[kind];
@@ -69,7 +69,7 @@ function answer(plot, chart) {
   const lines = chart.lines
     .map((line) => ({ ...line, points: line.points.filter((point) => kind === "step" || point[1] !== null) }))
     .filter((line) => line.points.length);
-  let across, upward, stops; // the axes, and where points are
+  let across, upward, stops; // the axes, and the positions of points
   let at = 0;
   let shown = [];
 
@@ -182,7 +182,7 @@ const plots = [...document.querySelectorAll("[data-chart]")].flatMap((drawing) =
   [...drawing.querySelectorAll(".plot")].map((plot) => answer(plot, charts[drawing.dataset.chart])));
 const kindShown = () => (document.getElementById("axis-time")?.checked ? "time" : "step");
 
-/** Shows a part of the x axis in all charts; null: all of it. */
+/** Shows a part of the x axis in all charts, or all of the axis if it is null. */
 function zoomTo(kind, ends) {
   zoom[kind] = ends;
   fill();

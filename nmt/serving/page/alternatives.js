@@ -1,10 +1,10 @@
-// The menu of the most likely words at a place of the translation. It continues from a chosen word.
+// The menu of the most likely next words of the translation. The translation continues from the chosen word.
 
 import { newest, post } from "./api.js";
 import { button, element, find, percent, roving, stop } from "./dom.js";
 
-const TAIL = 24; // characters of the prefix in the heading
-const LEAST = 0.005; // less likely words are folded
+const TAIL = 24; // maximum characters of the prefix in the heading
+const LEAST = 0.005; // less likely words are hidden at first
 
 const where = (prefix) => (prefix ? `After “${prefix.length > TAIL ? "…" : ""}${prefix.slice(-TAIL)}”` : "At the beginning");
 
@@ -28,7 +28,7 @@ export function alternatives(page, choose) {
     const { source, target } = page.get().sentences[sentence];
     const prefix = target.slice(0, unit.begin).trimEnd();
     menu = element("div", { class: "menu", dir: "auto", onkeydown: keys },
-      element("p", {}, where(prefix), ", the most likely words, and how the model continues after each. The current word is bold."),
+      element("p", {}, where(prefix), ", these words are most likely. Beside each word is the model's continuation. The current word is bold."),
       element("p", { class: "quiet" }, "…"));
     word.setAttribute("aria-expanded", "true");
     find("#translator").append(menu);

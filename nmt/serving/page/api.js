@@ -50,7 +50,7 @@ export function onceSeen(section, act) {
   watch.observe(section);
 }
 
-/** Returns a runner for one kind of request; a new request aborts the previous one. */
+/** Returns a function that makes one kind of request; a new request aborts the previous one. */
 export function newest() {
   let controller = null;
   return {

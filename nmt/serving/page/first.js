@@ -10,7 +10,7 @@ const EXERCISES = {
   ambiguous: ["An uncertain word", "Click the word with the thickest line under it: another word has almost the same probability."],
 };
 
-/** Fills in the description of the model and its examples; shows the opening sentence if there is no text yet. */
+/** Shows the description of the model and its examples, and the opening sentence if there is no text yet. */
 export function firstSight(page, { type, show }) {
   const { about, text } = page.get();
   find("#model").replaceChildren(...sentences(about));

@@ -37,7 +37,7 @@ export function guessView(page) {
     const { piece } = game.tokens[game.at];
     const all = likely();
     const offered = [all.find((each) => each.piece === piece), ...all.filter((each) => each.piece !== piece)]
-      .slice(0, CHOICES).sort((a, b) => (a.piece < b.piece ? -1 : 1)); // in alphabetical order, which hides the ranks
+      .slice(0, CHOICES).sort((a, b) => (a.piece < b.piece ? -1 : 1)); // alphabetical order hides the ranks
     const buttons = offered.map((each) => button(following(each.piece), () => reveal(all, each), { class: "guess" }));
     show(buttons[0], element("p", { id: "question" }, "What comes next?"),
       element("div", { class: "choices", role: "group", "aria-labelledby": "question" }, ...buttons));

@@ -10,7 +10,7 @@ const pieces = (side) => side.tokens.map((token) => shown(token.piece));
 export function headsView(page, look) {
   const range = (q) => ({ sentence: page.get().chosen, side: QUERIES[page.get().view.kind], begin: q, end: q + 1 });
   const view = attentionView(find("#attention"), {
-    kinds: false, // the figure chooses
+    kinds: false, // the figure offers this choice
     open: (next) => page.set({ view: next }),
     point: (q) => (q === null ? look.leave() : look.set("pointed", range(q))),
     choose: (q) => look.set("token", range(q)),

@@ -12,7 +12,7 @@ import { translating, whole } from "./translating.js";
 
 const SETTLED = 1000; // ms before screen readers announce an answer
 const RETRY = 2000; // ms
-const SHOWN = 80; // characters quoted of the previous text
+const SHOWN = 80; // maximum characters quoted from the previous text
 const LONGEST_LINK = 4000; // characters
 
 const page = store({ ...empty, problem: null, blind: null });
@@ -51,7 +51,7 @@ function inside({ sentences, microscope }) {
   for (const one of document.querySelectorAll(".of-inside")) one.hidden = microscope === false;
 }
 
-/** Marks the page while it waits for the translation of the current text. */
+/** Marks the page as waiting for the translation of the current text. */
 function waiting({ text, sentences, stale, problem: found }) {
   find("#working").hidden = !stale || Boolean(found) || !text.trim();
   find("#microscope").classList.toggle("stale", stale);
@@ -103,7 +103,7 @@ function heading({ sentences, chosen, blind }) {
   find(".turn").hidden = sentences.length < 2;
 }
 
-/** Hides everything under the heading that does not belong to its sentence. */
+/** Hides everything in the microscope that does not belong to the sentence in its heading. */
 function gate({ inspected, chosen, blind }) {
   find("#views").classList.toggle("pending", !inspected.has(chosen));
   find("#views").hidden = Boolean(blind);
@@ -140,7 +140,7 @@ find("#copy").addEventListener("click", (event) => copy(whole(page.get().sentenc
 find("#link").addEventListener("click", (event) => copy(location.href, event.target));
 find("#undo").addEventListener("click", () => {
   translator.choose(page.get().chosen, null);
-  find("#target .unit")?.focus({ preventScroll: true }); // the button goes
+  find("#target .unit")?.focus({ preventScroll: true }); // the button disappears
 });
 find("#previous").addEventListener("click", () => look.choose(page.get().chosen - 1));
 find("#next").addEventListener("click", () => look.choose(page.get().chosen + 1));
@@ -179,7 +179,7 @@ async function describe() {
   }
 }
 
-/** Loads what looks into the model, for which the first translation does not wait. */
+/** Loads the microscope; the first translation does not wait for it. */
 function loadMicroscope() {
   import("./inside.js").then(({ views }) => views(page, look), () => setTimeout(loadMicroscope, RETRY));
 }

@@ -5,7 +5,7 @@ import { across, placed, tints } from "./looking.js";
 import { looked } from "./store.js";
 import { units } from "./text.js";
 
-const LEAST = 0.02; // smaller weights are not shown
+const LEAST = 0.02; // smaller attention weights are not shown
 
 /** Returns the element of a sentence, and adds its units to `drawn`. */
 function drawSentence(index, state, side, drawn, make) {
@@ -88,7 +88,7 @@ export function sourcePane(page, look, type) {
   });
 }
 
-/** Returns the index of the last sentence that begins at or before a place of the text. */
+/** Returns the index of the last sentence that begins at or before a position in the text. */
 const sentenceAt = (state, place) => state.sentences.findLastIndex(({ begin }) => begin <= place);
 
 export function targetPane(page, look, open) {
@@ -112,7 +112,7 @@ export function targetPane(page, look, open) {
     return one;
   }
 
-  /** Draws the sentences and keeps the focus on its word. */
+  /** Draws the sentences and keeps the keyboard focus on the same word. */
   function draw(state) {
     const at = words().indexOf(document.activeElement);
     drawn = [];
@@ -135,7 +135,7 @@ export function targetPane(page, look, open) {
   });
 }
 
-/** Describes the tints in words. */
+/** Describes in words the attention that the tints show. */
 function says(state) {
   const found = across(state);
   if (!found) return "";

@@ -1,4 +1,4 @@
-// The beam search of a translation, and its ranking with another length penalty.
+// The beam search for a translation, and the ranking of its hypotheses for other length penalties.
 
 import { newest, onceSeen, post } from "./api.js";
 import { asTable, button, decimal, element, find } from "./dom.js";
@@ -6,7 +6,7 @@ import { path, ranked, spelt } from "./ranking.js";
 import { drawTree, legend, STATES } from "./tree.js";
 
 const BEAMS = [1, 2, 4, 8];
-const SHOWN = 8; // finished hypotheses in the list
+const SHOWN = 8; // maximum finished hypotheses in the list
 
 export function searchView(page) {
   const box = find("#search");
@@ -56,7 +56,7 @@ export function searchView(page) {
       says.textContent = `With α = ${alpha.toFixed(2)}, the best of ${order.length} finished hypotheses is “${order[0].text}”.`;
     } else {
       mark({ step: tree.steps.length - 1, index: 0 });
-      says.textContent = "No hypothesis finished. The most likely one was cut at the maximum length.";
+      says.textContent = "No hypothesis finished. The most likely hypothesis was cut at the maximum length.";
     }
   }
 

@@ -9,7 +9,7 @@ const DIGITS = 4;
 const number = (value) => decimal(value, DIGITS);
 const norm = (values) => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0));
 
-/** Returns the steps for an answer of /api/steps; `of` has side, token, layer, head, the model's settings and the sentence's tokens. */
+/** Returns the steps for an answer of /api/steps; `of` contains side, token, layer, head, the model's settings and the sentence's tokens. */
 export function stepsOf(found, of) {
   const isPost = of.model.norm === "post";
   const kinds = of.side === "target" ? ["self", "cross"] : ["self"];
@@ -39,11 +39,11 @@ function embedding({ id, piece, row, scaled, position, sum }, { side, token, mod
     step("scale", "Multiplied by the root of d_model", `The row is multiplied by √${d} = ${decimal(Math.sqrt(d), 3)}, so its norm grows from ${decimal(norm(row), 2)} to ${decimal(norm(scaled), 2)}.`,
       `x · √d_model = x · √${d}`, "3.4", () => [strip("E[id]", row, largest(scaled)), strip("scaled", scaled)], vectors({ "E[id]": row, scaled })),
     step("position", isWave ? "The encoding of its position" : "A learned encoding of its position",
-      isWave ? `Attention does not know the order of the tokens, so position ${token} gets a vector of its own. It consists of sines and cosines whose wavelengths grow from left to right.`
-        : `Attention does not know the order of the tokens, so position ${token} gets a learned vector of its own.`,
+      isWave ? `Attention does not know the order of the tokens, so position ${token} has its own vector, which consists of sines and cosines whose wavelengths grow from left to right.`
+        : `Attention does not know the order of the tokens, so position ${token} has its own learned vector.`,
       isWave ? "PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(pos / 10000^(2i/d_model))" : "PE(pos) = a row of a learned table",
       "3.5", () => [strip(`position ${token}`, position), ...(isWave ? [waves(token, d)] : [])], vectors({ [`position ${token}`]: position })),
-    step("sum", "Embedding plus position", `The sum of both vectors enters layer 1. Adding the position, whose norm is ${decimal(norm(position), 2)}, changes the norm from ${decimal(norm(scaled), 2)} to ${decimal(norm(sum), 2)}.`,
+    step("sum", "Embedding plus position", `The sum of both vectors is the input of layer 1. Adding the position, whose norm is ${decimal(norm(position), 2)}, changes the norm from ${decimal(norm(scaled), 2)} to ${decimal(norm(sum), 2)}.`,
       "x = E[id] · √d_model + PE(pos)", "3.5", () => [strip("scaled", scaled, largest(sum)), strip("position", position, largest(sum)), strip("sum", sum)],
       vectors({ scaled, position, sum })),
   ];
@@ -67,20 +67,20 @@ function attention(kind, one, { side, token, layer, head, model, tokens }) {
       { heads: ["key", ...one.keys[0].map((_, i) => String(i + 1))], rows: () => keys.map((key, i) => [key, ...one.keys[i].map(number)]) }),
     step(`${kind}-scores`, "Query times key", "The score of a key is its dot product with the query, which is large if both vectors point in the same direction.",
       "score = q · k", "3.2.1", () => [chart(one.scores)], table("score", one.scores)),
-    step(`${kind}-scaled`, "Divided by the root of d_k", `A score is a sum of ${k} products, so scores grow with d_k. The scores are divided by √${k} = ${decimal(root, 3)}; otherwise they could be so large that the gradient of the softmax would almost vanish.`,
+    step(`${kind}-scaled`, "Divided by the root of d_k", `A score is a sum of ${k} products, so scores grow with d_k. The scores are divided by √${k} = ${decimal(root, 3)}; otherwise the scores could be so large that the gradient of the softmax would almost vanish.`,
       `q · Kᵀ / √d_k = q · Kᵀ / √${k}`, "3.2.1", () => [chart(one.scaled)], { heads: ["key", "score", "scaled"], rows: rows(one.scores, one.scaled) }),
     step(`${kind}-mask`, "The mask", hidden ? `${hidden} of the ${keys.length} keys are masked (hatched), because ${mask}. Their scores become −∞, so their weights are exactly 0.`
       : `No key is masked here: the token can attend to all ${keys.length} keys.`,
     "score = −∞ where attention is not allowed", "3.2.3", () => [bars(keys.map((label, i) => ({ label, value: one.scaled[i], text: one.allowed[i] ? number(one.scaled[i]) : "−∞", masked: !one.allowed[i] })))],
     { heads: ["key", "scaled", "allowed"], rows: () => keys.map((key, i) => [key, number(one.scaled[i]), one.allowed[i] ? "yes" : "no"]) }),
-    step(`${kind}-softmax`, "Softmax", `The softmax turns the scores into weights that add up to 1. The largest weight, ${percent(one.weights[best])}, is that of “${keys[best]}”.`,
+    step(`${kind}-softmax`, "Softmax", `The softmax turns the scores into weights that add up to 1. The largest weight, ${percent(one.weights[best])}, is the weight of “${keys[best]}”.`,
       "softmax(q · Kᵀ / √d_k)", "3.2.1", () => [bars(keys.map((label, i) => ({ label, value: one.weights[i], text: one.allowed[i] ? percent(one.weights[i]) : "masked", masked: !one.allowed[i] })), 1)],
       table("weight", one.weights)),
-    step(`${kind}-values`, "The weighted sum of the values", `Each token also has a value of ${model.d_v} numbers. The output of head ${head + 1} is the sum of the values, multiplied by these weights.`,
+    step(`${kind}-values`, "The weighted sum of the values", `Each token also has a value of ${model.d_v} numbers. The output of head ${head + 1} is the sum of the values, each multiplied by its weight.`,
       "softmax(q · Kᵀ / √d_k) · V", "3.2.1", () => [...keys.map((key, i) => strip(`${one.allowed[i] ? percent(one.weights[i]) : "masked"} ${key}`, one.values[i], largest(one.values.flat()))),
         strip("sum", one.attended, largest(one.values.flat()))],
       { heads: ["key", "weight", ...one.attended.map((_, i) => String(i + 1))], rows: () => [...keys.map((key, i) => [key, number(one.weights[i]), ...one.values[i].map(number)]), ["sum", "", ...one.attended.map(number)]] }),
-    step(`${kind}-joined`, "The heads joined", `Each of the ${model.heads} heads has its own matrices and can attend to other tokens. Their outputs are concatenated to ${one.joined.length} numbers and multiplied by one more matrix.`,
+    step(`${kind}-joined`, "The heads joined", `Each of the ${model.heads} heads has its own matrices and can attend to different tokens. The outputs of all heads are concatenated to ${one.joined.length} numbers and multiplied by one more matrix.`,
       "Concat(head₁, …, head_h) · W_O", "3.2.2", () => [...Array.from({ length: model.heads }, (_, h) => strip(`head ${h + 1}`, one.joined.slice(h * model.d_v, (h + 1) * model.d_v), largest(one.joined))),
         strip("output", one.output)], vectors({ "heads joined": one.joined, output: one.output })),
   ];
@@ -122,7 +122,7 @@ function output({ piece, logit, log_probability: log, likeliest, smoothing, voca
   const rows = () => likeliest.map((each, i) => [names[i], number(each.logit), number(each.probability)]);
   const table = { heads: ["token", "logit", "probability"], rows };
   const steps = [
-    step("logits", "Logits", `After the last layer, layer ${model.decoder_layers}, the vector is multiplied by the embedding of each of the ${vocabulary.toLocaleString("en")} tokens. Each product is a logit; that of “${shown(piece)}” is ${number(logit)}.`,
+    step("logits", "Logits", `After the last layer, layer ${model.decoder_layers}, the vector is multiplied by the embedding of each of the ${vocabulary.toLocaleString("en")} tokens. Each product is a logit; the logit of “${shown(piece)}” is ${number(logit)}.`,
       "logits = x · Eᵀ", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.logit, text: number(each.logit) })))], table),
     step("likeliest", "The ten most likely tokens", `The softmax turns the logits into probabilities; “${shown(piece)}” has a probability of ${percent(Math.exp(log))}. The most likely token is “${names[0]}” with ${percent(best.probability)}.`,
       "p = softmax(logits)", "3.4", () => [bars(likeliest.map((each, i) => ({ label: names[i], value: each.probability, text: percent(each.probability) })), 1)], table),

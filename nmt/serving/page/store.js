@@ -9,7 +9,7 @@ export function store(state) {
     get: () => state,
     on(listener) {
       listeners.push(listener);
-      if (state !== first) listener(state, first); // one that comes late
+      if (state !== first) listener(state, first); // a listener that is added late
     },
     set(changes) {
       const before = state;
@@ -20,7 +20,7 @@ export function store(state) {
 }
 
 export const empty = {
-  text: "", // of the source
+  text: "", // the source text
   sentences: [], // {begin, end: in `text`; source, target; gap: text before it; choice; doubts}
   choices: new Map(), // maps a source sentence to {prefix, ends}: the chosen prefix of its translation; `ends`: the prefix is the whole translation
   limit: 20_000, // maximum characters per request
@@ -31,21 +31,21 @@ export const empty = {
   chosen: 0, // the sentence that the microscope shows
   inspected: new Map(), // sentence -> answer of /api/inspect
   token: null, // {sentence, side, begin, end}: chosen tokens
-  pointed: null, // likewise, under the pointer
+  pointed: null, // tokens under the pointer, in the same form
   view: FIRST, // the open attention; head null: mean of all heads
   walk: { step: "token", side: "target", index: null }, // the open step and its token; null: a token in the middle
 };
 
-/** Returns the selected tokens: those under the pointer, otherwise those chosen. */
+/** Returns the selected tokens: those under the pointer, otherwise the chosen ones. */
 export const looked = (state) => state.pointed || state.token;
 
 export const same = (a, b) => a === b || (a && b && a.sentence === b.sentence && a.side === b.side
   && a.begin === b.begin && a.end === b.end);
 
-// Returns the kind of attention that a step of a side belongs to.
+// The kind of attention that each step shows, by side.
 export const KINDS = { source: { self: "encoder" }, target: { self: "decoder", cross: "cross" } };
 
-/** Returns the step as it is written in a link; "" for the step that a page begins with. */
+/** Returns the step in the form that links contain; "" for the step with which the page begins. */
 export function stepOf({ walk, view }) {
   if (walk.step === "token" && walk.index === null && view.layer < 0) return "";
   const number = (value) => (value === null || value < 0 ? "" : value + 1);

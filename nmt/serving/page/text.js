@@ -73,7 +73,7 @@ export function shown(piece) {
   return byte ? byte[1] : piece === "</s>" ? "end" : piece === "<s>" ? "start" : piece;
 }
 
-/** Returns a readable form of a piece after a text: the start of a word, or the rest of one. */
+/** Returns a readable form of the piece that follows a text: the start or the rest of a word. */
 export const following = (piece) => (piece === "</s>" ? "end of the sentence"
   : piece.startsWith("▁") ? piece.slice(1) || "a space" : shown(piece) === piece && /^\p{L}/u.test(piece) ? `…${piece}`
     : /^<0x/.test(piece) ? `byte ${shown(piece)}` : piece);
@@ -84,7 +84,7 @@ export const hex = (bytes) => bytes.map((byte) => byte.toString(16).padStart(2, 
 const ENDS = /[.!?…。！？]["'”’»)\]]*\s*$/u;
 export const isFinished = (sentence) => ENDS.test(sentence);
 
-/** Parses the part of the address after "#": {text, choices: [[number of the sentence, {prefix, ends}]], step}; null: nothing of ours. */
+/** Parses the part of the address after "#": {text, choices: [[number of the sentence, {prefix, ends}]], step}; null if it is not a link of this page. */
 export function fromFragment(fragment) {
   const fields = new Map();
   const choices = [];
@@ -97,7 +97,7 @@ export function fromFragment(fragment) {
       else fields.set(name, value);
     }
   } catch {
-    return null; // no UTF-8
+    return null; // not UTF-8
   }
   return fields.has("text") ? { text: fields.get("text"), choices, step: fields.get("step") ?? "" } : null;
 }

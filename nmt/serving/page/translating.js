@@ -47,7 +47,7 @@ export function translating(page) {
     }, translate);
   }
 
-  /** Translates a sentence again with its choice; null for none. */
+  /** Translates a sentence again with a choice, or without one if it is null. */
   async function again(sentence, choice, signal) {
     if (choice?.ends) return { ...sentence, target: choice.prefix, choice, doubts: [] };
     const body = { text: sentence.source, prefix: choice?.prefix ?? "" };
@@ -55,7 +55,7 @@ export function translating(page) {
     return { ...sentence, target, choice, doubts: sentences[0]?.doubts ?? [] };
   }
 
-  /** Keeps a choice for its sentence and translates the sentence again; null undoes the choice. */
+  /** Stores a choice for its sentence and translates the sentence again; null undoes the choice. */
   function choose(index, choice) {
     const { sentences } = page.get();
     page.set({ stale: true });

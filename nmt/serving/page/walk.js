@@ -7,7 +7,7 @@ import { KINDS } from "./store.js";
 import { shown } from "./text.js";
 
 const PAUSE = 3000; // ms between two steps while playing
-const KEPT = 60; // answers
+const KEPT = 60; // maximum number of cached answers
 
 /** Returns the open layer and head of the side whose token is shown. */
 function place({ about, walk, view }) {
@@ -15,7 +15,7 @@ function place({ about, walk, view }) {
   return { layer: view.layer < 0 ? number - 1 : Math.min(view.layer, number - 1), head: view.head ?? 0 };
 }
 
-/** Returns the shown token; until the user chooses one, a token that begins a word in the middle. */
+/** Returns the shown token; until the user chooses one, a token near the middle that begins a word. */
 function tokenOf({ walk, inspected, chosen }) {
   const { tokens } = inspected.get(chosen)[walk.side];
   const middle = Math.floor(tokens.length / 2);
@@ -23,10 +23,10 @@ function tokenOf({ walk, inspected, chosen }) {
   return Math.min(walk.index ?? (begins < 0 ? middle : begins), tokens.length - 1);
 }
 
-/** Returns the step, or the first one of a layer if a side lacks it. */
+/** Returns the step, or the first step of a layer if the side does not have this step. */
 const stepOn = (side, step) => (side === "source" && /^(cross|logits|likeliest|smoothing)/.test(step) ? "self-query" : step);
 
-/** Opens a part of the figure: `part` null keeps the step, `layer` undefined the layer. */
+/** Opens a part of the figure. If `part` is null, the step stays; if `layer` is undefined, the layer stays. */
 export function goTo(page, side, part, layer) {
   const state = page.get();
   const first = { embedding: "token", position: "position", self: "self-query", cross: "cross-query", ff: "ff-units", softmax: "likeliest" };
