@@ -25,10 +25,10 @@ demo: .venv/installed ## prepare, train, translate and compute BLEU in minutes
 test: .venv/installed ## run the tests, offline
 	.venv/bin/python -m pytest
 
-chaos: .venv/installed ## run the long fault-injection tests, a quarter of an hour
+chaos: .venv/installed ## run the long fault-injection tests, which take a quarter of an hour
 	.venv/bin/python -m pytest -m chaos -n 0
 
-lint: .venv/installed ## run ruff, mypy and the check of words
+lint: .venv/installed ## run ruff, mypy and the check for unwanted words
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
@@ -42,6 +42,6 @@ train-big: .venv/installed ## train the big model on WMT14 EN-DE, on every GPU
 	.venv/bin/nmt prepare configs/transformer_big.yaml $(ARGS)
 	.venv/bin/torchrun --standalone --nproc-per-node $(GPUS) -m nmt train configs/transformer_big.yaml $(ARGS)
 
-clean: ## remove caches; keeps data/, runs/ and .venv
+clean: ## remove caches, but keep data/, runs/ and .venv
 	rm -rf .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
 	find nmt tests recipes -name __pycache__ -type d -prune -exec rm -rf {} +

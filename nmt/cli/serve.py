@@ -32,8 +32,8 @@ def _add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-host", type=_host_name, action="append", metavar="NAME",
                         help="also answer requests for this host name; may be "
                              "repeated; * means any name (default: any name if other "
-                             "machines can reach --host, otherwise localhost, "
-                             "127.0.0.1, [::1] and this machine's name)")  # fmt: skip
+                             "machines can reach --host, otherwise localhost and "
+                             "loopback addresses such as 127.0.0.1)")  # fmt: skip
     parser.add_argument("--queue", type=positive, default=256, metavar="N",
                         help="maximum number of waiting requests; further requests "
                              "get status 429 (default: 256)")  # fmt: skip
