@@ -56,8 +56,10 @@ class PreparedData:
         try:
             return cls(directory, manifest.read(directory, "data"))
         except NoModelError as error:
-            problem = error.problems[0]
-            raise InputError(f"{problem} Run nmt prepare again to replace the data.") from None
+            problem = error.problems[0].partition(" Restore ")[0]  # this has two remedies
+            raise InputError(
+                f"{problem} Run nmt prepare again, or restore the data from a copy."
+            ) from None
 
     @classmethod
     def of(cls, config: Config, remedy: str = "Run nmt prepare.") -> Self:
@@ -181,8 +183,8 @@ def _users(directory: Path) -> Iterator[tuple[Path, str]]:
             run, used = Path(note["run"]), note["origin_sha256"]
         except (ValueError, KeyError, TypeError):
             raise InputError(
-                f"{path}, the record of a run that was trained on this data, is damaged. Name "
-                "another data.directory, or remove the record if the run no longer exists."
+                f"{path}, the record of a run that was trained on this data, is damaged. "
+                "Choose another data.directory, or remove the record if the run no longer exists."
             ) from None
         if run.is_dir():
             yield run, used

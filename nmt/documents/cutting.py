@@ -14,7 +14,7 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
 
     Args:
         name: parameter name for the error.
-        others: what else the parameter may be, for the error: "a text or ".
+        others: what else the parameter may be, for the error: "a string or ".
 
     Raises:
         ArgumentError: `texts` is a single text or not iterable, or an item is not a text.
@@ -25,7 +25,7 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
         found = None
     if found is None:
         raise ArgumentError(
-            f"{{{name}}} must be {others}a list of texts, not {{}}.", type(texts).__name__
+            f"{{{name}}} must be {others}a list of strings, not {{}}.", type(texts).__name__
         )
     for number, text in enumerate(found, start=1):
         refuse_no_text(text, name, f"Item {number} of ")
@@ -35,7 +35,7 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
 def refuse_no_text(text: str, name: str, which: str = "") -> None:
     """Raises ArgumentError if `text` is not a str; names the parameter, after `which`."""
     if not isinstance(text, str):
-        raise ArgumentError(f"{which}{{{name}}} must be a text, not {{}}.", type(text).__name__)
+        raise ArgumentError(f"{which}{{{name}}} must be a string, not {{}}.", type(text).__name__)
 
 
 class Cutter:
@@ -81,8 +81,11 @@ class Cutter:
         """
         texts = [prefix] * n if isinstance(prefix, str) else listed(prefix, "prefix")
         if len(texts) != n:
-            found = count(n, "sentence"), count(len(texts), "prefix").replace("xs", "xes")
-            raise ArgumentError("{} but {}. {prefix} must have one per sentence.", *found)
+            raise ArgumentError(
+                "{prefix} has {} for {}. Provide one text, or one per sentence.",
+                count(len(texts), "text"),
+                count(n, "sentence"),
+            )
         different = list(dict.fromkeys(texts))
         ids = dict(zip(different, self.tokenizer.encode_batch(different), strict=True))
         longest = max(map(len, ids.values()), default=0)

@@ -156,7 +156,7 @@ def _refuse_other_data(directory: RunDirectory, hashes: dict[str, str]) -> None:
         if former[key] != value:
             raise NoModelError(
                 f"The prepared data is not the data that the run was trained on: {key} is {value}, "
-                f"but {former[key]} in {directory.data_manifest}. Restore the data, or name "
+                f"but {former[key]} in {directory.data_manifest}. Restore the data, or choose "
                 "another training.run_directory."
             )
 
@@ -219,7 +219,8 @@ def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Tran
             )
         _warn_of_other_languages(model.config.data, run.config.data, origin, note)
         weights = model.transformer.state_dict()
-        refuse_unfit(shapes_of(transformer.state_dict()), shapes_of(weights), Path(origin))
+        remedy = "Set training.initialize_from to a model with the same model settings."
+        refuse_unfit(shapes_of(transformer.state_dict()), shapes_of(weights), Path(origin), remedy)
         transformer.load_state_dict(weights)
     else:
         transformer.initialize(run.config.training.seed)

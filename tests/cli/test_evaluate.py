@@ -38,7 +38,7 @@ def test_what_does_not_go_together(line: str, message: str, capsys):
         ("m --output none/out", "Directory {}/none for --output does not exist."),
         ("nowhere", "There is no model directory nowhere. "),
         ("--hypothesis h --reference r --target-language german",
-         "--target-language: german is not a language code (de?)"),
+         "--target-language german is not an ISO 639 language code. Did you mean de?"),
         ("--hypothesis h --test-set wmt99 --target-language de",
          "Unknown --test-set wmt99. "),
     ],

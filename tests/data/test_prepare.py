@@ -441,7 +441,7 @@ def test_links_are_refused_before_anything_is_touched(
         assert "nothing to do" in run(wanted)[-1]  # reading through it is no harm
         assert content(tmp_path) == before
     changed = placed(wanted, tmp_path / "data", max_length=30)
-    with pytest.raises(InputError, match=f"/data/{name} is a symbolic link"):
+    with pytest.raises(InputError, match=f"/data/{name} must not be a symbolic link"):
         run(changed)
     assert link.is_symlink() and content(tmp_path) == before
 

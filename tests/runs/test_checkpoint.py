@@ -340,7 +340,7 @@ def test_r15_weights_of_another_shape_are_passed_over_by_all(save: Save, tmp_pat
     assert resumed_from(tmp_path)[0] == 1
     assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
-    assert "tensor embedding has shape (399, 32)" in capsys.readouterr().err
+    assert "model.safetensors has shape (399, 32)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

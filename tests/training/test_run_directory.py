@@ -251,4 +251,4 @@ def test_no_sound_checkpoint_left_at_the_end_is_one_line(settings, trained: Trai
         path.write_text(path.read_text().replace("seed: 1", "seed: 2"))
 
     status, said = trained(settings(**SHORT), change, at=3)
-    assert status == 3 and "has no valid checkpoint to average" in said[-1]
+    assert status == 3 and "has no valid checkpoint left to average" in said[-1]

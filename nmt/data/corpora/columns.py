@@ -97,7 +97,9 @@ def resolve(schema: pa.Schema, columns: Mapping[str, str], where: str) -> dict[s
             raise InputError(f"{where} has two columns named {dotted}. Rename one of them.")
         is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
         if column in _SENTENCES and not is_text:
-            raise InputError(f"Column {dotted} of {where} is {kind}. Specify a column of text.")
+            raise InputError(
+                f"Column {dotted} of {where} has type {kind}. Specify a column of text."
+            )
         paths[column] = path
     return paths
 
@@ -121,5 +123,6 @@ def _values(rows: pa.Table | pa.RecordBatch, path: Sequence[str], where: str) ->
         return column.to_pylist()
     except UnicodeDecodeError as error:
         raise InputError(
-            f"Column {'.'.join(path)} of {where} is not UTF-8 ({error.reason}). Convert it."
+            f"Column {'.'.join(path)} of {where} is not UTF-8 ({error.reason}). Convert it "
+            "to UTF-8."
         ) from None
