@@ -142,8 +142,8 @@ def _read(own: RunIdentity, folder: Path) -> Checkpoint:
     content = manifest.read(folder, "checkpoint")
     if OPTIMIZER not in content["files"]:
         raise InputError(
-            f"{folder} cannot be resumed: its optimizer state was removed when newer checkpoints "
-            "were saved. Restore a newer checkpoint from a copy."
+            f"Training cannot resume from {folder}: its optimizer state was removed when newer "
+            "checkpoints were saved. Restore a newer checkpoint from a copy."
         )
     opened = open_in_run(own, folder, content, with_optimizer=True)
     assert opened.optimizer is not None

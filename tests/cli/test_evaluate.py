@@ -22,7 +22,10 @@ OF_TRANSLATING = ("--beam 5", "--length-penalty 1", "--batch-tokens 9", "--devic
         ),
         ("--hypothesis h", "Add --reference or --test-set"),
         ("--hypothesis h --reference r", "Add --target-language or MODEL"),
-        *((f"m --hypothesis h {option}", "Remove --beam") for option in OF_TRANSLATING),
+        *(
+            (f"m --hypothesis h {option}", f"Remove {option.split()[0]}.")
+            for option in OF_TRANSLATING
+        ),
     ],
 )
 def test_what_does_not_go_together(line: str, message: str, capsys):

@@ -381,7 +381,7 @@ def test_the_first_setting_that_differs_is_named_as_yaml(
               "training__compile": True, "training__label_smoothing": 0.5}  # fmt: skip
     (tmp_path / "config.yaml").write_text(settings(**others).to_yaml())
     run, said = RunDirectory(tmp_path), []
-    with pytest.raises(NoModelError, match=r"model.attention_window is null, but 5 here\."):
+    with pytest.raises(NoModelError, match=r"model.attention_window is null, but 5 in this run\."):
         checkpoints.newest(run.identity(), said.append)
     with pytest.raises(InputError) as error:
         run.refuse_changes(settings(training__compile=False), said.append)
@@ -414,7 +414,7 @@ def test_checkpoints_of_other_data_are_not_averaged(
     save_step(tmp_path, 8, config, files, hashes | {"data_sha256": "0" * 64})
     said: list[str] = []
     assert average(tmp_path, 2, tmp_path / "mean", said.append) == [4, 12]
-    assert "on other data than the checkpoint of step 12" in said[-1]
+    assert "on different data from the checkpoint of step 12" in said[-1]
 
 
 def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_path: Path):
