@@ -309,8 +309,8 @@ class Translator:
         self.beam(options)
         if isinstance(texts, str):
             raise ArgumentError(
-                "{texts} must be an iterable of strings, not a single string. Use translate() for one "
-                "text."
+                "{texts} must be an iterable of strings, not a single string. Use translate() for "
+                "one text."
             )
         if not isinstance(prefix, str):
             raise ArgumentError("{prefix} must be one string, which applies to all translations.")

@@ -456,7 +456,7 @@ def test_most_tokens_of_a_translation(source, prefix, extra, positions, expected
 
 @pytest.mark.parametrize(
     ("prefix", "message"),
-    [(["a"], "2 sentences but 1 prefix. prefix must"),
+    [(["a"], "prefix has 1 text for 2 sentences"),
      (["a", "b", "c"], "has 3 texts for 2 sentences"),
      ("the " * 50, r"prefix has \d+ tokens, .* 23\.")],
 )  # fmt: skip

@@ -267,7 +267,10 @@ def test_a_loss_weight_that_is_none_stops_with_its_line(tmp_path: Path, weight) 
     }.items():  # fmt: skip
         message = str(fault(found[kind]))
         assert message.startswith("The loss_weight in ") and place in message, message
-        assert "not a finite number of at least 0. Correct it, or loss_weight_column." in message
+        assert (
+            "not a finite number of at least 0. Correct it, or choose another loss_weight_column."
+            in message
+        )
 
 
 def test_a_loss_weight_column_must_be_there(tmp_path: Path) -> None:
@@ -361,7 +364,7 @@ def test_parquet_columns_are_named(tmp_path: Path) -> None:
     assert "no column x.fr" in str(error)
     listed = str(error).rpartition("one of its columns: ")[2]
     assert set(listed.split(", ")) == {"x.en", "x.de", "n"}  # in the order that Arrow gave them
-    assert f"n of {path} is int64" in str(fault(columns("parquet", path, source="n")))
+    assert f"n of {path} has type int64" in str(fault(columns("parquet", path, source="n")))
 
 
 def test_two_parquet_columns_of_one_name_are_one_line(tmp_path: Path) -> None:

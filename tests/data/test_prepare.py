@@ -367,7 +367,7 @@ def test_changed_settings_are_told_and_prepared_unless_a_run_used_the_data(tmp_p
     note.write_bytes(content)
     assert "nothing to do" in run(wanted)[-1]
     (tmp_path / "data" / "tokenizer.model").unlink()
-    assert "prepared" in run(wanted)[-1]  # the run's own data may be made again
+    assert "Prepared" in run(wanted)[-1]  # the run's own data may be made again
     with (tmp_path / "raw" / "a.en").open("a") as file:
         file.write("More.\n")
     with (tmp_path / "raw" / "a.de").open("a") as file:
@@ -489,7 +489,9 @@ def test_a_run_that_begins_while_other_settings_are_prepared_keeps_its_data(
 
 def test_a_vocabulary_too_large_leaves_the_cleaned_text_for_the_next_try(tmp_path: Path) -> None:
     wanted = settings(tmp_path, vocabulary_size=90_000)
-    with pytest.raises(InputError, match=r"fewer than 90,000 tokens.*tokenizer.vocabulary_size"):
+    with pytest.raises(
+        InputError, match=r"a vocabulary of 90,000 tokens.*tokenizer.vocabulary_size"
+    ):
         run(wanted)
     assert not (tmp_path / "data" / "manifest.json").exists()
     lines = run(settings(tmp_path))
