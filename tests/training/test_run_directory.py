@@ -191,7 +191,7 @@ def test_a_checkpoint_or_model_of_other_data_is_not_taken(settings, trained: Tra
     text.write_text("The old man reads.\n")
     assert main(["translate", str(run), "--input", str(text)]) == 0
     said = capsys.readouterr().err
-    assert said.count("on other data (sha256 000") == 2 and f"Using {run.checkpoint(1)}" in said
+    assert said.count("it has data_sha256 000") == 2 and f"Using {run.checkpoint(1)}" in said
     status, lines = trained(settings(training__max_steps=3, training__checkpoint_every=1))
     assert status == 0 and "Resumed from step 1." in lines
 
