@@ -275,7 +275,7 @@ class Translator:
             settings: fields of `SearchOptions`; they override the fields of `options`.
         """
         options = SearchOptions.of(options, settings)
-        texts = [text] if isinstance(text, str) else listed(text, "text", "a text or ")
+        texts = [text] if isinstance(text, str) else listed(text, "text", "a string or ")
         if document:
             found = translate_documents(self, texts, options, prefix=prefix, progress=progress)
         else:
@@ -311,10 +311,11 @@ class Translator:
         self.beam(options)
         if isinstance(texts, str):
             raise ArgumentError(
-                "{texts} must be several texts, not one. Use translate() for one text."
+                "{texts} must be an iterable of strings, not a single string. Use translate() for "
+                "one text."
             )
         if not isinstance(prefix, str):
-            raise ArgumentError("{prefix} must be one text, which applies to all translations.")
+            raise ArgumentError("{prefix} must be one string, which applies to all translations.")
         if not isinstance(window, Integral) or window < 1:
             raise ArgumentError("{window} must be a positive integer, not {}.", window)
         return (
@@ -489,7 +490,7 @@ class Translator:
         is_one = isinstance(sources, str) and isinstance(targets, str)
         if isinstance(sources, str) != isinstance(targets, str):
             raise ArgumentError(
-                "{sources} and {targets} must be two texts or two lists, not one of each."
+                "{sources} and {targets} must be two strings or two lists, not one of each."
             )
         pairs = (
             ([sources], [targets])

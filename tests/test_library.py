@@ -42,7 +42,7 @@ def test_a_translator_says_what_is_wrong_and_what_it_is():
         translator.stream(["a"], zzz=3)  # type: ignore[call-arg]
     for wrong, kind in ((None, "NoneType"), (3, "int")):
         with pytest.raises(
-            nmt.ArgumentError, match=f"must be a text or a list of texts, not {kind}"
+            nmt.ArgumentError, match=f"must be a string or a list of strings, not {kind}"
         ):
             translator.translate(wrong)  # type: ignore[call-overload]
     found = translator.translate("The dog sees a cat.", n_best=2)

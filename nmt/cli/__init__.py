@@ -155,8 +155,8 @@ def _of_surroundings(error: Exception, if_out_of_memory: str) -> InputError | No
     match error:
         case UnicodeEncodeError() if error.encoding != "utf-8":
             return InputError(
-                f"The locale ({error.encoding}) has no file name {str(error.object)!a:.200}. Use "
-                "a UTF-8 locale, or set PYTHONUTF8=1."
+                f"The file name {str(error.object)!a:.200} cannot be encoded in the locale's "
+                f"encoding ({error.encoding}). Use a UTF-8 locale, or set PYTHONUTF8=1."
             )
         case _ if is_out_of_memory(error):
             return InputError(f"Out of memory on this machine. {if_out_of_memory}")

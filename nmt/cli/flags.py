@@ -108,7 +108,7 @@ def positive(text: str) -> int:
 
 def _seed(text: str) -> int:
     if not text.isdecimal() or len(text) > 18:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0, not {text}")
+        raise argparse.ArgumentTypeError(f"must be a whole number from 0 to 10^18 - 1, not {text}")
     return int(text)
 
 

@@ -24,7 +24,7 @@ def _run(arguments: argparse.Namespace) -> None:
         from nmt.runs.model_directory import find_model
 
         if arguments.overrides:
-            raise InputError("The settings of a model cannot be overridden. Leave out KEY=VALUE.")
+            raise InputError("The settings of a model cannot be overridden. Remove KEY=VALUE.")
         config = find_model(arguments.config, say).config
     else:
         config = load_config(arguments)

@@ -140,7 +140,11 @@ def _read_with_base(path: Path, seen: tuple[str, ...]) -> tuple[dict[str, Any], 
     content, lines = read(path)
     resolved = os.path.realpath(path)
     if resolved in seen:
-        raise InputError(f"{path}: base: leads back to this file. Remove one of these lines.")
+        cycle = " or ".join(seen[seen.index(resolved) :])
+        raise InputError(
+            f"{path} is based on itself: following base: leads back to it. Remove base: from "
+            f"{cycle}."
+        )
     if not isinstance(content, dict):
         raise InputError(f"{path} has no settings. It must be a mapping of sections.")
     origins = {key: f"{path}:{line}" for key, line in lines.items()}

@@ -93,7 +93,7 @@ def read(
         return None
     if prepared is not None and content["files"] != _recorded(prepared):
         raise NoModelError(
-            f"{folder} is not the test set that this run was trained with. Restore it from a copy."
+            f"{folder} is not the test set that belongs to this run. Restore it from a copy."
         )
     manifest.verify(folder, content, (SOURCE, TARGET))
     sources, references = (list(read_lines(folder / name)) for name in (SOURCE, TARGET))

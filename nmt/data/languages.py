@@ -57,7 +57,7 @@ _CODES = """
 
 
 def code_problem(tag: str) -> str | None:
-    """Returns the problem with a language code, such as "german is not a language code (de?)".
+    """Returns the problem with a language code, and the remedy.
 
     Returns None if the code is valid. A valid code may include a region or a script: zh_CN,
     zh-Hant.
@@ -66,8 +66,9 @@ def code_problem(tag: str) -> str | None:
     if language in _CODES or re.fullmatch("[a-z]{3}", language):
         return None
     guess = locale.normalize(language).partition("_")[0]  # german -> de_DE.ISO8859-1
-    hint = f" ({guess}?)" if guess in _CODES and guess != language else " such as en or de"
-    return f"{tag} is not a language code{hint}"
+    is_near = guess in _CODES and guess != language
+    remedy = f"Did you mean {guess}?" if is_near else "Use a code such as en or de."
+    return f"{tag} is not an ISO 639 language code. {remedy}"
 
 
 def misplaced(corpora: Sequence[Sample], source: str, target: str) -> list[str]:

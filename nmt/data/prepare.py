@@ -168,6 +168,6 @@ def _check_input(job: Job, note: Note) -> None:
     data = job.data
     for side in ("source", "target"):
         if problem := code_problem(getattr(data, f"{side}_language")):
-            note(f"nmt: warning: data.{side}_language: {problem}. Use an ISO 639 code.")
+            note(f"nmt: warning: data.{side}_language: {problem}")
     for entry in job.entries:
         check_corpus(entry.corpus, data)

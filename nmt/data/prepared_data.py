@@ -56,8 +56,10 @@ class PreparedData:
         try:
             return cls(directory, manifest.read(directory, "data"))
         except NoModelError as error:
-            problem = error.problems[0]
-            raise InputError(f"{problem} Run nmt prepare again to replace the data.") from None
+            problem = error.problems[0].partition(" Restore ")[0]  # this has two remedies
+            raise InputError(
+                f"{problem} Run nmt prepare again, or restore the data from a copy."
+            ) from None
 
     @classmethod
     def of(cls, config: Config, remedy: str = "Run nmt prepare.") -> Self:

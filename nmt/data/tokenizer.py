@@ -231,7 +231,7 @@ def _training_problem(message: str, vocabulary_size: int) -> InputError:
     if found := re.search(r"set it to a value <= (\d+)", message):
         largest = int(found[1])
         return InputError(
-            f"The training text yields fewer than {vocabulary_size:,} tokens. Set "
+            f"The training text is too small for a vocabulary of {vocabulary_size:,} tokens. Set "
             f"tokenizer.vocabulary_size to {largest} or less, or add text."
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):

@@ -51,13 +51,13 @@ class Glossary:
         for source, target in self.terms:
             if not _words(source) or not _words(target):
                 raise ArgumentError(
-                    'The {glossary} translates "{}" as "{}". Neither term may be empty.',
+                    '{glossary} translates "{}" as "{}", but neither term may be empty.',
                     source, target,
                 )  # fmt: skip
             other = seen.setdefault(_words(source), target)
             if other != target:
                 raise ArgumentError(
-                    'The {glossary} translates "{}" as "{}" and as "{}". Remove one of them.',
+                    '{glossary} has two translations of "{}": "{}" and "{}". Remove one of them.',
                     source, other, target,
                 )  # fmt: skip
 
@@ -73,13 +73,12 @@ class Glossary:
             return terms
         if isinstance(terms, str | Path):
             return cls.load(terms)
-        if not isinstance(terms, Mapping) or not all(
-            isinstance(text, str) for term in terms.items() for text in term
-        ):
+        if not isinstance(terms, Mapping):
             raise ArgumentError(
-                "{glossary} must be a dict from source terms to target terms or a path, not of "
-                "type {}.", type(terms).__name__,
-            )  # fmt: skip
+                "{glossary} must be a path or a dict, not {}.", type(terms).__name__
+            )
+        if not all(isinstance(text, str) for term in terms.items() for text in term):
+            raise ArgumentError("The keys and values of {glossary} must be strings.")
         return cls(tuple(terms.items()))
 
     @classmethod
@@ -99,10 +98,11 @@ class Glossary:
                 continue
             if len(columns) != 2 or not all(columns):
                 raise ArgumentError(
-                    "Line {} of {} does not consist of a source term, a tab and a target term. "
-                    "Correct the "
-                    "{glossary}.", number, path,
-                )  # fmt: skip
+                    "Line {} of {} must be a source term, a tab and a target term. Correct the "
+                    "line.",
+                    number,
+                    path,
+                )
             terms.append((columns[0], columns[1]))
         return cls(tuple(terms), Path(path))
 

@@ -37,7 +37,7 @@ def load_models(
             )  # fmt: skip
         if shortlist and not models and not model.shortlist:
             raise ArgumentError(
-                "Model {} has no shortlist. Omit {shortlist}, or prepare the data with "
+                "Model {} has no shortlist. Remove {shortlist}, or prepare the data with "
                 "data.shortlist: true and train again.", path,
             )  # fmt: skip
         set_precision(model.transformer, chosen, precision)

@@ -15,7 +15,7 @@ from nmt.data.layout import by_length, one_per_row
 from nmt.data.pair import Pair, TokenPair
 from nmt.data.tokenizer import Tokenizer, with_eos
 from nmt.decoding.beam_search import NOT_NUMBERS
-from nmt.errors import ArgumentError, InputError, NoModelError, count
+from nmt.errors import ArgumentError, NoModelError, count
 from nmt.model.transformer import Transformer
 
 _BATCH_TOKENS = 2048  # per side, with padding; a single longer pair makes a batch of its own
@@ -97,7 +97,9 @@ def score_translations(
     """
     if len(sources) != len(targets):
         found = count(len(sources), "line"), count(len(targets), "line")
-        raise ArgumentError("{source} has {} but {target} has {}. The numbers must match.", *found)
+        raise ArgumentError(
+            "{source} has {} but {target} has {}. Their lines must correspond.", *found
+        )
     limit = max(_BATCH_TOKENS, model.config.data.max_length)
     limit = min(each.max_length or limit for each in model.transformers)
     for begin in range(0, len(sources), _WINDOW_LINES):
@@ -105,8 +107,13 @@ def score_translations(
         sides = (_ids(model.tokenizer, side[begin:end]) for side in (sources, targets))
         pairs = list(map(Pair, *sides))
         for number, pair in enumerate(pairs, start=begin + 1):
-            if max(map(len, pair)) > limit:
-                raise InputError(f"Line {number} has more than {limit:,} tokens. Shorten it.")
+            for name, ids in zip(("source", "target"), pair, strict=True):
+                if len(ids) > limit:
+                    raise ArgumentError(
+                        f"Line {{}} of {{{name}}} has more than {{}} tokens. Shorten it.",
+                        number,
+                        f"{limit:,}",
+                    )
         of_models = [log_probabilities(each, pairs) for each in model.transformers]
         for (_, target), *logs in zip(pairs, *of_models, strict=True):
             yield ScoredTranslation(model.tokenizer.pieces(target), _averaged(logs))

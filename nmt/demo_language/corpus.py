@@ -92,7 +92,7 @@ def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
             misses += 1
             if misses > _PATIENCE:
                 raise OutOfSentences(
-                    f"The demo language has no new sentence after {begin + len(sources)} of "
+                    f"The demo language runs out of new sentences after {begin + len(sources)} of "
                     f"{begin + pairs} pairs"
                 )
             continue

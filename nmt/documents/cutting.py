@@ -14,8 +14,8 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
 
     Args:
         name: the parameter's name for the error message.
-        others: other types that the parameter may have, for the error message, such as "a text or
-            ".
+        others: other types that the parameter may have, for the error message, such as "a string
+            or ".
 
     Raises:
         ArgumentError: `texts` is a single text or not iterable, or an item is not a text.
@@ -26,7 +26,7 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
         found = None
     if found is None:
         raise ArgumentError(
-            f"{{{name}}} must be {others}a list of texts, not {{}}.", type(texts).__name__
+            f"{{{name}}} must be {others}a list of strings, not {{}}.", type(texts).__name__
         )
     for number, text in enumerate(found, start=1):
         refuse_no_text(text, name, f"Item {number} of ")
@@ -36,7 +36,7 @@ def listed(texts: Iterable[str], name: str, others: str = "") -> list[str]:
 def refuse_no_text(text: str, name: str, which: str = "") -> None:
     """Raises ArgumentError if `text` is not a str; the message begins with `which` and `name`."""
     if not isinstance(text, str):
-        raise ArgumentError(f"{which}{{{name}}} must be a text, not {{}}.", type(text).__name__)
+        raise ArgumentError(f"{which}{{{name}}} must be a string, not {{}}.", type(text).__name__)
 
 
 class Cutter:
@@ -82,8 +82,11 @@ class Cutter:
         """
         texts = [prefix] * n if isinstance(prefix, str) else listed(prefix, "prefix")
         if len(texts) != n:
-            found = count(n, "sentence"), count(len(texts), "prefix").replace("xs", "xes")
-            raise ArgumentError("{} but {}. {prefix} must have one per sentence.", *found)
+            raise ArgumentError(
+                "{prefix} has {} for {}. Provide one text, or one per sentence.",
+                count(len(texts), "text"),
+                count(n, "sentence"),
+            )
         different = list(dict.fromkeys(texts))
         ids = dict(zip(different, self.tokenizer.encode_batch(different), strict=True))
         longest = max(map(len, ids.values()), default=0)

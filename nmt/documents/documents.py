@@ -87,8 +87,11 @@ def translate_documents(
     documents = [Document(text, translator.tokenizer, language) for text in texts]
     prefixes = [prefix] * len(texts) if isinstance(prefix, str) else listed(prefix, "prefix")
     if len(prefixes) != len(texts):
-        found = count(len(texts), "document"), len(prefixes)
-        raise ArgumentError("{} but {} prefixes. {prefix} must have one per document.", *found)
+        raise ArgumentError(
+            "{prefix} has {} for {}. Provide one text, or one per document.",
+            count(len(prefixes), "text"),
+            count(len(texts), "document"),
+        )
     sentences = [sentence for document in documents for sentence in document.sentences]
     forced = [
         "" if place else first

@@ -39,7 +39,10 @@ def write_png(kinds: Sequence[HeatMaps], output: Path | BinaryIO) -> None:
     width = max(kind.weights.shape[1] * (kind.inches[0] + 0.2) for kind in kinds) + margin + 0.6
     heights = [len(kind.weights) * (kind.inches[1] + 0.3) + margin + 0.5 for kind in kinds]
     if width * sum(heights) * _DPI**2 > _MAX_PIXELS:
-        raise InputError("The sentences are too long for a .png file. Use .html or shorten them.")
+        raise InputError(
+            "The sentences are too long for a .png file. Use a .html file, or shorten the "
+            "sentences."
+        )
     figure = figure_class()((width, sum(heights)), dpi=_DPI)
     parts = figure.subfigures(len(kinds), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, kind in zip(parts, kinds, strict=True):

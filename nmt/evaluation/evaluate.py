@@ -1,6 +1,7 @@
 """`nmt evaluate`: scores translations of a test set, by a model or from a file."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 
@@ -118,7 +119,10 @@ def _refuse_conflicts(**arguments: object) -> None:
     """Raises ArgumentError if arguments of `evaluate` conflict or are missing."""
     has = {name for name, value in arguments.items() if value is not None}
     is_compared, is_given = has & {"reference", "test_set"}, "hypothesis" in has
-    options = "{beam}, {length_penalty}, {batch_tokens}, {device} and {precision}"
+    search = arguments["options"] or SearchOptions()
+    changed = [each.name for each in fields(SearchOptions)
+               if getattr(search, each.name) != each.default]  # fmt: skip
+    translating = [*changed, *sorted(has & {"device", "precision"})]
     without_source = "source" not in has
     for is_so, problem, remedy in (
         (len(is_compared) == 2,
@@ -137,8 +141,9 @@ def _refuse_conflicts(**arguments: object) -> None:
          "There are no references.", "Add {reference} or {test_set}."),
         (not has & {"model", "target_language"},
          "The target language is unknown.", "Add {target_language} or {model}."),
-        (is_given and has & {"options", "device", "precision"},
-         "{hypothesis} conflicts with options for translating.", f"Remove {options}."),
+        (is_given and translating,
+         "{hypothesis} conflicts with options for translating.",
+         f"Remove {' and '.join(f'{{{name}}}' for name in translating)}."),
     ):  # fmt: skip
         if is_so:
             raise ArgumentError(f"{problem} {remedy}")
@@ -177,9 +182,9 @@ def _language(given: str | None, model: FoundModel | None, note: Note) -> str:
     language = given or (model.config.data.target_language if model else "")
     if problem := code_problem(language):
         if given is not None:
-            raise ArgumentError("{target_language}: {}. Use an ISO 639 code.", problem)
+            raise ArgumentError("{target_language} {}", problem)
         note(
-            f"nmt: warning: In the model's configuration, {problem}. Set the target language for "
+            f"nmt: warning: In the model's configuration, {problem} Set the target language for "
             "the evaluation."
         )
     return language

@@ -35,8 +35,8 @@ def check_plain_text(
     for number, line in enumerate(lines, start=1):
         if found := _PIECE.search(line):
             raise InputError(
-                f"{name}:{number} is in subword pieces ({found[0].strip()!r}). Join the pieces "
-                "into plain text."
+                f"Line {number} of {name} is split into subword pieces ({found[0].strip()!r}). "
+                "Join them into plain text."
             )
     if not may_be_tokenized and len(tokenized) > _TOKENIZED_SHARE * sum(
         1 for line in lines if line.strip()

@@ -78,8 +78,8 @@ def own(model: FoundModel) -> TestSet:
     if not data.test:
         raise ArgumentError(
             "The model's configuration has no data.test. Add {source} and {reference}, or "
-            "{test_set}. For the next training, set data.test, which is then excluded from the "
-            "training text."
+            "{test_set}. Before you train again, set data.test; its sentences are then kept out of "
+            "the training text."
         )
     run, recorded = RunDirectory.around(model.directory.resolve()), None
     if run.test_set.is_dir() and not is_exported(model.directory):
@@ -124,10 +124,11 @@ def from_sacrebleu(name: str, config: Config | None, target_language: str, note:
         source = language_of(source_language)
         pairs = [pair for pair in pairs if pair.split("-")[0] == source]
     if not pairs:
-        wanted = f"{source_language or '*'}-{target_language}"
+        target_only = f"with target language {target_language}"
+        wanted = f"{source_language}-{target_language}" if source_language else target_only
         known = ", ".join(sorted(dataset.langpairs))
         raise ArgumentError(
-            "{test_set} {} does not have {}. It has {}. Choose another test set.",
+            "{test_set} {} has no language pair {}. Its pairs are {}. Choose another test set.",
             name,
             wanted,
             known,

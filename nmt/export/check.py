@@ -82,10 +82,11 @@ def compare(
     """
     equal, worst = agreement(samples, translations, log_probabilities)
     if worst > TOLERANCE or equal < len(samples):
+        package = "transformers" if name == "huggingface" else name
         raise ExportError(
-            f"{equal} of {len(samples)} greedy translations of the {name} model equal nmt's, "
-            f"and log-probabilities differ by up to {worst:.1e}. Nothing was exported. Use another "
-            f"version of {name}."
+            f"The {name} model does not translate as nmt does: {equal} of {len(samples)} greedy "
+            f"translations are equal, and log-probabilities differ by up to {worst:.1e} (at most "
+            f"{TOLERANCE:.0e} is allowed). Nothing was exported. Try another version of {package}."
         )
     return f"{equal} greedy translations equal nmt's, log-probabilities within {worst:.0e}."
 

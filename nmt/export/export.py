@@ -35,9 +35,7 @@ def export(
     """
     refuse_output(output)
     if quantization and format != "ctranslate2":
-        raise ArgumentError(
-            "Only ctranslate2 supports {quantization} {}. Leave it out.", quantization
-        )
+        raise ArgumentError("Only ctranslate2 supports {quantization} {}. Remove it.", quantization)
     _refuse_missing(format)
     loaded = load_model(model, device=torch.device("cpu"), note=note)
     translator = Translator.of(

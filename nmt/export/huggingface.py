@@ -191,8 +191,8 @@ def export_huggingface(translator: Translator, folder: Path, model: LoadedModel)
     if config.tokenizer.model is not None:
         raise InputError(
             f"transformers cannot represent the tokenizer of this model (tokenizer.model: "
-            f"{config.tokenizer.model}): its normalization is not nmt's. Export the model to "
-            "ctranslate2."
+            f"{config.tokenizer.model}), which normalizes text differently from nmt's own. "
+            "Export to ctranslate2 instead."
         )
     ids_and_texts = tokenizer_json(tokenizer).to_str(pretty=True)  # `save` raises no OSError
     (folder / "tokenizer.json").write_text(ids_and_texts, encoding="utf-8")

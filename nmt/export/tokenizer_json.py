@@ -32,7 +32,8 @@ def tokenizer_json(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
     if tokenizer.symbols:
         raise InputError(
             f"The tokenizers library splits text around tokenizer.symbols "
-            f"({', '.join(tokenizer.symbols)}) differently. Export the model to ctranslate2."
+            f"({', '.join(tokenizer.symbols)}) differently from nmt. Export to "
+            "ctranslate2 instead."
         )
     pieces = tokenizer.pieces(range(tokenizer.vocabulary_size))
     ids = {piece: i for i, piece in enumerate(pieces)}

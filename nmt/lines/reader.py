@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from nmt.errors import InputError, naming
+from nmt.errors import ArgumentError, InputError, naming
 from nmt.storage.opening import Rest, decompressed, is_begun
 
 PAUSE_S = 0.05  # seconds without input after which the window is translated
@@ -204,7 +204,10 @@ def _end_of_part(line: bytes) -> int:
 
 def not_utf8(byte: int, name: str, line: int) -> InputError:
     """Returns the error for a line with an invalid byte."""
-    return InputError(
-        f"{name}:{line} is not valid UTF-8 (byte 0x{byte:02x}). Convert the text to UTF-8, or "
-        "allow replacement characters."
+    return ArgumentError(
+        "{}:{} is not valid UTF-8 (byte 0x{}). Convert the text to UTF-8, or leave out {strict} to "
+        "replace invalid bytes.",
+        name,
+        line,
+        f"{byte:02x}",
     )

@@ -326,7 +326,8 @@ def _check_together(
                 )
     if shard and (input is None or (Path(input).exists() and not Path(input).is_file())):
         raise ArgumentError(
-            "{shard} {} requires a file for {input}, because its lines are counted first.",
+            "{shard} {} requires a file, because its lines are counted first. Specify one with "
+            "{input}.",
             "{}/{}".format(*shard),
         )
 
@@ -401,8 +402,10 @@ def _reader_of_links(output: str | Path | None, alignment: str | Path | None) ->
         if output is None or _is_stream(Path(output)):
             raise
         raise ArgumentError(
-            "The reader of {alignment} {} closed it early, so there is no output. Specify a file.",
+            "The program that reads {alignment} {} stopped early, so {} was not written. Write "
+            "{alignment} to a file.",
             alignment,
+            output,
         ) from None
 
 

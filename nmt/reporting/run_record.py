@@ -163,10 +163,12 @@ def read_runs(directories: Sequence[Path], note: Note) -> list[RunRecord]:
 
 def _check(directory: Path) -> None:
     if not directory.is_dir():
-        raise InputError(f"{directory} does not exist. Specify a run directory of nmt train.")
+        raise InputError(
+            f"{directory} is not a directory. Specify a run directory written by nmt train."
+        )
     if not RunDirectory(directory).is_run:
         raise InputError(
-            f"{directory} is not a run directory. Specify the training.run_directory of a run."
+            f"{directory} is not a run directory. Specify a run directory written by nmt train."
         )
 
 

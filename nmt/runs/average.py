@@ -34,7 +34,8 @@ def mean_weights(models: Sequence[OpenedModel]) -> dict[str, Tensor]:
         if not tensor.div_(len(models)).isfinite().all():
             raise NoModelError(
                 f"The weights {name} of {first.directory} and the other models are too large to "
-                "be averaged. Choose models that have not diverged."
+                "be averaged, so training has probably diverged. Train again with a lower "
+                "training.learning_rate_factor."
             )
     return mean
 
@@ -59,7 +60,7 @@ def average(run: Path, last: int, output: Path, note: Note) -> list[int]:
     """
     refuse_output(output)
     if not run.is_dir():
-        raise InputError(f"There is no run directory {run}. Correct the path.")
+        raise InputError(f"There is no run directory {run}. Check the path.")
     own = RunDirectory(run).identity()
     found = sound_checkpoints(own, 1, note)
     if not found:

@@ -143,7 +143,10 @@ def _read(own: RunIdentity, folder: Path) -> Checkpoint:
     """Reads a checkpoint to resume from; raises InputError if it cannot be used."""
     content = manifest.read(folder, "checkpoint")
     if OPTIMIZER not in content["files"]:
-        raise InputError(f"{folder} has no optimizer state. Resume from a newer checkpoint.")
+        raise InputError(
+            f"Training cannot resume from {folder}: its optimizer state was removed when newer "
+            "checkpoints were saved. Restore a newer checkpoint from a copy."
+        )
     opened = open_in_run(own, folder, content, with_optimizer=True)
     assert opened.optimizer is not None
     try:
@@ -180,8 +183,8 @@ def sound_checkpoints(
             hashes = {key: content[key] for key in HASHES}
             if hashes != (common or hashes):
                 raise InputError(
-                    f"{folder} was trained on other data than the checkpoint of step "
-                    f"{found[0].step}. Move it elsewhere."
+                    f"{folder} was trained on different data from the checkpoint of step "
+                    f"{found[0].step}. Move {folder} out of the run."
                 )
             common = hashes
             found.append(opened)

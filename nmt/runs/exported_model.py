@@ -45,7 +45,7 @@ def refuse_unsupported(**given: object) -> None:
     """
     for name in (name for name, value in given.items() if value):
         raise ArgumentError(
-            f"An exported model does not support {{{name}}}. Omit it, or use the original model."
+            f"An exported model does not support {{{name}}}. Remove it, or use the original model."
         )
 
 
@@ -80,8 +80,9 @@ def load_exported(path: Path, device: str | None = None) -> ExportedModel:
     try:
         engine = ctranslate2.Translator(str(path), device=kind, device_index=int(index or 0))
     except (RuntimeError, ValueError) as error:
+        remedy = "Export" if kind == "cpu" else "Choose device cpu, or export"
         raise InputError(
-            f"CTranslate2 cannot load {path} ({error}). Choose another device."
+            f"CTranslate2 cannot load {path} ({error}). {remedy} the model again."
         ) from None
     return ExportedModel(
         read_exported_config(path),

@@ -140,7 +140,8 @@ def _first_sound(
         return _in_place(path, use)
     if not run.may_hold_models:
         raise NoModelError(
-            f"{path} is not a model, checkpoint or run: it has no {manifest.NAME}. Choose another."
+            f"{path} is not a model, checkpoint or run: it has no {manifest.NAME}. Specify one of "
+            "these."
         )
     return _newest_sound(run, note, use_in_run)
 
@@ -197,14 +198,12 @@ def refuse_exported(path: Path) -> None:
     """Raises NoModelError for a model that `nmt export` wrote for another program."""
     is_ours = (path / manifest.NAME).is_file() or RunDirectory(path).may_hold_models
     if (path / CTRANSLATE2_WEIGHTS).is_file():
-        program, how = "CTranslate2", f'translate with it by "nmt translate {path}"'
+        program, how = "CTranslate2", f'run "nmt translate {path}"'
     elif (path / HUGGINGFACE_CONFIG).is_file() and not is_ours:
-        program, how = "transformers", "load it with AutoModelForSeq2SeqLM"
+        program, how = "transformers", "load this one with AutoModelForSeq2SeqLM"
     else:
         return
-    raise NoModelError(
-        f"{path} is a model for {program}. Use the model that it was exported from, or {how}."
-    )
+    raise NoModelError(f"{path} is a model for {program}. Use the original model here, or {how}.")
 
 
 @contextmanager
@@ -240,7 +239,8 @@ def open_in_run(
         opened = open_model(folder, content, with_optimizer=with_optimizer)
         step, is_checkpoint = content["step"], content["kind"] == "checkpoint"
         if is_checkpoint and folder != own.directory.checkpoint(step):
-            raise NoModelError(f"{folder} is a checkpoint of step {step}. Rename it to that step.")
+            name = own.directory.checkpoint(step).name
+            raise NoModelError(f"{folder} has the checkpoint of step {step}. Rename it to {name}.")
         own.refuse_foreign(folder, content)
         return opened
     except OSError as error:  # for example, a trainer has removed a file meanwhile
@@ -267,14 +267,14 @@ def open_model(
     config, tokenizer = _read_config(folder), Tokenizer.load(folder / TOKENIZER)
     if content["tokenizer_sha256"] != tokenizer.sha256:
         raise NoModelError(
-            f"{folder / TOKENIZER} is the tokenizer of another model: its sha256 is "
-            f"{tokenizer.sha256[:12]}…, the model's {content['tokenizer_sha256'][:12]}…. "
-            "Restore the model's tokenizer."
+            f"{folder / TOKENIZER} is the tokenizer of another model: its sha256 begins with "
+            f"{tokenizer.sha256[:12]}, but that of the model's tokenizer begins with "
+            f"{content['tokenizer_sha256'][:12]}. Restore the model's tokenizer from a copy."
         )
     if tokenizer.vocabulary_size != config.tokenizer.vocabulary_size:
         raise NoModelError(
             f"{folder / TOKENIZER} has {tokenizer.vocabulary_size} tokens, but the configuration "
-            f"says {config.tokenizer.vocabulary_size}. Restore the model's tokenizer."
+            f"says {config.tokenizer.vocabulary_size}. Restore the model's tokenizer from a copy."
         )
     with torch.device("meta"):
         transformer = new_transformer(config)

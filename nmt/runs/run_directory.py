@@ -48,7 +48,7 @@ def refuse_output(path: Path) -> None:
     atomic.refuse_existing(path)
     if own := owner(Path(os.path.realpath(path))):
         raise ArgumentError(
-            "{output} {} is among nmt's own files in {}. Choose another.", path, own
+            "{output} {} is among nmt's own files in {}. Choose another directory.", path, own
         )
 
 
@@ -248,7 +248,7 @@ class RunIdentity:
             its, ours = map(configuration.inline, found[key])
             raise NoModelError(
                 f"{folder} belongs to another run: {key} is {its}, but {ours} in this run. Move "
-                "the folder."
+                f"{folder} out of the run."
             )
 
     @cached_property
@@ -270,8 +270,8 @@ class RunIdentity:
         recorded = self.data["data_sha256"] if self.data else found
         if found != recorded:
             raise NoModelError(
-                f"{folder} was trained on other data (sha256 {found}, but {recorded} in "
-                f"{names.DATA_MANIFEST}). Move the folder, or restore "
-                f"{self.directory.data_manifest}."
+                f"{folder} was not trained on the data of this run: it has data_sha256 {found}, "
+                f"but {self.directory.data_manifest} has {recorded}. Move {folder} out of the run, "
+                f"or restore {names.DATA_MANIFEST} from a copy."
             )
         return self.data

@@ -23,14 +23,21 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
     return {key: tuple(value.shape) for key, value in tensors.items()}
 
 
-def refuse_unfit(expected: Shapes, found: Shapes, file: Path) -> None:
-    """Raises NoModelError unless names and shapes are as expected."""
+def refuse_unfit(expected: Shapes, found: Shapes, file: Path, remedy: str) -> None:
+    """Raises NoModelError unless names and shapes are as expected; `remedy` ends its message."""
     for key in sorted(expected.keys() | found.keys()):
-        if expected.get(key) != found.get(key):
-            raise NoModelError(
-                f"In {file} tensor {key} has shape {found.get(key, 'none')}, but the configuration "
-                f"requires {expected.get(key, 'none')}. Restore the files that belong together."
+        if expected.get(key) == found.get(key):
+            continue
+        if key not in found:
+            problem = f"{file} has no tensor {key}, which the configuration requires"
+        elif key not in expected:
+            problem = f"{file} has a tensor {key} that the configuration does not have"
+        else:
+            problem = (
+                f"Tensor {key} in {file} has shape {found[key]}, but the configuration requires "
+                f"{expected[key]}"
             )
+        raise NoModelError(f"{problem}. {remedy}")
 
 
 def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dict[str, Tensor]:
@@ -60,7 +67,7 @@ def read_tensors(path: Path, shapes: Shapes, *, are_states: bool = False) -> dic
                 states = {key.partition(".")[0] for key in slices}
                 shapes = {f"{state}.{key}": shapes[key] for key in shapes for state in states}
             found = {key: tuple(part.get_shape()) for key, part in slices.items()}
-            refuse_unfit(shapes, found, path)
+            refuse_unfit(shapes, found, path, f"Restore {path.parent} from a copy.")
             tensors = {key: content.get_tensor(key) for key in slices}
     except (SafetensorError, ValueError, OverflowError) as error:
         raise NoModelError(
@@ -84,5 +91,6 @@ def write_tensors(
         save_file(contiguous, path, metadata)
     except SafetensorError as error:
         raise StorageError(
-            f"{path} cannot be written ({error}). Free disk space, or allow writing."
+            f"{path} cannot be written ({error}). Check the free disk space and the permissions of "
+            "the directory."
         ) from None

@@ -41,7 +41,7 @@ def details(
     """
     if not sees_inside(translator):
         raise ArgumentError(
-            "An exported model has neither {attention} nor {token_probabilities}. Leave them out."
+            "An exported model provides neither {attention} nor {token_probabilities}. Remove them."
         )
     from nmt.decoding.alignment import cross_attention  # exported models are served without torch
     from nmt.decoding.score import log_probabilities

@@ -84,9 +84,14 @@ async def translate(request: Request) -> Response:
         raise HTTPException(400, f"format must be text or html, not {question.format!a:.20}.")
     known = directions(request)
     source = next(iter(known)) if question.source == "auto" else question.source
-    for code, codes in ((source, known), (question.target, known.get(source, {}))):
-        if code not in codes:
-            raise HTTPException(400, f"{code!a:.20} is not supported. See /languages.")
+    if source not in known:
+        raise HTTPException(
+            400, f"Source language {source!a:.20} is not supported. See /languages."
+        )
+    if (target := question.target) not in known[source]:
+        raise HTTPException(
+            400, f"Translation from {source} to {target!a:.20} is not supported. See /languages."
+        )
     wanted = 1 + question.alternatives
     if wanted > limits_of(request).n_best:
         raise HTTPException(400, f"alternatives must be at most {limits_of(request).n_best - 1}.")
@@ -97,7 +102,9 @@ async def translate(request: Request) -> Response:
     tag = known[source][question.target]
     if question.format == "html":
         if tag:
-            raise HTTPException(400, "With a model of several directions, format must be text.")
+            raise HTTPException(
+                400, f"format must be text, because the model's sources begin with {tag.strip()}."
+            )
         translations = await _around_tags(request, texts, options, source)
     else:
         found = await translated(request, texts, options, language=source, tag=tag)

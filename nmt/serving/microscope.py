@@ -143,7 +143,8 @@ def _check_room(translator: Translator, source: int, target: int) -> None:
     layers = model.encoder_layers * source**2 + model.decoder_layers * target * (source + target)
     if model.heads * layers > _MAX_WEIGHTS:
         raise ArgumentError(
-            "{text} is too long to show attention ({} source and {} target tokens). Shorten it.",
+            "{text} is too long for its attention to be shown ({} source and {} target tokens). "
+            "Shorten it.",
             source, target,
         )  # fmt: skip
 

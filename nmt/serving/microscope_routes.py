@@ -80,7 +80,8 @@ async def _answer(request: Request, name: str, question: Question) -> Response:
     batcher = batcher_of(request)
     if not batcher.model.sees_inside:
         raise InputError(
-            "An exported model provides neither attention nor search. Serve the original model."
+            "An exported model cannot show its attention or the steps of its search. Serve the "
+            "original model."
         )
     body = await answer(request, batcher.call(microscope, name, question.model_dump()))
     return Response(body, media_type="application/json")

@@ -42,7 +42,7 @@ def batcher_of(request: Request) -> Batcher:
     batcher = living_batcher_of(request)
     if not batcher.is_ready:
         message = "The model is loading." if batcher.model is None else "The server is stopping."
-        raise HTTPException(503, f"{message} Try again.", {"Retry-After": "1"})
+        raise HTTPException(503, f"{message} Try again later.", {"Retry-After": "1"})
     return batcher
 
 
@@ -75,7 +75,8 @@ async def parsed(request: Request, model: type[Model], *, form: bool = False) ->
     try:
         content = _fields(query) | _fields(body) if is_form else json.loads(body)
     except (ValueError, RecursionError):
-        raise HTTPException(400, "The body does not match its Content-Type.") from None
+        kind = "a valid form" if is_form else "valid JSON"
+        raise HTTPException(400, f"The body is not {kind}.") from None
     try:
         return model.model_validate(content)
     except ValidationError as error:

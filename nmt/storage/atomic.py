@@ -181,7 +181,10 @@ def refuse_link(path: Path) -> None:
     The directory `path.parent` may be a link.
     """
     if path.is_symlink():
-        raise InputError(f"{path} is a symbolic link. Remove it; {path.parent} itself may be one.")
+        raise InputError(
+            f"{path} must not be a symbolic link. Remove the link. To store the data elsewhere, "
+            f"make {path.parent} the link."
+        )
 
 
 def refuse_existing(path: Path) -> None:
@@ -191,9 +194,16 @@ def refuse_existing(path: Path) -> None:
     """
     refuse_not_utf8(path)
     if path.is_dir() and not any(path.iterdir()):
-        if path.is_symlink() or path.is_mount() or path.samefile("."):
-            what = "a link, a mount point or the current directory"
-            raise InputError(f"{path} is {what}. Choose a new directory inside it.")
+        what = (
+            "a symbolic link" if path.is_symlink()
+            else "a mount point" if path.is_mount()
+            else "the current directory" if path.samefile(".")
+            else None
+        )  # fmt: skip
+        if what:
+            raise InputError(
+                f"{path} is {what} and cannot be replaced. Choose a new directory inside it."
+            )
         return
     if path.exists() or path.is_symlink():
         raise InputError(f"{path} exists and is not an empty directory. Choose another output.")

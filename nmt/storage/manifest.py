@@ -159,7 +159,9 @@ def verify(folder: Path, content: dict[str, Any], names: Iterable[str] | None = 
     for name in content["files"] if names is None else names:
         path, expected = folder / name, content["files"].get(name)
         if expected is None:
-            raise NoModelError(f"{path} is not in the manifest. Restore it from a copy.")
+            raise NoModelError(
+                f"The manifest in {folder} does not list {name}. Restore {folder} from a copy."
+            )
         try:
             status_of = path.stat()
             if not stat.S_ISREG(status_of.st_mode):

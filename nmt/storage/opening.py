@@ -59,9 +59,9 @@ def opened(path: Path, name: str | None = None) -> Iterator[BinaryIO]:
     try:
         file = path.open("rb")
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"{name} does not exist. Correct the path.") from None
+        raise InputError(f"{name} does not exist. Check the path.") from None
     except IsADirectoryError:
-        raise InputError(f"{name} is a directory, not a file. Correct the path.") from None
+        raise InputError(f"{name} is a directory, not a file. Check the path.") from None
     except PermissionError as error:
         raise of_system(PermissionError(error.errno, error.strerror, name)) from None
     with file:
@@ -102,7 +102,10 @@ def decompressed(begin: bytes, file: "BinaryIO | Rest", name: str) -> BinaryIO |
     if kind is None:
         return None
     if kind not in _DECOMPRESSORS:
-        raise InputError(f"{name} is a {kind} file. Unpack it, or compress it with gzip.")
+        raise InputError(
+            f"{name} is a {kind} file, which nmt cannot read. Unpack it; if you like, compress it "
+            "again with gzip, bzip2 or xz."
+        )
     return io.BufferedReader(_Decompressed(_DECOMPRESSORS[kind](file), kind, name), _BUFFER_BYTES)
 
 
@@ -138,7 +141,10 @@ def small_file(path: Path, at_most: int) -> bytes:
     with path.open("rb") as file:
         data = file.read(at_most + 1)
     if len(data) > at_most:
-        raise InputError(f"{path} is larger than {at_most:,} bytes. Check the path.")
+        raise InputError(
+            f"{path} is larger than {at_most:,} bytes, the maximum for this kind of file. Check "
+            "that it is the right file."
+        )
     return data
 
 

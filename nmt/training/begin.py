@@ -222,7 +222,8 @@ def _initial_transformer(run: Run, start: Checkpoint | None, note: Note) -> Tran
             )
         _warn_of_other_languages(model.config.data, run.config.data, origin, note)
         weights = model.transformer.state_dict()
-        refuse_unfit(shapes_of(transformer.state_dict()), shapes_of(weights), Path(origin))
+        remedy = "Set training.initialize_from to a model with the same model settings."
+        refuse_unfit(shapes_of(transformer.state_dict()), shapes_of(weights), Path(origin), remedy)
         transformer.load_state_dict(weights)
     else:
         transformer.initialize(run.config.training.seed)

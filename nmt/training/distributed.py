@@ -183,7 +183,8 @@ def _number(name: str, default: int, least: int = 0) -> int:
     text = os.environ.get(name, str(default))
     if not (text.isascii() and text.isdigit() and least <= int(text) < 2**31):
         raise InputError(
-            f'{name} is "{text}" in the environment. Start with torchrun, or unset {name}.'
+            f"The environment variable {name} must be a whole number from {least} to 2^31 - 1, not "
+            f'"{text}". Start the processes with torchrun, or unset {name}.'
         )
     return int(text)
 
@@ -229,7 +230,8 @@ def process_group(timeout_s: int) -> Iterator[Ranks]:
             raise peers.agreed(None) from error
         if is_out_of_memory(error):
             exhausted = InputError(
-                "Out of memory on this machine. Raise training.micro_batches to make slots smaller."
+                "Out of memory on this machine. Raise training.micro_batches to divide each step "
+                "into smaller slots."
             )
             raise peers.agreed(exhausted) from None
         peers.report(Status.BUG, repr(error))  # the others stay silent

@@ -53,7 +53,8 @@ def _finished(
     )
     if not sound:
         raise NoModelError(
-            f"{run.directory} has no valid checkpoint to average. Continue the training."
+            f"{run.directory} has no valid checkpoint left to average. Restore its checkpoints "
+            "from a copy, or train again."
         )
     warnings = too_few(len(sound), wanted, run.directory)
     weights, result = _averaged(training, sound, stop, step)

@@ -18,9 +18,9 @@ from nmt.training.schedule import learning_rate, peak_step
 if TYPE_CHECKING:  # `rate_warning` needs no pyarrow
     from nmt.data.shards import Shard
 
-LOWER_RATE = (
-    "Start a run in another training.run_directory with a lower training.learning_rate_factor, "
-    "more training.warmup_steps or training.gradient_clip."
+IF_DIVERGED = (  # the remedy in messages
+    "Start a new run in another training.run_directory: lower training.learning_rate_factor, raise "
+    "training.warmup_steps, or set or lower training.gradient_clip."
 )
 # This many successive steps worse than guessing end a run; fewer may be a temporary spike.
 _PATIENCE_STEPS = 100
@@ -73,9 +73,9 @@ class Divergence:
         self._count = self._count + 1 if is_worse else 0
         if self._count >= self._patience:
             raise DivergedError(
-                f"Training diverged at step {step}: the nll per token is {nll:.4g}, and was above "
-                f"that of guessing ({self._uniform:.2f}) for {self._count} steps in a row. "
-                f"{LOWER_RATE}"
+                f"Training diverged at step {step}: the loss per token (nll {nll:.4g}) has been "
+                f"worse than guessing ({self._uniform:.2f}) for {self._count} steps in a row. "
+                f"{IF_DIVERGED}"
             )
         return is_worse
 

@@ -148,10 +148,15 @@ class Peers:
         lost = sorted(
             silent & self.gone() or silent
         )  # others may be waiting for a rank that is gone
-        names = f"rank {', '.join(map(str, lost))}" if lost else "the connection between ranks"
+        *others, last = map(str, lost or [self.rank])
+        names = f"ranks {', '.join(others)} and {last}" if others else f"rank {last}"
+        problem = (
+            f"The run has lost {names} of {self._world_size} (killed, stopped or unreachable)."
+            if lost
+            else "The ranks have lost the connection to each other."
+        )
         return LostRankError(
-            f"The run has lost {names} of {self._world_size} (killed, stopped or unreachable). "
-            "Start it again: it resumes from its newest checkpoint."
+            f"{problem} Start the run again: it resumes from its newest checkpoint."
         )
 
     def _last_words(self, awaited: set[int]) -> dict[int, tuple[Status, str]]:

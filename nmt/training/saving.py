@@ -21,7 +21,7 @@ from nmt.runs import checkpoint as checkpoints
 from nmt.runs.checkpoint import Checkpoint
 from nmt.runs.state import State
 from nmt.training.begin import Run
-from nmt.training.health import LOWER_RATE
+from nmt.training.health import IF_DIVERGED
 from nmt.training.optimizers import state_tensors
 
 
@@ -55,7 +55,7 @@ class CheckpointWriter:
         if not torch.stack([tensor.isfinite().all() for tensor in weights.values()]).all():
             raise DivergedError(
                 f"The weights are not finite after step {state.step}, which was not saved. "
-                f"{LOWER_RATE}"
+                f"{IF_DIVERGED}"
             )
         if self._run.ranks.is_main:
             states = state_tensors(optimizer, transformer)

@@ -15,7 +15,7 @@ from nmt.data.layout import Batch
 from nmt.errors import DivergedError, InputError, is_out_of_memory
 from nmt.model.devices import is_gpu
 from nmt.training.distributed import Ranks
-from nmt.training.health import LOWER_RATE
+from nmt.training.health import IF_DIVERGED
 from nmt.training.loss import TransformerLoss
 from nmt.training.optimizers import skip_if_not_finite
 from nmt.training.schedule import learning_rate
@@ -66,7 +66,7 @@ class StepResult:
         if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
             raise DivergedError(
                 f"Training diverged in step {self._step}: loss {loss}, gradient norm "
-                f"{gradient_norm}. {LOWER_RATE}"
+                f"{gradient_norm}. {IF_DIVERGED}"
             )
         return loss, nll, gradient_norm, requests
 
@@ -191,6 +191,6 @@ def _naming(step: int, slot: int, batch: Batch) -> Iterator[None]:
             raise
         rows, columns = batch.tgt_out.shape
         raise InputError(
-            f"Out of memory in step {step}, slot {slot}, which has {rows} rows of {columns} target "
-            "tokens. Raise training.micro_batches to make slots smaller."
+            f"Out of memory in step {step}, slot {slot} ({rows} rows of {columns} target tokens). "
+            "Raise training.micro_batches to divide each step into smaller slots."
         ) from None

@@ -24,7 +24,7 @@ from nmt.model.transformer import Transformer
 from nmt.runs.model_directory import new_transformer
 from nmt.training.compiling import uncompiled
 from nmt.training.distributed import Ranks, StopRequest
-from nmt.training.health import LOWER_RATE, unigram_nll
+from nmt.training.health import IF_DIVERGED, unigram_nll
 from nmt.training.loss import TransformerLoss
 from nmt.training.step import autocast
 from nmt.translator import Translator
@@ -157,8 +157,9 @@ def validate(
     if not sums[2]:
         limit = loss_module.transformer.max_length
         raise InputError(
-            f"No pair of data.validation has at most {limit} tokens per side, the number of "
-            "learned positions. Raise data.max_length."
+            f"Every pair of data.validation has more than {limit} tokens on a side, but the model "
+            f"has only {limit} positions (data.max_length). Use shorter validation text, or raise "
+            "data.max_length for a new run."
         )
     numbered = list(zip(own.tolist(), own_samples, strict=True))
     samples = [sample for _, sample in sorted(chain(*ranks.gather(numbered)))]
@@ -238,5 +239,5 @@ def _losses(
         # waits for the GPU, once per batch
         sums = [a + b for a, b in zip(sums, (*own.tolist(), tokens), strict=True)]
     if not math.isfinite(sums[0]):
-        raise DivergedError(f"Training diverged: the validation loss is {sums[0]}. {LOWER_RATE}")
+        raise DivergedError(f"Training diverged: the validation loss is {sums[0]}. {IF_DIVERGED}")
     return sums

@@ -100,14 +100,14 @@ def _check(file: Path, column: str) -> None:
         names = parquet.read_schema(file).names
     except (OSError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise InputError(f"{file} is not a Parquet file ({reason}). Choose another.") from None
+        raise InputError(f"{file} is not a Parquet file ({reason}). Choose another file.") from None
     if column not in names:
         raise InputError(
-            f"{file} has no column {column}. Choose one of its columns by --column: "
+            f"{file} has no column {column}. Choose one of its columns with --column: "
             f"{', '.join(names)}."
         )
     if "translation" in names:
-        raise InputError(f"{file} already has a column translation. Rename that column.")
+        raise InputError(f"{file} already has a column named translation. Rename it.")
 
 
 def _start_ray() -> None:
@@ -150,7 +150,7 @@ def _translate(job: Job, file: Path, place: Path) -> None:
     if writer:
         writer.close()
     else:
-        raise InputError(f"{file} has no rows. Leave it out.")
+        raise InputError(f"{file} has no rows. Remove it.")
 
 
 if __name__ == "__main__":

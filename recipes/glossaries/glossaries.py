@@ -77,7 +77,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         if terms:
             examples.append((source, reference, rng.choice(terms)))
     if not examples:
-        raise InputError("No sentence of the test set has a term. Use more training text.")
+        raise InputError(
+            "No sentence of the test set contains a term of the lexicon that was learned from the "
+            "training text. Use more training text."
+        )
     translator = Translator.load(words.model, device=words.device)
     free = _translated(translator, examples, with_glossary=False)
     kept = _translated(translator, examples, with_glossary=True)

@@ -105,7 +105,8 @@ def _install(wanted: Packages, folder: Path, python: Path, log: Path) -> None:
         ).returncode
     if status:
         raise InputError(
-            f"pip cannot install it, see {log}. Solve the problem, or leave the peer out."
+            f"pip could not install {folder.name}. See {log}, or remove {folder.name} from the "
+            "peers."
         )
 
 

@@ -115,7 +115,8 @@ class Run:
         said = f"{n} of {len(lines)} greedy translations in fp32 are equal."
         if n < _LEAST_ALIKE * len(lines):
             raise InputError(
-                f"{said} {self.model} and {self.converted} are too different to compare speed."
+                f"Only {said} {self.model} and {self.converted} differ too much to compare their "
+                "speed."
             )
         return said
 

@@ -112,7 +112,11 @@ def _train(
     timed = batches[WARM_UP:]
     seconds = clock.times([partial(work, batch) for batch in timed])
     if not all(map(math.isfinite, losses)):
-        raise InputError(f"{module.__name__} has a loss of {losses}. Its speed is not comparable.")
+        values = ", ".join(f"{loss:.4g}" for loss in losses)
+        raise InputError(
+            f"{module.__name__} has a loss that is not finite ({values}), so its speed is not "
+            "comparable."
+        )
     amount = sum(batch.target_tokens for batch in timed)
     return {"training": _result(amount, seconds) | {"losses": [losses[0], losses[-1]]}}
 
@@ -136,8 +140,8 @@ def _forced(
         lengths = set(translate(batch, beam))
         if lengths != {batch.output_length}:
             raise InputError(
-                f"With beam {beam}, translations have {lengths} tokens, but must have "
-                f"{batch.output_length} to be comparable."
+                f"With beam {beam}, translations have {', '.join(map(str, sorted(lengths)))} "
+                f"tokens, but must all have {batch.output_length}, so that speeds are comparable."
             )
 
     return work

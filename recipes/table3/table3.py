@@ -73,7 +73,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for name in ("validation", "test"):  # check before hours of training
         if not getattr(base.data, name):
             raise InputError(
-                f"The row base has no data.{name}, which is needed to measure the models. Set it."
+                f"base.yaml has no data.{name}, which is needed to measure the models. Set "
+                f"data.{name}."
             )
     prepare(base, note=say)
     results: list[Result] = []

@@ -22,7 +22,10 @@ OF_TRANSLATING = ("--beam 5", "--length-penalty 1", "--batch-tokens 9", "--devic
         ),
         ("--hypothesis h", "Add --reference or --test-set"),
         ("--hypothesis h --reference r", "Add --target-language or MODEL"),
-        *((f"m --hypothesis h {option}", "Remove --beam") for option in OF_TRANSLATING),
+        *(
+            (f"m --hypothesis h {option}", f"Remove {option.split()[0]}.")
+            for option in OF_TRANSLATING
+        ),
     ],
 )
 def test_what_does_not_go_together(line: str, message: str, capsys):
@@ -38,7 +41,7 @@ def test_what_does_not_go_together(line: str, message: str, capsys):
         ("m --output none/out", "Directory {}/none for --output does not exist."),
         ("nowhere", "There is no model directory nowhere. "),
         ("--hypothesis h --reference r --target-language german",
-         "--target-language: german is not a language code (de?)"),
+         "--target-language german is not an ISO 639 language code. Did you mean de?"),
         ("--hypothesis h --test-set wmt99 --target-language de",
          "Unknown --test-set wmt99. "),
     ],

@@ -74,7 +74,7 @@ BAD_FILES = [
     ("", "c.yaml has no settings"),
     ("# nothing\n", "c.yaml has no settings"),
     ("- a\n", "c.yaml has no settings"),
-    ("base: c.yaml\n", "leads back to this file"),
+    ("base: c.yaml\n", "leads back to it"),
     ("base: none.yaml\n", "none.yaml does not exist"),
     ('base: "a\\0b"\n', "does not exist"),
     ('base: "\\ud800"\n', "does not exist"),

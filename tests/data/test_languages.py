@@ -112,14 +112,15 @@ def test_prepare_tells_of_a_code_that_is_none(tmp_path: Path, capsys):
     path.write_text(yaml.safe_dump(settings))
     assert main(["prepare", str(path)]) == 2  # the demo's grammar knows no English
     assert capsys.readouterr().err.startswith(
-        "nmt: warning: data.source_language: English is not a language code (en?). "
+        "nmt: warning: data.source_language: English is not an ISO 639 language code. Did you mean "
+        "en?"
     )
 
 
 @pytest.mark.parametrize(
     ("tag", "hint"),
     [
-        ("german", "(de?)"), ("French", "(fr?)"), ("cz", "(cs?)"), ("jp", "such as"),
+        ("german", "mean de?"), ("French", "mean fr?"), ("cz", "mean cs?"), ("jp", "such as"),
         ("", "such as"), ("d", "such as"),
         *((tag, None) for tag in ("de", "DE", "zh_CN", "zh-Hant", "pt-br", "deu_Latn", "no")),
     ],
@@ -149,4 +150,4 @@ def test_evaluate_tells_of_another_language(tmp_path: Path, capsys):
     assert "warning" not in capsys.readouterr().err
     assert main([*words, str(tmp_path / "de"), "--target-language", "german"]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("nmt: error: --target-language: german is not a language code (de?)")
+    assert error.startswith("nmt: error: --target-language german is not an ISO 639 language code")

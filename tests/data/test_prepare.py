@@ -441,7 +441,7 @@ def test_links_are_refused_before_anything_is_touched(
         assert "nothing to do" in run(wanted)[-1]  # reading through it is no harm
         assert content(tmp_path) == before
     changed = placed(wanted, tmp_path / "data", max_length=30)
-    with pytest.raises(InputError, match=f"/data/{name} is a symbolic link"):
+    with pytest.raises(InputError, match=f"/data/{name} must not be a symbolic link"):
         run(changed)
     assert link.is_symlink() and content(tmp_path) == before
 
@@ -489,7 +489,9 @@ def test_a_run_that_begins_while_other_settings_are_prepared_keeps_its_data(
 
 def test_a_vocabulary_too_large_leaves_the_cleaned_text_for_the_next_try(tmp_path: Path) -> None:
     wanted = settings(tmp_path, vocabulary_size=90_000)
-    with pytest.raises(InputError, match=r"fewer than 90,000 tokens.*tokenizer.vocabulary_size"):
+    with pytest.raises(
+        InputError, match=r"a vocabulary of 90,000 tokens.*tokenizer.vocabulary_size"
+    ):
         run(wanted)
     assert not (tmp_path / "data" / "manifest.json").exists()
     lines = run(settings(tmp_path))

@@ -61,7 +61,7 @@ def test_a_forged_manifest_is_one_line(config, tmp_path: Path, name: str, capsys
     assert main(["train", str(tmp_path / "config.yaml")]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "manifest.json is damaged (" in line or "manifest without " in line
-    assert line.endswith("Run nmt prepare again to replace the data.")
+    assert line.endswith("Run nmt prepare again, or restore the data from a copy.")
 
 
 @pytest.mark.parametrize(

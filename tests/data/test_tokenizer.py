@@ -143,7 +143,7 @@ def test_characters_as_rare_as_one_in_five_thousand_are_pieces(tmp_path: Path) -
 def test_vocabulary_that_does_not_fit_names_the_one_that_does(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.model"
     with pytest.raises(
-        InputError, match=r"fewer than 5,000 tokens.*vocabulary_size to (\d+) or less"
+        InputError, match=r"a vocabulary of 5,000 tokens.*vocabulary_size to (\d+) or less"
     ) as caught:
         train_tokenizer(SENTENCES, 5000, path)
     largest = int(str(caught.value).split(" or less")[0].split()[-1])

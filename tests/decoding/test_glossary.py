@@ -208,7 +208,11 @@ def test_what_cannot_be_kept_is_told_by_line(translator):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("a\tb\tc\n", "Line 1"), ("\na b\n", "Line 2"), ("a\tb\na\tc\n", '"a" as "b" and as "c"')],
+    [
+        ("a\tb\tc\n", "Line 1"),
+        ("\na b\n", "Line 2"),
+        ("a\tb\na\tc\n", 'translations of "a": "b" and "c"'),
+    ],
 )
 def test_files_that_are_no_glossaries(tmp_path, content, message):
     (tmp_path / "terms.tsv").write_text(content)

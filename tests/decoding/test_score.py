@@ -121,9 +121,9 @@ def test_a_line_that_would_fill_the_memory_is_named(translator: Translator, monk
     """The maximum length is that of training or of a batch, whichever is larger."""
     monkeypatch.setattr(score, "_BATCH_TOKENS", 8)
     monkeypatch.setattr(translator.transformer, "logits", None)  # raises before any computation
-    for sides in ((["Why?"], ["ä" * 99]), (["ä" * 99], ["Why?"])):
-        with pytest.raises(InputError, match=r"^Line 1 has more than 60 tokens"):
-            list(score_translations(translator, *sides))
+    for long, sides in (("target", ("Why?", "ä" * 99)), ("source", ("ä" * 99, "Why?"))):
+        with pytest.raises(InputError, match=f"^Line 1 of {long} has more than 60 tokens"):
+            list(score_translations(translator, *([side] for side in sides)))
 
 
 def test_weights_that_are_not_numbers_are_no_model(translator: Translator):

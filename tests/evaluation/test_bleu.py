@@ -326,7 +326,9 @@ def test_text_that_is_not_plain(model):
         {"hypothesis": "ref", "reference": "pieces"},
         {"hypothesis": "ref", "reference": "ref", "baseline": "pieces"},
     ):
-        with pytest.raises(InputError, match=r"^pieces:20 is in subword pieces \('Ha@@'\)"):
+        with pytest.raises(
+            InputError, match=r"^Line 20 of pieces is split into subword pieces \('Ha@@'\)"
+        ):
             evaluate("m", **arguments)
 
 
@@ -393,7 +395,9 @@ def test_sacrebleu_test_set(model, monkeypatch):
     pieces = [*REFERENCES[:-1], "ein Ha@@ us"]
     files = ["ref", write("pieces", pieces)]
     monkeypatch.setattr(dataset, "get_reference_files", lambda pair: files)
-    with pytest.raises(InputError, match=r"^wmt14/full en-de:20 is in subword pieces"):
+    with pytest.raises(
+        InputError, match=r"^Line 20 of wmt14/full en-de is split into subword pieces"
+    ):
         evaluate("m", test_set="wmt14/full")
 
 
@@ -433,7 +437,8 @@ def test_download_that_fails(model, monkeypatch, caplog, failure):
     ("arguments", "message"),
     [
         ({"model": "m", "test_set": "wmt99"}, "Unknown test_set wmt99"),
-        ({"model": "m", "test_set": "wmt14/full", "target_language": "fi"}, "does not have en-fi"),
+        ({"model": "m", "test_set": "wmt14/full", "target_language": "fi"},
+         "no language pair en-fi"),
         ({"model": "m", "source": "short", "reference": "ref"},
          "short has 1 source line but ref has 20 references"),
         ({"model": "m", "baseline": "short"}, "1 translation but data.test has 40 references"),

@@ -92,7 +92,7 @@ def test_the_test_set_of_another_run_gives_no_figure(run: Path, model: str, caps
     manifest.write(run / "test_set", "test set", {"corpora": corpora})
     assert main(["evaluate", str(run / model), "--output", "out"]) == 3
     [error] = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
-    assert "is not the test set that this run was trained with." in error
+    assert "is not the test set that belongs to this run." in error
     assert not Path("out").exists()
 
 

@@ -22,7 +22,7 @@ def notes_on(lines: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("line", ["▁Das ▁ist", "ein ▁Haus", "Ha@@ us", "Das ist ein Ha@@"])
 def test_pieces_are_refused_with_file_and_line(line):
-    with pytest.raises(InputError, match=r"^hyp:6 is in subword pieces"):
+    with pytest.raises(InputError, match=r"^Line 6 of hyp is split into subword pieces"):
         check_plain_text([*ORDINARY, line], "hyp", print)
 
 

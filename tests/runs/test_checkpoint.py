@@ -340,7 +340,7 @@ def test_r15_weights_of_another_shape_are_passed_over_by_all(save: Save, tmp_pat
     assert resumed_from(tmp_path)[0] == 1
     assert average(tmp_path, 1, tmp_path / "mean", print) == [1]
     assert main(["translate", str(tmp_path), "--input", os.devnull]) == 0
-    assert "tensor embedding has shape (399, 32)" in capsys.readouterr().err
+    assert "model.safetensors has shape (399, 32)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -414,7 +414,7 @@ def test_checkpoints_of_other_data_are_not_averaged(
     save_step(tmp_path, 8, config, files, hashes | {"data_sha256": "0" * 64})
     said: list[str] = []
     assert average(tmp_path, 2, tmp_path / "mean", said.append) == [4, 12]
-    assert "on other data than the checkpoint of step 12" in said[-1]
+    assert "on different data from the checkpoint of step 12" in said[-1]
 
 
 def test_a_checkpoint_off_the_schedule_is_not_averaged(save: Save, config, tmp_path: Path):

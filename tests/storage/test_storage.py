@@ -176,7 +176,7 @@ def test_an_empty_folder_that_cannot_be_replaced_is_refused_at_once(tmp_path: Pa
             atomic.refuse_existing(path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Path, "is_mount", lambda path: path.name == "empty")
-    with pytest.raises(InputError, match=r"empty is .* a mount point"):
+    with pytest.raises(InputError, match="empty is a mount point"):
         atomic.refuse_existing(Path("empty"))
 
 

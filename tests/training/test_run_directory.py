@@ -192,7 +192,7 @@ def test_a_checkpoint_or_model_of_other_data_is_not_taken(settings, trained: Tra
     text.write_text("The old man reads.\n")
     assert main(["translate", str(run), "--input", str(text)]) == 0
     said = capsys.readouterr().err
-    assert said.count("on other data (sha256 000") == 2 and f"Using {run.checkpoint(1)}" in said
+    assert said.count("it has data_sha256 000") == 2 and f"Using {run.checkpoint(1)}" in said
     status, lines = trained(settings(training__max_steps=3, training__checkpoint_every=1))
     assert status == 0 and "Resumed from step 1." in lines
 
@@ -256,4 +256,4 @@ def test_no_sound_checkpoint_left_at_the_end_is_one_line(settings, trained: Trai
 
     monkeypatch.setattr(checkpoint, "sound_checkpoints", damaged)
     status, said = trained(settings(**SHORT))
-    assert status == 3 and "has no valid checkpoint to average" in said[-1]
+    assert status == 3 and "has no valid checkpoint left to average" in said[-1]

@@ -438,7 +438,7 @@ def test_validation_pairs_that_are_all_beyond_the_learned_positions(settings, tm
     corpus = {"text": {"source": str(tmp_path / "long"), "target": str(tmp_path / "long")}}
     changes = {"model__positions": "learned", "training__validate_every": 1,
                "data__validation": [corpus], "data__directory": str(tmp_path / "d")}  # fmt: skip
-    with pytest.raises(InputError, match=r"No pair of data.validation has at most 60 tokens"):
+    with pytest.raises(InputError, match=r"Every pair of data.validation has more than 60 tokens"):
         run(settings(**changes))
 
 

@@ -121,5 +121,6 @@ def _values(rows: pa.Table | pa.RecordBatch, path: Sequence[str], where: str) ->
         return column.to_pylist()
     except UnicodeDecodeError as error:
         raise InputError(
-            f"Column {'.'.join(path)} of {where} is not UTF-8 ({error.reason}). Convert it."
+            f"Column {'.'.join(path)} of {where} is not UTF-8 ({error.reason}). Convert it "
+            "to UTF-8."
         ) from None

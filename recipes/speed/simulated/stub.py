@@ -32,7 +32,9 @@ def load() -> None:
     if reason := why_not():
         raise InputError(reason)
     if "torch" in sys.modules:
-        raise InputError("The stub of CUDA cannot be loaded. Load it before torch is imported.")
+        raise InputError(
+            "The CUDA stub cannot be loaded, because torch is already imported. Load it earlier."
+        )
     ctypes.CDLL(str(_torch() / "lib" / "libtorch_cpu.so"), mode=ctypes.RTLD_GLOBAL)
     ctypes.CDLL(str(_built()), mode=ctypes.RTLD_GLOBAL)
 
@@ -76,7 +78,7 @@ def _built() -> Path:
             ]  # fmt: skip
             found = subprocess.run(command, capture_output=True, text=True)
             if found.returncode:
-                raise InputError(f"The stub of CUDA cannot be compiled: {found.stderr[-500:]}")
+                raise InputError(f"The CUDA stub cannot be compiled: {found.stderr[-500:]}")
             (made / library.name).replace(library)  # another process may do the same
     finally:
         if made != folder:
