@@ -1,17 +1,17 @@
 """A small English-German language: a lexicon, and a grammar that writes aligned sentence pairs.
 
-Nothing here imports from the rest of `nmt`. From words to corpora:
+This package imports nothing from the rest of `nmt`. Its modules, from words to corpora:
 
-- `lexicon` reads the tables in `words/`, with the rules of `inflection`; `fitting` finds words that
-  make sense together;
+- `lexicon` reads the tables in `words/` and fills in regular forms by the rules of `inflection`;
+  `fitting` finds words that make sense together;
 - `phrases` and `clauses` represent meaning, `english` and `german` put it into words, and
-  `analysis` lists the phenomena of the German;
+  `analysis` lists the grammatical phenomena in the German clause;
 - `pick_phrases`, `pick_clauses` and `adverbials` choose fitting parts with a random generator;
 - `statements`, `descriptions`, `relative_clauses`, `subordinate_clauses`, `anaphora`,
-  `infinitives` and `questions` have a function per kind of sentence, and `sentences` has what they
-  share; `grammar` has the frequency of each kind;
-- `corpus` divides sentences among training, validation and test; `dictionary` is a baseline;
-  `alignment` says which words of a pair translate each other.
+  `infinitives` and `questions` contain a function for each kind of sentence, `sentences` contains
+  the functions that they share, and `grammar` defines how often each kind occurs;
+- `corpus` divides sentences among training, validation and test; `dictionary` is a word-for-word
+  baseline; `alignment` finds the words of a pair that translate each other.
 """
 
 from nmt.demo_language.alignment import Alignment, aligned

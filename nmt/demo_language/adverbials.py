@@ -43,7 +43,7 @@ _INSIDE = nouns_of("roomy")
 
 
 def day(rng: Random) -> Words:
-    """Picks a date in digits or words, or a weekday: on 3 May, on the third of May, on Monday."""
+    """Picks a day, such as "on 3 May", "on the third of May" or "on Monday"."""
     english_month, german_month = rng.choice(tuple(MONTHS.items()))
     kind = rng.random()
     if kind < 0.45:
@@ -58,7 +58,7 @@ def day(rng: Random) -> Words:
 
 
 def date(rng: Random) -> Words:
-    """Picks a day or a month: on 3 May, in May."""
+    """Picks a day or a month, such as "on 3 May" or "in May"."""
     if rng.random() < 0.85:
         return day(rng)
     english_month, german_month = rng.choice(tuple(MONTHS.items()))
@@ -66,7 +66,7 @@ def date(rng: Random) -> Words:
 
 
 def clock(rng: Random) -> Words:
-    """Picks a time of day in digits or words: at 7:30, at half past seven (um halb acht)."""
+    """Picks a time of day in digits or words, such as "at 7:30" or "at half past seven"."""
     index = rng.randrange(len(_HOURS))
     english_hour, german_hour, german_full = _HOURS[index]
     kind = rng.random()
@@ -92,7 +92,7 @@ def _distance(rng: Random, past: bool) -> Words:
 
 
 def time(rng: Random, tense: str) -> Words:
-    """Picks a time that fits a tense ("past", "future", "present" or "progressive")."""
+    """Picks an adverbial of time for a tense ("past", "future", "present" or "progressive")."""
     if tense == "progressive":
         return rng.choice(_TIMES[tense])
     kind = rng.random()
@@ -118,19 +118,22 @@ def _words(phrase: NounPhrase, english_word: str, german_word: str, case: str) -
 
 
 def location(phrase: NounPhrase) -> Words:
-    """Returns the place of something: in the kitchen, at the station."""
+    """Returns a place as an adverbial, such as "in the kitchen" or "at the station"."""
     noun = phrase.noun
     return _words(phrase, noun.english_location, noun.german_location, "dat")
 
 
 def direction(phrase: NounPhrase) -> Words:
-    """Returns the goal of a motion: to the kitchen (in die Küche), to the station (zum Bahnhof)."""
+    """Returns the goal of a motion, such as "to the station" (zum Bahnhof)."""
     german_word = phrase.noun.german_direction
     return _words(phrase, "to", german_word, "dat" if german_word == "zu" else "acc")
 
 
 def surface(rng: Random, case: str) -> Words:
-    """Picks furniture or a container with a preposition; `case`: dat for places, acc for goals."""
+    """Picks furniture or a container with a preposition.
+
+    `case` is "dat" for the place of a thing and "acc" for the goal of a motion.
+    """
     if rng.random() < 0.3:
         return _words(NounPhrase(rng.choice(_INSIDE), "the"), "in", "in", case)
     words = rng.choice((("on", "auf"), ("on", "auf"), ("under", "unter"), ("next to", "neben")))
@@ -138,6 +141,6 @@ def surface(rng: Random, case: str) -> Words:
 
 
 def beside(rng: Random) -> Words:
-    """Picks a place outside a building: behind the house."""
+    """Picks a place outside a building, such as "behind the house"."""
     words = rng.choice((("behind", "hinter"), ("in front of", "vor"), ("next to", "neben")))
     return _words(NounPhrase(rng.choice(_BUILDINGS), "the"), *words, "dat")

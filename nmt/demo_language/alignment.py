@@ -28,7 +28,7 @@ from nmt.demo_language.lexicon import (
 from nmt.demo_language.phrases import HE, ME, THEY, NounPhrase
 
 Link = tuple[int, int]  # indices of an English word and a German word
-_Words = tuple[str, ...]  # the words of one form
+_Words = tuple[str, ...]  # the words of one inflected form
 
 _NUMBERS = {**NUMBERS, **ORDINALS, **MONTHS, **WEEKDAYS}
 _ENDINGS = ("e", "en", "er", "es", "em")
@@ -36,7 +36,10 @@ _ENDINGS = ("e", "en", "er", "es", "em")
 
 @dataclass(frozen=True)
 class Alignment:
-    """The words of a sentence pair, and its links. Links in `possible` do not count as errors."""
+    """The words of a sentence pair and the links between them.
+
+    A predicted link that is in `possible` does not count as an error.
+    """
 
     source: list[str]
     target: list[str]
@@ -46,7 +49,7 @@ class Alignment:
 
 @dataclass(frozen=True)
 class _Entry:
-    """A word in all its forms; the prefix of a German verb may be separated."""
+    """A lexicon entry with all its inflected forms, including separated German verb prefixes."""
 
     english: frozenset[_Words]
     german: frozenset[_Words]
@@ -62,9 +65,9 @@ def words(text: str) -> list[str]:
 def aligned(source: str, target: str) -> Alignment:
     """Aligns an English sentence of the grammar with its German translation.
 
-    Leaves out words that occur twice, because the lexicon cannot tell the occurrences apart, and
-    words that two entries of the lexicon link differently. Expressions that correspond only as a
-    whole (last week, im Moment) get possible links between all their words.
+    Does not link words that occur twice, because the lexicon cannot tell the occurrences apart, or
+    words for which two lexicon entries give different links. Expressions that correspond only as a
+    whole ("last week", "im Moment") get possible links between all their words.
     """
     english, german_words = words(source), words(target)
     claims = [
@@ -78,7 +81,7 @@ def aligned(source: str, target: str) -> Alignment:
 
 
 def _as_written(tokens: list[str]) -> list[set[str]]:
-    """Returns the spellings of each word inside a sentence; the first word may be capitalized."""
+    """Returns the possible spellings of each word; only the first word may be capitalized."""
     return [{token, token[0].lower() + token[1:]} if i == 0 else {token}
             for i, token in enumerate(tokens)]  # fmt: skip
 
@@ -86,7 +89,7 @@ def _as_written(tokens: list[str]) -> list[set[str]]:
 def _linked(
     entry: _Entry, english: list[set[str]], german_words: list[set[str]]
 ) -> tuple[set[Link], set[Link]] | None:
-    """Returns the sure and possible links of an entry that occurs once on each side."""
+    """Returns the sure and possible links of an entry that occurs exactly once in each sentence."""
     first, second = _places(entry.english, english), _places(entry.german, german_words)
     if len(first) != 1 or len(second) != 1:
         return None
@@ -105,7 +108,7 @@ def _linked(
 
 
 def _places(forms: Iterable[_Words], tokens: list[set[str]]) -> list[tuple[int, ...]]:
-    """Returns the indices of the words of each occurrence of the forms."""
+    """Returns the word indices of each occurrence of one of the forms."""
     found = {
         tuple(range(begin, begin + len(form)))
         for form in forms
@@ -116,13 +119,13 @@ def _places(forms: Iterable[_Words], tokens: list[set[str]]) -> list[tuple[int, 
 
 
 def _single(forms: Iterable[_Words], tokens: list[set[str]]) -> tuple[int, ...]:
-    """Returns the word indices of a form that occurs just once, otherwise ()."""
+    """Returns the word indices of the forms if they occur exactly once, otherwise ()."""
     places = _places(forms, tokens)
     return places[0] if len(places) == 1 else ()
 
 
 def _undisputed(claims: list[set[Link]]) -> set[Link]:
-    """Returns all claimed links, except those of words that another claim links differently."""
+    """Returns all claimed links except for words that two claims link differently."""
 
     def disputes(one: set[Link], other: set[Link]) -> bool:
         share = any({s for s, _ in one} & {s for s, _ in other}) or (
@@ -139,7 +142,7 @@ def _undisputed(claims: list[set[Link]]) -> set[Link]:
 
 
 def _entries_in(tokens: list[str]) -> Iterator[_Entry]:
-    """Yields the entries that may have a form in these words, each once."""
+    """Yields each entry once that may have a form among these words."""
     by_word = _by_first_word()
     found = [entry for spellings in _as_written(tokens) for word in spellings
              for entry in by_word.get(word, ())]  # fmt: skip

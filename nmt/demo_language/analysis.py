@@ -1,4 +1,4 @@
-"""Analyzes a clause: the phenomena of its German, and its pairs of English lemmas."""
+"""Lists the grammatical phenomena in a German clause, and the pairs of its English lemmas."""
 
 from nmt.demo_language import german
 from nmt.demo_language.clauses import PAST_MODALS, Clause
@@ -6,7 +6,10 @@ from nmt.demo_language.phrases import NOBODY, NounPhrase, Phrase
 
 
 def phenomena(clause: Clause, order: str) -> set[str]:
-    """Returns the phenomena of the German clause in an order of `german`, or as an "infinitive"."""
+    """Returns the grammatical phenomena in the German clause.
+
+    `order` is "infinitive" or a word order of `german`: "second", "first" or "final".
+    """
     shown = _of_phrase(clause.subject, "nom")
     for phrase, case in clause.objects():
         shown |= _of_phrase(phrase, case)
@@ -26,7 +29,7 @@ def phenomena(clause: Clause, order: str) -> set[str]:
 
 
 def _verb_final(clause: Clause, order: str) -> bool:
-    """Returns whether a verb, not just its prefix, is at the end."""
+    """Returns whether the clause ends with a verb, not just with a verb prefix."""
     if order in ("infinitive", "final"):
         return True
     _, bracket = german.verb_group(clause, order)

@@ -1,4 +1,4 @@
-"""Sentences that refer to a thing by a pronoun: er, sie or es, by the gender of the noun."""
+"""Sentences that refer to a thing by a pronoun: er, sie or es, depending on the noun's gender."""
 
 from dataclasses import replace
 from random import Random
@@ -24,7 +24,7 @@ _THINGS = frozenset({"thing", "food", "drink", "document", "vehicle"})  # classe
 
 
 def and_it(rng: Random) -> Draft:
-    """Writes sentences such as: The boy found the key and put it on the table."""
+    """Writes sentences such as "The boy found the key and put it on the table"."""
     tense = rng.choice(("past", "past", "past", "present"))
     main, phrase = _handled(rng, tense, 0.25)
     while not (seconds := _seconds(rng, main.verb, phrase.noun)):
@@ -40,14 +40,14 @@ def and_it(rng: Random) -> Draft:
 
 
 def _seconds(rng: Random, first: Verb, noun: Noun) -> list[Verb]:
-    """Returns verbs for what may happen to a thing after the first verb."""
+    """Returns verbs for a second action on a thing, after the action of the verb `first`."""
     layable = noun in OBJECTS[_PUT]
     verbs = [verb for verb in TAKING[noun] if "second" in verb.flags and verb is not first]
     return [_PUT] if layable and (not verbs or chance(rng, 0.4)) else verbs
 
 
 def because_it(rng: Random) -> Draft:
-    """Writes sentences such as: The man bought the lamp because it was cheap."""
+    """Writes sentences such as "The man bought the lamp because it was cheap"."""
     tense = rng.choice(("past", "past", "present"))
     main, phrase = _handled(rng, tense, 0)
     sub = pick_state(rng, pronoun_for(phrase), tense, phrase.noun)
@@ -56,7 +56,7 @@ def because_it(rng: Random) -> Draft:
 
 
 def _handled(rng: Random, tense: str, adjective_chance: float) -> tuple[Clause, NounPhrase]:
-    """Returns a clause about an action on a thing, and the thing, to which "it" can refer."""
+    """Returns a clause about an action on a thing, and the phrase for the thing."""
     verb = rng.choice(_FIRST)
     noun = pick_object_noun(rng, verb)
     while not noun.classes & _THINGS or not FITTING[noun]:

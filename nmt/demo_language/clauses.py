@@ -14,18 +14,18 @@ PAST_MODALS = ("could", "wanted to", "had to")
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """An adverbial or predicate in both languages, with its phenomena."""
+    """An adverbial or predicate in both languages, with its grammatical phenomena."""
 
     english: str
     german: str
     phenomena: frozenset[str] = frozenset()
-    comma: bool = False  # whether English needs a comma after it at the front
+    comma: bool = False  # whether English has a comma after it at the beginning of a sentence
     combinations: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """The meaning of a clause; `front` names the adverbial that opens it, if any."""
+    """The meaning of a clause; `front` is the slot of the adverbial that opens it, or ""."""
 
     subject: Phrase
     verb: Verb

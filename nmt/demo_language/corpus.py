@@ -1,10 +1,9 @@
 """Generates corpora of any size, determined by a seed and a split.
 
-The pairs of each block are determined by the seed, the split and the number of the block, so that
-several processes can write one corpus. Every (verb, object) and (adjective, noun) combination of
-lemmas belongs to one split, by its hash. Training sentences contain only training combinations. A
+The seed, the split and the index of a block determine its pairs, so that several processes can
+write one corpus together. Every (verb, object) and (adjective, noun) combination of lemmas belongs to one split, by its hash. Training sentences contain only training combinations. A
 test (validation) sentence contains at least one test (validation) combination, and otherwise only
-training combinations. Splits therefore never share a sentence, whatever the seeds.
+training combinations. Splits therefore never share a sentence, even with different seeds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,10 +19,10 @@ PHENOMENA: tuple[str, ...] = (
     "gender",  # a pronoun or relative pronoun agrees with its noun
     "case",  # an accusative, dative or genitive that differs from the nominative
     "adjective agreement",  # an adjective with an ending before its noun
-    "verb second",  # something else comes first, so the subject follows the verb
+    "verb second",  # another part of the sentence comes first, so the subject follows the verb
     "verb final",  # a verb at the end of a clause or of the verbal bracket
     "separable verb",  # such as anrufen, aufstehen
-    "tense",  # other than the present
+    "tense",  # any tense other than the present
     "negation",  # nicht, kein, nie, niemand
     "number or date",  # a counted noun, price, age, date or time of day
     "relative clause",
@@ -34,17 +33,17 @@ PHENOMENA: tuple[str, ...] = (
 SPLITS = ("train", "validation", "test")
 _VALIDATION_PERCENT = 5
 _TEST_PERCENT = 5
-BLOCK_PAIRS = 100_000  # pairs within which all differ
-_PATIENCE = 5_000  # consecutive sentences without a new one for the split
+BLOCK_PAIRS = 100_000  # size of a block, in which all pairs differ
+_PATIENCE = 5_000  # maximum number of consecutive sentences without a new one for the split
 
 
 class OutOfSentences(ValueError):
-    """The grammar finds no more new sentences; fewer pairs must be requested."""
+    """Raised if the grammar finds no more new sentences. Request fewer pairs."""
 
 
 @dataclass(frozen=True)
 class DemoPair:
-    """A sentence in both languages and the phenomena of its German (from `PHENOMENA`)."""
+    """A sentence in both languages, and the phenomena (from `PHENOMENA`) in the German."""
 
     source: str  # English
     target: str  # German
@@ -54,8 +53,8 @@ class DemoPair:
 def demo_pairs(pairs: int, seed: int, split: str, first: int = 0) -> Iterator[DemoPair]:
     """Yields `pairs` sentence pairs of a split ("train", "validation" or "test").
 
-    Pairs of the same block of `BLOCK_PAIRS` differ; pairs of different blocks may be equal. A
-    shorter corpus is the beginning of a longer one with the same seed.
+    All pairs within a block of `BLOCK_PAIRS` pairs differ; pairs in different blocks may be equal.
+    A longer corpus with the same seed begins with all pairs of a shorter one.
 
     Args:
         pairs: number of pairs.
@@ -64,8 +63,8 @@ def demo_pairs(pairs: int, seed: int, split: str, first: int = 0) -> Iterator[De
         first: index of the first pair.
 
     Raises:
-        ValueError: a negative number or an unknown split.
-        OutOfSentences: during iteration, if the grammar finds no more new sentences.
+        ValueError: a number is negative, or the split is unknown.
+        OutOfSentences: raised during iteration if the grammar finds no more new sentences.
     """
     if split not in SPLITS:
         raise ValueError(f"Unknown split {split!r}. Use one of {', '.join(SPLITS)}.")
@@ -102,14 +101,14 @@ def _block(begin: int, pairs: int, seed: int, split: str) -> Iterator[DemoPair]:
 
 
 def _belongs(combinations: Iterable[tuple[str, str]], split: str) -> bool:
-    """Returns whether a sentence with these combinations belongs to the split."""
+    """Returns whether a sentence with the given combinations belongs to the split."""
     splits = {combination_split(*combination) for combination in combinations}
     return (split == "train" and not splits) or split in splits <= {"train", split}
 
 
 @cache
 def combination_split(first: str, second: str) -> str:
-    """Returns the split of a combination of two English lemmas, the same on every machine."""
+    """Returns the split of a combination of two English lemmas; it is the same on every machine."""
     percent = int.from_bytes(sha256(f"{first}|{second}".encode()).digest()[:4]) % 100
     if percent < _TEST_PERCENT:
         return "test"

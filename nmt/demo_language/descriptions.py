@@ -1,4 +1,4 @@
-"""Sentences that describe: there is, to be, prices, ages, times and comparisons."""
+"""Descriptions: sentences with "there is" or "to be", prices, ages, times and comparisons."""
 
 from dataclasses import replace
 from random import Random
@@ -36,7 +36,7 @@ _KINDS = ("person", "animal", "food", "drink", "clothes", "furniture", "document
 
 
 def there_is(rng: Random) -> Draft:
-    """Writes sentences such as: There are three old chairs in the kitchen."""
+    """Writes sentences such as "There are three old chairs in the kitchen"."""
     noun = rng.choice(_COUNTED)
     plural = chance(rng, 0.6)
     counts = ("many", "some", "no", "several", *NUMBERS, str(rng.randint(13, 60)))
@@ -61,7 +61,7 @@ def there_is(rng: Random) -> Draft:
 
 
 def measure(rng: Random) -> Draft:
-    """Writes prices, ages and times of events."""
+    """Writes a sentence that states a price, an age or the time of an event."""
     kind = rng.random()
     if kind < 0.4:
         return _price(rng)
@@ -121,7 +121,7 @@ def _age_range(noun: Noun) -> tuple[int, int]:
 
 
 def predicate(rng: Random) -> Draft:
-    """Writes sentences such as: The roof is red. The key is under the bed."""
+    """Writes sentences such as "The roof is red" and "The key is under the bed"."""
     kind = rng.random()
     tense = rng.choice(("present", "present", "past"))
     if kind < 0.25:
@@ -139,7 +139,7 @@ def predicate(rng: Random) -> Draft:
 
 
 def _part(rng: Random) -> NounPhrase:
-    """Picks a noun with a genitive: the price of the car."""
+    """Picks a noun with a genitive, such as "the price of the car"."""
     whole = rng.choice(_WHOLES)
     names: tuple[str, ...] = ("owner", "price", "colour")
     if whole.classes & {"building", "room"}:
@@ -154,7 +154,10 @@ def _part(rng: Random) -> NounPhrase:
 
 
 def _trade(rng: Random, tense: str) -> Draft:
-    """Writes "My father is a (good) baker."; German has no article without an adjective."""
+    """Writes sentences such as "My father is a good baker".
+
+    Without the adjective, the German sentence has no article: "Mein Vater ist Bäcker".
+    """
     person, trade = rng.choice(KIN), rng.choice(_TRADES)
     while person.gender != trade.gender:
         trade = rng.choice(_TRADES)
@@ -170,7 +173,7 @@ def _trade(rng: Random, tense: str) -> Draft:
 
 
 def comparison(rng: Random) -> Draft:
-    """Writes sentences such as: The dog is older than the cat."""
+    """Writes sentences such as "The dog is older than the cat"."""
     noun, adjective, other = _compared(rng)
     first = replace(pick_phrase(rng, noun, definite=True, subject=True), adjective=None)
     second = replace(pick_phrase(rng, other, definite=True, subject=True), adjective=None)
@@ -187,7 +190,7 @@ def comparison(rng: Random) -> Draft:
 
 
 def _compared(rng: Random) -> tuple[Noun, Adjective, Noun]:
-    """Picks two nouns of one kind and an adjective that fits both."""
+    """Picks two nouns of the same kind, and an adjective that fits both nouns."""
     while True:
         noun, other = rng.choice(_DESCRIBED), rng.choice(_DESCRIBED)
         shared = [word for word in FITTING[noun] if word in FITTING[other]]

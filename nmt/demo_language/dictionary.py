@@ -18,7 +18,7 @@ from nmt.demo_language.lexicon import (
 
 
 def _entries() -> Iterator[tuple[str, str]]:
-    """Yields English word forms, each with a German dictionary form; forms may repeat."""
+    """Yields English word forms with their German dictionary forms; an English form may repeat."""
     for table in (DICTIONARY_WORDS, NUMBERS, MONTHS, WEEKDAYS, ORDINALS):
         yield from table.items()
     for noun in NOUNS:
@@ -44,7 +44,7 @@ def _dictionary() -> dict[str, str]:
 
 
 def word_for_word(source: str) -> str:
-    """Replaces each English word by its German dictionary form, in the English order.
+    """Replaces each English word with its German dictionary form, and keeps the word order.
 
     Looks up inflected forms by their lemma, and keeps numbers and unknown words.
     """

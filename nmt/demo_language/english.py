@@ -1,9 +1,9 @@
-"""Writes clauses in English: verb groups with do, be and have, and word order."""
+"""Writes clauses in English: the verb group with its auxiliaries, and the word order."""
 
 from nmt.demo_language.clauses import MODALS, PAST_MODALS, Clause
 from nmt.demo_language.phrases import Phrase
 
-# Forms of "want to" and "have to": third person, other persons, after "do"
+# Forms of "want to" and "have to": third person singular, other persons, after "do"
 _FULL_VERBS = {
     "want to": ("wants to", "want to", "want to"),
     "wanted to": ("wanted to", "wanted to", "want to"),
@@ -12,7 +12,7 @@ _FULL_VERBS = {
 
 
 def statement(clause: Clause) -> str:
-    """Returns the clause as a statement, without capital and full stop."""
+    """Returns the clause as a statement, without a capital letter and a full stop."""
     operator, rest = _verb_group(clause, question=False)
     negation = "not" if clause.negated else ""
     if clause.negated and operator == "can":
@@ -24,14 +24,14 @@ def statement(clause: Clause) -> str:
 
 
 def question(clause: Clause, question_words: str = "") -> str:
-    """Returns the clause as a question; the question words must not be its subject."""
+    """Returns the clause as a question; `question_words` must not be its subject."""
     operator, rest = _verb_group(clause, question=True)
     words = [question_words, operator, clause.subject.english(), "not" if clause.negated else ""]
     return _text([*words, _slot(clause, "frequency"), rest, *_tail(clause)])
 
 
 def infinitive(clause: Clause) -> str:
-    """Returns the clause without its subject: "call the woman today"."""
+    """Returns the clause as an infinitive, without its subject, such as "call the woman today"."""
     return _text([clause.verb.english, *_tail(clause)])
 
 
@@ -40,7 +40,10 @@ def _text(words: list[str]) -> str:
 
 
 def _verb_group(clause: Clause, question: bool) -> tuple[str, str]:
-    """Returns the operator ("" if there is none) and the rest of the verb group, without "not"."""
+    """Returns the operator, such as "does", and the rest of the verb group, without "not".
+
+    The operator is "" if the verb group has none.
+    """
     verb, subject, tense = clause.verb, clause.subject, clause.tense
     singular = _third_singular(subject)
     if tense == "future":
@@ -98,14 +101,14 @@ def _objects(clause: Clause) -> list[str]:
     if verb.frame == "give":
         to = verb.english in ("explain", "recommend")
         return [accusative, f"to {dative}"] if to else [dative, accusative]
-    if verb.particle:  # wake up the man, but wake him up
+    if verb.particle:  # "wake up the man", but "wake him up"
         pronoun = clause.accusative is not None and clause.accusative.is_pronoun
         return [accusative, verb.particle] if pronoun else [verb.particle, accusative]
     return [verb.preposition, dative, accusative, prepositional]
 
 
 def _tail(clause: Clause) -> list[str]:
-    """Returns everything after the verb group."""
+    """Returns the part of the clause after the verb group: objects, predicate and adverbials."""
     slots = ("predicate", "manner", "place", "time")
     return [*_objects(clause), *(_slot(clause, slot) for slot in slots)]
 

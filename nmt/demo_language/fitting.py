@@ -1,7 +1,7 @@
 """Finds words that make sense together, by the classes of the lexicon.
 
-The grammar picks verbs and adjectives for nouns, and places for people, from these tuples, which
-have the order of the lexicon.
+The grammar picks verbs and adjectives for nouns, and places for people, from the tuples in this
+module. The tuples have the order of the lexicon.
 """
 
 from itertools import accumulate
@@ -10,13 +10,13 @@ from nmt.demo_language.lexicon import ADJECTIVES, NOUNS, VERBS, Adjective, Noun,
 
 
 def nouns_of(*classes: str) -> tuple[Noun, ...]:
-    """Returns the nouns of any of the classes; each English noun is also a class."""
+    """Returns the nouns in any of the classes; each English noun is also the name of a class."""
     wanted = frozenset(classes)
     return tuple(noun for noun in NOUNS if noun.classes & wanted)
 
 
 def verbs_of(frame: str) -> tuple[Verb, ...]:
-    """Returns the verbs of a frame, such as "trans"."""
+    """Returns the verbs with a frame, such as "trans"."""
     return tuple(verb for verb in VERBS if verb.frame == frame)
 
 
@@ -62,9 +62,10 @@ _ANIMAL_PLACES = nouns_of("animal_place")
 TRANS, DAT, PREP, GIVE = (verbs_of(frame) for frame in ("trans", "dat", "prep", "give"))
 REST, MOTION = verbs_of("rest"), verbs_of("motion")
 (BE,) = verbs_of("be")
-SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")  # takes a single thing
+# "count" needs several things.
+SINGULAR_OBJECT = tuple(verb for verb in TRANS if verb.english != "count")
 
 
 def places_of(subject: Noun | None) -> tuple[Noun, ...]:
-    """Returns the places where a noun may be and go; None for a person that a pronoun refers to."""
+    """Returns the places where `subject` may be or go; None stands for a person (a pronoun)."""
     return _ANIMAL_PLACES if subject and "animal" in subject.classes else PLACES

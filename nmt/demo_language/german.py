@@ -1,7 +1,7 @@
 """Writes clauses in German: verb forms, the verbal bracket, and word order.
 
-There are three orders. The finite verb is "second" (statement), "first" (question, request) or
-"final" (subordinate clause).
+There are three word orders, named after the place of the finite verb: "second" (statement), "first"
+(question, request) and "final" (subordinate clause).
 """
 
 import re
@@ -27,13 +27,16 @@ _IRREGULAR_PRESENT = {  # first person singular (ich) and third person plural (s
     "mögen": ("mag", "mögen"),
     "wissen": ("weiß", "wissen"),
 }
-# Verbs that have a preterite in questions, too: war er ..., mochte er ...
+# Verbs that have a preterite also in questions: "war er ...", "mochte er ..."
 _ALWAYS_PRETERITE = ("sein", "haben", "kennen", "mögen")
 _EARLY_ADVERBS = ("oft", "immer", "manchmal", "selten", "meistens", "gerade")
 
 
 def worded(clause: Clause, order: str, question_words: str = "") -> str:
-    """Returns the clause in German, without capital and full stop; see the module for `order`."""
+    """Returns the clause in German, without a capital letter and a full stop.
+
+    `order` is "second", "first" or "final"; see the module.
+    """
     finite, bracket = verb_group(clause, order)
     if order == "second" and not clause.front:
         return _text([clause.subject.german("nom"), finite, *_middle(clause), bracket])
@@ -46,16 +49,22 @@ def worded(clause: Clause, order: str, question_words: str = "") -> str:
 
 
 def infinitive(clause: Clause) -> str:
-    """Returns the clause without its subject and with zu: "die Frau heute anzurufen"."""
+    """Returns the clause as an infinitive with "zu" and without its subject.
+
+    An example is "die Frau heute anzurufen".
+    """
     verb = clause.verb
     zu = f"{verb.prefix}zu{verb.german}" if verb.prefix else f"zu {verb.german}"
     return _text([*_middle(clause), zu])
 
 
 def verb_group(clause: Clause, order: str) -> tuple[str, str]:
-    """Returns the finite verb and the end of the bracket: prefix, participle, infinitive or ""."""
+    """Returns the two parts of the verbal bracket: the finite verb, and the verb form at the end.
+
+    The second part is a prefix, participle or infinitive, or "" if there is none.
+    """
     verb, subject, tense = clause.verb, clause.subject, clause.tense
-    # An English past becomes a preterite in statements and a perfect in questions.
+    # The English past becomes a preterite in statements and a perfect in questions.
     spoken = tense == "past" and order == "first" and verb.german not in _ALWAYS_PRETERITE
     if tense == "perfect" or spoken:
         return _auxiliary(verb, subject), verb.german_participle
@@ -96,10 +105,10 @@ def _by_person(subject: Phrase, first: str, third: str, plural: str) -> str:
 
 
 def _subject_and_middle(clause: Clause) -> list[str]:
-    """Returns what follows the verb or conjunction.
+    """Returns the subject and everything up to the end of the verbal bracket.
 
-    A noun as the subject follows an object pronoun (ihn der Mann), unless the pronoun could be
-    mistaken for the subject (die Frau sie).
+    If the subject is a noun, it follows an object pronoun ("ihn der Mann"), unless the pronoun
+    could be mistaken for the subject ("die Frau sie").
     """
     subject, middle = clause.subject, _middle(clause)
     objects = [phrase for phrase in (clause.dative, clause.accusative) if phrase]
@@ -113,7 +122,7 @@ def _subject_and_middle(clause: Clause) -> list[str]:
 
 
 def _middle(clause: Clause) -> list[str]:
-    """Returns everything between the finite verb (with its subject) and the closing bracket."""
+    """Returns the objects, predicate and adverbials, without those that open the clause."""
     objects = _objects(clause)
     pronouns = [text for text, phrase in objects if phrase.is_pronoun]
     known = [text for text, phrase in objects if not (phrase.is_pronoun or phrase.new)]
@@ -121,7 +130,7 @@ def _middle(clause: Clause) -> list[str]:
     nicht = clause.negated and not _negates_with_kein(clause)
     time, frequency = _german(clause.later("time")), _german(clause.later("frequency"))
     words = [*pronouns, *known, time, "nicht"] if nicht else [*pronouns, time, *known]
-    # oft das Buch, oft dem Mann, but das Buch schon
+    # "oft das Buch" and "oft dem Mann", but "das Buch schon"
     last = [text for text, phrase in objects if phrase is (clause.accusative or clause.dative)]
     early = frequency in _EARLY_ADVERBS and last and last == known[-1:]
     words.insert(len(words) - 1 if early else len(words), frequency)
@@ -133,7 +142,7 @@ def _middle(clause: Clause) -> list[str]:
 
 
 def _objects(clause: Clause) -> list[tuple[str, Phrase]]:
-    """Returns the dative and accusative objects in order: a pronoun first, otherwise the dative."""
+    """Returns the dative and accusative objects in order: pronouns first, otherwise the dative."""
     kein = _negates_with_kein(clause)
     pairs = []
     if clause.dative:

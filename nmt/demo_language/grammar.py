@@ -1,7 +1,8 @@
 """The grammar of the demo language: the kinds of sentences and their frequencies.
 
-Some choices are fixed, so that the German is a function of the English: "you" is "Sie"; an English
-past is a preterite in statements and a perfect in questions; "it" has the gender of its noun.
+Each English sentence has exactly one German translation, because some choices are fixed: "you" is
+"Sie"; the English past is a preterite in statements and a perfect in questions; "it" takes the
+gender of the noun that it refers to.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from nmt.demo_language import (
 )
 from nmt.demo_language.sentences import Draft
 
-_PATTERNS: tuple[tuple[Callable[[Random], Draft], int], ...] = (  # frequency in 112 sentences
+_PATTERNS: tuple[tuple[Callable[[Random], Draft], int], ...] = (  # weights out of 112
     (statements.statement, 27),
     (relative_clauses.relative, 13),
     (subordinate_clauses.subordinate, 10),

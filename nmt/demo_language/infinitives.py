@@ -1,4 +1,4 @@
-"""Sentences with an infinitive: what somebody tries to do, and for what purpose somebody goes."""
+"""Sentences with an infinitive after verbs such as "try", or as the purpose of going somewhere."""
 
 from dataclasses import replace
 from random import Random
@@ -14,7 +14,7 @@ _INFINITIVE = verbs_of("infinitive")
 
 
 def infinitive(rng: Random) -> Draft:
-    """Writes sentences such as: The boy tries to open the door."""
+    """Writes sentences such as "The boy tries to open the door"."""
     verb, subject = rng.choice(_INFINITIVE), pick_certain_subject(rng)
     tenses = "present past" if verb.english == "hope" else "present past past perfect"
     main = Clause(subject, verb, pick_tense(rng, verb, subject, tenses))
@@ -22,14 +22,14 @@ def infinitive(rng: Random) -> Draft:
 
 
 def purpose(rng: Random) -> Draft:
-    """Writes sentences such as: The woman goes to the market to buy bread."""
+    """Writes sentences such as "The woman goes to the market to buy bread"."""
     verb, subject = rng.choice(MOTION), pick_certain_subject(rng)
     main = pick_clause(rng, verb, subject, pick_tense(rng, verb, subject))
     return with_infinitive(main, _task(rng, subject), "um ")
 
 
 def _task(rng: Random, subject: Phrase) -> Clause:
-    """Picks what somebody tries to do or goes to do."""
+    """Picks a clause for what `subject` tries to do, or goes somewhere to do."""
     verb = rng.choice(rng.choices((TRANS, DAT, PREP, GIVE), (6, 1, 1, 1))[0])
     while verb.flags & {"state", "static"}:
         verb = rng.choice(TRANS)

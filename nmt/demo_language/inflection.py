@@ -1,10 +1,10 @@
-"""Regular inflection of both languages; the tables of the lexicon contain irregular forms."""
+"""Regular inflection in both languages; the tables of the lexicon contain the irregular forms."""
 
 import re
 
 
 def english_plural(noun: str) -> str:
-    """Returns the plural: boxes, ladies, dogs."""
+    """Returns the regular English plural: boxes, ladies, dogs."""
     return _with_s(noun, hissing=r"(s|x|z|ch|sh)$")
 
 
@@ -25,14 +25,14 @@ def english_gerund(verb: str) -> str:
 
 
 def english_past(verb: str) -> str:
-    """Returns the past and participle of a regular verb: danced, carried, cooked."""
+    """Returns the past and the participle, which are equal for a regular verb: danced, carried."""
     if verb.endswith("e"):
         return verb + "d"
     return verb[:-1] + "ied" if re.search(r"[^aeiou]y$", verb) else verb + "ed"
 
 
 def weak_form(noun: str) -> str:
-    """Returns the form of a weak masculine in all cases but the nominative: Jungen, Studenten."""
+    """Returns the form of a weak masculine in all cases except the nominative: Jungen, Studenten."""
     return noun + ("n" if re.search(r"(e|er|ar)$", noun) else "en")
 
 
@@ -61,7 +61,7 @@ def german_preterite(verb: str) -> str:
 
 
 def german_participle(verb: str) -> str:
-    """Returns the participle: gekauft, but bestellt and repariert without ge-."""
+    """Returns the participle, with ge- (gekauft) or without (bestellt, repariert)."""
     without_ge = verb.endswith("ieren") or re.match(r"(be|emp|ent|er|ver|zer)", verb)
     return ("" if without_ge else "ge") + german_third(verb)
 
@@ -71,5 +71,5 @@ def _stem(verb: str) -> str:
 
 
 def _needs_e(verb: str) -> bool:
-    """Returns whether -t and -te need a linking e: arbeitet, öffnet, but wohnt, lernt, umarmt."""
+    """Returns whether -t and -te need a linking e: arbeitet and öffnet do; wohnt and lernt do not."""
     return bool(re.search(r"[td]$|[^lrhmnaeiouäöü][mn]$", _stem(verb)))

@@ -1,58 +1,60 @@
 """Reads the words of the demo language, with their meanings, inflection and combinations.
 
 The tables `words/*.tsv` have tab-separated columns and one word per line. Each English word has one
-German word of its part of speech, so that the German sentence is a function of the English one. An
+German word per part of speech, so that the English sentence determines the German one. An
 empty cell means that the form is regular (`nmt.demo_language.inflection`) or does not apply.
-Several entries of a cell are separated by spaces. The order of lines affects which sentences a seed
-generates.
+Multiple entries in a cell are separated by spaces. The order of the lines affects which sentences
+are generated from a seed.
 
 nouns.tsv
     english, english_plural, german, german_plural: a mass noun has "-" in both plural columns.
     gender: m, f or n.
-    declension: "weak" for nouns such as Junge, accusative den Jungen; otherwise empty.
+    declension: "weak" for nouns such as Junge (accusative: den Jungen); otherwise empty.
     genitive: German genitive singular.
-    english_location, german_location: prepositions of "in the house", for places.
-    german_direction: preposition of "to the house" (ins Haus, zum Markt), for places.
-    classes: categories that verbs and adjectives refer to; own: may be "my"; animal_place, home,
-        destination, arrival: where animals are, where people live, travel to and arrive; trade: an
-        occupation; roomy: holds small things; unit: a unit of time.
+    english_location, german_location: for places, the prepositions of "in the house".
+    german_direction: for places, the German preposition of "to the house" (ins Haus, zum Markt).
+    classes: categories that verbs and adjectives refer to; own: may follow "my"; animal_place:
+        where animals are; home: where people live; destination: where people travel; arrival: where
+        people arrive; trade: an occupation; roomy: holds small things; unit: a unit of time.
 
 verbs.tsv
     english, english_third, english_gerund, english_past, english_participle: the English forms.
-    particle, preposition: English words that belong to the verb, as in "wake up", "look for".
-    prefix, german: the separable prefix, and the infinitive without it (an, rufen).
-    german_third, german_preterite: third person singular, without the prefix. german_participle:
-        with the prefix.
-    auxiliary: haben or sein, in the perfect.
-    frame: what a clause with the verb needs: trans (an accusative), dat (a dative), prep
+    particle, preposition: English words that belong to the verb, as in "wake up" and "look for".
+    prefix, german: the separable prefix, and the infinitive without the prefix (an, rufen).
+    german_third, german_preterite: third person singular, without the prefix.
+    german_participle: participle with the prefix.
+    auxiliary: the auxiliary of the perfect, haben or sein.
+    frame: the complements that the verb needs: trans (an accusative), dat (a dative), prep
         (german_preposition with a phrase), give (a dative person and an accusative), rest
         (nothing; a place is optional), motion (a destination), ride (a public vehicle as subject),
         event (an event as subject), belong (a dative owner), cost (a price), put (a thing and its
         destination), be, and that, whether, infinitive for the following clause.
-    german_preposition, case: of the (last) object; case is acc or dat.
-    objects: classes of nouns that it takes, or single nouns.
-    flags: static: no English progressive; state: no times, either; animal: animals can do it, too;
-        located: the place is an arrival; nowhere: no place; placed: an object that is seen or
-        obtained somewhere; getting: the object should not be "my"; familiar: nor "a" or "some";
-        first, second: possible verbs of "found the key and sold it", in this order; unasked: not
-        after "please".
+    german_preposition, case: preposition and case (acc or dat) of the object (of two, the last).
+    objects: nouns, or classes of nouns, that can be the object.
+    flags: static: has no English progressive; state: also takes no adverbial of time; animal: the
+        subject can also be an animal; located: the place is of class arrival; nowhere: takes no
+        place; placed: the object is seen or obtained somewhere; getting: the object should not
+        follow "my"; familiar: the object should not follow "a" or "some"; first, second: can
+        be the first or the second verb in "found the key and sold it"; unasked: not after
+        "please".
 
 adjectives.tsv
     english, english_comparative (empty: more ...), german, german_comparative.
     stem: the German form before an ending (teuer: teur-).
-    kind: `colour` or `absolute`, which have no degrees ("very full").
-    suits: classes of nouns that it fits, or single nouns.
+    kind: `colour` or `absolute`, for adjectives without degrees such as "very".
+    suits: nouns, or classes of nouns, that the adjective fits.
 
 adverbials.tsv
     english, german.
     kind: past, future, present, progressive (times for these tenses); frequency (with present and
         past), habit (with the present), still, perfect; manner; comment, narrative (a comment on
         the past); here (places); degree (of an adjective).
-    front: comma, if English has one after it at the beginning of a sentence.
+    front: "comma" if English has a comma after the adverbial at the beginning of a sentence.
 
 other_words.tsv
-    english, german: the word in both languages. kind: number, ordinal, month, weekday, or
-        dictionary (words such as pronouns, which only the word-for-word baseline looks up).
+    english, german: the word in both languages.
+    kind: number, ordinal, month, weekday, or dictionary (words such as pronouns, which only the
+        word-for-word baseline looks up).
 """
 
 from collections.abc import Iterator
@@ -78,11 +80,11 @@ class Noun:
     english_location: str
     german_location: str
     german_direction: str
-    classes: frozenset[str]  # the English noun is one of them
+    classes: frozenset[str]  # includes the English noun itself
 
     @property
     def mass(self) -> bool:
-        """Whether it is a mass noun."""
+        """Whether the noun is a mass noun."""
         return not self.english_plural
 
 
@@ -144,7 +146,7 @@ class Adverbial:
 
 
 def rows(table: str) -> Iterator[_Row]:
-    """Yields the lines of a table, such as "nouns", as cells by column name."""
+    """Yields each line of a table, such as "nouns", as a dictionary of cells by column name."""
     text = (files(__package__) / "words" / f"{table}.tsv").read_text(encoding="utf-8")
     header, *lines = (line.split("\t") for line in text.splitlines())
     for cells in lines:

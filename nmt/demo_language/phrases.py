@@ -1,7 +1,8 @@
 """Noun phrases and pronouns of the demo grammar, with their German cases.
 
-A phrase returns its English text, and its German text in each case ("nom", "acc", "dat", "gen"),
-with articles, weak, mixed and strong adjective endings, weak masculines and the dative -n.
+A phrase returns its English text, and its German text in each case ("nom", "acc", "dat", "gen").
+The German text has articles, weak, mixed and strong adjective endings, weak masculines and the
+dative -n.
 """
 
 import re
@@ -53,7 +54,7 @@ _INDEFINITE = ("a", "")
 
 
 def _indefinite_article(following: str) -> str:
-    """Returns "a" or "an", by the first sound of the following words."""
+    """Returns "a" or "an", depending on the first sound of the following words."""
     if re.match(r"(uni|use|eu|one)", following):
         return "a"
     return "an" if re.match(r"([aeiou]|hour|honest)", following) else "a"
@@ -61,7 +62,7 @@ def _indefinite_article(following: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NounPhrase:
-    """A noun with its determiner ("" for none), its adjective and what follows it.
+    """A noun with its determiner ("" for none), adjective, and a genitive or relative clause.
 
     `attribute` (a genitive) and `relative` (a relative clause) are texts in both languages; a
     German relative clause includes its commas. `phenomena` and `combinations` are those of the
@@ -83,27 +84,27 @@ class NounPhrase:
 
     @property
     def row(self) -> str:
-        """The row in every table of endings: "pl", or the gender of a singular."""
+        """The row of the noun in the tables of endings: "pl", or the gender of a singular."""
         return "pl" if self.plural else self.noun.gender
 
     @property
     def indefinite(self) -> bool:
-        """Whether it has the indefinite article or none, so that its negation is kein."""
+        """Whether the phrase has the indefinite article or none, so that its negation is kein."""
         return self.determiner in _INDEFINITE
 
     @property
     def numeral(self) -> bool:
-        """Whether its determiner is a number."""
+        """Whether the determiner is a number."""
         return self.determiner in NUMBERS or self.determiner.isdigit()
 
     @property
     def new(self) -> bool:
-        """Whether it introduces something new, which comes late in a German clause."""
+        """Whether the phrase introduces something new, which comes late in a German clause."""
         return self.indefinite or self.numeral or self.determiner in _PLURAL_WORDS
 
     @property
     def quantified(self) -> bool:
-        """Whether it has a quantifier ("every", "some", "three"), which makes "not" ambiguous."""
+        """Whether the phrase has a quantifier such as "every", which makes "not" ambiguous."""
         return self.numeral or self.determiner in ("every", "some", "many", "several", "no")
 
     @property
@@ -113,7 +114,7 @@ class NounPhrase:
         return own | self.combinations
 
     def english(self, *, subject: bool = True) -> str:
-        """Returns the English text, equal for subjects and objects."""
+        """Returns the English text, which is the same for subjects and objects."""
         noun = self.noun.english_plural if self.plural else self.noun.english
         words = f"{self.adjective.english} {noun}" if self.adjective else noun
         determiner = _indefinite_article(words) if self.determiner == "a" else self.determiner
@@ -121,7 +122,7 @@ class NounPhrase:
         return " ".join(filter(None, parts))
 
     def german(self, case: str, *, negated: bool = False) -> str:
-        """Returns the German text in one case; negated, an indefinite phrase has kein."""
+        """Returns the German text in one case; if `negated`, an indefinite phrase has "kein"."""
         determiner = "no" if negated and self.indefinite else self.determiner
         row = self.row
         owner = _RELATIVE_PRONOUN[self.owner]["gen"] if self.owner else ""
@@ -162,7 +163,7 @@ def _noun_form(noun: Noun, plural: bool, case: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pronoun:
-    """A personal pronoun, or a word with its role (nobody, who)."""
+    """A personal pronoun, or a word that is used like one, such as "nobody" or "who"."""
 
     subject: str
     object: str
@@ -184,7 +185,7 @@ class Pronoun:
         return self.subject if subject else self.object
 
     def german(self, case: str, *, negated: bool = False) -> str:
-        """Returns the German text in any case but the genitive; ignores `negated`."""
+        """Returns the German text in any case except the genitive; ignores `negated`."""
         return {"nom": self.nominative, "acc": self.accusative, "dat": self.dative}[case]
 
 
@@ -192,7 +193,7 @@ Phrase = NounPhrase | Pronoun
 
 
 def head(phrase: Phrase) -> Noun | None:
-    """Returns the noun of a phrase; None for a pronoun."""
+    """Returns the noun of a phrase, or None for a pronoun."""
     return phrase.noun if isinstance(phrase, NounPhrase) else None
 
 
@@ -215,12 +216,12 @@ _IT = {
 
 
 def pronoun_for(phrase: NounPhrase) -> Pronoun:
-    """Returns the pronoun for a thing that was named: it (er, sie, es by gender) or they."""
+    """Returns the pronoun for a thing: "they", or "it" (er, sie or es, depending on the gender)."""
     return _IT[phrase.row]
 
 
 def relative_pronoun(antecedent: NounPhrase) -> Pronoun:
-    """Returns who or that, with the gender and number of the antecedent."""
+    """Returns the pronoun "who" or "that", with the gender and number of the antecedent."""
     forms = _RELATIVE_PRONOUN[antecedent.row]
     human = "person" in antecedent.noun.classes
     return Pronoun(
@@ -246,7 +247,7 @@ _CONTRACTIONS = {
 
 
 def prepositional(preposition: str, case: str, phrase: Phrase) -> str:
-    """Joins a German preposition and its phrase, with a contracted article (im, zur, ins)."""
+    """Joins a German preposition and its phrase, and contracts the article (im, zur, ins)."""
     words = f"{preposition} {phrase.german(case)}"
     if isinstance(phrase, NounPhrase) and phrase.determiner == "the" and not phrase.relative[1]:
         first, article, *rest = words.split(" ")

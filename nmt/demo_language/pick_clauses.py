@@ -1,4 +1,4 @@
-"""Picks clauses of words that make sense together: each function picks or extends a clause."""
+"""Picks, extends or negates clauses whose words make sense together."""
 
 from dataclasses import replace
 from random import Random
@@ -36,7 +36,7 @@ _NO_EXCESS = tuple(degree for degree in adverbials.DEGREES if degree[0] != "too"
 
 
 def pick_verb(rng: Random) -> Verb:
-    """Picks a verb with a person as subject."""
+    """Picks a verb that can have a person as its subject."""
     frames = (TRANS, DAT, PREP, GIVE, REST, MOTION)
     return rng.choice(rng.choices(frames, (60, 8, 9, 11, 12, 7))[0])
 
@@ -52,7 +52,7 @@ def pick_any_clause(rng: Random, tenses: str = "") -> Clause:
 def pick_clause(
     rng: Random, verb: Verb, subject: Phrase, tense: str, avoided: Noun | None = None
 ) -> Clause:
-    """Picks a clause with the objects that the verb takes, and no adverbials except a place."""
+    """Picks a clause with the objects that the verb needs; a place may be its only adverbial."""
     clause = Clause(subject, verb, tense)
     if verb.frame in ("trans", "give"):
         clause = replace(clause, accusative=pick_object(rng, verb, subject, avoided))
@@ -97,7 +97,7 @@ def _pick_place(rng: Random, verb: Verb, subject: Phrase) -> Words:
 
 
 def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> str:
-    """Picks a tense (or modal) that the verb can take, from `choices` if they are given."""
+    """Picks a tense or modal that the verb can take, from `choices` if it is given."""
     if choices:
         tense = rng.choice(choices.split())
     elif "state" in verb.flags:
@@ -117,13 +117,13 @@ def pick_tense(rng: Random, verb: Verb, subject: Phrase, choices: str = "") -> s
 def pick_relative_tense(
     rng: Random, verb: Verb, subject: Phrase, main_tense: str, choices: str
 ) -> str:
-    """Picks a tense for a relative clause: after a past always the past (found what he bought)."""
+    """Picks a tense for a relative clause; after a main clause in the past, it is the past."""
     past = main_tense == "past" or main_tense in PAST_MODALS
     return "past" if past else pick_tense(rng, verb, subject, choices)
 
 
 def _clear_tense(verb: Verb, subject: Phrase, tense: str) -> str:
-    """Replaces a past that looks like the present in English ("they read") by the perfect."""
+    """Replaces a past that looks like the present in English ("they read") with the perfect."""
     singular = subject.person == 3 and not subject.plural
     same = verb.english_past == verb.english
     return "perfect" if same and tense == "past" and not singular else tense
@@ -140,7 +140,7 @@ def perhaps_negated(rng: Random, clause: Clause, probability: float) -> Clause:
 
 
 def with_adverbials(rng: Random, clause: Clause) -> Clause:
-    """Adds a time, a frequency, a manner or a comment, sometimes at the front."""
+    """Adds adverbials of time, frequency or manner, or a comment, sometimes at the beginning."""
     if chance(rng, 0.08):
         return replace(clause, comment=_pick_comment(rng, clause), front="comment")
     if "state" in clause.verb.flags:
@@ -195,11 +195,14 @@ def _time_tense(tense: str) -> str:
 
 
 def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = None) -> Clause:
-    """Picks a clause "the subject is (very) old"; a pronoun as subject refers to `noun`."""
+    """Picks a clause such as "the king is very old".
+
+    If `subject` is a pronoun, it refers to `noun`.
+    """
     if isinstance(subject, NounPhrase):
         noun = subject.noun
     fitting = FITTING[noun or PEOPLE[0]]
-    reason = not isinstance(subject, NounPhrase)  # no color, and no degree such as "too"
+    reason = not isinstance(subject, NounPhrase)  # no color, no degree such as "too"
     if reason:
         fitting = tuple(word for word in fitting if word.kind != "colour")
     human = noun is None or "person" in noun.classes
@@ -215,7 +218,7 @@ def pick_state(rng: Random, subject: Phrase, tense: str, noun: Noun | None = Non
 
 
 def perhaps_not(rng: Random, state: Clause) -> Clause:
-    """Negates a state of `pick_state` at random: not very old, but never "not quite old"."""
+    """Negates a clause from `pick_state` at random: "not very old", but never "not quite old"."""
     degree = state.predicate.english.partition(" ")[0] if state.predicate else ""
     if degree in ("quite", "really", "extremely"):
         return state

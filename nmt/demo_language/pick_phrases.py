@@ -43,7 +43,7 @@ def pick_adjective(rng: Random, noun: Noun, probability: float) -> Adjective | N
 def pick_phrase(
     rng: Random, noun: Noun, *, definite: bool = False, subject: bool = False
 ) -> NounPhrase:
-    """Picks a noun phrase with a suitable determiner, often with an adjective."""
+    """Picks a determiner, and often an adjective, for a noun, and returns the noun phrase."""
     single = noun.mass or noun.english in _SINGULAR_KIN
     plural = not single and pick_plural(rng, noun, 0.25)
     determiner = _pick_determiner(rng, noun, plural, definite, subject)
@@ -51,7 +51,7 @@ def pick_phrase(
 
 
 def pick_plural(rng: Random, noun: Noun, probability: float) -> bool:
-    """Decides whether a phrase with the noun is plural; shoes usually are."""
+    """Decides whether a phrase with the noun is plural, as is usual for nouns such as "shoe"."""
     return not noun.mass and chance(rng, 0.85 if "pair" in noun.classes else probability)
 
 
@@ -76,7 +76,7 @@ def _pick_determiner(rng: Random, noun: Noun, plural: bool, definite: bool, subj
 
 
 def pick_subject(rng: Random, verb: Verb | None = None) -> Phrase:
-    """Picks a pronoun, person or occasionally an animal as the subject of the verb."""
+    """Picks a pronoun, a person or occasionally an animal as the subject of the verb."""
     kind = rng.random()
     if kind < 0.22:
         return rng.choice(_SUBJECT_PRONOUNS)
@@ -87,7 +87,7 @@ def pick_subject(rng: Random, verb: Verb | None = None) -> Phrase:
 
 
 def pick_certain_subject(rng: Random, verb: Verb | None = None) -> Phrase:
-    """Picks a subject that can occur in negations and questions: not "nobody", not "every ..."."""
+    """Picks a subject for a negation or question, so neither "nobody" nor "every ..."."""
     while True:
         subject = pick_subject(rng, verb)
         if subject not in (NOBODY, SOMEBODY) and not subject.quantified:
@@ -95,7 +95,7 @@ def pick_certain_subject(rng: Random, verb: Verb | None = None) -> Phrase:
 
 
 def pick_object_noun(rng: Random, verb: Verb, avoided: Noun | None = None) -> Noun:
-    """Picks a noun that the verb takes, other than `avoided`."""
+    """Picks a noun other than `avoided` as the object of the verb."""
     while True:
         noun = rng.choices(OBJECTS[verb], cum_weights=OBJECT_WEIGHTS[verb])[0]
         if noun is not avoided:
@@ -103,7 +103,7 @@ def pick_object_noun(rng: Random, verb: Verb, avoided: Noun | None = None) -> No
 
 
 def pick_object(rng: Random, verb: Verb, subject: Phrase, avoided: Noun | None = None) -> Phrase:
-    """Picks a phrase that the verb takes, other than its subject."""
+    """Picks an object for the verb that differs from the subject."""
     noun = pick_object_noun(rng, verb, head(subject) or avoided)
     if "person" in noun.classes and chance(rng, 0.12):
         return pick_other_pronoun(rng, subject)
@@ -116,13 +116,13 @@ def pick_object(rng: Random, verb: Verb, subject: Phrase, avoided: Noun | None =
 
 
 def pick_other_pronoun(rng: Random, subject: Phrase) -> Pronoun:
-    """Picks a personal pronoun for another person than the subject."""
+    """Picks a personal pronoun that refers to a person other than the subject."""
     taken = _CLASHING.get(subject, ()) if isinstance(subject, Pronoun) else ()
     return rng.choice([word for word in _SUBJECT_PRONOUNS if word not in taken])
 
 
 def pick_place_phrase(rng: Random, nouns: tuple[Noun, ...]) -> NounPhrase:
-    """Picks a phrase with one of the nouns, which are places."""
+    """Picks a phrase with one of `nouns`, which must be places."""
     noun = rng.choice(nouns)
     determiner = rng.choice(("the", "the", "the", "the", "a", "this", "our"))
     if determiner == "our" and "own" not in noun.classes:

@@ -1,4 +1,4 @@
-"""Sentences with a relative clause, whose verb is at its end in German."""
+"""Sentences with a relative clause. In German, the verb is at the end of the relative clause."""
 
 from random import Random
 
@@ -28,7 +28,7 @@ _UNDIVIDED = tuple(verb for verb in SINGULAR_OBJECT if not verb.prefix and not v
 
 
 def relative(rng: Random) -> Draft:
-    """Writes sentences with a relative clause on the subject, or on an object at the end."""
+    """Writes sentences with a relative clause after the subject, or after an object at the end."""
     verb = pick_verb(rng)
     if chance(rng, 0.6):
         antecedent = _antecedent(rng, rng.choice(PEOPLE))
@@ -58,9 +58,9 @@ def _with_relative(
     main: Verb,
     agent: Noun | None = None,
 ) -> NounPhrase:
-    """Adds a clause in which the phrase is the subject, an object or a possessor.
+    """Adds a relative clause that refers to the phrase as its subject, an object or a possessor.
 
-    Prefers a verb and an agent that differ from `main` and `agent`, those of the main clause.
+    Prefers a verb and an agent other than `main` and `agent`, which are those of the main clause.
     """
     kind = rng.random()
     if "person" not in phrase.noun.classes or kind > 0.6:

@@ -13,7 +13,7 @@ Combination = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A sentence pair with its phenomena and lexical combinations."""
+    """A sentence pair with its German phenomena and its combinations of lemmas."""
 
     source: str
     target: str
@@ -24,12 +24,12 @@ class Draft:
 def draft(
     source: str, target: str, shown: Iterable[str], pairs: Iterable[Combination], end: str = "."
 ) -> Draft:
-    """Makes a pair from the texts of both languages, with a capital and an end mark."""
+    """Makes a pair from the texts in both languages, and adds capital letters and end marks."""
     return Draft(_tidy(source + end), _tidy(target + end), frozenset(shown), frozenset(pairs))
 
 
 def said(clause: Clause) -> Draft:
-    """Turns the clause into a statement."""
+    """Returns the clause as a statement in both languages."""
     return draft(
         english.statement(clause),
         german.worded(clause, "second"),
@@ -39,7 +39,7 @@ def said(clause: Clause) -> Draft:
 
 
 def asked(clause: Clause, words: tuple[str, str] = ("", "")) -> Draft:
-    """Turns the clause into a question, with its question words in both languages."""
+    """Returns the clause as a question in both languages; `words` are the question words."""
     return draft(
         english.question(clause, words[0]),
         german.worded(clause, "first", words[1]),
@@ -50,7 +50,7 @@ def asked(clause: Clause, words: tuple[str, str] = ("", "")) -> Draft:
 
 
 def joined(main: Clause, sub: Clause, link: tuple[str, str], order: str = "final") -> Draft:
-    """Joins a main clause and another one by a conjunction."""
+    """Joins a main clause and a subordinate clause with a conjunction."""
     shown = phenomena(main, "second") | phenomena(sub, order)
     return draft(
         f"{english.statement(main)} {link[0]} {english.statement(sub)}",
@@ -61,7 +61,7 @@ def joined(main: Clause, sub: Clause, link: tuple[str, str], order: str = "final
 
 
 def with_infinitive(main: Clause, task: Clause, link: str) -> Draft:
-    """Joins a main clause and an infinitive, which has no subject of its own."""
+    """Joins a main clause and `task`, which becomes an infinitive without its subject."""
     task = replace(task, subject=THEY)
     return draft(
         f"{english.statement(main)} to {english.infinitive(task)}",
@@ -78,7 +78,7 @@ def attached(
     shown: Iterable[str],
     pairs: set[Combination],
 ) -> NounPhrase:
-    """Adds a relative clause with these words to a phrase."""
+    """Adds a relative clause, introduced by the given words, to a phrase."""
     return replace(
         phrase,
         relative=(words[0], f", {words[1]},"),
@@ -88,7 +88,7 @@ def attached(
 
 
 def _tidy(text: str) -> str:
-    """Capitalizes the first letter; removes repeated commas and a comma before the end."""
+    """Capitalizes the first letter, and removes repeated commas and commas before the end mark."""
     text = text.replace(",,", ",")
     for end in ".?":
         text = text.replace(f",{end}", end)

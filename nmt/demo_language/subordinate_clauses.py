@@ -1,4 +1,4 @@
-"""Sentences with a subordinate clause (because, when, that, whether); its German verb is last."""
+"""Sentences with a subordinate clause, whose verb is last in German."""
 
 from dataclasses import replace
 from random import Random
@@ -40,7 +40,7 @@ _CONJUNCTIONS = {
 
 
 def subordinate(rng: Random) -> Draft:
-    """Writes sentences with because, although, when, ..., after or before the main clause."""
+    """Writes sentences with a "because", "although" or "when" clause, before or after the main one."""
     tense = rng.choice(("past", "past", "present"))
     main, sub = _two_clauses(rng, tense)
     lasting = "state" in main.verb.flags | sub.verb.flags
@@ -63,7 +63,10 @@ def subordinate(rng: Random) -> Draft:
 
 
 def _with_reason(rng: Random, main: Clause, other: Phrase) -> tuple[Clause, Clause]:
-    """Picks a clause and a reason that describes its subject (the king ... because he is tired)."""
+    """Returns a main clause, and a reason for it such as "because he is tired".
+
+    The reason describes the subject of `main` or, if a pronoun is not possible, `other`.
+    """
     subject = main.subject
     pronoun = _resumed(subject)
     if pronoun and chance(rng, 0.8):
@@ -73,7 +76,10 @@ def _with_reason(rng: Random, main: Clause, other: Phrase) -> tuple[Clause, Clau
 
 
 def _resumed(subject: Phrase) -> Phrase | None:
-    """Returns the pronoun for a subject: he for the king; None for nobody or every king."""
+    """Returns a pronoun that refers to the subject, such as "he" for "the king".
+
+    Returns None for subjects such as "nobody" or "every king", which no pronoun can refer to.
+    """
     if not isinstance(subject, NounPhrase):
         return None if subject in (NOBODY, SOMEBODY) else subject
     if subject.noun.english == "child" or subject.determiner == "every":
@@ -85,7 +91,7 @@ def _resumed(subject: Phrase) -> Phrase | None:
 
 
 def _plain(phrase: Phrase) -> Phrase:
-    """Picks a definite phrase without adjective, for a person who is then described."""
+    """Returns the phrase without its adjective and with "the" instead of "a"."""
     if not isinstance(phrase, NounPhrase):
         return phrase
     determiner = "the" if phrase.determiner == "a" else phrase.determiner
@@ -93,7 +99,7 @@ def _plain(phrase: Phrase) -> Phrase:
 
 
 def _two_clauses(rng: Random, tense: str) -> tuple[Clause, Clause]:
-    """Picks two clauses in the same tense, about different people."""
+    """Picks two clauses in the same tense with different subjects."""
     while True:
         main, sub = pick_any_clause(rng, tense), pick_any_clause(rng, tense)
         different = not _same_subject(main, sub)
@@ -102,7 +108,7 @@ def _two_clauses(rng: Random, tense: str) -> tuple[Clause, Clause]:
 
 
 def that_clause(rng: Random) -> Draft:
-    """Writes sentences such as: The girl knows that her uncle will arrive."""
+    """Writes sentences such as "The girl knows that her uncle will arrive"."""
     verb, tense = rng.choice(_THAT), rng.choice(("present", "present", "past"))
     main = Clause(pick_subject(rng), verb, "present" if verb.english == "hope" else tense)
     if verb.english != "hope":
@@ -112,7 +118,7 @@ def that_clause(rng: Random) -> Draft:
 
 
 def whether_clause(rng: Random) -> Draft:
-    """Writes sentences such as: The girl asked whether her uncle had to work."""
+    """Writes sentences such as "The girl asked whether her uncle had to work"."""
     tense = rng.choice(("present", "past"))
     verb = rng.choice(_WHETHER)
     main = Clause(pick_certain_subject(rng), verb, tense, negated=verb.english == "know")
@@ -121,7 +127,10 @@ def whether_clause(rng: Random) -> Draft:
 
 
 def _content(rng: Random, main: Clause, tenses: str) -> Clause:
-    """Picks a clause that is known or asked about, with another subject, and past after a past."""
+    """Picks the content of a "that" or "whether" clause.
+
+    Its subject differs from that of `main`. If `main` is in the past, it is in the past too.
+    """
     sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)
     while _same_subject(main, sub) or sub.subject is NOBODY:
         sub = pick_any_clause(rng, "past" if main.tense == "past" else tenses)
@@ -129,6 +138,6 @@ def _content(rng: Random, main: Clause, tenses: str) -> Clause:
 
 
 def _same_subject(main: Clause, sub: Clause) -> bool:
-    """Returns whether both clauses have the same pronoun or noun as subject."""
+    """Returns whether both clauses have the same pronoun or the same noun as their subject."""
     noun = head(main.subject)
     return noun is head(sub.subject) if noun else main.subject == sub.subject
