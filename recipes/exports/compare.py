@@ -3,9 +3,9 @@
     python recipes/exports/compare.py RUN OUTPUT [--threads 2] [--rounds 3] [--systems NAME ...]
 
 exports the run's model into the directory OUTPUT and translates the run's test set with each system
-in every round. Each translation runs in its own process. The script prints BLEU, chrF
-and the median time in seconds. OUTPUT/results.json contains the results of every round, and
-OUTPUT/NAME.txt the translations. Existing exports are reused.
+in every round. Each translation runs in its own process. The script prints BLEU, chrF and the
+median time in seconds. OUTPUT/results.json contains the results of every round, and OUTPUT/NAME.txt
+the translations. Existing exports are reused.
 """
 
 import argparse
